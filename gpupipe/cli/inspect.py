@@ -61,7 +61,7 @@ def run(parsed: argparse.Namespace) -> int:
         raise PlanError(f"--sample needs 1 or more, got {parsed.sample}")
     if parsed.thumbnails is not None:
         check_target(parsed.thumbnails)
-    files = find_files("inspect", parsed.data)
+    files = find_files(parsed.data)
     kinds = [kind_at(file.path) for file in files]
     _check_kinds(files, kinds)
     images = [file for file, kind in zip(files, kinds, strict=True) if kind.is_image]
@@ -87,7 +87,7 @@ def run(parsed: argparse.Namespace) -> int:
 def _check_kinds(files: Sequence[DataFile], kinds: Sequence[Kind]) -> None:
     for file, kind in zip(files, kinds, strict=True):
         if not kind.is_image and kind.name != "TFRecord":
-            raise PlanError(f"inspect needs TFRecord files or images, got {file.path!r}, which is {kind.name}")
+            raise PlanError(f"TFRecord files or images are needed, got {file.path!r}, which is {kind.name}")
 
 
 def _sheet(path: Path, images: Sequence[bytes]) -> None:

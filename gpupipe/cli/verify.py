@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 
 from gpupipe.errors import PlanError
+from gpupipe.extract.records.compression import Compression
 from gpupipe.options import cpu_count
 from gpupipe.tools.files import find_files
 from gpupipe.tools.verify import image_features, verify
@@ -24,7 +26,7 @@ EXAMPLES = (
     "gpupipe verify path/to/folder --json | jq .bad",
 )
 
-COMPRESSIONS = {"auto": None, "none": "", "gzip": "GZIP", "zlib": "ZLIB"}
+COMPRESSIONS: Mapping[str, Compression | None] = {"auto": None, "none": "", "gzip": "GZIP", "zlib": "ZLIB"}
 """What `--compression` may be, and the name of it in tf.data."""
 
 
@@ -56,7 +58,7 @@ def run(parsed: argparse.Namespace) -> int:
         raise PlanError(f"--workers needs 1 or more, got {parsed.workers}")
     if parsed.feature and not parsed.decode:
         raise PlanError("--feature needs --decode: it names the image to decode")
-    files = find_files("verify", parsed.data)
+    files = find_files(parsed.data)
     compression = COMPRESSIONS[parsed.compression]
     features = parsed.feature or (image_features(files, compression) if parsed.decode else [])
     report = verify(files, compression=compression, features=features, manifest=parsed.manifest, workers=parsed.workers)

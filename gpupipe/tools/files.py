@@ -60,14 +60,13 @@ class DataFile(NamedTuple):
     name: str
 
 
-def find_files(who: str, given: Sequence[str]) -> list[DataFile]:
+def find_files(given: Sequence[str]) -> list[DataFile]:
     """Find files: of a name that file, of a wildcard what matches, of a folder the TFRecord files in it.
 
     In a folder those files count whose name contains ".tfrecord"; without such names those that start like a TFRecord
     file, compressed or not.
 
     Args:
-        who: the command, for messages.
         given: paths, URLs, wildcards and folders, as typed.
 
     Returns:
@@ -82,17 +81,17 @@ def find_files(who: str, given: Sequence[str]) -> list[DataFile]:
         pattern = one if is_url(one) else os.path.expanduser(one)
         hits = expand(pattern)
         if not hits:
-            raise PlanError(f"{who} needs files, and none match {one!r}; check the path{_quoting(given)}")
+            raise PlanError(f"files are needed, and none match {one!r}; check the path{_quoting(given)}")
         if [path for path, _ in hits] != [pattern]:
             found += [hit for hit in hits if not os.path.isdir(hit[0])]
         elif os.path.isdir(pattern):
-            plain += _in_folder(who, pattern)
+            plain += _in_folder(pattern)
         else:
             plain.append(pattern)
     every = dict([*found, *zip(plain, stable_names(plain), strict=True)])
     if not every:
         raise PlanError(
-            f"{who} needs files, and only folders match {given[0]!r}; '{given[0]}/*' matches what is in them"
+            f"files are needed, and only folders match {given[0]!r}; '{given[0]}/*' matches what is in them"
         )
     return [DataFile(path, every[path]) for path in sorted(every, key=os.fsencode)]
 
@@ -101,7 +100,7 @@ def _quoting(given: Sequence[str]) -> str:
     return ", and quote wildcards so that the shell leaves them alone" if any("*" in one for one in given) else ""
 
 
-def _in_folder(who: str, folder: str) -> list[str]:
+def _in_folder(folder: str) -> list[str]:
     with os.scandir(folder) as entries:
         inside = sorted(entry.path for entry in entries if entry.is_file() and not entry.name.startswith("."))
     named = [path for path in inside if ".tfrecord" in os.path.basename(path).lower()]
@@ -109,7 +108,7 @@ def _in_folder(who: str, folder: str) -> list[str]:
     found = named or [path for path in inside if _starts_with_a_record(path)]
     if not found:
         raise PlanError(
-            f"{who} needs TFRecord files, and the folder {folder!r} has none ({len(inside)} other files); for files in "
+            f"TFRecord files are needed, and the folder {folder!r} has none ({len(inside)} other files); for files in "
             f"folders below it write '{os.path.join(folder, '**')}', for images '{os.path.join(folder, '*.jpg')}'"
         )
     return found

@@ -87,7 +87,7 @@ def _damage(files: Sequence[Surveyed]) -> str:
             lines.append(f"  {before}and {counted(more, 'more place')}; `gpupipe verify --manifest` lists all")
         if file.unread:
             lines.append(f"  {before}is not read to its end: {file.unread}")
-        lines.append(f"  {before}{counted(len(file.lengths), 'record')} can be read nevertheless")
+        lines.append(f"  {before}{counted(len(file.lengths), 'record') if file.lengths else 'no record'} can be read")
     return "\n".join(["damaged:", *lines]) if lines else ""
 
 

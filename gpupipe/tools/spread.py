@@ -8,6 +8,7 @@ message, a fraction of a second later.
 from __future__ import annotations
 
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -118,5 +119,5 @@ def serve() -> None:
                 sys.stdout.write(json.dumps(part._asdict()) + "\n")
                 sys.stdout.flush()
             except BrokenPipeError:  # nobody waits for the result
-                sys.stdout = None  # type: ignore[assignment]  # which Python would flush at exit
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush succeeds
                 return

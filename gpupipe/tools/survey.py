@@ -160,8 +160,11 @@ def survey(files: Sequence[DataFile], compression: Compression | None, sample: i
                 looked.add(good)
                 if kept is not None:
                     kept.add(good)
-                at = before + (0 if one.compression else min(block[-1][0], size))
-                progress.update(at // 1_000_000, sum(sizes) // 1_000_000, "MB")
+                if one.compression:  # where in the file that is, only its end will tell
+                    progress.update(sum(len(other.lengths) for other in found), unit="records")
+                else:
+                    at = before + min(block[-1][0], size)
+                    progress.update(at // 1_000_000, sum(sizes) // 1_000_000, "MB")
     examples = [record for record in looked.kept if isinstance(record, dict)]
     other = next((record for record in looked.kept if isinstance(record, str)), "")
     images = [image for image in kept.kept if image] if kept is not None else []

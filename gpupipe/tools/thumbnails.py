@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpupipe.compare.sheet import contact_sheet, save_png
-from gpupipe.errors import DecodeError, PlanError
+from gpupipe.errors import DecodeError, GpupipeError, PlanError
 from gpupipe.extract.images.decode import decode
 
 __all__ = ["SIDE", "check_target", "write_thumbnails"]
@@ -44,11 +44,18 @@ def write_thumbnails(path: Path, images: Sequence[bytes]) -> int:
         How many images were decoded.
 
     Raises:
-        OSError: `path` cannot be written.
+        GpupipeError: `path` cannot be written; nothing is left of it, and an older one is unchanged.
     """
     small = [_thumbnail(image) for image in images]
     grey = np.full((SIDE, SIDE, 3), _GREY, np.uint8)
-    save_png(path, contact_sheet(np.stack([grey if one is None else one for one in small])))
+    part = path.with_name(f".{path.name}.part")
+    try:
+        save_png(part, contact_sheet(np.stack([grey if one is None else one for one in small])))
+        part.replace(path)
+    except OSError as error:
+        raise GpupipeError(f"the contact sheet {str(path)!r} cannot be written: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
     return sum(one is not None for one in small)
 
 

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from gpupipe.errors import DataError, ParseError, PlanError, shown_name
+from gpupipe.extract.records.compression import Compression
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.progress import Progress
 from gpupipe.tools.check import Job, Part
@@ -32,6 +33,10 @@ SHOWN_CAUSES = 5
 
 SHOWN_RECORDS = 1000
 """Bad records that `--json` lists; the manifest has all."""
+
+
+WORTH = 16 << 20
+"""Bytes of files for which one more process is started: that takes half a second."""
 
 
 _LOOKED_AT = 16  # first records of a file that tell which features are images
@@ -129,7 +134,7 @@ def _place(record: dict[str, Any]) -> str:
 def verify(
     files: Sequence[DataFile],
     *,
-    compression: str | None = None,
+    compression: Compression | None = None,
     features: Sequence[str] = (),
     manifest: str | None = None,
     workers: int = 1,
@@ -142,7 +147,7 @@ def verify(
         features: of images to decode in every record.
         manifest: a file to write, with one line for each bad record, as `Options.bad_records` reads it; it is there as
             a whole or not at all.
-        workers: how many CPUs to use, >= 1.
+        workers: how many CPUs to use at most, >= 1.
 
     Raises:
         PlanError: no file holds TFRecords, or the manifest has no place.
@@ -150,7 +155,7 @@ def verify(
     """
     sizes = [size_of(file.path) for file in files]
     kinds = _kinds(files)
-    processes = max(1, min(len(files), workers))
+    processes = min(len(files), workers, 1 + sum(sizes) // WORTH)
     threads = max(1, workers // processes)
     jobs = [Job(file.path, file.name, compression, tuple(features), threads) for file in files]
     report = Report([Checked(file.path, size) for file, size in zip(files, sizes, strict=True)], features)
@@ -192,7 +197,7 @@ def _kinds(files: Sequence[DataFile]) -> list[Kind]:
     kinds = [kind_at(file.path) for file in files]
     if all(kind.name != "TFRecord" for kind in kinds):
         also = f"; `gpupipe inspect {files[0].path}` says what is in it" if kinds[0].is_image else ""
-        raise PlanError(f"verify needs TFRecord files, got {files[0].path!r}, which is {kinds[0].name}{also}")
+        raise PlanError(f"TFRecord files are needed, got {files[0].path!r}, which is {kinds[0].name}{also}")
     return kinds
 
 
@@ -206,7 +211,7 @@ def _add(report: Report, index: int, part: Part) -> None:
         file.first = json.loads(part.lines[0])
 
 
-def image_features(files: Sequence[DataFile], compression: str | None) -> list[str]:
+def image_features(files: Sequence[DataFile], compression: Compression | None) -> list[str]:
     """Find the features that hold an image: those of the first records with any, in the first file that has them.
 
     Raises:

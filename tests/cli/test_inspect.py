@@ -63,7 +63,8 @@ def test_several_files_have_a_row_each_and_one_for_all(
 
     assert main(["inspect", str(tmp_path / "photographs")]) == 0
 
-    rows = {line.split()[0].rpartition("/")[2]: line for line in capsys.readouterr().out.splitlines() if line[:1] == "/"}
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("/")]
+    rows = {Path(line.split()[0]).name: line for line in lines}
     assert [rows[name].split()[3:5] for name in ("x.tfrecord.gz", "y.tfrecord")] == [["gzip", "3"], ["zlib", "3"]]
     assert all(row.endswith("good") for row in rows.values())
     assert len(rows) == 4
@@ -102,7 +103,7 @@ def test_broken_files_say_where_and_what_can_be_read(tmp_path: Path, capsys: pyt
     assert "  at offset 75: record 3: the CRC of the payload does not match" in said
     assert "  at offset 125: record 5: the length of a record and its CRC do not match; 25 bytes are skipped" in said
     assert "  at offset 475: record 19: its length exceeds the file, it needs 25 bytes, 20 are left" in said
-    assert "  17 records can be read nevertheless" in said
+    assert "  17 records can be read" in said
     assert "17 records: no tf.train.Example; the first other: a tf.train.Example is needed, got 9 bytes" in said
     assert "features = {" not in said
 

@@ -54,8 +54,13 @@ def test_good_files_are_one_line_and_status_0(
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_bad_records_are_listed_and_status_1(
-    shards: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: str
+    shards: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    workers: str,
 ) -> None:
+    monkeypatch.setattr("gpupipe.tools.verify.WORTH", 1)
     path = tmp_path / "bad.jsonl"
 
     status = main(["verify", str(tmp_path / "data"), "--manifest", str(path), "--workers", workers])
@@ -117,7 +122,7 @@ def test_wrong_usage_is_one_line_and_status_2(
     wrong = {
         (str(tmp_path / "none"),): "none match",
         (str(tmp_path / "*.tfrecord"),): "quote wildcards",
-        (str(notes),): "needs TFRecord files, and the folder",
+        (str(notes),): "TFRecord files are needed, and the folder",
         (str(photo),): f"which is a JPEG image; `gpupipe inspect {photo}`",
         (good, "--workers", "0"): "--workers needs 1 or more",
         (good, "--feature", "x"): "--feature needs --decode",

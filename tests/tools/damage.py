@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,11 @@ import numpy as np
 
 from gpupipe.extract.records.writer import TFRecordWriter
 
-PACK = {"": bytes, "GZIP": lambda data: gzip.compress(data, 1, mtime=0), "ZLIB": lambda data: zlib.compress(data, 1)}
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    "GZIP": lambda data: gzip.compress(data, 1, mtime=0),
+    "ZLIB": lambda data: zlib.compress(data, 1),
+}
 
 
 def write(path: Path, records: Sequence[bytes]) -> bytes:

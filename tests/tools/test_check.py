@@ -31,7 +31,7 @@ def records(ds: gp.Dataset, **options: Any) -> list[Any]:
 
 @pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"], ids=["plain", "gzip", "zlib"])
 @pytest.mark.parametrize("seed", range(40))
-def test_damage_of_any_kind_gives_the_manifest_of_a_chain(tmp_path: Path, compression: str, seed: int) -> None:
+def test_damage_of_any_kind_gives_the_manifest_of_a_chain(tmp_path: Path, compression: Any, seed: int) -> None:
     """Some of the files are damaged before they are compressed, some after."""
     rng = np.random.default_rng((seed, len(compression)))
     for number in range(3):
@@ -46,9 +46,7 @@ def test_damage_of_any_kind_gives_the_manifest_of_a_chain(tmp_path: Path, compre
     of_chain, of_verify = tmp_path / "chain.jsonl", tmp_path / "verify.jsonl"
     good = records(chain, error_manifest=of_chain)
 
-    report = verify(
-        find_files("verify", [str(tmp_path / "*.tfrecord")]), compression=compression, manifest=str(of_verify)
-    )
+    report = verify(find_files([str(tmp_path / "*.tfrecord")]), compression=compression, manifest=str(of_verify))
 
     assert lines_of(of_verify) == lines_of(of_chain)
     assert report.bad == len(lines_of(of_chain))
@@ -66,7 +64,7 @@ def test_a_chain_with_the_manifest_leaves_out_what_was_found_and_nothing_else(tm
     ds = gp.TFRecordDataset(tmp_path / "a.tfrecord")
     whole = records(ds)
 
-    files = find_files("verify", [str(tmp_path / "a.tfrecord")])
+    files = find_files([str(tmp_path / "a.tfrecord")])
     report = verify(files, features=image_features(files, None), manifest=str(manifest))
 
     assert len(whole) == 16
@@ -74,9 +72,9 @@ def test_a_chain_with_the_manifest_leaves_out_what_was_found_and_nothing_else(tm
     assert records(ds, bad_records=manifest) == [record for n, record in enumerate(whole) if n not in kinds]
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("threads", [1, 2, 3])
 def test_images_are_bad_for_the_reasons_of_a_chain_that_decodes_them(tmp_path: Path, threads: int) -> None:
-    rng = np.random.default_rng(7)
+    rng = np.random.default_rng(threads)
     damaged: list[Any] = [bytes, bytes, bad_scan, bad_tables, bomb, cut, lambda data: broken(data, rng), lambda _: b""]
     rows = [{"image": damaged[n % len(damaged)](jpeg(n)), "n": n} for n in range(60)]
     stream = io.BytesIO()
@@ -90,7 +88,7 @@ def test_images_are_bad_for_the_reasons_of_a_chain_that_decodes_them(tmp_path: P
 
     chain = gp.Dataset.list_files(str(tmp_path / "*.tfrecord")).flat_map(gp.TFRecordDataset).map(pixels)
     records(chain, error_manifest=tmp_path / "chain.jsonl")
-    files = find_files("verify", [str(tmp_path / "*.tfrecord")])
+    files = find_files([str(tmp_path / "*.tfrecord")])
 
     report = verify(files, features=["image"], manifest=str(tmp_path / "verify.jsonl"), workers=threads)
 
@@ -103,8 +101,8 @@ def test_the_image_features_are_found_in_the_first_records(tmp_path: Path) -> No
     write(tmp_path / "b", [b"no example", encode_example({"x": 1, "left": jpeg(1), "right": jpeg(2), "name": b"n"})])
     write(tmp_path / "c", [encode_example({"x": 1})])
 
-    assert image_features(find_files("verify", [str(tmp_path / "?")]), None) == ["left", "right"]
+    assert image_features(find_files([str(tmp_path / "?")]), None) == ["left", "right"]
     with pytest.raises(gp.PlanError, match=r"--decode needs records with an image, .* have features x; name"):
-        image_features(find_files("verify", [str(tmp_path / "c")]), None)
-    with pytest.raises(gp.PlanError, match="have no tf.train.Example"):
-        image_features(find_files("verify", [str(tmp_path / "a")]), None)
+        image_features(find_files([str(tmp_path / "c")]), None)
+    with pytest.raises(gp.PlanError, match="have no tf"):
+        image_features(find_files([str(tmp_path / "a")]), None)

@@ -23,7 +23,7 @@ def image(kind: str) -> bytes:
 
 
 def names(*given: str) -> list[str]:
-    return [Path(file.path).name for file in find_files("inspect", given)]
+    return [Path(file.path).name for file in find_files(given)]
 
 
 def test_a_file_is_known_by_its_first_bytes(tmp_path: Path) -> None:
@@ -77,21 +77,21 @@ def test_the_names_of_files_are_those_of_list_files(tmp_path: Path) -> None:
         (tmp_path / folder / "1.tfrecord").write_bytes(b"")
     pattern = str(tmp_path / "*" / "1.tfrecord")
 
-    found = find_files("verify", [pattern])
+    found = find_files([pattern])
 
     assert [file.name for file in found] == ["a/1.tfrecord", "b/1.tfrecord"]
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(gp.PlanError, match=r"verify needs files, and none match '.*none'; check the path$"):
-        find_files("verify", [str(tmp_path / "none")])
+    with pytest.raises(gp.PlanError, match=r"^files are needed, and none match '.*none'; check the path$"):
+        find_files([str(tmp_path / "none")])
     with pytest.raises(gp.PlanError, match=r"none match '.*/\*\.x'; check the path, and quote wildcards"):
-        find_files("verify", [str(tmp_path / "*.x")])
+        find_files([str(tmp_path / "*.x")])
     with pytest.raises(gp.PlanError, match=r"the folder '.*empty' has none \(0 other files\)"):
-        find_files("verify", [str(tmp_path / "empty")])
+        find_files([str(tmp_path / "empty")])
     with pytest.raises(gp.PlanError, match="only folders match"):
-        find_files("verify", [str(tmp_path / "e*")])
+        find_files([str(tmp_path / "e*")])
 
 
 def test_numbers_are_short() -> None:

@@ -125,7 +125,7 @@ def test_a_survey_finds_sizes_and_damage_and_looks_into_a_sample(tmp_path: Path)
     (tmp_path / "a").write_bytes(data[:-3])
     write(tmp_path / "b", [b"no example"])
 
-    found = survey(find_files("inspect", [str(tmp_path / "a"), str(tmp_path / "b")]), None, 100, 5)
+    found = survey(find_files([str(tmp_path / "a"), str(tmp_path / "b")]), None, 100, 5)
 
     a, b = found.files
     assert [len(a.lengths), a.wrong_payloads, a.damaged] == [7, 1, 2]

@@ -29,9 +29,10 @@ def jobs(folder: Path, count: int = 6, records: int = 50) -> list[Job]:
     return [Job(str(path), path.name) for path in sorted(folder.glob("*.tfrecord"))]
 
 
-def test_several_processes_write_the_manifest_that_one_writes(tmp_path: Path) -> None:
+def test_several_processes_write_the_manifest_that_one_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpupipe.tools.verify.WORTH", 1)
     jobs(tmp_path)
-    files = find_files("verify", [str(tmp_path / "*.tfrecord")])
+    files = find_files([str(tmp_path / "*.tfrecord")])
 
     one = verify(files, manifest=str(tmp_path / "one.jsonl"), workers=1)
     three = verify(files, manifest=str(tmp_path / "three.jsonl"), workers=3)
@@ -104,10 +105,10 @@ def test_a_process_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
 
 def test_long_files_are_reported_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpupipe.tools.check.INTERVAL", -1.0)
-    (job, *_) = jobs(tmp_path, 1, 150_000)  # several blocks
+    (job, *_) = jobs(tmp_path, 1, 70_000)  # several blocks
 
     parts: list[Part] = [part for _, part in spread.check_all([job], 1)]
 
-    assert len(parts) > 3
+    assert len(parts) > 1
     assert [part.ended for part in parts] == [False] * (len(parts) - 1) + [True]
-    assert sum(part.records for part in parts) == 150_000
+    assert sum(part.records for part in parts) == 70_000

@@ -73,8 +73,10 @@ def test_a_place_where_no_file_can_be_is_refused_at_once(tmp_path: Path) -> None
 
 def test_there_are_no_more_records_than_a_chain_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "RECORDS", 3)
-    with pytest.raises(gp.GpupipeError, match="4 bad records are more than the 3"):
-        with WholeManifest(str(tmp_path / "bad.jsonl")) as written:
-            written.write(["{}\n"] * 4)
+    with (
+        pytest.raises(gp.GpupipeError, match="4 bad records are more than the 3"),
+        WholeManifest(str(tmp_path / "bad.jsonl")) as written,
+    ):
+        written.write(["{}\n"] * 4)
 
     assert os.listdir(tmp_path) == []
