@@ -22,6 +22,8 @@ FAILED, USER_ERROR, INTERRUPTED, TERMINATED = 1, 2, 130, 143  # as in shells: 12
 
 COMMANDS: Mapping[str, str] = {
     "demo": "run one training chain on every executor of this machine and compare them",
+    "inspect": "say what is in data files: records, schema, checksums, images",
+    "verify": "check every record of TFRecord files, and list the bad ones",
     "explain": "show how a chain of your own will run, and what in it is probably a mistake",
     "preview": "save a picture of augmented images beside their originals",
     "doctor": "check driver, libraries and limits of this machine; print what mends them",

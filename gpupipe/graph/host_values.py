@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..errors import DecodeError, ShapeError
-from ..extract.images.headers import check_complete, check_decodable, read_header
+from ..errors import ShapeError
+from ..extract.images.headers import check_complete, check_decodable, check_pixels, read_header
 from ..extract.images.jpeg import MOST_SCANNED, check_scans, is_progressive, jpeg_size
 from ..random import BatchRng, hash64, mix64, mix64_array
 from ..spec import TensorSpec
@@ -86,10 +86,7 @@ def header_size(data: Any, *, oriented: bool, max_pixels: int) -> tuple[int, int
         check_complete(data, header)
         check_decodable(header.format, header.bits)
         height, width, rotated = header.height, header.width, header.orientation >= 5
-    if height * width > max_pixels:
-        raise DecodeError(
-            f"an image may have {max_pixels} pixels (Options.max_pixels), got {height}x{width} = {height * width}"
-        )
+    check_pixels(height, width, max_pixels)
     return (width, height) if rotated else (height, width)
 
 

@@ -1,1 +1,1 @@
-"""tools: what the subcommands of `gpupipe` do, apart from comparing executors."""
+"""tools: what the subcommands of `gpupipe` do, as functions that notebooks can call."""

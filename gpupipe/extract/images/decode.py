@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from gpupipe.errors import DecodeError
 from gpupipe.extract.images.exif import NORMAL, segment_of
-from gpupipe.extract.images.headers import ImageHeader, check_complete, check_decodable, read_header
+from gpupipe.extract.images.headers import ImageHeader, check_complete, check_decodable, check_pixels, read_header
 from gpupipe.extract.images.jpeg import first_marker_in_scan, has_adobe_marker
 from gpupipe.extract.images.pillow import opened, stored_orientation
 from gpupipe.extract.images.png import has_all_rows, without_ancillary
@@ -61,10 +61,8 @@ def decode(data: Encoded, channels: int = 3, exif_orientation: bool = False, mos
     """
     header = read_header(data, orientation=exif_orientation)
     check_complete(data, header)
-    most = MOST_PIXELS.get() if most_pixels is None else most_pixels
-    if header.height * header.width > most:
-        raise DecodeError(f"an image may have {most} pixels (Options.max_pixels), got {header.height}x{header.width}")
     check_decodable(header.format, header.bits)
+    check_pixels(header.height, header.width, MOST_PIXELS.get() if most_pixels is None else most_pixels)
     if channels == 0 and header.channels == _GRAY:
         channels = _GRAY
     image = (_jpeg if header.format == "jpeg" else _pillow)(data, header, channels)

@@ -16,7 +16,7 @@ from gpupipe.extract.images.jpeg import MOST_SCANNED, check_end, check_scans, ex
 from gpupipe.extract.images.pillow import facts, opened
 from gpupipe.extract.images.png import check_png, png_chunks
 
-__all__ = ["ImageHeader", "check_complete", "check_decodable", "read_header"]
+__all__ = ["ImageHeader", "check_complete", "check_decodable", "check_pixels", "read_header"]
 
 Encoded = bytes | bytearray | memoryview
 
@@ -138,6 +138,18 @@ def check_decodable(kind: str, bits: int) -> None:
         raise DecodeError("a still image is needed, got a GIF; convert it to PNG, JPEG or WebP")
     if kind == "jpeg" and bits != 8:
         raise DecodeError(f"a JPEG of 8 bits is needed, its header says {bits}")
+
+
+def check_pixels(height: int, width: int, most: int) -> None:
+    """Check that an image has no more than `most` pixels.
+
+    Raises:
+        DecodeError: it has more.
+    """
+    if height * width > most:
+        raise DecodeError(
+            f"an image may have {most} pixels (Options.max_pixels), got {height}x{width} = {height * width}"
+        )
 
 
 def _png(data: Encoded, orientation: bool) -> ImageHeader:

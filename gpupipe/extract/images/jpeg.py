@@ -14,6 +14,7 @@ from gpupipe.errors import DecodeError
 from gpupipe.extract.images.exif import orientation_of, segment_of
 
 __all__ = [
+    "FRAMES",
     "MOST_SCANNED",
     "check_end",
     "check_scans",
@@ -45,7 +46,8 @@ _NO_SIZE = frozenset((0x01, *range(0xD0, 0xD8)))  # TEM and RST: markers without
 _TOO_EARLY = frozenset((0x00, 0xD8, _END, _SCAN))  # not a marker, a second start, the end, a scan
 
 
-_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+"""The markers of frame headers, which say the size."""
 
 
 _PROGRESSIVE = frozenset((0xC2, 0xC6, 0xCA, 0xCE))
@@ -92,7 +94,7 @@ def jpeg_size(data: Encoded) -> tuple[int, int, int, int, int]:
             prefix, marker, length = _segment(data, at)
             if prefix != 0xFF:
                 raise DecodeError(f"damaged JPEG: a marker is expected at byte {at}, found {prefix:02x}")
-            if marker in _FRAMES:
+            if marker in FRAMES:
                 bits, height, width, channels = _frame(data, at + 4)
                 if length < 8 + 3 * channels or not (height and width and channels):
                     found = f"{width}x{height} with {channels} channels"

@@ -18,7 +18,18 @@ from gpupipe.extract.records.crc import HELD, footer_at, header_at, mask
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FOOTER", "HEADER", "OVERHEAD", "SEARCHED", "Framer", "Item", "find_header", "seek_header", "sniff"]
+__all__ = [
+    "FOOTER",
+    "HEADER",
+    "OVERHEAD",
+    "SEARCHED",
+    "WRONG_PAYLOAD",
+    "Framer",
+    "Item",
+    "find_header",
+    "seek_header",
+    "sniff",
+]
 
 Item = tuple[int, "memoryview | DataError"]
 
@@ -42,6 +53,10 @@ SEARCHED = 256 << 20
 
 A file of a terabyte may be nothing but a hole. After so much damage the rest of a file is one bad record.
 """
+
+
+WRONG_PAYLOAD = "the CRC of the payload does not match: the record is damaged"
+"""How the reason of such an error ends."""
 
 
 _FEW = 24  # candidates that are checked one by one: NumPy takes 20 us however few there are
@@ -177,7 +192,7 @@ class Framer:
         return RecordError(reason, file=self.path, offset=offset, stage="read")
 
     def _wrong_payload(self, offset: int, ahead: int) -> RecordError:
-        reason = f"{self._number(ahead)}the CRC of the payload does not match: the record is damaged"
+        reason = f"{self._number(ahead)}{WRONG_PAYLOAD}"
         return RecordError(reason, file=self.path, offset=offset, stage="read")
 
     def _number(self, ahead: int = 0) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records.crc import footer_at, header_at, masked_crc32c
-from gpupipe.extract.records.framing import FOOTER, HEADER, OVERHEAD
+from gpupipe.extract.records.framing import FOOTER, HEADER, OVERHEAD, WRONG_PAYLOAD
 from gpupipe.extract.records.index import (
     INDEXES,
     MEMORY,
@@ -135,7 +135,7 @@ def read_many(
 def _damaged(reference: Reference, storage: LocalStorage) -> RecordError:
     """Make the error for a wrong CRC: the payload is damaged, or the file has changed since its headers were read."""
     path, offset = reference.path, reference.offset
-    reason = "the CRC of the payload does not match: the record is damaged"
+    reason = WRONG_PAYLOAD
     head = storage.read(path, offset, HEADER)
     length, stored = header_at(head)
     if length != reference.length or masked_crc32c(head[:8]) != stored:

@@ -23,7 +23,7 @@ from ...log import logger
 from ...options import Settings
 from ...random import hash64, mix64
 
-__all__ = ["KEPT", "BadRecords", "KnownBad", "read_manifest"]
+__all__ = ["KEPT", "RECORDS", "BadRecords", "KnownBad", "cause_of", "line_of", "read_manifest", "whole_name"]
 
 KEPT = 10_000
 """Bad elements that an iterator keeps: the last ones, about 300 bytes each."""
@@ -217,7 +217,7 @@ class BadRecords:
         """Count the cause, and return an error if too many elements are bad by now."""
         if self._allowed is None:
             return None
-        cause = f"{record.stage}: {_NUMBER.sub('N', record.reason)[:120]}"
+        cause = cause_of(record)
         if cause in self._causes or len(self._causes) < CAUSES:
             self._causes[cause] += 1
         if self._indices is None:
@@ -246,6 +246,11 @@ class BadRecords:
 def _mark(record: BadRecord) -> int:
     """The identity of an error: key, step and reason, as two steps may each report an error of one element."""
     return mix64(record.key, hash64(f"{record.stage}: {record.reason[:100]!a}"))
+
+
+def cause_of(record: BadRecord) -> str:
+    """The step and the reason, without the numbers in which records of one cause differ."""
+    return f"{record.stage}: {_NUMBER.sub('N', record.reason)[:120]}"
 
 
 def line_of(record: BadRecord) -> bytes:

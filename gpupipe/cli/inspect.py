@@ -1,0 +1,97 @@
+"""inspect: `gpupipe inspect`, what is in TFRecord files and image files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gpupipe.cli.verify import COMPRESSIONS
+from gpupipe.errors import PlanError
+from gpupipe.tools.files import DataFile, Kind, find_files, kind_at
+from gpupipe.tools.inspect_image import image_file
+from gpupipe.tools.inspect_records import survey_text
+from gpupipe.tools.survey import survey
+from gpupipe.tools.thumbnails import check_target, write_thumbnails
+
+__all__ = ["DESCRIPTION", "EXAMPLES", "add_arguments", "run"]
+
+DESCRIPTION = """\
+Say what is in data files. TFRecord files, compressed or not: how many records of which size, whether their checksums
+match, where they are damaged, which features they have, and the dict for parse_single_example. Images: size,
+subsampling, colour, orientation, and whether they can be decoded. Every record is read once.
+
+Exit status: 0 nothing is damaged, 1 something is, 2 wrong usage."""
+
+EXAMPLES = (
+    "gpupipe inspect train-00000-of-01024",
+    "gpupipe inspect 'path/to/train-*.tfrecord' --thumbnails sheet.png",
+    "gpupipe inspect photograph.jpg",
+    "gpupipe inspect path/to/folder --json | jq -r .records.parse_single_example",
+)
+
+THUMBNAILS = 48
+"""Images on a contact sheet, at most."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `gpupipe inspect`."""
+    parser.add_argument("data", nargs="+", metavar="FILE", help="files, quoted wildcards, folders or URLs")
+    parser.add_argument(
+        "--sample", type=int, default=1000, metavar="N", help="records to parse at most (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--thumbnails", type=Path, metavar="PNG", help=f"write a contact sheet of up to {THUMBNAILS} images"
+    )
+    parser.add_argument(
+        "--compression",
+        choices=list(COMPRESSIONS),
+        default="auto",
+        help="of the TFRecord files (default: find out for each)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Run `gpupipe inspect`."""
+    if parsed.sample < 1:
+        raise PlanError(f"--sample needs 1 or more, got {parsed.sample}")
+    if parsed.thumbnails is not None:
+        check_target(parsed.thumbnails)
+    files = find_files(parsed.data)
+    kinds = [kind_at(file.path) for file in files]
+    _check_kinds(files, kinds)
+    images = [file for file, kind in zip(files, kinds, strict=True) if kind.is_image]
+    records = [file for file, kind in zip(files, kinds, strict=True) if not kind.is_image]
+    seen = [image_file(file.path) for file in images]
+    thumbnails = 0 if parsed.thumbnails is None else THUMBNAILS
+    found = survey(records, COMPRESSIONS[parsed.compression], parsed.sample, thumbnails) if records else None
+    if parsed.json:
+        out: dict[str, Any] = {
+            "images": [one.json() for one in seen],
+            "records": None if found is None else found.json(),
+        }
+        print(json.dumps(out, indent=2))
+    else:
+        texts = [one.text() for one in seen]
+        print("\n\n".join(texts if found is None else [*texts, survey_text(found)]))
+    if parsed.thumbnails is not None:
+        _sheet(parsed.thumbnails, [one.data for one in seen][:THUMBNAILS] + ([] if found is None else found.images))
+    good = all(not one.failure for one in seen) and (found is None or found.whole)
+    return 0 if good else 1
+
+
+def _check_kinds(files: Sequence[DataFile], kinds: Sequence[Kind]) -> None:
+    for file, kind in zip(files, kinds, strict=True):
+        if not kind.is_image and kind.name != "TFRecord":
+            raise PlanError(f"TFRecord files or images are needed, got {file.path!r}, which is {kind.name}")
+
+
+def _sheet(path: Path, images: Sequence[bytes]) -> None:
+    if not images:
+        raise PlanError(f"--thumbnails needs images, and the sample has none; {str(path)!r} is not written")
+    count = write_thumbnails(path, images[:THUMBNAILS])
+    print(f"contact sheet of {count} of {len(images[:THUMBNAILS])} images: {path}", file=sys.stderr)

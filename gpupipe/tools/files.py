@@ -1,0 +1,179 @@
+"""files: the data files that a command was given, and what each of them is, by its first bytes."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gpupipe.errors import DataError, PlanError
+from gpupipe.extract.records.compression import Compression
+from gpupipe.extract.records.crc import header_at, masked_crc32c
+from gpupipe.extract.records.framing import HEADER, sniff
+from gpupipe.extract.storage.files import OpenFile
+from gpupipe.extract.storage.glob import INDEX_SUFFIX
+from gpupipe.extract.storage.patterns import expand, is_url, stable_names
+from gpupipe.extract.storage.remote import storage_of
+
+__all__ = ["DataFile", "Kind", "find_files", "first_bytes", "kind_at", "kind_of", "size_of"]
+
+_HEAD = 4096  # bytes that tell a file's kind; a compressed record header is within them
+
+
+_WINDOWS: dict[Compression, tuple[int, tuple[bytes, ...]]] = {
+    "GZIP": (31, (b"\x1f\x8b\x08",)),
+    "ZLIB": (15, (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda")),
+}
+
+
+_IMAGES = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"II*\0", b"MM\0*")
+
+
+class Kind(NamedTuple):
+    """What a file is.
+
+    Attributes:
+        name: "TFRecord", also of an empty file and of bytes that nothing is known of; else "a JPEG image", "an image",
+            "a zip archive" and the like.
+        compression: of a TFRecord file.
+    """
+
+    name: str
+    compression: Compression = ""
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it is an image of a format that gpupipe knows, damaged or not."""
+        return self.name.endswith("image")
+
+
+class DataFile(NamedTuple):
+    """A file to look into.
+
+    Attributes:
+        path: as it was given, or matched.
+        name: what identifies it in any directory, as in `Dataset.list_files`.
+    """
+
+    path: str
+    name: str
+
+
+def find_files(given: Sequence[str]) -> list[DataFile]:
+    """Find files: of a name that file, of a wildcard what matches, of a folder the TFRecord files in it.
+
+    In a folder those files count whose name contains ".tfrecord"; without such names those that start like a TFRecord
+    file, compressed or not.
+
+    Args:
+        given: paths, URLs, wildcards and folders, as typed.
+
+    Returns:
+        The files, sorted by path, each once.
+
+    Raises:
+        PlanError: nothing matches, or a folder has no such files.
+    """
+    plain: list[str] = []
+    found: list[tuple[str, str]] = []
+    for one in given:
+        pattern = one if is_url(one) else os.path.expanduser(one)
+        hits = expand(pattern)
+        if not hits:
+            raise PlanError(f"files are needed, and none match {one!r}; check the path{_quoting(given)}")
+        if [path for path, _ in hits] != [pattern]:
+            found += [hit for hit in hits if not os.path.isdir(hit[0])]
+        elif os.path.isdir(pattern):
+            plain += _in_folder(pattern)
+        else:
+            plain.append(pattern)
+    every = dict([*found, *zip(plain, stable_names(plain), strict=True)])
+    if not every:
+        raise PlanError(
+            f"files are needed, and only folders match {given[0]!r}; '{given[0]}/*' matches what is in them"
+        )
+    return [DataFile(path, every[path]) for path in sorted(every, key=os.fsencode)]
+
+
+def _quoting(given: Sequence[str]) -> str:
+    return ", and quote wildcards so that the shell leaves them alone" if any("*" in one for one in given) else ""
+
+
+def _in_folder(folder: str) -> list[str]:
+    with os.scandir(folder) as entries:
+        inside = sorted(entry.path for entry in entries if entry.is_file() and not entry.name.startswith("."))
+    named = [path for path in inside if ".tfrecord" in os.path.basename(path).lower()]
+    named = [path for path in named if not path.endswith(INDEX_SUFFIX)]
+    found = named or [path for path in inside if _starts_with_a_record(path)]
+    if not found:
+        raise PlanError(
+            f"TFRecord files are needed, and the folder {folder!r} has none ({len(inside)} other files); for files in "
+            f"folders below it write '{os.path.join(folder, '**')}', for images '{os.path.join(folder, '*.jpg')}'"
+        )
+    return found
+
+
+def _starts_with_a_record(path: str) -> bool:
+    try:
+        head = first_bytes(path)
+    except DataError:
+        return False
+    return any(_is_header(_inflated(head, compression)) for compression in ("", *_WINDOWS))
+
+
+def first_bytes(path: str, n: int = _HEAD) -> bytes:
+    """Read the first `n` bytes of a file, or those that it has.
+
+    Raises:
+        DataError: it is missing, or cannot be read.
+    """
+    file = OpenFile(storage_of(path), path)
+    return file.read(0, min(n, file.size)) if file.size else b""
+
+
+def kind_at(path: str) -> Kind:
+    """Tell what a file is; one that cannot be read counts as a TFRecord file, whose reader says why."""
+    try:
+        return kind_of(first_bytes(path))
+    except DataError:
+        return Kind("TFRecord")
+
+
+def size_of(path: str) -> int:
+    """Return the bytes of a file, 0 if they cannot be told."""
+    try:
+        return storage_of(path).size(path)[0]
+    except DataError:
+        return 0
+
+
+def kind_of(head: bytes) -> Kind:
+    """Tell what a file is from its first bytes."""
+    if _is_header(head):
+        return Kind("TFRecord")
+    for compression, (_, magics) in _WINDOWS.items():
+        if head.startswith(magics) and (compression == "GZIP" or _inflated(head, compression)):
+            return Kind("TFRecord", compression)
+    webp = head[:4] == b"RIFF" and head[8:12] == b"WEBP"
+    bmp = head[:2] == b"BM" and head[6:10] == bytes(4)
+    if head.startswith(_IMAGES) or webp or bmp:
+        return Kind(sniff(head) or "an image")
+    found = sniff(head)
+    compressed = found is not None and "compression_type" in found  # damaged at its start: its reader says so
+    return Kind("TFRecord" if found is None or compressed else found)
+
+
+def _inflated(head: bytes, compression: str) -> bytes:
+    """Decompress what the first bytes of a file hold; b"" if they are not compressed in this way."""
+    if not compression:
+        return head
+    try:
+        return zlib.decompressobj(_WINDOWS[compression][0]).decompress(head, HEADER)  # type: ignore[index]
+    except zlib.error:
+        return b""
+
+
+def _is_header(head: bytes) -> bool:
+    """Whether bytes start with the header of a record."""
+    return len(head) >= HEADER and masked_crc32c(head[:8]) == header_at(head)[1]

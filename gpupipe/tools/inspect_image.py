@@ -1,0 +1,116 @@
+"""inspect_image: what an image file is, and whether it can be decoded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpupipe.errors import DecodeError, shown_name
+from gpupipe.extract.images import jpeg, png
+from gpupipe.extract.images.decode import decode
+from gpupipe.extract.images.describe import Description, describe
+from gpupipe.tools.files import first_bytes, size_of
+from gpupipe.tools.text import byte_count, counted
+
+__all__ = ["ImageFile", "image_file"]
+
+_ORIENTATIONS = (
+    "upright",
+    "mirrored left-right",
+    "rotated by 180 degrees",
+    "mirrored upside down",
+    "mirrored along the main diagonal",
+    "to be rotated by 90 degrees clockwise",
+    "mirrored along the other diagonal",
+    "to be rotated by 90 degrees counterclockwise",
+)
+"""What EXIF's 1..8 say of the stored pixels."""
+
+
+MOST = 1 << 30
+"""Bytes of a file that is read as an image."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFile:
+    """An image file.
+
+    Attributes:
+        path: of the file.
+        data: its bytes.
+        described: what its header says; None if it cannot be read.
+        ordinary: whether DALI decodes it; if not, the host does.
+        failure: why it is a bad record in a chain; "" if it is good.
+    """
+
+    path: str
+    data: bytes
+    described: Description | None
+    ordinary: bool
+    failure: str
+
+    def json(self) -> dict[str, Any]:
+        """Make the entry of `gpupipe inspect --json`."""
+        out: dict[str, Any] = {"path": self.path, "bytes": len(self.data), "error": self.failure or None}
+        if self.described is None:
+            return out
+        one, header = self.described, self.described.header
+        return {
+            **out,
+            "format": header.format,
+            "height": header.height,
+            "width": header.width,
+            "channels": header.channels,
+            "bits": header.bits,
+            "colour": one.colour,
+            "process": one.process or None,
+            "subsampling": one.subsampling or None,
+            "orientation": header.orientation,
+            "restart_interval": one.restart_interval,
+            "decoded_by_dali": self.ordinary,
+        }
+
+    def text(self) -> str:
+        """Lay it out for people."""
+        name = f"{shown_name(self.path)}: "
+        if self.described is None:
+            return f"{name}{self.failure}"
+        one, header = self.described, self.described.header
+        turned = _ORIENTATIONS[header.orientation - 1]
+        lines = [
+            f"{name}{one.kind}, {byte_count(len(self.data))}",
+            f"  size         {header.height} x {header.width} pixels (height x width), as stored",
+            f"  colour       {one.colour}, {header.bits} bits in {counted(header.channels, 'channel')}",
+        ]
+        if one.subsampling:
+            lines.append(f"  subsampling  {one.subsampling}")
+        if header.format == "jpeg":
+            every = f"every {one.restart_interval} blocks (MCUs)" if one.restart_interval else "none"
+            lines.append(f"  restarts     {every}")
+        lines.append(f"  orientation  {header.orientation}, {turned}")
+        where = "by DALI" if self.ordinary else "on the host by every executor: not an ordinary JPEG or PNG"
+        lines.append(f"  decoding     {self.failure or f'succeeds; {where}'}")
+        return "\n".join(lines)
+
+
+def image_file(path: str) -> ImageFile:
+    """Read an image file, its header, and decode it. Never raises a DecodeError.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    size = size_of(path)
+    if size > MOST:
+        return ImageFile(path, b"", None, False, f"an image of at most {MOST} bytes is read, this file has {size}")
+    data = first_bytes(path, size)
+    described, failure, ordinary = None, "", False
+    try:
+        described = describe(data)
+        decode(data)
+        if described.header.format == "jpeg":
+            ordinary = jpeg.is_ordinary(data)
+        elif described.header.format == "png":
+            ordinary = png.is_ordinary(data, False, False)
+    except DecodeError as error:
+        failure = error.reason
+    return ImageFile(path, data, described, ordinary, failure)

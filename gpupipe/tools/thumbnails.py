@@ -1,0 +1,74 @@
+"""thumbnails: a contact sheet of encoded images, small and upright."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from gpupipe.compare.sheet import contact_sheet, save_png
+from gpupipe.errors import DecodeError, GpupipeError, PlanError
+from gpupipe.extract.images.decode import decode
+
+__all__ = ["SIDE", "check_target", "write_thumbnails"]
+
+SIDE = 160
+"""Pixels of a side of a thumbnail; images are fitted into the square."""
+
+
+_WHITE, _GREY = 255, 192  # around an image; in place of one that cannot be decoded
+
+
+def check_target(path: Path) -> None:
+    """Check where a sheet is to be written, before any work.
+
+    Raises:
+        PlanError: `path` is a folder, or its folder does not exist.
+    """
+    if path.is_dir():
+        raise PlanError(f"--thumbnails needs the name of a PNG file, got the folder {str(path)!r}")
+    if not path.parent.is_dir():
+        raise PlanError(f"--thumbnails needs an existing folder, got {str(path)!r}; create {path.parent} first")
+
+
+def write_thumbnails(path: Path, images: Sequence[bytes]) -> int:
+    """Write a contact sheet as a PNG; an image that cannot be decoded is a grey square.
+
+    Args:
+        path: of the PNG.
+        images: encoded, at least one.
+
+    Returns:
+        How many images were decoded.
+
+    Raises:
+        GpupipeError: `path` cannot be written; nothing is left of it, and an older one is unchanged.
+    """
+    small = [_thumbnail(image) for image in images]
+    grey = np.full((SIDE, SIDE, 3), _GREY, np.uint8)
+    part = path.with_name(f".{path.name}.part")
+    try:
+        save_png(part, contact_sheet(np.stack([grey if one is None else one for one in small])))
+        part.replace(path)
+    except OSError as error:
+        raise GpupipeError(f"the contact sheet {str(path)!r} cannot be written: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return sum(one is not None for one in small)
+
+
+def _thumbnail(data: bytes) -> npt.NDArray[np.uint8] | None:
+    """Decode an image and fit it into a white square; None if it is damaged."""
+    from PIL import Image
+
+    try:
+        image = Image.fromarray(decode(data, 3, exif_orientation=True))
+    except DecodeError:
+        return None
+    image.thumbnail((SIDE, SIDE))
+    square = np.full((SIDE, SIDE, 3), _WHITE, np.uint8)
+    top, left = (SIDE - image.height) // 2, (SIDE - image.width) // 2
+    square[top : top + image.height, left : left + image.width] = np.asarray(image)
+    return square

@@ -1,0 +1,217 @@
+"""`gpupipe inspect`: what is in records and images, a dict to paste, a picture, and where files are broken."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe.cli import main
+from gpupipe.compare.photographs import encode, take, write_shards
+from gpupipe.tools.thumbnails import SIDE
+from tests.tools.damage import write
+
+
+@pytest.fixture
+def photographs(tmp_path: Path) -> list[Path]:
+    folder = tmp_path / "photographs"
+    folder.mkdir()
+    return write_shards(folder, count=6, shards=2)
+
+
+def photograph(path: Path, **options: Any) -> Path:
+    path.write_bytes(encode(take(3)[1], **options))
+    return path
+
+
+def test_a_file_of_records_is_described_with_a_dict_to_paste(
+    photographs: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = main(["inspect", str(photographs[0])])
+
+    said = capsys.readouterr()
+    assert (status, said.err) == (0, "")
+    assert f"{photographs[0]}: 3 readable records" in said.out
+    assert "not compressed" in said.out
+    assert "checksums: all lengths match, all payloads match" in said.out
+    assert "3 records: each is a tf.train.Example" in said.out
+    assert "images in image/encoded: " in said.out and "x JPEG baseline" in said.out
+    code = said.out[said.out.index("features = {") :]
+    scope: dict[str, Any] = {"gp": gp}
+    exec(code, scope)
+    (first, *_) = gp.TFRecordDataset(str(photographs[0]))
+    parsed = gp.io.parse_single_example(first, scope["features"])
+    assert parsed["image/encoded"][:2] == b"\xff\xd8"
+    assert parsed["image/format"] == b"JPEG"
+
+
+def test_several_files_have_a_row_each_and_one_for_all(
+    photographs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = photographs[1].read_bytes()
+    (tmp_path / "photographs" / "x.tfrecord.gz").write_bytes(gzip.compress(data))
+    (tmp_path / "photographs" / "y.tfrecord").write_bytes(zlib.compress(data))
+
+    assert main(["inspect", str(tmp_path / "photographs")]) == 0
+
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("/")]
+    rows = {Path(line.split()[0]).name: line for line in lines}
+    assert [rows[name].split()[3:5] for name in ("x.tfrecord.gz", "y.tfrecord")] == [["gzip", "3"], ["zlib", "3"]]
+    assert all(row.endswith("good") for row in rows.values())
+    assert len(rows) == 4
+
+
+def test_json_says_the_same(photographs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photo = photograph(tmp_path / "photo.jpg", subsampling="4:2:0", progressive=True)
+
+    assert main(["inspect", *map(str, photographs), str(photo), "--json"]) == 0
+
+    said = json.loads(capsys.readouterr().out)
+    (image,), records = said["images"], said["records"]
+    pixels = take(3)[1]
+    assert (image["format"], image["height"], image["width"]) == ("jpeg", *pixels.shape[:2])
+    assert (image["process"], image["subsampling"], image["error"]) == ("progressive", "4:2:0", None)
+    assert records["readable_records"] == 6
+    assert [one["readable_records"] for one in records["files"]] == [3, 3]
+    assert records["sample"] == {"records": 6, "examples": 6, "other": None}
+    names = [one["name"] for one in records["features"]]
+    assert names == sorted(names) and "image/encoded" in names
+    assert records["parse_single_example"].startswith("features = {")
+
+
+def test_broken_files_say_where_and_what_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = bytearray(write(tmp_path / "a.tfrecord", [b"record %02d" % n for n in range(20)]))
+    data[3 * 25 + 15] ^= 1
+    data[5 * 25] ^= 1
+    (tmp_path / "a.tfrecord").write_bytes(data[:-5])
+
+    status = main(["inspect", str(tmp_path / "a.tfrecord")])
+
+    said = capsys.readouterr().out
+    assert status == 1
+    assert "17 readable records" in said
+    assert "checksums: 2 other damaged places, 1 wrong payload" in said
+    assert "  at offset 75: record 3: the CRC of the payload does not match" in said
+    assert "  at offset 125: record 5: the length of a record and its CRC do not match; 25 bytes are skipped" in said
+    assert "  at offset 475: record 19: its length exceeds the file, it needs 25 bytes, 20 are left" in said
+    assert "  17 records can be read" in said
+    assert "17 records: no tf.train.Example; the first other: a tf.train.Example is needed, got 9 bytes" in said
+    assert "features = {" not in said
+
+
+def test_a_photograph_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "photo.jpg"
+    exif = Image.Exif()
+    exif[274] = 6
+    with Image.open(photograph(tmp_path / "plain.jpg")) as image:
+        image.save(path, "JPEG", subsampling=2, restart_marker_blocks=5, exif=exif)
+        size = f"{image.height} x {image.width} pixels (height x width), as stored"
+
+    assert main(["inspect", str(path)]) == 0
+
+    said = capsys.readouterr().out
+    for words in (
+        f"{path}: JPEG baseline 4:2:0",
+        size,
+        "YCbCr, 8 bits in 3 channels",
+        "every 5 blocks (MCUs)",
+        "6, to be rotated by 90 degrees clockwise",
+        "succeeds; by DALI",
+    ):
+        assert words in said
+
+
+def test_a_damaged_photograph_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = photograph(tmp_path / "photo.jpg")
+    path.write_bytes(path.read_bytes()[:-900])
+
+    assert main(["inspect", str(path)]) == 1
+
+    said = capsys.readouterr().out
+    assert "JPEG baseline 4:4:4" in said
+    assert "truncated JPEG" in said
+
+
+def test_a_contact_sheet_shows_the_images_of_the_sample(
+    photographs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sheet = tmp_path / "sheet.png"
+
+    assert main(["inspect", *map(str, photographs), "--thumbnails", str(sheet)]) == 0
+
+    assert "contact sheet of 6 of 6 images" in capsys.readouterr().err
+    with Image.open(sheet) as image:
+        assert image.format == "PNG"
+        assert image.size == (6 * (SIDE + 4) + 4, SIDE + 8)
+        first = np.asarray(image)[4 : 4 + SIDE, 4 : 4 + SIDE]
+    wanted = Image.fromarray(np.asarray(take(0)[1])).convert("RGB")
+    wanted.thumbnail((SIDE, SIDE))
+    top, left = (SIDE - wanted.height) // 2, (SIDE - wanted.width) // 2
+    found = first[top : top + wanted.height, left : left + wanted.width]
+    assert np.abs(found.astype(int) - np.asarray(wanted)).mean() < 8  # of 255: the photograph is a JPEG here
+
+
+def test_wrong_usage_is_one_line_and_status_2(
+    photographs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "a.zip").write_bytes(b"PK\x03\x04" + bytes(40))
+    write(tmp_path / "plain.tfrecord", [b"no image"])
+    good = str(photographs[0])
+    wrong = {
+        (str(tmp_path / "none.tfrecord"),): "none match",
+        (str(tmp_path / "empty"),): "the folder",
+        (str(tmp_path / "a.zip"),): "which is a zip archive",
+        (good, "--sample", "0"): "--sample needs 1 or more",
+        (good, "--thumbnails", str(tmp_path)): "--thumbnails needs the name of a PNG file",
+        (good, "--thumbnails", str(tmp_path / "no" / "sheet.png")): "--thumbnails needs an existing folder",
+    }
+    for arguments, words in wrong.items():
+        status = main(["inspect", *arguments])
+
+        said = capsys.readouterr()
+        assert (status, said.out) == (2, ""), arguments
+        assert words in said.err, arguments
+        assert said.err.startswith("gpupipe inspect: ")
+        assert said.err.count("\n") == 1
+
+    assert main(["inspect", str(tmp_path / "plain.tfrecord"), "--thumbnails", str(tmp_path / "sheet.png")]) == 2
+    assert "--thumbnails needs images, and the sample has none" in capsys.readouterr().err
+    assert not (tmp_path / "sheet.png").exists()
+
+
+def test_an_empty_file_has_no_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.tfrecord").touch()
+
+    assert main(["inspect", str(tmp_path / "empty.tfrecord")]) == 0
+
+    assert "0 readable records, 0 B" in capsys.readouterr().out
+
+
+def test_a_file_that_may_not_be_read_says_so(
+    photographs: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def refused(path: Any, *arguments: Any, **named: Any) -> int:
+        if str(path) == str(photographs[1]):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return opened(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", refused)
+
+    assert main(["inspect", *map(str, photographs)]) == 1
+
+    said = capsys.readouterr().out
+    assert f"{photographs[1]} is not read to its end: " in said
+    assert "Permission denied" in said
+    assert "3 records: each is a tf.train.Example" in said

@@ -1,0 +1,283 @@
+"""`gpupipe verify`: which records are bad, and plain words when something is wrong."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpupipe as gp
+from gpupipe.cli import main
+from gpupipe.compare.photographs import write_shards
+from gpupipe.tools import manifest
+from tests.tools.damage import write
+
+ROOT = Path(gp.__file__).parents[1]
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> list[Path]:
+    """Four shards of records of 9 bytes; in the second one, record 3 has a damaged payload, and the end is missing."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    paths = [folder / f"{number}.tfrecord" for number in range(4)]
+    for path in paths:
+        write(path, [b"record %02d" % n for n in range(20)])
+    data = bytearray(paths[1].read_bytes())
+    data[3 * 25 + 15] ^= 1
+    paths[1].write_bytes(data[:-5])
+    return paths
+
+
+def test_good_files_are_one_line_and_status_0(
+    shards: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shards[1].unlink()
+
+    status = main(["verify", str(tmp_path / "data" / "*"), "--manifest", str(tmp_path / "bad.jsonl")])
+
+    said = capsys.readouterr()
+    assert (status, said.err) == (0, "")
+    assert said.out == "3 files, 60 records, 1.50 kB: all good (lengths and payloads match their checksums)\n"
+    assert (tmp_path / "bad.jsonl").read_bytes() == b""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_bad_records_are_listed_and_status_1(
+    shards: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    workers: str,
+) -> None:
+    monkeypatch.setattr("gpupipe.tools.verify.WORTH", 1)
+    path = tmp_path / "bad.jsonl"
+
+    status = main(["verify", str(tmp_path / "data"), "--manifest", str(path), "--workers", workers])
+
+    said = capsys.readouterr()
+    assert (status, said.err) == (1, "")
+    (row,) = (line for line in said.out.splitlines() if line.startswith(str(shards[1])))
+    assert row.split()[1:3] == ["20", "2"]
+    assert "at offset 75: record 3: the CRC of the payload does not match" in row
+    assert "4 files, 80 records, 2.00 kB: 2 bad in 1 file" in said.out
+    assert "1 x read: record N: its length exceeds the file" in said.out
+    assert f"Options(bad_records={str(path)!r})" in said.out
+    chain = gp.TFRecordDataset(list(map(str, shards))).with_options(gp.Options(on_error="skip", bad_records=path))
+    with chain.iterator(0) as items:
+        assert len(list(items)) == 78
+        assert [(one.file, one.offset) for one in items.errors] == [(str(shards[1]), 75), (str(shards[1]), 475)]
+
+
+def test_json_has_the_whole_of_it(shards: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["verify", *map(str, shards), "--json"])
+
+    said = json.loads(capsys.readouterr().out)
+    assert status == 1
+    assert {name: said[name] for name in ("good", "records", "bad", "decoded", "manifest")} == {
+        "good": False,
+        "records": 80,
+        "bad": 2,
+        "decoded": [],
+        "manifest": None,
+    }
+    assert [(one["records"], one["bad"]) for one in said["files"]] == [(20, 0), (20, 2), (20, 0), (20, 0)]
+    assert [one["offset"] for one in said["bad_records"]] == [75, 475]
+    assert sum(said["causes"].values()) == 2
+
+
+def test_images_are_decoded_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_shards(tmp_path, count=3, shards=1)
+    (path,) = tmp_path.glob("*.tfrecord")
+    whole = path.read_bytes()
+
+    assert main(["verify", str(path), "--decode"]) == 0
+    assert "images in image/encoded decoded" in capsys.readouterr().out
+
+    with gp.io.TFRecordWriter(str(path)) as writer:
+        writer.write(gp.io.encode_example({"image/encoded": whole[whole.index(b"\xff\xd8") :][:900]}))
+    assert main(["verify", str(path)]) == 0
+    assert main(["verify", str(path), "--decode", "--feature", "image/encoded"]) == 1
+    assert "without the end marker" in capsys.readouterr().out
+
+
+def test_wrong_usage_is_one_line_and_status_2(
+    shards: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photo, notes = tmp_path / "photo.jpg", tmp_path / "notes"
+    photo.write_bytes(b"\xff\xd8\xff\xe0" + bytes(100))
+    notes.mkdir()
+    (notes / "notes.txt").write_text("nothing but words in here")
+    good = str(shards[0])
+    wrong = {
+        (str(tmp_path / "none"),): "none match",
+        (str(tmp_path / "*.tfrecord"),): "quote wildcards",
+        (str(notes),): "TFRecord files are needed, and the folder",
+        (str(photo),): f"which is a JPEG image; `gpupipe inspect {photo}`",
+        (good, "--workers", "0"): "--workers needs 1 or more",
+        (good, "--feature", "x"): "--feature needs --decode",
+        (good, "--decode"): "--decode needs records with an image",
+        (good, "--manifest", str(tmp_path)): "--manifest needs the name of a file",
+        (good, "--manifest", str(tmp_path / "no" / "bad.jsonl")): "--manifest needs a folder that exists",
+    }
+    for arguments, words in wrong.items():
+        status = main(["verify", *arguments])
+
+        said = capsys.readouterr()
+        assert (status, said.out) == (2, ""), arguments
+        assert words in said.err, arguments
+        assert said.err.startswith("gpupipe verify: ")
+        assert said.err.count("\n") == 1
+
+
+def test_a_file_of_another_kind_among_others_is_a_bad_record(
+    shards: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data" / "photo.jpg").write_bytes(b"\xff\xd8\xff\xe0" + bytes(100))
+
+    assert main(["verify", str(shards[0]), str(tmp_path / "data" / "photo.jpg")]) == 1
+
+    assert "at offset 0: a TFRecord file is needed, this is a JPEG image" in capsys.readouterr().out
+
+
+def test_an_empty_file_is_good_and_text_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.tfrecord").touch()
+    (tmp_path / "text.tfrecord").write_text("this is no record file, only some text\n" * 9)
+
+    assert main(["verify", str(tmp_path / "empty.tfrecord")]) == 0
+    assert "1 file, 0 records, 0 B: all good" in capsys.readouterr().out
+    assert main(["verify", str(tmp_path / "text.tfrecord")]) == 1
+    assert "(is this a TFRecord file?)" in capsys.readouterr().out
+
+
+def test_a_file_that_may_not_be_read_is_bad(
+    shards: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def refused(path: Any, *arguments: Any, **named: Any) -> int:
+        if str(path) == str(shards[2]):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return opened(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", refused)
+    path = tmp_path / "bad.jsonl"
+
+    status = main(["verify", str(shards[0]), str(shards[2]), "--workers", "1", "--manifest", str(path)])
+
+    said = capsys.readouterr().out
+    assert status == 1
+    assert "Permission denied" in said
+    assert "2 files, 20 records" in said
+    assert json.loads(path.read_bytes())["unit"] == "file"  # which a chain tries to read again
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_disk_is_one_line_and_status_1(
+    shards: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open
+
+    def full(name: str, mode: str) -> Any:
+        opened(name, mode).close()
+        return opened("/dev/full", mode)
+
+    monkeypatch.setattr(manifest, "open", full, raising=False)
+    (tmp_path / "out").mkdir()
+
+    status = main(["verify", str(tmp_path / "data"), "--manifest", str(tmp_path / "out" / "bad.jsonl")])
+
+    said = capsys.readouterr()
+    assert (status, said.out) == (1, "")
+    assert "cannot be written, nothing is left of it: No space left on device" in said.err
+    assert os.listdir(tmp_path / "out") == []
+
+
+# ---- processes and signals
+
+
+def started(mark: str, *arguments: str, **more: Any) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GPUPIPE_MARK": mark}
+    command = [sys.executable, "-m", "gpupipe.cli", "verify", *arguments]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+
+
+def marked(mark: str) -> set[int]:
+    """The processes that run with a mark in their environment."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "environ").read_bytes():
+                found.add(int(folder.name))
+        except OSError:  # it has ended, or belongs to another user
+            continue
+    return found
+
+
+def settled(mark: str, count: int) -> bool:
+    """Whether so many marked processes run, within some seconds."""
+    deadline = time.monotonic() + 20
+    while len(marked(mark)) != count and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return len(marked(mark)) == count
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Iterator[str]:
+    """A pattern of files that take minutes to check."""
+    folder = tmp_path / "many"
+    folder.mkdir()
+    write(folder / "0.tfrecord", [b"a short record"] * 100_000)
+    for number in range(1, 2000):
+        os.link(folder / "0.tfrecord", folder / f"{number}.tfrecord")
+    yield str(folder / "*.tfrecord")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)],
+    ids=["ctrl-c", "term", "kill"],
+)
+def test_an_end_before_the_end_leaves_no_process_and_no_manifest(
+    tmp_path: Path, many: str, number: signal.Signals, status: int
+) -> None:
+    mark, out = uuid.uuid4().hex, tmp_path / "out"
+    out.mkdir()
+    (out / "bad.jsonl").write_text("old\n")
+    process = started(mark, many, "--workers", "2", "--manifest", str(out / "bad.jsonl"))
+    assert settled(mark, 3)
+
+    before = time.monotonic()
+    process.send_signal(number)
+    said = process.communicate(timeout=30)
+
+    assert process.returncode == status, said
+    assert time.monotonic() - before < 3
+    assert said == ("", "gpupipe: interrupted\n" if number == signal.SIGINT else "")
+    assert settled(mark, 0)
+    assert (out / "bad.jsonl").read_text() == "old\n"
+    assert number == signal.SIGKILL or os.listdir(out) == ["bad.jsonl"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pipe of a shell")
+def test_a_closed_pipe_is_no_traceback(shards: list[Path]) -> None:
+    process = started("x", *map(str, shards), "--json", "--workers", "1")
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()  # `| head -0`
+
+    said = process.stderr.read()
+
+    assert process.wait(timeout=30) == 1
+    assert said == ""
+    process.stderr.close()

@@ -1,0 +1,82 @@
+"""A manifest is there as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpupipe as gp
+from gpupipe.tools import manifest
+from gpupipe.tools.manifest import WholeManifest
+
+
+def test_it_appears_at_the_end_and_replaces_an_older_one(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text("old\n")
+    with WholeManifest(str(path)) as written:
+        written.write(["a\n", "b\n"])
+        assert path.read_text() == "old\n"
+
+    assert path.read_text() == "a\nb\n"
+    assert os.listdir(tmp_path) == ["bad.jsonl"]
+
+
+def test_an_exception_leaves_the_older_one(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text("old\n")
+
+    with pytest.raises(KeyboardInterrupt), WholeManifest(str(path)) as written:
+        written.write(["a\n"])
+        raise KeyboardInterrupt
+
+    assert path.read_text() == "old\n"
+    assert os.listdir(tmp_path) == ["bad.jsonl"]
+
+
+@pytest.mark.parametrize("old", [True, False], ids=["over an older one", "new"])
+@pytest.mark.parametrize("lines", [1, 100_000], ids=["at the end", "on the way"])
+def test_a_full_disk_is_an_error_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: bool, lines: int
+) -> None:
+    path = tmp_path / "bad.jsonl"
+    if old:
+        path.write_text("old\n")
+    opened = open
+
+    def full(name: str, mode: str) -> Any:
+        opened(name, mode).close()
+        return opened("/dev/full", mode)
+
+    monkeypatch.setattr(manifest, "open", full, raising=False)
+
+    kept = "an older one is unchanged" if old else "nothing is left of it"
+    with (
+        pytest.raises(gp.GpupipeError, match=f"cannot be written, {kept}: No space left on device"),
+        WholeManifest(str(path)) as written,
+    ):
+        written.write(["x" * 99 + "\n"] * lines)
+
+    assert os.listdir(tmp_path) == ["bad.jsonl"] * old
+    assert not old or path.read_text() == "old\n"
+
+
+def test_a_place_where_no_file_can_be_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(gp.PlanError, match="--manifest needs a folder that exists"):
+        WholeManifest(str(tmp_path / "missing" / "bad.jsonl"))
+    for other in (tmp_path, Path("/dev/null")):
+        with pytest.raises(gp.PlanError, match="--manifest needs the name of a file"):
+            WholeManifest(str(other))
+
+
+def test_there_are_no_more_records_than_a_chain_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "RECORDS", 3)
+    with (
+        pytest.raises(gp.GpupipeError, match="4 bad records are more than the 3"),
+        WholeManifest(str(tmp_path / "bad.jsonl")) as written,
+    ):
+        written.write(["{}\n"] * 4)
+
+    assert os.listdir(tmp_path) == []
