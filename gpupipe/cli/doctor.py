@@ -12,8 +12,8 @@ from dataclasses import asdict
 
 import gpupipe
 from gpupipe.progress import Progress
-from gpupipe.tools.doctor import Check, diagnose
-from gpupipe.tools.facts import gather
+from gpupipe.tools.doctor.diagnose import Check, diagnose
+from gpupipe.tools.doctor.facts import gather
 
 __all__ = ["DESCRIPTION", "EXAMPLES", "add_arguments", "run"]
 

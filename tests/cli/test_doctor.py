@@ -13,7 +13,7 @@ import pytest
 
 import gpupipe
 from gpupipe.cli import doctor, main
-from gpupipe.tools.facts import Facts
+from gpupipe.tools.doctor.facts import Facts
 from tests.cli.commands import ended, started
 from tests.tools.machines import GPU, LAPTOP, without
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpupipe.tools.facts import Facts
-from gpupipe.tools.limits import Limits
-from gpupipe.tools.probe import Answer
+from gpupipe.tools.doctor.facts import Facts
+from gpupipe.tools.doctor.limits import Limits
+from gpupipe.tools.doctor.probe import Answer
 
 __all__ = ["GPU", "LAPTOP", "on_the_gpu", "without"]
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from gpupipe.tools.doctor import Check, diagnose
-from gpupipe.tools.facts import Facts, Unmet
-from gpupipe.tools.known_bad import KNOWN_BAD
-from gpupipe.tools.probe import Answer
+from gpupipe.tools.doctor.diagnose import Check, diagnose
+from gpupipe.tools.doctor.facts import Facts, Unmet
+from gpupipe.tools.doctor.known_bad import KNOWN_BAD
+from gpupipe.tools.doctor.probe import Answer
 from tests.tools.machines import GPU, LAPTOP, on_the_gpu, without
 
 DOCKER = "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility,video IMAGE"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpupipe.options import cpu_count
-from gpupipe.tools.limits import find_limits
+from gpupipe.tools.doctor.limits import find_limits
 
 
 def tree(root: Path, **files: str) -> Path:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gpupipe.tools import facts, probe
-from gpupipe.tools.facts import _card_on_bus, gather
-from gpupipe.tools.probe import Answer, ask, driver, engines
+from gpupipe.tools.doctor import facts, probe
+from gpupipe.tools.doctor.facts import _card_on_bus, gather
+from gpupipe.tools.doctor.probe import Answer, ask, driver, engines
 
 
 def running(code: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,9 @@ MARK = "gpupipe-probe "
 TIMEOUT = 120.0
 """Seconds for an answer: a GPU's first context and CuPy's first kernel take tens of seconds on a slow disk."""
 
-_ROOT = str(Path(__file__).resolve().parents[2])
+_ROOT = str(Path(__file__).resolve().parents[3])
 # The folder of this gpupipe replaces the working directory, which `-c` puts first on the path.
-_CODE = "import sys; sys.path[0] = {root!r}; from gpupipe.tools.probe import main; sys.exit(main(sys.argv[1:]))"
+_CODE = "import sys; sys.path[0] = {root!r}; from gpupipe.tools.doctor.probe import main; sys.exit(main(sys.argv[1:]))"
 
 
 @dataclass(frozen=True, slots=True)

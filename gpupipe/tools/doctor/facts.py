@@ -14,8 +14,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import gpupipe
-from gpupipe.tools.limits import Limits, find_limits
-from gpupipe.tools.probe import Answer, ask
+from gpupipe.tools.doctor.limits import Limits, find_limits
+from gpupipe.tools.doctor.probe import Answer, ask
 
 __all__ = ["CUPY", "DALI", "NVIMAGECODEC", "Facts", "Unmet", "gather"]
 

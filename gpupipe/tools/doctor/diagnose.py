@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gpupipe.tools.facts import CORE, CUPY, DALI, NVIMAGECODEC, Facts
-from gpupipe.tools.known_bad import KNOWN_BAD
+from gpupipe.tools.doctor.facts import CORE, CUPY, DALI, NVIMAGECODEC, Facts
+from gpupipe.tools.doctor.known_bad import KNOWN_BAD
 
 __all__ = ["Check", "diagnose"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpupipe.tools.facts import NVIMAGECODEC, Facts
+from gpupipe.tools.doctor.facts import NVIMAGECODEC, Facts
 
 __all__ = ["KNOWN_BAD", "KnownBad"]
 

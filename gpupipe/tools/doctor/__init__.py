@@ -1,0 +1,1 @@
+"""doctor: what this machine can run, and what mends the rest."""
