@@ -22,6 +22,7 @@ FAILED, USER_ERROR, INTERRUPTED, TERMINATED = 1, 2, 130, 143  # as in shells: 12
 
 COMMANDS: Mapping[str, str] = {
     "demo": "run one training chain on every executor of this machine and compare them",
+    "pack": "write images of a folder, tar or Parquet as shuffled TFRecord shards",
 }
 """Subcommand -> what it does, in the order of `gpupipe --help`. Each is the file of its name in this folder."""
 
