@@ -69,30 +69,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> int:
     """Run `gpupipe pack`."""
-    with Progress() as progress:
-        current = ""
-
-        def show(task: str, done: int, total: int) -> None:
-            nonlocal current
-            if task != current:
-                progress.start(task)
-                current = task
-            progress.update(done, total, "images")
-
-        packed = pack(
-            parsed.source,
-            parsed.out,
-            parsed.shards,
-            resize_shorter=parsed.resize_shorter,
-            quality=parsed.quality,
-            seed=parsed.seed,
-            name=parsed.name,
-            on_error=parsed.on_error,
-            workers=parsed.workers,
-            image_column=parsed.image_column,
-            label_column=parsed.label_column,
-            progress=show,
-        )
+    try:
+        with Progress() as progress:
+            packed = _packed(parsed, progress)
+    except KeyboardInterrupt:
+        print("gpupipe pack: the same command goes on from here", file=sys.stderr)
+        raise
     if parsed.json:
         print(json.dumps(_summary(packed)))
         return 0
@@ -102,6 +84,32 @@ def run(parsed: argparse.Namespace) -> int:
     if len(packed.skipped) > _SHOWN:
         print(f"... and {len(packed.skipped) - _SHOWN:,} more, in {parsed.out}/pack.jsonl", file=sys.stderr)
     return 0
+
+
+def _packed(parsed: argparse.Namespace, progress: Progress) -> Packed:
+    current = ""
+
+    def show(task: str, done: int, total: int) -> None:
+        nonlocal current
+        if task != current:
+            progress.start(task)
+            current = task
+        progress.update(done, total, "images")
+
+    return pack(
+        parsed.source,
+        parsed.out,
+        parsed.shards,
+        resize_shorter=parsed.resize_shorter,
+        quality=parsed.quality,
+        seed=parsed.seed,
+        name=parsed.name,
+        on_error=parsed.on_error,
+        workers=parsed.workers,
+        image_column=parsed.image_column,
+        label_column=parsed.label_column,
+        progress=show,
+    )
 
 
 def _summary(packed: Packed) -> dict[str, object]:
@@ -119,12 +127,17 @@ def _summary(packed: Packed) -> dict[str, object]:
 
 
 def _sentence(packed: Packed) -> str:
-    classes = f"of {packed.classes:,} classes" if packed.classes else "without labels"
-    text = f"{packed.records:,} images {classes} in {len(packed.files):,} shards, {packed.bytes / 1e6:,.1f} MB"
+    classes = f"of {_count(packed.classes, 'class', 'classes')}" if packed.classes else "without labels"
+    shards = _count(len(packed.files), "shard", "shards")
+    text = f"{_count(packed.records, 'image', 'images')} {classes} in {shards}, {packed.bytes / 1e6:,.1f} MB"
     notes = (
-        (packed.found, "shards were finished before"),
-        (len(packed.skipped), "images were left out"),
-        (packed.ignored, "other files were ignored"),
+        (packed.found, "shard was finished before", "shards were finished before"),
+        (len(packed.skipped), "image was left out", "images were left out"),
+        (packed.ignored, "other file was ignored", "other files were ignored"),
     )
-    said = "".join(f"; {count:,} {words}" for count, words in notes if count)
+    said = "".join(f"; {_count(*note)}" for note in notes if note[0])
     return f"{text}{said}\n{packed.files[0]}{' ...' if len(packed.files) > 1 else ''}"
+
+
+def _count(number: int, one: str, several: str) -> str:
+    return f"{number:,} {one if number == 1 else several}"

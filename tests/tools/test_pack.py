@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import ops
+from gpupipe.compare.photographs import encode
 from gpupipe.errors import DecodeError, PlanError
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.exif import segment_of
@@ -70,7 +72,7 @@ def test_images_are_shuffled(tmp_path: Path) -> None:
 
     labels = [int(record["image/class/label"]) for record in packed_records(tmp_path / "out")]
     assert sum(labels[:100]) in range(30, 71)  # of 100, 50 are expected; the standard deviation is 3.5
-    assert sum(a != b for a, b in zip(labels, labels[1:], strict=False)) in range(70, 131)  # 100, and 7
+    assert sum(a != b for a, b in pairwise(labels)) in range(70, 131)  # 100, and 7
 
 
 def test_shrunk_images_are_close_to_those_of_resize_shorter(tmp_path: Path) -> None:
@@ -109,6 +111,20 @@ def test_shrinking_averages_over_all_pixels(tmp_path: Path) -> None:
     pixels = decode(bytes(record["image/encoded"]), 1)
     assert pixels.shape == (77, 102, 1)
     assert np.abs(pixels.astype(int) - 127).max() < 20  # the triangle is 3 pixels wide; without antialias it is 127
+
+
+def test_no_detail_is_lost_to_decoding_at_a_part_of_the_size(tmp_path: Path) -> None:
+    """110 pixels have to be decoded in full for 100: half of them, enlarged, would have no stripes of 5 pixels."""
+    (tmp_path / "photos").mkdir()
+    stripes = np.broadcast_to(127 + 100 * np.sin(np.arange(150) * 2 * np.pi / 5)[None, :, None], (110, 150, 3))
+    data = encode(stripes.astype(np.uint8))
+    (tmp_path / "photos/stripes.jpg").write_bytes(data)
+
+    pack(tmp_path / "photos", tmp_path / "out", 1, resize_shorter=100, quality=100)
+
+    (record,) = packed_records(tmp_path / "out")
+    difference = decode(bytes(record["image/encoded"])).astype(int) - ops.resize_shorter(decode(data), 100)
+    assert np.abs(difference).max() <= 4  # JPEG at quality 100
 
 
 def test_gray_stays_gray_and_cmyk_becomes_colours(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from gpupipe.errors import PlanError
@@ -72,7 +73,7 @@ def find_folder(root: str, progress: Progress) -> Folder:
     if loose:
         classes = []
     check_classes(classes, root)
-    digest = digest_of([classes, *(_stamped(root, name) for name in names)])
+    digest = digest_of(chain([classes], (_stamped(root, name) for name in names)))
     return Folder(names, labels if classes else None, classes, ignored, digest, root)
 
 

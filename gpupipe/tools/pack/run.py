@@ -7,7 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -114,7 +114,7 @@ def pack(
     """
     shards, seed, quality, resize_shorter, workers = map(plain, (shards, seed, quality, resize_shorter, workers))
     _check_arguments(shards, resize_shorter, quality, seed, name, on_error, workers)
-    source, out, told = os.fspath(source), Path(out), progress or (lambda task, done, total: None)
+    source, out, told = os.fspath(source), Path(out).expanduser(), progress or (lambda task, done, total: None)
     _check_apart(source, out)
     inputs = find_inputs(source, image_column, label_column, told)
     if shards > len(inputs):
@@ -126,13 +126,8 @@ def pack(
     with opened(out, _plan(source, inputs, options)) as journal:
         found = _still_there(journal, paths, on_error)
         work = _Work(inputs, shards, seed, resize_shorter, quality, on_error == "skip")
-        try:
+        with _said_when_full(out, journal, shards):
             _write(work, journal, paths, found, workers or cpu_count(), told)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            text = f"{error.strerror}; {len(journal.finished)} of {shards} shards are finished: make room, and repeat"
-            raise OSError(error.errno, text, str(out)) from error
         done = [journal.finished[shard] for shard in range(shards)]
     return Packed(
         paths,
@@ -202,6 +197,18 @@ def _still_there(journal: Journal, paths: Sequence[Path], on_error: str) -> froz
             raise _refusal(DecodeError(f"an earlier run left it out: {one.reason}", file=one.image))
         found.add(shard)
     return frozenset(found)
+
+
+@contextmanager
+def _said_when_full(out: Path, journal: Journal, shards: int) -> Iterator[None]:
+    """Say of a full disk, whose error names no file, what is there and what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        text = f"{error.strerror}; {len(journal.finished)} of {shards} shards are finished: make room, and repeat"
+        raise OSError(error.errno, text, str(out)) from error
 
 
 def _refusal(error: DataError) -> DataError:
