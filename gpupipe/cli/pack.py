@@ -17,7 +17,8 @@ image/format, image/filename, image/height, image/width, image/class/label, imag
 
 SOURCE is one of
   a folder    its directories, sorted by name, are the classes 0, 1, 2 ...; images at any depth below one belong
-              to it; images in the folder itself, without any directory, are packed without labels
+              to it; images in the folder itself, without any directory, are packed without labels; names that
+              start with a dot are left out
   tar         uncompressed; labels as in WebDataset (KEY.cls, or "label" or "cls" in KEY.json), else the directories
   Parquet     a binary column, or a struct with "bytes", as Hugging Face's image data sets have it, and a column of
               labels; needs gpupipe[parquet], and room in OUT for a copy of the images while it runs

@@ -93,7 +93,7 @@ def check_classes(classes: Sequence[str], source: str) -> None:
     """
     if classes and _SPLITS.issuperset(name.lower() for name in classes):
         raise PlanError(
-            f"pack needs a folder of class directories, got {source!r} with {shown_name(', '.join(classes))}, which are names of "
+            f"pack needs a folder of class directories, got {source!r} with {', '.join(classes)}, which are names of "
             "splits; pack each of them into a folder of its own"
         )
 

@@ -28,7 +28,7 @@ from gpupipe.tools.pack.inputs import (
 
 __all__ = ["Tar", "find_tar"]
 
-_MOST = {".cls": 4096, ".json": 16 << 20}  # bytes of a label, and of what WebDataset keeps beside an image
+_MOST_LABEL, _MOST_JSON = 4096, 16 << 20  # bytes; a larger .json is no label: annotations of the whole, say
 _KEYS = ("label", "cls")  # of the label in a .json
 
 
@@ -54,7 +54,7 @@ def find_tar(archives: Sequence[str], progress: Progress) -> Tar:
 
     An image ``key.jpg`` has the label in ``key.cls`` (an integer or a name), or in ``key.json`` under "label" or "cls".
     If no image has one, the classes are the directories, sorted by name: the first below the folder that is common to
-    all images. Images in one directory have no labels then.
+    all images. Images in one directory have no labels then. Links are ignored, and names that start with a dot.
 
     Raises:
         PlanError: a compressed or damaged archive, one without images, a label that is none, images without one.
@@ -78,7 +78,7 @@ def find_tar(archives: Sequence[str], progress: Progress) -> Tar:
                         raise PlanError(f"{shown_name(archive)} is truncated: {shown_name(member.name)} ends after it")
                     names.append(member.name)
                     extents.append((archive, member.offset_data, member.size))
-                elif suffix in _MOST:
+                elif suffix == ".cls" or (suffix == ".json" and member.size <= _MOST_JSON):
                     found = _label(tar, archive, member, suffix)
                     if found is not None and (suffix == ".cls" or key not in labels):
                         labels[key] = found
@@ -134,8 +134,8 @@ def _split(name: str) -> tuple[str, str]:
 
 def _label(tar: tarfile.TarFile, archive: str, member: tarfile.TarInfo, suffix: str) -> int | str | None:
     where = f"{shown_name(archive)}: {shown_name(member.name)}"
-    if member.size > _MOST[suffix]:
-        raise PlanError(f"{where}: a label may have {_MOST[suffix]} bytes, this file has {member.size}")
+    if suffix == ".cls" and member.size > _MOST_LABEL:
+        raise PlanError(f"{where}: a label may have {_MOST_LABEL} bytes, this file has {member.size}")
     file: IO[bytes] | None = tar.extractfile(member)
     assert file is not None  # of a regular file it never is
     try:
