@@ -37,6 +37,7 @@ HOMES = {
     "nvidia": ("transform/dali/library.py",),
     "cupy": ("transform/array.py",),
     "fsspec": ("extract/storage/remote.py",),
+    "pyarrow": ("tools/pack/parquet.py",),
     "torch": (),
     "jax": (),
     "tensorflow": (),

@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "demo": "run one training chain on every executor of this machine and compare them",
     "inspect": "say what is in data files: records, schema, checksums, images",
     "verify": "check every record of TFRecord files, and list the bad ones",
+    "pack": "write images of a folder, tar or Parquet as shuffled TFRecord shards",
     "explain": "show how a chain of your own will run, and what in it is probably a mistake",
     "preview": "save a picture of augmented images beside their originals",
     "doctor": "check driver, libraries and limits of this machine; print what mends them",

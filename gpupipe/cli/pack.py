@@ -1,0 +1,144 @@
+"""pack: `gpupipe pack`, images as shuffled TFRecord shards."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from gpupipe.progress import Progress
+from gpupipe.tools.pack import Packed, pack
+
+__all__ = ["DESCRIPTION", "EXAMPLES", "add_arguments", "run"]
+
+DESCRIPTION = """\
+Write images as shuffled TFRecord shards, with the features of TensorFlow's ImageNet scripts (image/encoded,
+image/format, image/filename, image/height, image/width, image/class/label, image/class/text).
+
+SOURCE is one of
+  a folder    its directories, sorted by name, are the classes 0, 1, 2 ...; images at any depth below one belong
+              to it; images in the folder itself, without any directory, are packed without labels; names that
+              start with a dot are left out
+  tar         uncompressed; labels as in WebDataset (KEY.cls, or "label" or "cls" in KEY.json), else the directories
+  Parquet     a binary column, or a struct with "bytes", as Hugging Face's image data sets have it, and a column of
+              labels; needs gpupipe[parquet], and room in OUT for a copy of the images while it runs
+or a folder of tar archives, a folder of Parquet files, or a quoted wildcard for such files.
+
+Images are stored as they are: header and end are checked, nothing is decoded or encoded. With --resize-shorter, larger
+images are decoded, shrunk with antialias, turned upright as their EXIF says, and encoded as JPEG 4:2:0; gray
+images stay gray, all others become RGB. Images that are not larger stay as they are unless EXIF turns them.
+
+Equal images and options give equal shards, byte for byte, for any number of workers. After Ctrl-C, a full disk or a
+crash the same command goes on: finished shards, listed in OUT/pack.jsonl, stay."""
+
+EXAMPLES = (
+    "gpupipe pack imagenet/train packed/train --shards 1024 --resize-shorter 256",
+    "gpupipe pack imagenet/val packed/val --shards 64 --name validation",
+    "gpupipe pack 'webdataset/*.tar' packed --shards 128 --on-error skip --json",
+    "gpupipe pack cifar.parquet packed --shards 8 --image-column img --label-column fine_label",
+)
+
+_SHOWN = 10  # images that were left out; pack.jsonl has all of them
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `gpupipe pack`."""
+    parser.add_argument("source", metavar="SOURCE", help="a folder, tar archives or Parquet files, see above")
+    parser.add_argument("out", metavar="OUT", help="folder for the shards: new, empty, or of an earlier run")
+    parser.add_argument("--shards", type=int, required=True, metavar="N", help="number of files")
+    parser.add_argument(
+        "--resize-shorter", type=int, metavar="PIXELS", help="shrink larger images to this shorter side"
+    )
+    parser.add_argument(
+        "--quality", type=int, default=90, metavar="1..100", help="of the shrunk JPEGs (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="decides the order (default: %(default)s)")
+    parser.add_argument("--name", default="train", help="NAME-00000-of-0000N.tfrecord (default: %(default)s)")
+    parser.add_argument(
+        "--on-error",
+        choices=("raise", "skip"),
+        default="raise",
+        help="end at an image that cannot be decoded, or leave it out and list it (default: %(default)s)",
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="threads (default: one for each CPU)")
+    parser.add_argument("--image-column", metavar="NAME", help="of Parquet files (default: image, or the only one)")
+    parser.add_argument(
+        "--label-column", metavar="NAME", help="of Parquet files (default: label, or the only integers)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Run `gpupipe pack`."""
+    try:
+        with Progress() as progress:
+            packed = _packed(parsed, progress)
+    except KeyboardInterrupt:
+        print("gpupipe pack: the same command goes on from here", file=sys.stderr)
+        raise
+    if parsed.json:
+        print(json.dumps(_summary(packed)))
+        return 0
+    print(_sentence(packed))
+    for one in packed.skipped[:_SHOWN]:
+        print(f"left out: {one.image}: {one.reason}", file=sys.stderr)
+    if len(packed.skipped) > _SHOWN:
+        print(f"... and {len(packed.skipped) - _SHOWN:,} more, in {parsed.out}/pack.jsonl", file=sys.stderr)
+    return 0
+
+
+def _packed(parsed: argparse.Namespace, progress: Progress) -> Packed:
+    current = ""
+
+    def show(task: str, done: int, total: int) -> None:
+        nonlocal current
+        if task != current:
+            progress.start(task)
+            current = task
+        progress.update(done, total, "images")
+
+    return pack(
+        parsed.source,
+        parsed.out,
+        parsed.shards,
+        resize_shorter=parsed.resize_shorter,
+        quality=parsed.quality,
+        seed=parsed.seed,
+        name=parsed.name,
+        on_error=parsed.on_error,
+        workers=parsed.workers,
+        image_column=parsed.image_column,
+        label_column=parsed.label_column,
+        progress=show,
+    )
+
+
+def _summary(packed: Packed) -> dict[str, object]:
+    return {
+        "shards": len(packed.files),
+        "records": packed.records,
+        "bytes": packed.bytes,
+        "skipped": [{"image": one.image, "reason": one.reason} for one in packed.skipped],
+        "classes": packed.classes,
+        "class_names": list(packed.class_names),
+        "ignored": packed.ignored,
+        "found": packed.found,
+        "files": [str(path) for path in packed.files],
+    }
+
+
+def _sentence(packed: Packed) -> str:
+    classes = f"of {_count(packed.classes, 'class', 'classes')}" if packed.classes else "without labels"
+    shards = _count(len(packed.files), "shard", "shards")
+    text = f"{_count(packed.records, 'image', 'images')} {classes} in {shards}, {packed.bytes / 1e6:,.1f} MB"
+    notes = (
+        (packed.found, "shard was finished before", "shards were finished before"),
+        (len(packed.skipped), "image was left out", "images were left out"),
+        (packed.ignored, "other file was ignored", "other files were ignored"),
+    )
+    said = "".join(f"; {_count(*note)}" for note in notes if note[0])
+    return f"{text}{said}\n{packed.files[0]}{' ...' if len(packed.files) > 1 else ''}"
+
+
+def _count(number: int, one: str, several: str) -> str:
+    return f"{number:,} {one if number == 1 else several}"

@@ -1,0 +1,173 @@
+"""journal: what was asked for, and which shards are finished, in a file beside them.
+
+The first line of `pack.jsonl` is the plan; each further line is a finished shard, in the order in which they were
+finished. A line without an end was cut off by a crash, and is not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gpupipe.errors import PlanError, shown_name
+from gpupipe.tools.pack.shard import replacing
+
+__all__ = ["NAME", "Finished", "Journal", "Skipped", "opened"]
+
+NAME = "pack.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An image that was left out.
+
+    Attributes:
+        image: its file, and its place in that.
+        reason: why it cannot be decoded.
+    """
+
+    image: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A finished shard: its number, its records and bytes, and the images that it lacks."""
+
+    shard: int
+    records: int
+    bytes: int
+    skipped: tuple[Skipped, ...]
+
+
+class Journal:
+    """The finished shards of a folder.
+
+    Attributes:
+        finished: by number.
+    """
+
+    def __init__(self, path: Path, finished: dict[int, Finished]) -> None:
+        self._path = path
+        self.finished = finished
+
+    def add(self, shard: Finished) -> None:
+        """Note a finished shard; it is on the disk when this returns."""
+        line = json.dumps(asdict(shard)) + "\n"
+        with open(self._path, "ab") as file:
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        self.finished[shard.shard] = shard
+
+
+@contextlib.contextmanager
+def opened(out: Path, plan: Mapping[str, Any]) -> Iterator[Journal]:
+    """Open the journal of a folder, or begin one; no other process can meanwhile.
+
+    Args:
+        out: the folder, made if it is not there.
+        plan: what decides every byte of the shards, as JSON.
+
+    Raises:
+        PlanError: the folder holds something else, was begun with another plan, or is in use.
+        OSError: it cannot be written.
+    """
+    if out.exists() and not out.is_dir():
+        raise PlanError(f"pack needs a folder for its shards, got the file {str(out)!r}")
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / NAME
+    with _alone(out):
+        if path.exists():
+            before, finished = _read(path)
+            _check_same(out, before, plan)
+        else:
+            others = sorted(set(os.listdir(out)) - {f".{NAME}.part"})
+            if others:
+                raise PlanError(
+                    f"pack needs a new or an empty folder, or one that it began, got {str(out)!r} with "
+                    f"{len(others)} other files ({shown_name(others[0])}, ...)"
+                )
+            with replacing(path) as part:
+                part.write_text(json.dumps(plan) + "\n", encoding="utf-8")
+            finished = {}
+        yield Journal(path, finished)
+
+
+@contextlib.contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Lock the folder; the system unlocks it when the process ends, however it ends. Windows has no such lock."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    number = os.open(out, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise PlanError(f"another process packs into {str(out)!r}; wait for it, or end it") from error
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS):
+                raise  # those four: a file system without locks
+        yield
+    finally:
+        os.close(number)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[int, Finished]]:
+    """Read a journal, and cut off a last line that has no end."""
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    try:
+        plan, *shards = (json.loads(line) for line in whole.splitlines())
+        if not isinstance(plan, dict):
+            raise TypeError("its first line is no plan")
+        finished = {int(shard["shard"]): _finished(shard) for shard in shards}
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise PlanError(
+            f"{str(path)!r} is not a journal of pack, or damaged ({type(error).__name__}: {error}); "
+            "remove the folder, or use another"
+        ) from error
+    if len(whole) < len(data):
+        os.truncate(path, len(whole))
+    return plan, finished
+
+
+def _finished(shard: Any) -> Finished:
+    skipped = tuple(Skipped(str(one["image"]), str(one["reason"])) for one in shard["skipped"])
+    return Finished(int(shard["shard"]), int(shard["records"]), int(shard["bytes"]), skipped)
+
+
+def _check_same(out: Path, before: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+    """Check that a folder was begun with this plan.
+
+    Raises:
+        PlanError: it was not; the text says what differs.
+    """
+    changed: list[str] = []
+    for part in ("options", "made with"):
+        had, has = before.get(part), plan[part]
+        had = had if isinstance(had, dict) else {}
+        changed.extend(
+            f"{key} was {had.get(key)}, now {has.get(key)}"
+            for key in sorted({*had, *has})
+            if had.get(key) != has.get(key)
+        )
+    if before.get("images") != plan["images"]:
+        changed.append(f"there were {before.get('images')} images, now {plan['images']}")
+    elif any(before.get(key) != plan[key] for key in plan if key not in ("source", "options", "made with")):
+        changed.append("its images were others: names, sizes, times or labels have changed")
+    if changed:
+        raise PlanError(
+            f"{str(out)!r} was begun with something else: {'; '.join(changed)}. "
+            "Repeat the command as it was, remove the folder, or use another"
+        )

@@ -1,0 +1,174 @@
+"""tar: images in uncompressed tar archives, with WebDataset's labels or in class directories.
+
+Members are read where they lie in the archive; nothing is extracted, so no name in it becomes a path on disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from gpupipe.errors import PlanError, shown_name
+from gpupipe.tools.pack.inputs import (
+    Inputs,
+    Progress,
+    check_classes,
+    digest_of,
+    is_image,
+    numbered,
+    read_exactly,
+    stamp,
+)
+
+__all__ = ["Tar", "find_tar"]
+
+_MOST_LABEL, _MOST_JSON = 4096, 16 << 20  # bytes; a larger .json is no label: annotations of the whole, say
+_KEYS = ("label", "cls")  # of the label in a .json
+
+
+@dataclass(frozen=True)
+class Tar(Inputs):
+    """The images of tar archives.
+
+    Attributes:
+        extents: (archive, offset, bytes) of each image.
+    """
+
+    extents: Sequence[tuple[str, int, int]]
+
+    def where(self, i: int) -> str:
+        return f"{self.extents[i][0]}: {self.names[i]}"
+
+    def reader(self, scratch: Path, progress: Progress) -> Callable[[int], bytes]:
+        return lambda i: read_exactly(*self.extents[i])
+
+
+def find_tar(archives: Sequence[str], progress: Progress) -> Tar:
+    """Find the images of tar archives.
+
+    An image ``key.jpg`` has the label in ``key.cls`` (an integer or a name), or in ``key.json`` under "label" or "cls".
+    If no image has one, the classes are the directories, sorted by name: the first below the folder that is common to
+    all images. Images in one directory have no labels then. Links are ignored, and names that start with a dot.
+
+    Raises:
+        PlanError: a compressed or damaged archive, one without images, a label that is none, images without one.
+        OSError: an archive cannot be read.
+    """
+    names: list[str] = []
+    extents: list[tuple[str, int, int]] = []
+    beside: list[int | str | None] = []
+    ignored = 0
+    for archive in archives:
+        labels: dict[str, int | str] = {}
+        before = len(names)
+        with _opened(archive) as tar:
+            size = os.path.getsize(archive)
+            for member in _members(tar, archive):
+                key, suffix = _split(member.name)
+                if not member.isreg() or member.issparse() or posixpath.basename(member.name).startswith("."):
+                    ignored += not member.isdir()
+                elif is_image(member.name):
+                    if member.offset_data + member.size > size:
+                        raise PlanError(f"{shown_name(archive)} is truncated: {shown_name(member.name)} ends after it")
+                    names.append(member.name)
+                    extents.append((archive, member.offset_data, member.size))
+                elif suffix == ".cls" or (suffix == ".json" and member.size <= _MOST_JSON):
+                    found = _label(tar, archive, member, suffix)
+                    if found is not None and (suffix == ".cls" or key not in labels):
+                        labels[key] = found
+                else:
+                    ignored += 1
+                progress("looking for images", len(names), 0)
+        beside.extend(labels.get(_split(name)[0]) for name in names[before:])
+    if not names:
+        raise PlanError(f"pack needs tar archives with images, got {archives[0]!r} with none ({ignored} other files)")
+    labelled, classes = _labels(names, beside, archives[0])
+    digest = digest_of([stamp(archive) for archive in archives])
+    return Tar(names, labelled, classes, ignored, digest, extents)
+
+
+def _opened(archive: str) -> tarfile.TarFile:
+    with open(archive, "rb") as file:
+        head = file.read(6)
+    if head.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")):
+        raise PlanError(
+            f"pack needs an uncompressed tar archive, got {archive!r}; decompress it first (gunzip, unzstd)"
+        )
+    try:
+        return tarfile.open(archive, "r:")
+    except tarfile.TarError as error:
+        raise PlanError(f"pack needs a folder, tar archives or Parquet files, got {archive!r}: {error}") from error
+
+
+def _members(tar: tarfile.TarFile, archive: str) -> Iterator[tarfile.TarInfo]:
+    """Yield the members, and check that nothing follows them: `tarfile` ends at the first header it cannot read."""
+    count = 0
+    try:
+        while (member := tar.next()) is not None:
+            tar.members.clear()  # type: ignore[attr-defined]  # it keeps all of them: a kilobyte each
+            count += 1
+            yield member
+    except tarfile.TarError as error:
+        raise PlanError(f"{shown_name(archive)} is a damaged or truncated tar archive: {error}") from error
+    with open(archive, "rb") as file:
+        file.seek(tar.offset)
+        while block := file.read(1 << 20):
+            if block.strip(b"\0"):
+                raise PlanError(
+                    f"{shown_name(archive)} is damaged: {count} members can be read, and what follows at byte "
+                    f"{tar.offset} is none; of archives that were joined with cat, pass the parts"
+                )
+
+
+def _split(name: str) -> tuple[str, str]:
+    """WebDataset's key, up to the first dot of the base name, and the suffix after the last one."""
+    folder, base = posixpath.split(name)
+    return posixpath.join(folder, base.partition(".")[0]), posixpath.splitext(base)[1].lower()
+
+
+def _label(tar: tarfile.TarFile, archive: str, member: tarfile.TarInfo, suffix: str) -> int | str | None:
+    where = f"{shown_name(archive)}: {shown_name(member.name)}"
+    if suffix == ".cls" and member.size > _MOST_LABEL:
+        raise PlanError(f"{where}: a label may have {_MOST_LABEL} bytes, this file has {member.size}")
+    file: IO[bytes] | None = tar.extractfile(member)
+    assert file is not None  # of a regular file it never is
+    try:
+        text = file.read().decode().strip()
+        value = text if suffix == ".cls" else json.loads(text)
+    except (ValueError, RecursionError, tarfile.TarError) as error:
+        raise PlanError(f"{where}: a label needs {suffix[1:]} text in UTF-8, this one is none: {error}") from error
+    if isinstance(value, dict):
+        value = next((value[key] for key in _KEYS if key in value), None)
+    if isinstance(value, str):
+        number = value.removeprefix("-")
+        return int(value) if number.isascii() and number.isdigit() and len(number) < 20 else value
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _labels(
+    names: Sequence[str], beside: Sequence[int | str | None], source: str
+) -> tuple[Sequence[int] | None, Sequence[str]]:
+    known = [value for value in beside if value is not None]
+    if known:
+        if len(known) < len(names):
+            first = names[beside.index(None)]
+            raise PlanError(
+                f"pack needs a label for every image, got {len(names) - len(known)} of {len(names)} without a .cls or "
+                f'a .json with "label" beside them, the first of them {shown_name(first)} in {source!r}'
+            )
+        return numbered(known, f"{source!r}")
+    folders = [posixpath.dirname(posixpath.normpath(name)).split("/") for name in names]
+    common = len(os.path.commonprefix(folders))  # noqa: RUF071  # of lists it compares the elements
+    if all(len(parts) == common for parts in folders):
+        return None, ()
+    if any(len(parts) == common for parts in folders):
+        raise PlanError(f"pack needs images in class directories or in one folder, got {source!r} with both")
+    labels, classes = numbered([parts[common] for parts in folders], f"{source!r}")
+    check_classes(classes, source)
+    return labels, classes

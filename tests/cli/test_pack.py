@@ -1,0 +1,177 @@
+"""`gpupipe pack`: what it prints, its exit status, and that an interrupted run goes on."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import gpupipe
+from gpupipe.cli import main
+from gpupipe.extract.records.writer import TFRecordWriter
+from tests.tools.packing import digests, folder_of, packed_records
+
+ROOT = Path(gpupipe.__file__).parents[1]
+
+
+def test_a_folder_becomes_shards_and_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = folder_of(tmp_path / "photos", 10)
+    (source / "class0/notes.txt").touch()
+
+    status = main(["pack", str(source), str(tmp_path / "out"), "--shards", "2", "--resize-shorter", "24"])
+
+    said = capsys.readouterr()
+    megabytes = sum(path.stat().st_size for path in (tmp_path / "out").glob("*.tfrecord")) / 1e6
+    assert status == 0
+    assert said.out == (
+        f"10 images of 3 classes in 2 shards, {megabytes:.1f} MB; 1 other file was ignored\n"
+        f"{tmp_path}/out/train-00000-of-00002.tfrecord ...\n"
+    )
+    assert said.err == ""  # not a terminal
+    assert {(r["image/height"], r["image/width"]) for r in packed_records(tmp_path / "out")} == {(24, 32)}
+
+
+def test_the_summary_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = folder_of(tmp_path / "photos", 10)
+    (source / "class1/x.jpg").write_bytes(b"no image")
+    arguments = ["pack", str(source), str(tmp_path / "out"), "--shards", "2", "--name", "val", "--json"]
+
+    assert main([*arguments, "--on-error", "skip", "--seed", "3", "--workers", "1"]) == 0
+
+    summary = json.loads(capsys.readouterr().out)
+    files = sorted(str(path) for path in (tmp_path / "out").glob("val-*.tfrecord"))
+    assert summary == {
+        "shards": 2,
+        "records": 10,
+        "bytes": sum(os.path.getsize(file) for file in files),
+        "skipped": [
+            {
+                "image": str(source / "class1/x.jpg"),
+                "reason": "not an image: starts with 6e 6f 20 69 6d 61 67 65 (8 bytes)",
+            }
+        ],
+        "classes": 3,
+        "class_names": ["class0", "class1", "class2"],
+        "ignored": 0,
+        "found": 0,
+        "files": files,
+    }
+
+
+def test_images_that_were_left_out_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = folder_of(tmp_path / "photos", 3)
+    for number in range(12):
+        (source / f"class0/bad{number:02d}.jpg").write_bytes(b"\xff\xd8")
+
+    status = main(["pack", str(source), str(tmp_path / "out"), "--shards", "1", "--on-error", "skip"])
+
+    said = capsys.readouterr()
+    assert status == 0
+    assert "3 images of 3 classes in 1 shard" in said.out
+    assert "12 images were left out" in said.out
+    assert said.err.count("left out: ") == 10
+    assert f"... and 2 more, in {tmp_path}/out/pack.jsonl" in said.err
+
+
+def test_what_is_wrong_is_one_line_and_a_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = folder_of(tmp_path / "photos", 6), tmp_path / "out"
+    bad = folder_of(tmp_path / "bad", 3)
+    (bad / "class0/000.jpg").write_bytes(b"no image")
+    assert main(["pack", str(source), str(out), "--shards", "2"]) == 0
+    wrong: list[tuple[int, str, list[str]]] = [
+        (2, "it does not exist", [str(tmp_path / "none"), str(out), "--shards", "2"]),
+        (2, "--shards was 2, now 3", [str(source), str(out), "--shards", "3"]),
+        (2, "outside of its source", [str(source), str(source), "--shards", "3"]),
+        (2, "--quality to be an integer of 1..100", [str(source), str(out), "--shards", "2", "--quality", "0"]),
+        (1, "000.jpg: not an image", [str(bad), str(tmp_path / "o"), "--shards", "1"]),
+    ]
+    capsys.readouterr()
+    for status, words, arguments in wrong:
+        assert main(["pack", *arguments]) == status, words
+
+        said = capsys.readouterr()
+        assert words in said.err
+        assert said.err.startswith("gpupipe pack: ")
+        assert (said.err.count("\n"), said.out) == (1, "")
+
+
+def test_a_full_disk_says_so_and_the_command_can_be_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["pack", str(folder_of(tmp_path / "photos", 9)), str(tmp_path / "out"), "--shards", "3"]
+    written = []
+    write = TFRecordWriter.write
+
+    def full(self: TFRecordWriter, record: bytes) -> None:
+        written.append(record)
+        if len(written) == 5:  # in the second shard
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(self, record)
+
+    monkeypatch.setattr(TFRecordWriter, "write", full)
+    status = main(arguments)
+
+    assert status == 1
+    assert "No space left on device; 1 of 3 shards are finished: make room, and repeat" in capsys.readouterr().err
+    assert sorted(digests(tmp_path / "out")) == ["train-00000-of-00003.tfrecord"]
+    monkeypatch.undo()
+    assert main(arguments) == 0
+    assert "1 shard was finished before" in capsys.readouterr().out
+    assert len(packed_records(tmp_path / "out")) == 9
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="a folder that cannot be written; root can write all"
+)
+def test_a_folder_that_cannot_be_written_is_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "locked").mkdir(mode=0o500)
+
+    status = main(["pack", str(folder_of(tmp_path / "photos", 3)), str(tmp_path / "locked/out"), "--shards", "1"])
+
+    assert status == 1
+    assert "Permission denied" in capsys.readouterr().err
+
+
+@pytest.mark.alone
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals between processes")
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)],
+    ids=["ctrl-c", "term", "kill"],
+)
+def test_an_interrupted_run_goes_on(tmp_path: Path, number: signal.Signals, status: int) -> None:
+    source, out = folder_of(tmp_path / "photos", 60, size=(600, 800)), tmp_path / "out"
+    arguments = ["pack", str(source), str(out), "--shards", "12", "--resize-shorter", "256"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gpupipe.cli", *arguments, "--workers", "1"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 30
+    while not (out / "train-00001-of-00012.tfrecord").exists() and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+    process.send_signal(number)
+    try:
+        said = process.communicate(timeout=30)[1]
+    finally:
+        process.kill()
+
+    assert process.returncode == status, said
+    assert "Traceback" not in said
+    assert ("the same command goes on from here" in said) == (number == signal.SIGINT)
+    assert 2 <= len(list(out.glob("train-*.tfrecord"))) < 12
+    if number != signal.SIGKILL:
+        assert not list(out.glob(".*"))
+    assert main(arguments) == 0
+    assert main([*arguments[:2], str(tmp_path / "whole"), *arguments[3:]]) == 0
+    assert digests(out) == digests(tmp_path / "whole")

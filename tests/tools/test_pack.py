@@ -1,0 +1,264 @@
+"""`pack`: every image once, in an order that only the seed decides, and the pixels it says."""
+
+from __future__ import annotations
+
+import io
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.compare.photographs import encode
+from gpupipe.errors import DecodeError, PlanError
+from gpupipe.extract.images.decode import decode
+from gpupipe.extract.images.exif import segment_of
+from gpupipe.tools.pack import Skipped, pack
+from tests.tools.packing import FEATURES, digests, folder_of, jpeg, packed_records, png
+
+
+def test_every_image_is_there_once_as_it_was(tmp_path: Path) -> None:
+    source = folder_of(tmp_path / "photos", 25)
+
+    packed = pack(source, tmp_path / "out", 4)
+
+    records = packed_records(tmp_path / "out")
+    assert packed.records == len(records) == 25
+    assert packed.bytes == sum(path.stat().st_size for path in packed.files)
+    assert [path.name for path in packed.files] == [f"train-0000{k}-of-00004.tfrecord" for k in range(4)]
+    assert [len(list(gp.TFRecordDataset(str(path)))) for path in packed.files] == [6, 6, 6, 7]
+    assert len({bytes(record["image/filename"]) for record in records}) == 25
+    for record in records:
+        name = bytes(record["image/filename"]).decode()
+        assert bytes(record["image/encoded"]) == (source / name).read_bytes()
+        assert bytes(record["image/format"]) == b"JPEG"
+        assert (record["image/height"], record["image/width"]) == (48, 64)
+        assert bytes(record["image/class/text"]).decode() == name.split("/")[0]
+        assert record["image/class/label"] == int(name[5])
+
+
+def test_the_chain_of_the_readme_reads_the_shards(tmp_path: Path) -> None:
+    pack(folder_of(tmp_path / "photos", 10), tmp_path / "out", 2, resize_shorter=32)
+
+    def example(record: Any) -> Any:
+        x = gp.io.parse_single_example(record, FEATURES)
+        image = ops.decode_jpeg(x["image/encoded"], channels=3)
+        return ops.random_resized_crop(image, (24, 24)), x["image/class/label"]
+
+    chain = gp.Dataset.list_files(str(tmp_path / "out/train-*.tfrecord"), seed=1)
+    batches = chain.interleave(gp.TFRecordDataset, cycle_length=2).map(example).batch(5)
+    labels = [label for images, batch in batches for label in batch.tolist() if images.shape == (5, 24, 24, 3)]
+
+    assert sorted(labels) == sorted(number % 3 for number in range(10))
+
+
+@pytest.mark.parametrize("resize", [None, 32], ids=["as they are", "shrunk"])
+def test_the_bytes_do_not_depend_on_workers_and_repetition_but_on_the_seed(tmp_path: Path, resize: int | None) -> None:
+    source = folder_of(tmp_path / "photos", 30)
+
+    for name, workers, seed in (("1", 1, 7), ("2", 2, 7), ("3", 3, 7), ("again", None, 7), ("other", 2, 8)):
+        pack(source, tmp_path / name, 3, resize_shorter=resize, workers=workers, seed=seed)
+
+    assert digests(tmp_path / "1") == digests(tmp_path / "2") == digests(tmp_path / "3") == digests(tmp_path / "again")
+    assert set(digests(tmp_path / "1").values()).isdisjoint(digests(tmp_path / "other").values())
+
+
+def test_images_are_shuffled(tmp_path: Path) -> None:
+    pack(folder_of(tmp_path / "photos", 200, 2, (8, 8)), tmp_path / "out", 2)
+
+    labels = [int(record["image/class/label"]) for record in packed_records(tmp_path / "out")]
+    assert sum(labels[:100]) in range(30, 71)  # of 100, 50 are expected; the standard deviation is 3.5
+    assert sum(a != b for a, b in pairwise(labels)) in range(70, 131)  # 100, and 7
+
+
+def test_shrunk_images_are_close_to_those_of_resize_shorter(tmp_path: Path) -> None:
+    kinds = {
+        "wide.jpg": jpeg(300, 451),
+        "high.jpg": jpeg(451, 300, subsampling="4:2:0"),
+        "large.jpg": jpeg(1200, 1600, progressive=True),  # decoded at a quarter of its size
+        "colours.png": png(200, 333),
+        "clear.png": png(200, 333, "RGBA"),
+    }
+    (tmp_path / "photos").mkdir()
+    for name, data in kinds.items():
+        (tmp_path / "photos" / name).write_bytes(data)
+
+    pack(tmp_path / "photos", tmp_path / "out", 1, resize_shorter=96, quality=95)
+
+    for record in packed_records(tmp_path / "out"):
+        name = bytes(record["image/filename"]).decode()
+        expected = ops.resize_shorter(decode(kinds[name]), 96)
+        got = decode(bytes(record["image/encoded"]))
+        assert bytes(record["image/format"]) == b"JPEG", name
+        assert got.shape == expected.shape == (record["image/height"], record["image/width"], 3), name
+        # JPEG costs about 1 level on average, and decoding at a part of the size less than that.
+        assert np.abs(got.astype(int) - expected).mean() < 2, name
+        assert record["image/class/label"] == -1, name  # a folder without directories has no labels
+
+
+def test_shrinking_averages_over_all_pixels(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    board = (np.indices((240, 320)).sum(0) % 2 * 255).astype(np.uint8)
+    Image.fromarray(board).save(tmp_path / "photos/board.png")
+
+    pack(tmp_path / "photos", tmp_path / "out", 1, resize_shorter=77)
+
+    (record,) = packed_records(tmp_path / "out")
+    pixels = decode(bytes(record["image/encoded"]), 1)
+    assert pixels.shape == (77, 102, 1)
+    assert np.abs(pixels.astype(int) - 127).max() < 20  # the triangle is 3 pixels wide; without antialias it is 127
+
+
+def test_no_detail_is_lost_to_decoding_at_a_part_of_the_size(tmp_path: Path) -> None:
+    """110 pixels have to be decoded in full for 100: half of them, enlarged, would have no stripes of 5 pixels."""
+    (tmp_path / "photos").mkdir()
+    stripes = np.broadcast_to(127 + 100 * np.sin(np.arange(150) * 2 * np.pi / 5)[None, :, None], (110, 150, 3))
+    data = encode(stripes.astype(np.uint8))
+    (tmp_path / "photos/stripes.jpg").write_bytes(data)
+
+    pack(tmp_path / "photos", tmp_path / "out", 1, resize_shorter=100, quality=100)
+
+    (record,) = packed_records(tmp_path / "out")
+    difference = decode(bytes(record["image/encoded"])).astype(int) - ops.resize_shorter(decode(data), 100)
+    assert np.abs(difference).max() <= 4  # JPEG at quality 100
+
+
+def test_gray_stays_gray_and_cmyk_becomes_colours(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    stream = io.BytesIO()
+    Image.new("CMYK", (80, 60), (0, 255, 255, 0)).save(stream, "JPEG")  # red
+    (tmp_path / "photos/red.jpg").write_bytes(stream.getvalue())
+    (tmp_path / "photos/gray.jpg").write_bytes(_gray(60, 80))
+    (tmp_path / "photos/gray.png").write_bytes(png(60, 80, "LA"))
+
+    pack(tmp_path / "photos", tmp_path / "out", 1, resize_shorter=30)
+
+    images = {
+        bytes(r["image/filename"]): decode(bytes(r["image/encoded"]), 0) for r in packed_records(tmp_path / "out")
+    }
+    assert images[b"gray.jpg"].shape == images[b"gray.png"].shape == (30, 40, 1)
+    assert images[b"red.jpg"].shape == (30, 40, 3)
+    assert np.abs(images[b"red.jpg"].astype(int) - (254, 0, 0)).max() <= 8  # JPEG, twice
+
+
+def _gray(height: int, width: int) -> bytes:
+    stream = io.BytesIO()
+    Image.open(io.BytesIO(jpeg(height, width))).convert("L").save(stream, "JPEG")
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_shrunk_images_are_upright(tmp_path: Path, orientation: int) -> None:
+    plain = jpeg(60, 80)
+    turned = plain[:2] + segment_of(orientation) + plain[2:]
+    for folder in ("large", "small"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.jpg").write_bytes(turned)
+
+    pack(tmp_path / "large", tmp_path / "out-large", 1, resize_shorter=30)
+    pack(tmp_path / "small", tmp_path / "out-small", 1, resize_shorter=60)
+
+    (large,), (small,) = packed_records(tmp_path / "out-large"), packed_records(tmp_path / "out-small")
+    upright = decode(turned, exif_orientation=True)
+    assert bool(bytes(small["image/encoded"]) == turned) == (orientation == 1)  # not larger, and nothing to turn
+    for record, expected in ((large, ops.resize_shorter(upright, 30)), (small, upright)):
+        got = decode(bytes(record["image/encoded"]), exif_orientation=True)  # which finds none, or one to apply
+        assert (record["image/height"], record["image/width"]) == expected.shape[:2]
+        assert np.abs(got.astype(int) - expected).mean() < 2  # JPEG at quality 90, with 4:2:0
+
+
+def test_what_is_not_larger_stays_as_it_is(tmp_path: Path) -> None:
+    small = {"a/1.jpg": jpeg(32, 90), "a/2.png": png(20, 32), "b/3.jpg": jpeg(10, 10)}
+    for name, data in small.items():
+        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "photos" / name).write_bytes(data)
+
+    pack(tmp_path / "photos", tmp_path / "out", 1, resize_shorter=32)
+
+    got = {bytes(r["image/filename"]).decode(): r for r in packed_records(tmp_path / "out")}
+    assert {name: bytes(record["image/encoded"]) for name, record in got.items()} == small
+    assert bytes(got["a/2.png"]["image/format"]) == b"PNG"
+
+
+@pytest.mark.parametrize("resize", [None, 16], ids=["as they are", "shrunk"])
+def test_an_image_that_cannot_be_decoded_ends_the_run_or_is_left_out(tmp_path: Path, resize: int | None) -> None:
+    source = folder_of(tmp_path / "photos", 12)
+    whole = (source / "class1/004.jpg").read_bytes()
+    (source / "class1/004.jpg").write_bytes(whole[: len(whole) // 2])
+    (source / "class2/x.gif").write_bytes(b"GIF89a" + bytes(40))
+    out = tmp_path / "out"
+
+    with pytest.raises(DecodeError, match=r"(004\.jpg: truncated JPEG|x\.gif: .*GIF).*; mend .*--on-error skip"):
+        pack(source, out, 2, resize_shorter=resize)
+    assert not [path for path in out.iterdir() if path.name.endswith(".part")]
+
+    packed = pack(source, out, 2, resize_shorter=resize, on_error="skip")  # what was finished before stays
+    assert packed.records == len(packed_records(out)) == 11
+    assert {Path(one.image).name for one in packed.skipped} == {"004.jpg", "x.gif"}
+    assert all(isinstance(one, Skipped) and one.reason for one in packed.skipped)
+    assert pack(source, out, 2, resize_shorter=resize, on_error="skip").skipped == packed.skipped
+    with pytest.raises(DecodeError, match="an earlier run left it out"):
+        pack(source, out, 2, resize_shorter=resize)
+
+
+def test_an_image_that_only_decoding_finds_damaged_is_bad_when_it_is_shrunk(tmp_path: Path) -> None:
+    source = folder_of(tmp_path / "photos", 4)
+    whole = (source / "class0/000.jpg").read_bytes()
+    (source / "class0/000.jpg").write_bytes(whole.replace(b"\xff\xdb", b"\xff\xfe"))  # its tables are comments now
+
+    packed = pack(source, tmp_path / "out", 1, resize_shorter=16, on_error="skip")
+
+    assert [Path(one.image).name for one in packed.skipped] == ["000.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"shards": 0}, "--shards to be an integer of 1"),
+        ({"shards": 13}, "1 to 12 shards for 12 images, got 13"),
+        ({"resize_shorter": 0}, "--resize-shorter to be"),
+        ({"quality": 101}, "--quality to be"),
+        ({"seed": -1}, "--seed to be"),
+        ({"workers": 0}, "--workers to be"),
+        ({"name": "a/b"}, "--name to be"),
+        ({"on_error": "replace"}, "--on-error to be"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_wrong_argument_is_refused_before_anything_is_written(
+    tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(PlanError, match=words):
+        pack(folder_of(tmp_path / "photos", 12), tmp_path / "out", **{"shards": 2, **options})
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.tf
+@pytest.mark.filterwarnings("ignore")
+def test_tensorflow_reads_the_shards(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    packed = pack(folder_of(tmp_path / "photos", 9), tmp_path / "out", 2, resize_shorter=32)
+
+    feature = tf.io.FixedLenFeature
+    wanted = {
+        "image/encoded": feature([], tf.string),
+        "image/format": feature([], tf.string),
+        "image/filename": feature([], tf.string),
+        "image/height": feature([], tf.int64),
+        "image/width": feature([], tf.int64),
+        "image/class/label": feature([], tf.int64),
+        "image/class/text": feature([], tf.string),
+    }
+    names = []
+    for record in tf.data.TFRecordDataset([str(path) for path in packed.files]):
+        x = tf.io.parse_single_example(record, wanted)
+        image = tf.io.decode_jpeg(x["image/encoded"])
+        assert image.shape == (x["image/height"].numpy(), x["image/width"].numpy(), 3) == (32, 42, 3)
+        assert x["image/class/text"].numpy() == b"class%d" % x["image/class/label"].numpy()
+        names.append(x["image/filename"].numpy())
+
+    assert sorted(names) == sorted(b"class%d/%03d.jpg" % (number % 3, number) for number in range(9))

@@ -1,0 +1,331 @@
+"""Where `pack` finds images and labels: folders, tar archives, Parquet files, and what it says of others."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpupipe.errors import MissingDependencyError, PlanError
+from gpupipe.tools.pack import pack
+from tests.tools.packing import jpeg, packed_records
+
+Found = Mapping[str, tuple[int, str]]
+
+
+def found(source: Path | str, out: Path, **options: Any) -> Found:
+    """What `pack` finds in a source: name -> (label, class)."""
+    pack(source, out, 1, **options)
+    return {
+        bytes(record["image/filename"]).decode(): (
+            int(record["image/class/label"]),
+            bytes(record["image/class/text"]).decode(),
+        )
+        for record in packed_records(out)
+    }
+
+
+def written(root: Path, *names: str) -> Path:
+    """Write an image, another for each name, to files of these names."""
+    for number, name in enumerate(names):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(jpeg(8, 8, number))
+    return root
+
+
+def test_directories_are_classes_and_all_below_one_belongs_to_it(tmp_path: Path) -> None:
+    source = written(tmp_path / "s", "b/1.JPEG", "a/deep/er/2.png", "c/3.webp", "b/.hidden.jpg", ".git/4.jpg")
+    (source / "empty").mkdir()
+    (source / "a/notes.txt").touch()
+
+    assert found(source, tmp_path / "out") == {
+        "a/deep/er/2.png": (0, "a"),
+        "b/1.JPEG": (1, "b"),
+        "c/3.webp": (2, "c"),
+    }
+    packed = pack(source, tmp_path / "out", 1)
+    assert (packed.classes, packed.class_names, packed.ignored) == (4, ("a", "b", "c", "empty"), 1)
+
+
+def test_images_without_directories_have_no_labels(tmp_path: Path) -> None:
+    source = written(tmp_path / "s", "1.jpg", "2.jpg")
+
+    assert found(source, tmp_path / "out") == {"1.jpg": (-1, ""), "2.jpg": (-1, "")}
+    assert pack(source, tmp_path / "out", 1).classes == 0
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("1.jpg", "a/2.jpg"), "with both: '1.jpg' and 'a/2.jpg'"),
+        (("train/1.jpg", "Val/2.jpg"), "with Val, train, which are names of splits"),
+        (("a/1.txt",), r"with neither \(1 directories and 1 other files"),
+        ((), "it does not exist"),
+    ],
+    ids=["both", "splits", "no images", "missing"],
+)
+def test_a_folder_that_is_probably_a_mistake_is_refused(tmp_path: Path, names: tuple[str, ...], words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        found(written(tmp_path / "s", *names), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege on Windows")
+def test_a_link_to_a_class_is_followed_and_one_inside_of_a_class_is_not(tmp_path: Path) -> None:
+    written(tmp_path / "elsewhere", "1.jpg")
+    source = written(tmp_path / "s", "b/2.jpg")
+    os.symlink(tmp_path / "elsewhere", source / "a")
+    os.symlink(source, source / "b/circle")
+
+    assert found(source, tmp_path / "out") == {"a/1.jpg": (0, "a"), "b/2.jpg": (1, "b")}
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="a directory that cannot be read; root can read all"
+)
+def test_a_directory_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    source = written(tmp_path / "s", "a/1.jpg", "b/2.jpg")
+    (source / "b").chmod(0)
+    try:
+        with pytest.raises(PermissionError):
+            found(source, tmp_path / "out")
+    finally:
+        (source / "b").chmod(0o700)
+
+
+def archive(path: Path, *members: tuple[str, bytes]) -> Path:
+    """Write a tar archive."""
+    with tarfile.open(path, "w") as tar:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+IMAGE = jpeg(8, 8)
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        (
+            (("x/1.jpg", IMAGE), ("x/1.cls", b"7\n"), ("x/2.seg.jpg", IMAGE), ("x/2.cls", b"-1")),
+            {"x/1.jpg": (7, ""), "x/2.seg.jpg": (-1, "")},
+        ),
+        (
+            (("1.cls", b"dog"), ("1.jpg", IMAGE), ("2.jpg", IMAGE), ("2.cls", b"cat")),
+            {"1.jpg": (1, "dog"), "2.jpg": (0, "cat")},
+        ),
+        (
+            (("1.jpg", IMAGE), ("1.json", b'{"label": 3}'), ("2.jpg", IMAGE), ("2.json", b'{"cls": "4"}')),
+            {"1.jpg": (3, ""), "2.jpg": (4, "")},
+        ),
+        (
+            (("1.json", b'{"label": 3}'), ("1.cls", b"5"), ("1.jpg", IMAGE), ("1.json", b'{"label": 3}')),
+            {"1.jpg": (5, "")},
+        ),
+        (
+            (("./top/b/1.jpg", IMAGE), ("./top/a/deep/2.jpg", IMAGE), ("./top/b/._1.jpg", b"")),
+            {"./top/b/1.jpg": (1, "b"), "./top/a/deep/2.jpg": (0, "a")},
+        ),
+        ((("top/1.jpg", IMAGE), ("top/2.jpg", IMAGE)), {"top/1.jpg": (-1, ""), "top/2.jpg": (-1, "")}),
+        ((("../../x.jpg", IMAGE), ("/etc/y.jpg", IMAGE), ("../../x.cls", b"1"), ("/etc/y.cls", b"2")),
+         {"../../x.jpg": (1, ""), "/etc/y.jpg": (2, "")}),
+    ],
+    ids=["cls", "cls with names", "json", "cls before json", "directories", "one directory", "paths that leave"],
+)  # fmt: skip
+def test_a_tar_archive_has_labels_beside_its_images_or_directories(
+    tmp_path: Path, members: tuple[tuple[str, bytes], ...], expected: Found
+) -> None:
+    archive(tmp_path / "x.tar", *members)
+
+    assert found(tmp_path / "x.tar", tmp_path / "out") == expected
+    assert sorted(os.listdir(tmp_path)) == ["out", "x.tar"]
+    assert sorted(os.listdir(tmp_path / "out")) == ["pack.jsonl", "train-00000-of-00001.tfrecord"]
+
+
+@pytest.mark.parametrize("how", ["folder", "wildcard"])
+def test_several_archives_are_one_source(tmp_path: Path, how: str) -> None:
+    (tmp_path / "s").mkdir()
+    archive(tmp_path / "s/1.tar", ("0.jpg", IMAGE), ("0.cls", b"0"))
+    archive(tmp_path / "s/2.tar", ("1.jpg", IMAGE), ("1.cls", b"1"))
+
+    source = tmp_path / "s" if how == "folder" else tmp_path / "s/*.tar"
+    assert found(source, tmp_path / "out") == {"0.jpg": (0, ""), "1.jpg": (1, "")}
+
+
+def test_only_files_of_an_archive_are_images(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        link = tarfile.TarInfo("passwd.jpg")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+        info = tarfile.TarInfo("1.jpg")
+        info.size = len(IMAGE)
+        tar.addfile(info, io.BytesIO(IMAGE))
+
+    assert found(tmp_path / "x.tar", tmp_path / "out") == {"1.jpg": (-1, "")}
+    assert pack(tmp_path / "x.tar", tmp_path / "out", 1).ignored == 1
+
+
+def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
+    path = archive(tmp_path / "x.tar", ("1.jpg", IMAGE), ("2.jpg", IMAGE), ("3.jpg", IMAGE))
+    whole = path.read_bytes()
+    third = whole.index(b"3.jpg")
+    wrong = {
+        "a header": (whole[:third] + b"\xff" * 512 + whole[third + 512 :], f"byte {third} is none"),
+        "joined": (whole + whole, "joined with cat"),
+        "cut in an image": (whole[: third + 600], "3.jpg ends after it"),
+        "cut in a header": (whole[: third + 100], f"2 members can be read, and what follows at byte {third} is none"),
+        "text": (b"no archive" * 200, "got .*x.tar"),
+        "empty": (b"", "got .*x.tar"),
+        "gzip": (b"\x1f\x8b" + bytes(100), "uncompressed tar archive"),
+        "no image": (archive(tmp_path / "y.tar", ("1.txt", b"")).read_bytes(), r"with none \(1 other files"),
+    }
+    for name, (data, words) in wrong.items():
+        path.write_bytes(data)
+        with pytest.raises(PlanError, match=words):
+            found(path, tmp_path / "out")
+        assert not (tmp_path / "out").exists(), name
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ((("1.cls", b"1"), ("2.jpg", IMAGE)), "1 of 2 without a .cls or"),
+        ((("1.cls", b"\xff"),), "1.cls: a label needs cls text in UTF-8"),
+        ((("1.json", b"{"),), "1.json: a label needs json text"),
+        ((("1.json", b"[" * 100_000),), "1.json: a label needs json text"),
+        ((("1.cls", b"1" * 5000),), "a label may have 4096 bytes, this file has 5000"),
+        ((("1.cls", b"1"), ("2.jpg", IMAGE), ("2.cls", b"cat")), "all integers or all names"),
+        ((("1.json", b'{"label": 9223372036854775808}'),), "labels of 64 bits"),
+    ],
+    ids=["missing", "not text", "not json", "deep json", "long", "mixed", "large"],
+)
+def test_a_label_that_is_none_is_refused(tmp_path: Path, members: tuple[tuple[str, bytes], ...], words: str) -> None:
+    archive(tmp_path / "x.tar", ("1.jpg", IMAGE), *members)
+
+    with pytest.raises(PlanError, match=words):
+        found(tmp_path / "x.tar", tmp_path / "out")
+
+
+def parquet(path: Path, metadata: Mapping[str, str] | None = None, **columns: Any) -> Path:
+    """Write a Parquet file with row groups of two rows; skip the test where pyarrow is not installed."""
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    table = pa.table(columns).replace_schema_metadata(metadata)
+    pq.write_table(table, path, row_group_size=2)
+    return path
+
+
+def structs(count: int, path: str | None = "{}.jpg") -> list[dict[str, Any]]:
+    """The column `image` of Hugging Face's data sets."""
+    return [{"bytes": jpeg(8, 8, k), "path": path and path.format(k)} for k in range(count)]
+
+
+def test_a_data_set_of_hugging_face_has_images_in_structs_and_names_of_classes(tmp_path: Path) -> None:
+    about = {"info": {"features": {"label": {"_type": "ClassLabel", "names": ["cat", "dog"]}}}}
+    path = parquet(
+        tmp_path / "x.parquet", {"huggingface": json.dumps(about)}, image=structs(5), label=[0, 1, 1, 0, 1], n=[0] * 5
+    )
+
+    assert found(path, tmp_path / "out") == {f"{k}.jpg": ((0, "cat"), (1, "dog"))[k in (1, 2, 4)] for k in range(5)}
+    images = {bytes(r["image/filename"]).decode(): bytes(r["image/encoded"]) for r in packed_records(tmp_path / "out")}
+    assert images == {f"{k}.jpg": jpeg(8, 8, k) for k in range(5)}
+    assert sorted(os.listdir(tmp_path / "out")) == ["pack.jsonl", "train-00000-of-00001.tfrecord"]  # no copy is left
+
+
+def test_binary_columns_and_names_as_labels(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    first = parquet(tmp_path / "s/1.parquet", png=[IMAGE, IMAGE], kind=["b", "a"])
+    parquet(tmp_path / "s/2.parquet", png=[IMAGE], kind=["c"])
+
+    assert found(tmp_path / "s", tmp_path / "out", label_column="kind") == {
+        "1.parquet/0": (1, "b"),
+        "1.parquet/1": (0, "a"),
+        "2.parquet/0": (2, "c"),
+    }
+    assert found(first, tmp_path / "none") == {"1.parquet/0": (-1, ""), "1.parquet/1": (-1, "")}
+
+
+def test_a_row_without_an_image_is_bad(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "x.parquet", image=[*structs(2, None), {"bytes": None, "path": "y.jpg"}], label=[0, 1, 2])
+
+    packed = pack(path, tmp_path / "out", 1, on_error="skip")
+
+    assert [(one.image, one.reason) for one in packed.skipped] == [
+        (f"{path} row 2", "an image is needed, got no bytes")
+    ]
+    assert packed.records == 2
+
+
+def test_columns_that_are_unclear_have_to_be_named(tmp_path: Path) -> None:
+    images = [IMAGE, IMAGE]
+    path = parquet(tmp_path / "x.parquet", left=images, right=images, fine=[0, 1], coarse=[2, 3], text=["a", "b"])
+    wrong: dict[str, dict[str, str]] = {
+        "pass --image-column NAME": {},
+        "and --image-column 'fine'": {"image_column": "fine"},
+        "pass --label-column NAME": {"image_column": "left"},
+        "and --label-column 'right'": {"image_column": "left", "label_column": "right"},
+    }
+
+    for words, options in wrong.items():
+        with pytest.raises(PlanError, match=words):
+            found(path, tmp_path / "out", **options)
+    names = found(path, tmp_path / "out", image_column="left", label_column="coarse")
+    assert names == {"x.parquet/0": (2, ""), "x.parquet/1": (3, "")}
+
+
+def test_parquet_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    whole = parquet(tmp_path / "s/1.parquet", image=structs(2), label=[0, None]).read_bytes()
+    with pytest.raises(PlanError, match="got null in 'label' of row 1"):
+        found(tmp_path / "s/1.parquet", tmp_path / "out")
+    (tmp_path / "s/1.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(PlanError, match="none or damaged"):
+        found(tmp_path / "s", tmp_path / "out")
+    parquet(tmp_path / "s/1.parquet", image=structs(2), label=[0, 1])
+    parquet(tmp_path / "s/2.parquet", image=structs(2), other=[0, 1])
+    with pytest.raises(PlanError, match="with equal columns"):
+        found(tmp_path / "s", tmp_path / "out")
+    archive(tmp_path / "s/2.tar", ("1.jpg", IMAGE))
+    with pytest.raises(PlanError, match="archives of one kind"):
+        found(tmp_path / "s", tmp_path / "out")
+
+
+def test_the_copy_of_a_parquet_file_survives_an_interrupt_and_is_removed_at_the_end(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "x.parquet", image=structs(6), label=list(range(6)))
+
+    def interrupted(stop: tuple[str, int]) -> list[str]:
+        def interrupt(task: str, done: int, total: int) -> None:
+            if (task, done) == stop:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            pack(path, tmp_path / "out", 2, progress=interrupt)
+        return sorted(os.listdir(tmp_path / "out"))
+
+    assert interrupted(("copying images out of Parquet", 3)) == ["pack.jsonl"]
+    assert interrupted(("packing", 4)) == [".images", "pack.jsonl", "train-00000-of-00002.tfrecord"]
+    packed = pack(path, tmp_path / "out", 2)
+
+    assert (packed.records, packed.found) == (6, 1)
+    assert not (tmp_path / "out/.images").exists()
+    assert sorted(int(record["image/class/label"]) for record in packed_records(tmp_path / "out")) == list(range(6))
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "x.parquet").write_bytes(b"PAR1")
+
+    with pytest.raises(MissingDependencyError, match=r'pip install "gpupipe\[parquet\]"'):
+        found(tmp_path / "x.parquet", tmp_path / "out")
