@@ -8,7 +8,7 @@ if __name__ == "ops":
 import importlib
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpupipe.missing import names_missing
 
@@ -137,8 +137,12 @@ class _Ops(ModuleType):
     """This module, which users know for its functions alone: a file does not take the name of the function in it."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if not isinstance(value, ModuleType):  # an import of a file would bind it here
+        if not (isinstance(value, ModuleType) and name in __all__):  # an import of a file would bind it here
             super().__setattr__(name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by name, as cloudpickle does with plain modules only."""
+        return importlib.import_module, (self.__name__,)
 
 
 sys.modules[__name__].__class__ = _Ops
@@ -149,6 +153,9 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:
+    for _name in __all__:
+        globals().pop(_name, None)  # of a module that is reloaded
+
     _missing = names_missing(__name__, __all__, _INSTEAD)
 
     def __getattr__(name: str) -> object:

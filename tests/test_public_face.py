@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import subprocess
 import sys
 from types import ModuleType
@@ -33,8 +35,14 @@ def test_a_fresh_process_shows_nothing_else() -> None:
         "assert dir(gp) == sorted(gp.__all__) and dir(ops) == sorted(ops.__all__)\n"
         "print([name for name in dir(ops) if type(getattr(ops, name)) is type(gp)])"
     )
+    assert _fresh(code) == "[]\n"
+
+
+def _fresh(code: str) -> str:
+    """What a program prints in a process of its own, which writes no error."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.stdout, done.stderr) == ("[]\n", "")
+    assert done.stderr == ""
+    return done.stdout
 
 
 @pytest.mark.parametrize(
@@ -74,3 +82,19 @@ def test_every_op_that_a_user_calls_is_a_function_and_every_class_of_one_is_list
         assert inspect.isfunction(getattr(ops, name)), name
         made_of_others = name == "decode_and_crop_jpeg"  # it calls decode_jpeg and crop_to_bounding_box
         assert made_of_others or name.replace("_", "") in listed, name
+
+
+def test_the_module_of_ops_is_pickled_by_name_and_shows_its_files() -> None:
+    assert pickle.loads(pickle.dumps(gp.ops)) is copy.deepcopy(gp.ops) is gp.ops
+
+    code = "import gpupipe.ops.resize, gpupipe.ops.catalogue; from gpupipe import ops; "
+    code += "print(ops.catalogue.__name__, ops.resize.__name__, type(ops.resize).__name__)"
+    assert _fresh(code).split() == ["gpupipe.ops.catalogue", "resize", "function"]
+
+
+def test_ops_that_are_reloaded_are_imported_again() -> None:
+    code = "import importlib, sys; from gpupipe import ops; ops.resize; "
+    code += (
+        "new = importlib.reload(sys.modules['gpupipe.ops.resize']).resize; print(importlib.reload(ops).resize is new)"
+    )
+    assert _fresh(code).strip() == "True"

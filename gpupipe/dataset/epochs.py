@@ -37,31 +37,33 @@ class ChainCount:
         request: the number of the `set_epoch` call that it followed last, 0 for none.
         progress: of the last iterator.
         process: the id of that iterator's process: a forked child does not see how it continues.
-        plan: a weak reference to the chain as it was written last; dead once no dataset or iterator has it.
-        kept: whether a chain was iterated over twice, instead of being written again for each epoch.
+        plans: weak references to the chain as it was written each time; dead once no dataset or iterator has it.
+        kept: whether one of them was iterated over twice, instead of being written again for each epoch.
     """
 
-    __slots__ = ("following", "kept", "plan", "process", "progress", "request")
+    __slots__ = ("following", "kept", "plans", "process", "progress", "request")
 
     def __init__(self, following: int = 0, request: int = 0) -> None:
         self.following, self.request = following, request
         self.process = 0
         self.progress: Progress | None = None
-        self.plan: weakref.ref[Node] | None = None
+        self.plans: list[weakref.ref[Node]] = []
         self.kept = False
 
     def start(self, plan: Node, progress: Progress | None) -> int:
         """Count an iterator, and return its epoch."""
         epoch = self.following
-        self.kept |= self.plan is not None and self.plan() is plan
-        self.following, self.progress = epoch + 1, progress
-        self.plan, self.process = weakref.ref(plan), os.getpid()
+        alive = [ref for ref in self.plans if ref() is not None]
+        known = any(ref() is plan for ref in alive)
+        self.kept |= known
+        self.plans = alive if known else [*alive, weakref.ref(plan)]
+        self.following, self.progress, self.process = epoch + 1, progress, os.getpid()
         return epoch
 
     @property
     def gone(self) -> bool:
-        """Whether the chain was written for one loop and no longer exists, so it cannot be compared with another."""
-        return not self.kept and self.plan is not None and self.plan() is None
+        """Whether the chain was iterated over and no longer exists, so it cannot be compared with another."""
+        return bool(self.plans) and all(ref() is None for ref in self.plans)
 
 
 class EpochCounter:
@@ -135,7 +137,7 @@ class EpochCounter:
             return
         place = _written_at(plan, settings)
         before = _LAST_AT.get(place)
-        if before is not None and before.gone:
+        if before is not None and before.gone and (not before.kept or before in self._chains.values()):
             _warn_once(("again", place), _STARTS_AGAIN, plan.line, before.following)
         _remember(_LAST_AT, place, count)
 
@@ -226,7 +228,7 @@ _LAST_AT: OrderedDict[bytes, ChainCount] = OrderedDict()
 _WARNED: OrderedDict[tuple[Any, ...], None] = OrderedDict()
 
 _STARTS_AGAIN = (
-    "the chain that ends at %s was built again and starts at epoch 0: it draws what its epoch 0 drew before. If this "
+    "the chain that ends at %s was built again and starts at epoch 0, with the random numbers of epoch 0. If this "
     "is epoch %d of one training, call set_epoch(epoch) before the loop, or iterate over ds.iterator(epoch=epoch); see "
     "gpupipe/dataset/EPOCHS.md"
 )
@@ -265,7 +267,7 @@ def _written_at(plan: Node, settings: Settings) -> bytes:
     for node in walk(plan):
         if isinstance(node, WithOptions):
             continue
-        parts += [type(node).__name__, node.line]
+        parts += [type(node).__name__, node.line, getattr(node, "seed", None)]
         if not node.sources or isinstance(node, (Take, Skip, Shard, Select)):  # they select elements
             names = [f.name for f in fields(node) if f.name not in DERIVED and f.name != "source"]
             parts += [_name_of(getattr(node, name)) for name in names]

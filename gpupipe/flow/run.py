@@ -322,7 +322,7 @@ class Run:
 
     def stop(self) -> None:
         """Tell every thread to stop, without waiting. Safe to call twice."""
-        if not self.stopped.on:
+        if not self.stopped.is_set():  # not `on`: an earlier call may have been interrupted
             self.stopped.set()
         self.limits.close()
 

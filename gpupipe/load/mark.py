@@ -64,8 +64,9 @@ class Mark:
             self.keep()
             return
         self.checkpoint = state, delivered
+        rows = max(1, rows)
         self._interval.taken(delivered * rows, state)
-        self.next_at = max(delivered + 1, self._interval.next // max(1, rows))
+        self.next_at = max(delivered + 1, self._interval.next // rows)
 
 
 def skip_delivered(items: Any, count: int, run: Run) -> None:

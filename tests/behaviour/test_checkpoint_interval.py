@@ -41,23 +41,32 @@ def test_a_small_snapshot_is_taken_often_and_a_large_one_seldom(monkeypatch: pyt
     assert 1 <= many // inputs <= few + 3  # the first comes before the size is known
 
 
+def marks(ds: gp.Dataset, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many checkpoints an iterator takes in a pass."""
+    taken = []
+    before = mark.Mark.renew
+
+    def renew(self: mark.Mark, items: Any, delivered: int, rows: int) -> None:
+        taken.append(delivered)
+        before(self, items, delivered, rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mark.Mark, "renew", renew)
+        for _ in ds:
+            pass
+    return len(taken)
+
+
+@pytest.mark.parametrize("made", [lambda x: 1.0, lambda x: x[:0], lambda x: x if x[0] == 0 else x[:0]])
+def test_batches_without_rows_count_as_elements(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (
+        marks(gp.Dataset.range(N).batch(2).map(made, traced=False), monkeypatch) <= N // 2 // (mark.SELDOM * EVERY) + 3
+    )
+
+
 def test_an_iterator_takes_checkpoints_as_far_apart_as_their_size_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    def marks(ds: gp.Dataset) -> int:
-        taken = []
-        before = mark.Mark.renew
-
-        def renew(self: mark.Mark, items: Any, delivered: int, rows: int) -> None:
-            taken.append(delivered)
-            before(self, items, delivered, rows)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(mark.Mark, "renew", renew)
-            for _ in ds.batch(ROWS):
-                pass
-        return len(taken)
-
-    one = marks(gp.Dataset.range(N))
-    many = marks(gp.Dataset.zip(tuple(gp.Dataset.range(N) for _ in range(32))))
+    one = marks(gp.Dataset.range(N).batch(ROWS), monkeypatch)
+    many = marks(gp.Dataset.zip(tuple(gp.Dataset.range(N) for _ in range(32))).batch(ROWS), monkeypatch)
 
     assert one == N // (mark.SELDOM * PER_PART * 4)  # {"source": {"base": {"n"}, "bad": []}} has four parts
     assert many <= 2

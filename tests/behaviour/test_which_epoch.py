@@ -135,11 +135,34 @@ def test_nothing_is_said_while_both_chains_exist(said: Any) -> None:
     assert said() == []
 
 
-def test_nothing_is_said_of_functions_that_train_for_several_epochs(said: Any) -> None:
+def test_a_chain_is_compared_as_long_as_any_that_was_written_alike_exists(said: Any) -> None:
     source = Dataset.range(30)
-    for size in (4, 6):
-        ds = source.shuffle(size, seed=1)
-        assert [_loop(ds) for _ in range(3)] == [0, 1, 2]
+
+    def make(size: int) -> Dataset:
+        return source.shuffle(size, seed=1)
+
+    first, second = make(4), make(4)
+    assert [_loop(first), _loop(second)] == [0, 1]
+    del second
+    assert [_loop(make(6)), _loop(first)] == [0, 2]
+
+    assert said() == []
+
+
+def test_a_size_that_changes_after_two_loops_over_each_chain_is_said_once(said: Any) -> None:
+    source = Dataset.range(30)
+    for size in (4, 6, 8):
+        ds = source.shuffle(size)
+        assert [_loop(ds), _loop(ds)] == [0, 1]
+        del ds
+
+    (text,) = said()
+    assert "was built again and starts at epoch 0" in text
+
+
+def test_nothing_is_said_where_each_chain_has_a_seed_of_its_own(said: Any) -> None:
+    source = Dataset.range(30)
+    assert [_loop(source.shuffle(30, seed=seed)) for seed in range(3)] == [0, 0, 0]
 
     assert said() == []
 

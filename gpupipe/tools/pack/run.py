@@ -108,9 +108,9 @@ def pack(
         MissingDependencyError: Parquet needs pyarrow, which is not installed.
         OSError: a file cannot be read or written. Finished shards stay.
 
-    Example:
-        >>> pack("imagenet/train", "packed", 1024, resize_shorter=256).records
-        1281167
+    Example::
+
+        pack("imagenet/train", "packed", 1024, resize_shorter=256).records  # 1281167
     """
     shards, seed, quality, resize_shorter, workers = map(plain, (shards, seed, quality, resize_shorter, workers))
     _check_arguments(shards, resize_shorter, quality, seed, name, on_error, workers)
