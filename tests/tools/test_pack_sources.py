@@ -42,7 +42,9 @@ def written(root: Path, *names: str) -> Path:
 
 
 def test_directories_are_classes_and_all_below_one_belongs_to_it(tmp_path: Path) -> None:
-    source = written(tmp_path / "s", "b/1.JPEG", "a/deep/er/2.png", "c/3.webp", "b/.hidden.jpg", ".git/4.jpg")
+    source = written(
+        tmp_path / "s", "b/1.JPEG", "a/deep/er/2.png", "c/3.webp", "b/.hidden.jpg", "b/.cache/5.jpg", ".git/4.jpg"
+    )
     (source / "empty").mkdir()
     (source / "a/notes.txt").touch()
 
