@@ -318,8 +318,10 @@ def test_the_copy_of_a_parquet_file_survives_an_interrupt_and_is_removed_at_the_
 
     assert interrupted(("copying images out of Parquet", 3)) == ["pack.jsonl"]
     assert interrupted(("packing", 4)) == [".images", "pack.jsonl", "train-00000-of-00002.tfrecord"]
-    packed = pack(path, tmp_path / "out", 2)
+    tasks = set[str]()
+    packed = pack(path, tmp_path / "out", 2, progress=lambda task, done, total: tasks.add(task))
 
+    assert tasks == {"looking for images", "packing"}  # the copy was complete
     assert (packed.records, packed.found) == (6, 1)
     assert not (tmp_path / "out/.images").exists()
     assert sorted(int(record["image/class/label"]) for record in packed_records(tmp_path / "out")) == list(range(6))
