@@ -42,7 +42,9 @@ def written(root: Path, *names: str) -> Path:
 
 
 def test_directories_are_classes_and_all_below_one_belongs_to_it(tmp_path: Path) -> None:
-    source = written(tmp_path / "s", "b/1.JPEG", "a/deep/er/2.png", "c/3.webp", "b/.hidden.jpg", ".git/4.jpg")
+    source = written(
+        tmp_path / "s", "b/1.JPEG", "a/deep/er/2.png", "c/3.webp", "b/.hidden.jpg", "b/.cache/5.jpg", ".git/4.jpg"
+    )
     (source / "empty").mkdir()
     (source / "a/notes.txt").touch()
 
@@ -316,8 +318,10 @@ def test_the_copy_of_a_parquet_file_survives_an_interrupt_and_is_removed_at_the_
 
     assert interrupted(("copying images out of Parquet", 3)) == ["pack.jsonl"]
     assert interrupted(("packing", 4)) == [".images", "pack.jsonl", "train-00000-of-00002.tfrecord"]
-    packed = pack(path, tmp_path / "out", 2)
+    tasks = set[str]()
+    packed = pack(path, tmp_path / "out", 2, progress=lambda task, done, total: tasks.add(task))
 
+    assert tasks == {"looking for images", "packing"}  # the copy was complete
     assert (packed.records, packed.found) == (6, 1)
     assert not (tmp_path / "out/.images").exists()
     assert sorted(int(record["image/class/label"]) for record in packed_records(tmp_path / "out")) == list(range(6))

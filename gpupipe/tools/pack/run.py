@@ -108,9 +108,14 @@ def pack(
         MissingDependencyError: Parquet needs pyarrow, which is not installed.
         OSError: a file cannot be read or written. Finished shards stay.
 
-    Example::
-
-        pack("imagenet/train", "packed", 1024, resize_shorter=256).records  # 1281167
+    Example:
+        >>> from PIL import Image
+        >>> for number in range(4):
+        ...     folder = Path("photos", f"class{number % 2}")
+        ...     folder.mkdir(parents=True, exist_ok=True)
+        ...     Image.new("RGB", (640, 480)).save(folder / f"{number}.jpg")
+        >>> pack("photos", "packed", 2, resize_shorter=256).records
+        4
     """
     shards, seed, quality, resize_shorter, workers = map(plain, (shards, seed, quality, resize_shorter, workers))
     _check_arguments(shards, resize_shorter, quality, seed, name, on_error, workers)
