@@ -121,8 +121,8 @@ def values_of(record: bytes | memoryview) -> dict[str, Values]:
     Raises:
         ParseError: the record is not an Example, or a feature is damaged.
     """
-    types = {name: dtype for name, dtype in feature_types(record).items() if dtype is not None}
-    asked = tuple(types.items())[:_MOST_FEATURES]
+    types: dict[str, DType] = {name: dtype for name, dtype in feature_types(record).items() if dtype is not None}
+    asked: tuple[tuple[str, DType], ...] = tuple(types.items())[:_MOST_FEATURES]
     return {name: _summary(dtype, found) for (name, dtype), found in zip(asked, _parsed(record, asked), strict=True)}
 
 

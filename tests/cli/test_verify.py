@@ -263,7 +263,7 @@ def test_an_end_before_the_end_leaves_no_process_and_no_manifest(
     said = process.communicate(timeout=30)
 
     assert process.returncode == status, said
-    assert time.monotonic() - before < 3
+    assert time.monotonic() - before < 10  # of minutes; a fraction of a second on an idle machine
     assert said == ("", "gpupipe: interrupted\n" if number == signal.SIGINT else "")
     assert settled(mark, 0)
     assert (out / "bad.jsonl").read_text() == "old\n"

@@ -76,6 +76,10 @@ def _frame(marker: int, factors: list[int], *before: bytes) -> bytes:
         (_frame(0xC0, [0x22, 0x00, 0x00]), "JPEG baseline 2x2 0x0 0x0"),
         (_frame(0xC0, [0x11] * 4, b"\xff\xee\x00\x0eAdobe" + bytes(6) + b"\x02"), "JPEG baseline 4:4:4 YCCK"),
         (_frame(0xC0, [0x11] * 3, b"\xff\xee\x00\x0eAdobe" + bytes(6) + b"\x00"), "JPEG baseline 4:4:4 RGB"),
+        (
+            _frame(0xC0, [0x11] * 3, b"\xff\xe0\x00\x07JFIF\0", b"\xff\xee\x00\x0eAdobe" + bytes(7)),
+            "JPEG baseline 4:4:4",
+        ),
         (_frame(0xC0, [0x11] * 2), "JPEG baseline 4:4:4 2 channels"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

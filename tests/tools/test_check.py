@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def records(ds: gp.Dataset, **options: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"], ids=["plain", "gzip", "zlib"])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(25))
 def test_damage_of_any_kind_gives_the_manifest_of_a_chain(tmp_path: Path, compression: Any, seed: int) -> None:
     """Some of the files are damaged before they are compressed, some after."""
     rng = np.random.default_rng((seed, len(compression)))
@@ -80,7 +81,12 @@ def test_images_are_bad_for_the_reasons_of_a_chain_that_decodes_them(tmp_path: P
     stream = io.BytesIO()
     Image.new("RGB", (9, 7)).save(stream, "PNG")
     rows += [{"image": stream.getvalue(), "n": 60}, {"n": 61}, {"image": 4, "n": 62}]
-    write(tmp_path / "a.tfrecord", [*map(encode_example, rows), b"no example"])
+    data = bytearray(
+        write(tmp_path / "a.tfrecord", [b"damaged", *map(encode_example, rows), b"no example", b"damaged"])
+    )
+    data[12] ^= 1
+    data[-5] ^= 1
+    (tmp_path / "a.tfrecord").write_bytes(data)
     features = {"image": gp.io.FixedLenFeature((), bytes)}
 
     def pixels(record: Any) -> Any:
@@ -94,6 +100,8 @@ def test_images_are_bad_for_the_reasons_of_a_chain_that_decodes_them(tmp_path: P
 
     assert report.bad > 30
     assert lines_of(tmp_path / "verify.jsonl") == lines_of(tmp_path / "chain.jsonl")
+    offsets = [line["offset"] for line in map(json.loads, (tmp_path / "verify.jsonl").read_text().splitlines())]
+    assert offsets == sorted(offsets)
 
 
 def test_the_image_features_are_found_in_the_first_records(tmp_path: Path) -> None:

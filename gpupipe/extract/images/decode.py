@@ -61,8 +61,8 @@ def decode(data: Encoded, channels: int = 3, exif_orientation: bool = False, mos
     """
     header = read_header(data, orientation=exif_orientation)
     check_complete(data, header)
-    check_decodable(header.format, header.bits)
     check_pixels(header.height, header.width, MOST_PIXELS.get() if most_pixels is None else most_pixels)
+    check_decodable(header.format, header.bits)
     if channels == 0 and header.channels == _GRAY:
         channels = _GRAY
     image = (_jpeg if header.format == "jpeg" else _pillow)(data, header, channels)
