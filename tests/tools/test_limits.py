@@ -30,7 +30,8 @@ def test_the_second_version_of_control_groups_gives_quota_and_memory(tmp_path: P
 def test_the_smallest_limit_of_the_groups_around_a_process_counts(tmp_path: Path) -> None:
     files = {
         "proc/self/cgroup": "0::/user/job\n",
-        "sys/fs/cgroup/user/job/cpu.max": "max 100000\n",
+        "sys/fs/cgroup/user/job/cpu.max": "300000 100000\n",
+        "sys/fs/cgroup/cpu.max": "max 100000\n",
         "sys/fs/cgroup/user/cpu.max": "200000 100000\n",
         "sys/fs/cgroup/user/memory.max": "max\n",
         "sys/fs/cgroup/user/job/memory.max": "4294967296\n",
