@@ -1,4 +1,4 @@
-"""The command: `python -m benchmarks [chain|extract|shuffle-memory|bench-gpu|gpu-day|host|on-error]`; usually chain."""
+"""The command: `python -m benchmarks [chain|extract|shuffle-memory|bench-gpu|gpu-day|host|on-error|profile]`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from benchmarks.host import CHAINS, host
 from benchmarks.machine import cores, gpus
 from benchmarks.memory import shuffle_memory
 from benchmarks.pairs import ContestantFailed
+from benchmarks.planted import PROGRAMS, planted
 from benchmarks.stop import Stopped, stoppable
 
 __all__ = ["main"]
 
 RESULTS = Path(__file__).parent / "results"
-COMMANDS = ("chain", "extract", "shuffle-memory", "bench-gpu", "gpu-day", "host", "on-error")
+COMMANDS = ("chain", "extract", "shuffle-memory", "bench-gpu", "gpu-day", "host", "on-error", "profile")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -143,6 +144,13 @@ def _host(options: argparse.Namespace, folder: Path) -> int:
     return 0
 
 
+def _profile(options: argparse.Namespace, folder: Path) -> int:
+    plants = tuple(options.plants.split(",")) if options.plants else ()
+    path = planted(options.out, folder, plants=plants, pairs=options.pairs)
+    print(f"written to {path.name}")
+    return 0
+
+
 def _names(options: argparse.Namespace) -> tuple[str, ...]:
     return tuple(options.contestants.split(",")) if options.contestants else ()
 
@@ -194,7 +202,12 @@ def _parser() -> argparse.ArgumentParser:
     host_path.add_argument("--batch", type=_positive, default=1000, help="rows in a batch (%(default)s)")
     host_path.add_argument("--pairs", type=_positive, default=5, help="pairs for each contestant (%(default)s)")
     host_path.add_argument("--against", type=Path, help="another checkout of gpupipe to compare with")
-    for command in (chain, extract, gpu, memory, host_path, on_error):
+    profile = commands.add_parser("profile", help="planted bottlenecks: does Dataset.profile name them, and the gain?")
+    profile.set_defaults(run=_profile)
+    names = ", ".join(dict.fromkeys(program.plant for program in PROGRAMS))
+    profile.add_argument("--plants", default="", help=f"out of {names}; default: all")
+    profile.add_argument("--pairs", type=_positive, default=3, help="loops before and after each mend (%(default)s)")
+    for command in (chain, extract, gpu, memory, host_path, on_error, profile):
         command.add_argument("--contestants", default="", help="names, separated by commas; default: all")
         command.add_argument(
             "--threads", type=_positive, default=cores(), help="(%(default)s, the cores of this machine)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TextIO
 
@@ -35,8 +36,11 @@ class Progress:
         self.finish()
         self._task, self._started, self._shown = task, time.monotonic(), 0.0
 
-    def update(self, done: int, total: int = 0, unit: str = "") -> None:
-        """Show that `done` of `total` are done; 0 means that the total is not known."""
+    def update(self, done: int, total: int = 0, unit: str = "", note: str | Callable[[], str] = "") -> None:
+        """Show that `done` of `total` are done; 0 means that the total is not known.
+
+        A `note` stands between the amount and the time left; a function is called only if the line is shown.
+        """
         now = time.monotonic()
         spent = now - self._started
         if not self._live or spent < PATIENCE or now - self._shown < INTERVAL:
@@ -44,7 +48,8 @@ class Progress:
         self._shown = now
         amount = f"{done:,}/{total:,}" if total else f"{done:,}"
         left = f", {_duration(spent / done * (total - done))} left" if 0 < done < total else ""
-        self._show(f"{amount} {unit}".rstrip() + left)
+        text = note if isinstance(note, str) else note()
+        self._show(f"{amount} {unit}".rstrip() + (f", {text}" if text else "") + left)
 
     def finish(self, note: str = "") -> None:
         """Finish the task, if there is one, with its time and a note; one that was never shown leaves no line."""

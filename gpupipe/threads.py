@@ -16,11 +16,14 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
+from dataclasses import dataclass
+from time import perf_counter, thread_time
 from typing import Any, Generic, TypeVar
 
 from .log import logger
+from .timing import TRACKER
 
-__all__ = ["PATIENCE", "DaemonPool", "Flag", "Job", "Room", "Thread", "join"]
+__all__ = ["PATIENCE", "Busy", "DaemonPool", "Flag", "Job", "Room", "Thread", "join"]
 
 _T = TypeVar("_T")
 
@@ -98,6 +101,12 @@ class Thread(threading.Thread):
     def __init__(self, target: Callable[..., None], args: tuple[Any, ...] = (), *, name: str) -> None:
         super().__init__(target=target, args=args, name=name, daemon=True)
         self._started: Any = Flag()
+        self._tracker = TRACKER.get()
+
+    def run(self) -> None:
+        if self._tracker is not None:
+            TRACKER.set(self._tracker)
+        super().run()
 
 
 class Job(Future[_T], Generic[_T]):
@@ -108,6 +117,21 @@ class Job(Future[_T], Generic[_T]):
         self._condition: Any = Room()
 
 
+@dataclass(slots=True)
+class Busy:
+    """The work of one thread or process so far; times in seconds.
+
+    Attributes:
+        jobs: functions that have returned.
+        seconds: inside them.
+        cpu: CPU time of the thread, read after long jobs and after every eighth: a look at that clock costs 0.6 us.
+    """
+
+    jobs: int = 0
+    seconds: float = 0.0
+    cpu: float = 0.0
+
+
 class DaemonPool:
     """Runs functions in a fixed number of daemon threads, in the order of submission.
 
@@ -116,16 +140,23 @@ class DaemonPool:
     Args:
         count: how many threads; they start with the first function.
         name: of the threads.
+        busy: one for each thread, to count in; by default new ones.
+
+    Attributes:
+        busy: the work of each thread.
     """
 
-    def __init__(self, count: int, name: str) -> None:
+    def __init__(self, count: int, name: str, busy: Sequence[Busy] = ()) -> None:
+        self.busy = busy or [Busy() for _ in range(count)]
         self._work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None] = (
             queue.SimpleQueue()
         )
         self._closed = False
         self._started = False
         self._room = Room()
-        self._threads = [Thread(_serve, (self._work, self._room), name=f"{name}-{i}") for i in range(count)]
+        self._threads = [
+            Thread(_serve, (self._work, self._room, one), name=f"{name}-{i}") for i, one in enumerate(self.busy)
+        ]
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
         """Run `fn(*args)` in a thread.
@@ -140,6 +171,8 @@ class DaemonPool:
             for thread in self._threads:
                 thread.start()
         future: Job[Any] = Job()
+        if (tracker := TRACKER.get()) is not None:
+            fn = tracker.carried(fn)
         self._work.put((future, copy_context().run, (fn, *args)))
         return future
 
@@ -168,18 +201,28 @@ class DaemonPool:
             join(self._threads)
 
 
-def _serve(work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None], room: Room) -> None:
+def _serve(
+    work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None], room: Room, busy: Busy
+) -> None:
     """Run functions in a thread of the pool. It references the queue and the room, never the pool."""
+    cpu = 0.0
     while (item := work.get()) is not None:
         future, fn, args = item
         if not future.set_running_or_notify_cancel():
             continue
+        started = perf_counter()
         try:
             result = fn(*args)
         except BaseException as error:
             future.set_exception(error)
         else:
             future.set_result(result)
+        took = perf_counter() - started
+        busy.seconds += took
+        if took > 1e-4 or not busy.jobs & 7:
+            cpu, before = thread_time(), cpu
+            busy.cpu += cpu - before
+        busy.jobs += 1
         with room:
             room.notify_all()
         del item, future, fn, args  # keep nothing alive while waiting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ..optimize.report.checks import Finding
     from ..optimize.report.explain import Explanation
     from ..optimize.report.memory import MemoryReport
+    from ..profile.report import Profile
 
 __all__ = ["Running"]
 
@@ -180,6 +182,46 @@ class Running(Chain):
 
         return memory_report(self.plan, self.options().resolve())
 
+    def profile(
+        self,
+        steps: int = 100,
+        *,
+        warmup: int = 10,
+        consumer: Callable[[Any], Any] | float | None = None,
+        seconds: float = 60.0,
+    ) -> Profile:
+        """Run a loop over the chain and measure every step: what limits the rate, and what would raise it.
+
+        The loop is over one epoch, that of `first()`, and does not count as one. What measuring costs is measured, too,
+        and subtracted. The time of a step is work: CPU time, storage, a Python function that sleeps; not that it waits
+        for another thread.
+
+        Args:
+            steps: elements to measure; fewer if the chain ends or `seconds` are over. Shares of a handful say little.
+            warmup: elements before them, so that buffers are full and pipelines are built.
+            consumer: what the loop does with an element: a function, e.g. a training step, or the seconds that one
+                takes. By default nothing: then the profile says what limits the chain by itself.
+            seconds: after which the measurement ends.
+
+        Raises:
+            PlanError: an argument is out of range, or the chain has no element after the warm-up.
+        """
+        from ..profile.measure import consumer_of, measure
+        from ..profile.report import profile_of
+
+        steps, warmup = integer("profile", "steps", steps, 1), integer("profile", "warmup", warmup, 0)
+        consume = consumer_of(consumer)
+        if not seconds > 0:
+            raise PlanError(f"profile needs seconds > 0, got {seconds!r}")
+        settings = self.options().resolve()
+        return profile_of(measure(self.plan, settings, self._peeked_epoch(), steps, warmup, seconds, consume))
+
+    def _peeked_epoch(self) -> int:
+        """The epoch of what looks at a dataset without counting as a loop."""
+        if self._epoch is not None:
+            return self._epoch
+        return (self._counter.requested(self.plan) or (0, 0))[1]
+
     def __iter__(self) -> DatasetIterator:
         return self.iterator()
 
@@ -196,6 +238,24 @@ class Running(Chain):
         from ..load.iterator import DatasetIterator
 
         return DatasetIterator(self.plan, self.options().resolve(), self._numbered("iterator", epoch))
+
+    def progress(self, epoch: int | None = None) -> DatasetIterator:
+        """Make an iterator that shows its progress: elements, rows per second, the share that the loop waited for data.
+
+        One line on stderr that is rewritten in place, after two seconds and on a terminal only. In a bar of tqdm write
+        ``bar.set_postfix_str(items.stats().summary)``.
+
+        Args:
+            epoch: as in `iterator`.
+
+        Example:
+            >>> from gpupipe import Dataset
+            >>> sum(x for x in Dataset.range(5).progress())
+            10
+        """
+        from ..load.shown import ShownIterator
+
+        return ShownIterator(self.plan, self.options().resolve(), self._numbered("progress", epoch))
 
     def epochs(self, count: int, start: int = 0) -> DatasetIterator:
         """Make one iterator over `count` epochs, numbered from `start`."""
@@ -284,10 +344,7 @@ class Running(Chain):
         Raises:
             IndexError: the dataset is empty.
         """
-        epoch = self._epoch
-        if epoch is None:
-            _, epoch = self._counter.requested(self.plan) or (0, 0)
-        with self.iterator(epoch=epoch) as items:
+        with self.iterator(epoch=self._peeked_epoch()) as items:
             for element in items:
                 return element
         raise IndexError("the dataset is empty: it has no first element")

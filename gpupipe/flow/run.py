@@ -19,6 +19,7 @@ from ..random import ROOT, hash64, mix64, pass_number, place_key, step_seed
 from ..threads import DaemonPool, Flag
 from .bad.policy import ErrorPolicy
 from .bad.records import REASON, Action, BadRecords
+from .counters import Counters
 from .element import BatchStream, Element, Raised, Stream
 from .idle_workers import IdleWorkers
 from .step import Running, State
@@ -131,22 +132,12 @@ class Context:
         return step_seed(self.run.settings.seed, seed), epoch, key
 
 
-@dataclass(slots=True)
-class Counters:
-    """Totals of one stage so far; times in seconds."""
-
-    busy: float = 0.0
-    waiting: float = 0.0
-    elements: int = 0
-    bytes: int = 0
-    holes: int = 0
-
-
 @dataclass(eq=False)
 class Run:
     """Everything that lives as long as one iterator: settings, the stop flag, threads and what to close.
 
     Attributes:
+        counters: what its steps have done so far.
         idle: where worker processes wait for the next pass, if they end with the run.
         epoch: the present epoch, for reports.
         bad: the bad elements so far.
@@ -159,7 +150,7 @@ class Run:
 
     settings: Settings
     stopped: Flag = field(default_factory=Flag)
-    counters: dict[str, Counters] = field(default_factory=dict)
+    counters: Counters = field(default_factory=Counters)
     epoch: int = 0
     bad: BadRecords = field(init=False)
     limits: Limits = field(init=False)
@@ -202,7 +193,7 @@ class Run:
             return None
         with self._lock:
             if self._readers is None:
-                self._readers = DaemonPool(1, "gpupipe-reader")
+                self._readers = DaemonPool(1, "gpupipe-reader", self.counters.step("reader").pool(1))
             return self._readers
 
     @property
@@ -210,7 +201,8 @@ class Run:
         """The threads that read remote files ahead; they wait for the network most of the time."""
         with self._lock:
             if self._remote is None:
-                self._remote = DaemonPool(REMOTE_READERS, "gpupipe-remote")
+                busy = self.counters.step("remote readers").pool(REMOTE_READERS)
+                self._remote = DaemonPool(REMOTE_READERS, "gpupipe-remote", busy)
                 self.on_close(self._remote.close)
             return self._remote
 
@@ -304,9 +296,6 @@ class Run:
         if peeking is not None and peeking.keeps(element, verb):
             return 0
         return self.bad.add(bad_record(element, verb, self.epoch), hole.known)
-
-    def count(self, stage: str) -> Counters:
-        return self.counters.setdefault(stage, Counters())
 
     def abandon(self) -> None:
         """Forget everything and wait for nothing: in a forked child, where the threads do not exist."""

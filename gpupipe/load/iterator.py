@@ -9,6 +9,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from time import perf_counter
 from types import TracebackType
 from typing import Any
 
@@ -29,11 +30,13 @@ from ..plan.node import ElementType, Node, walk
 from ..spec import Structure
 from .mark import Mark
 from .progress import Numbers, Progress, Resume, state_of
+from .refusals import closed, from_inside
 from .replace_errors import opened, rows_of
 from .reports import Reports
 from .schedule import Schedule
 from .shutdown import first_run, next_run, watch
 from .state import NOTED, StateHeader
+from .stats import Loop
 
 __all__ = ["DatasetIterator"]
 
@@ -88,6 +91,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         self._closed_because = "was closed"
         self._epoch_failed = False  # this epoch could not be opened: it gives no elements, and the next one follows
         self._busy = False
+        self._loop = Loop()
         self._pid = os.getpid()
         self._lock = threading.RLock()
 
@@ -105,9 +109,10 @@ class DatasetIterator(Reports, Iterator[Any]):
     def __next__(self) -> Any:
         if self._done or os.getpid() != self._pid:
             raise self._refusal()
+        loop, entered = self._loop, perf_counter()
         run, most, pixels, limits = self._run, self._most_pixels, MOST_PIXELS.get(), LIMITS.get()
         if run is not None and limits is not None and run.is_inside():
-            raise _inside()
+            raise from_inside()
         # A signal handler may raise after every call, here and below. So code that must not be interrupted consists of
         # plain assignments, and each `finally` makes a single call, which is always made.
         inside = counted = False
@@ -120,10 +125,15 @@ class DatasetIterator(Reports, Iterator[Any]):
                         LIMITS.set(run.limits)
                     with self._lock:  # several threads may share an iterator; each gets different elements
                         if self._busy:
-                            raise _inside()
+                            raise from_inside()
                         self._busy = inside = True
                         try:
                             element = self._next()
+                            loop.left = now = perf_counter()
+                            if loop.first:
+                                loop.waiting += now - entered
+                            else:
+                                loop.start(entered, now, self._progress.delivered)
                             self._progress.delivered += 1
                             counted = True
                         finally:
@@ -188,9 +198,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         return StopIteration() if self._progress.ended else self._closed("next()")
 
     def _closed(self, method: str) -> ClosedError:
-        return ClosedError(
-            f"{method} needs an open iterator, got one that {self._closed_because}; make a new one: iter(ds)"
-        )
+        return closed(method, self._closed_because)
 
     def _next(self) -> Any:
         progress = self._progress
@@ -214,6 +222,7 @@ class DatasetIterator(Reports, Iterator[Any]):
                 self._stream = element[1]
                 if self._batched or isinstance(element[1], BatchStream):
                     self._rows = rows_of(value[0])
+                    self._loop.rows += abs(self._rows)  # -1: it has no rows
                 if self._count_good:
                     assert self._run is not None
                     self._run.bad.good += max(1, self._rows)
@@ -274,10 +283,10 @@ class DatasetIterator(Reports, Iterator[Any]):
         if os.getpid() != self._pid:
             raise self._refusal()
         if self._run is not None and self._run.is_inside():
-            raise _inside("state_dict")
+            raise from_inside("state_dict")
         with self._lock:
             if self._busy:
-                raise _inside("state_dict")
+                raise from_inside("state_dict")
             if self._done and not self._progress.ended:
                 raise self._closed("state_dict")
             try:
@@ -439,11 +448,3 @@ class DatasetIterator(Reports, Iterator[Any]):
     def abandon(self) -> None:
         """In a forked child, keep the flow forever: its destruction would wait for threads."""
         keep_forever(self._items)
-
-
-def _inside(method: str = "next") -> PlanError:
-    return PlanError(
-        f"{method}() needs to be called from outside, between two elements, got a call while the iterator works, by a "
-        "function of the chain or a handler (of a signal, of the log); use another iterator in a function, or window, "
-        "scan or zip, and let a handler set a flag to check after next()"
-    )

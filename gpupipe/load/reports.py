@@ -12,6 +12,7 @@ from ..flow.run import Run
 from ..options import Settings
 from ..plan.node import Node
 from .progress import Progress
+from .stats import IteratorStats, Loop, stats_of
 
 if TYPE_CHECKING:
     from ..optimize.report.memory import MemoryReport
@@ -26,6 +27,7 @@ class Reports:
     _settings: Settings
     _progress: Progress
     _run: Run | None
+    _loop: Loop
     _stream: Stream | None  # of the last element
     _rows: int  # of the last element, if it is a batch
     _batched: bool
@@ -70,6 +72,13 @@ class Reports:
         if rows < 0 or not (self._batched or isinstance(stream, BatchStream)):
             return not is_replacement(stream)
         return np.full(rows, not is_replacement(stream))
+
+    def stats(self) -> IteratorStats:
+        """What the iterator has done so far, and what the loop waited: seconds, elements, reads, the fill of queues.
+
+        These are counted in every run, per batch; `Dataset.profile` measures every step. Callable from any thread.
+        """
+        return stats_of(self._run, self._loop, self._progress.delivered)
 
     def memory_report(self) -> MemoryReport:
         """Report what the buffers of the chain hold now, and may hold, by step. Callable from any thread.

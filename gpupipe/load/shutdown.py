@@ -51,9 +51,12 @@ def first_run(settings: Settings, progress: Progress) -> Run:
 
 
 def next_run(run: Run, epoch: int) -> Run:
-    """Make a run that follows one which was stopped within an epoch; it keeps the bad elements, each noted once."""
-    new = Run(run.settings, on_gpu=run.on_gpu)
-    new.bad, new.limits.outer = run.bad, run.limits.outer
+    """Make a run that follows one which was stopped within an epoch.
+
+    It keeps all counts, and the bad elements, each noted once.
+    """
+    new = Run(run.settings, on_gpu=run.on_gpu, counters=run.counters)
+    new.bad, new.limits.outer, new.limits.reads = run.bad, run.limits.outer, run.limits.reads
     new.bad.again(epoch)
     return new
 

@@ -70,6 +70,7 @@ class Pending:
             logs each of them. None if there is none.
         references: columns that may hold references to records instead of payloads.
         on_gpu: columns whose arrays are delivered where they are, on a GPU.
+        line: of that batch.
         steps: the steps lowered so far, for `explain()`.
         learns: set if the type is unknown so far and has to be learned from the first element.
     """
@@ -86,6 +87,7 @@ class Pending:
     ignores: bool | None = None
     references: frozenset[int] = frozenset()
     on_gpu: frozenset[int] = frozenset()
+    line: str = ""
     steps: tuple[str, ...] = ()
     learns: Learns | None = None
 

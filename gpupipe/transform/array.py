@@ -20,6 +20,7 @@ import numpy as np
 
 from ..errors import DataError, DeviceError, FunctionError, MissingDependencyError, text_of
 from ..graph.op import Op
+from ..timing import Ranges
 from .dali import copying
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "copied",
     "goes_to_gpu",
     "load_cupy",
+    "nvtx",
     "on_gpu",
     "overlap",
     "run_array",
@@ -118,6 +120,16 @@ def load_cupy() -> None:
     """Import CuPy if it is installed, ahead of time: it takes a second."""
     if has_cupy():
         import cupy  # noqa: F401
+
+
+def nvtx() -> Ranges | None:
+    """Functions that push and pop a range of NVTX, which NVIDIA's profilers show; None without CuPy."""
+    if not has_cupy():
+        return None
+    import cupy
+
+    push, pop = (getattr(getattr(cupy.cuda, "nvtx", None), name, None) for name in ("RangePush", "RangePop"))
+    return None if push is None or pop is None else (push, pop)  # CuPy may be built without NVTX
 
 
 def to_device_array(output: Any, size: int) -> Any:

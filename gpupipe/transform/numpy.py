@@ -184,6 +184,7 @@ class NumpyExecutor(Executor):
         self._threads = threads
         self._code = _Code(program, Scratch())
         self._pool = DaemonPool(threads, "gpupipe-numpy")
+        self.busy = self._pool.busy
 
     def _start(self, feed: Feed) -> _Flight:
         """Submit a batch to the threads in chunks."""

@@ -15,6 +15,7 @@ from ..errors import ClosedError, DataError, GpupipeError
 from ..graph.host_values import HostValues, boundary
 from ..graph.op import Array
 from ..graph.values import Value, digest_of
+from ..threads import Busy
 
 __all__ = ["BatchFailed", "Executor", "Feed", "Program", "WrongPixels"]
 
@@ -123,7 +124,14 @@ class Executor(ABC):
     Args:
         label: the name that `explain()` prints, e.g. ``"DALI on CPU"``.
         batch_size: the largest batch that will be submitted.
+
+    Attributes:
+        busy: the work of its Python threads, if it has any; those of DALI count themselves nowhere.
+        on_gpu: whether it computes on a GPU.
     """
+
+    busy: Sequence[Busy] = ()
+    on_gpu: bool = False
 
     def __init__(self, label: str, batch_size: int) -> None:
         self.label = label

@@ -14,12 +14,14 @@ import os
 import stat
 import threading
 from collections import OrderedDict
+from time import perf_counter
 from typing import Protocol
 
 from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.retry import again, asked
 from gpupipe.extract.storage.waiting import LIMITS, bounded
+from gpupipe.timing import reading
 
 __all__ = ["LOCAL", "REMEMBERED", "LocalStorage", "OpenFile", "Storage", "changed", "short", "translated"]
 
@@ -133,18 +135,23 @@ class LocalStorage:
         found = self._descriptor(name, tag)
         if limits is not None:
             limits.check(name)
-        done, n = 0, len(out)
+        done, n, started, clock = 0, len(out), perf_counter(), reading()
         try:
             while done < n:
                 got = _pread_into(found.fd, out[done:] if done else out, offset + done)
                 if not got:
                     raise short(name, offset, n, done)
                 done += got
+            if limits is not None:
+                limits.reads.add(started, n)
         except OSError as error:
             data = again(error, translated, name, offset, self._reread, name, tag, n, offset)
             if len(data) < n:
                 raise short(name, offset, n, len(data)) from None
             out[:] = data
+        finally:
+            if clock is not None:
+                clock.leave()
 
     def _reread(self, name: str, tag: str | None, n: int, offset: int) -> bytes:
         """Read again, through a new descriptor if the old one has lost its file, as happens on NFS."""

@@ -13,12 +13,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from gpupipe.errors import RecordError
 from gpupipe.threads import Thread
+from gpupipe.timing import reading
 
-__all__ = ["LIMITS", "Limits", "bounded", "pause"]
+__all__ = ["LIMITS", "Limits", "Reads", "bounded", "pause"]
 
 _T = TypeVar("_T")
 
@@ -59,8 +61,43 @@ class _Request:
 _Queue = queue.SimpleQueue[_Request | None]
 
 
+@dataclass(slots=True)
+class Spent:
+    """The requests of one thread: how many, the bytes they returned, and seconds."""
+
+    requests: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+class Reads:
+    """The requests to storages that a run has made, and what they took; retries and their pauses included."""
+
+    def __init__(self) -> None:
+        self._threads: dict[int, Spent] = {}
+
+    def add(self, started: float, size: int) -> None:
+        """Count a request of this thread that has just ended.
+
+        Args:
+            started: by `perf_counter`.
+            size: bytes that it returned.
+        """
+        ident = threading.get_ident()
+        mine = self._threads.get(ident) or self._threads.setdefault(ident, Spent())  # of one thread, so without a lock
+        mine.requests += 1
+        mine.bytes += size
+        mine.seconds += time.perf_counter() - started
+
+    def total(self) -> Spent:
+        """The sum over all threads; their seconds may overlap."""
+        threads = list(self._threads.values())
+        requests, size = sum(one.requests for one in threads), sum(one.bytes for one in threads)
+        return Spent(requests, size, sum(one.seconds for one in threads))
+
+
 class Limits:
-    """The limits on the reads of one run.
+    """The limits on the reads of one run, and what they took.
 
     Args:
         seconds: what one request to a storage may take; None waits as long as the system does.
@@ -68,10 +105,12 @@ class Limits:
 
     Attributes:
         outer: the limits of the run whose user function started this run, if any.
+        reads: the requests so far.
     """
 
     def __init__(self, seconds: float | None, stopped: threading.Event) -> None:
         self.outer = LIMITS.get()
+        self.reads = Reads()
         self.seconds = seconds
         self.stopped = stopped.is_set
         self._stop = stopped
@@ -190,7 +229,18 @@ def bounded(file: str, fn: Callable[..., _T], *args: Any) -> _T:
         Exception: whatever `fn` raises.
     """
     limits = LIMITS.get()
-    return fn(*args) if limits is None else limits.call(file, fn, *args)
+    if limits is None:
+        return fn(*args)
+    started, size, clock = time.perf_counter(), 0, reading()
+    try:
+        result = limits.call(file, fn, *args)
+        if isinstance(result, bytes):
+            size = len(result)
+        return result
+    finally:
+        limits.reads.add(started, size)
+        if clock is not None:
+            clock.leave()
 
 
 def pause(file: str, seconds: float) -> None:
@@ -202,8 +252,14 @@ def pause(file: str, seconds: float) -> None:
     limits = LIMITS.get()
     if limits is None:
         time.sleep(seconds)
-    else:
+        return
+    started, clock = time.perf_counter(), reading()
+    try:
         limits.pause(file, seconds)
+    finally:
+        limits.reads.add(started, 0)
+        if clock is not None:
+            clock.leave(0)
 
 
 def _helper() -> _Queue:

@@ -103,7 +103,8 @@ class Interleaved(Running):
     def _read_ahead(self, dataset: _Once, state: State, opened: Running | None = None) -> ReadAhead:
         flow, at = self._flow, self._context
         if self._pool is None:
-            self._pool = DaemonPool(flow.threads, "gpupipe-interleave")
+            counters = at.run.counters.step(flow.where.step, flow.where.line)
+            self._pool = DaemonPool(flow.threads, "gpupipe-interleave", counters.pool(flow.threads))
             at.run.on_close(self._end)
             at.run.track_buffer(self, "interleave")
         slot = ReadAhead(dataset, at, self._pool, flow.block + 1, state, opened)

@@ -20,6 +20,7 @@ from ..element import Element
 from ..maps.host_program import HostProgram
 from ..maps.peek import PeekedFlow
 from ..maps.python_function import PythonFunction
+from ..measured import Measured
 from ..prefetch.prefetch import PrefetchFlow
 from ..run import SILENT_REPLAY, Context, Flow
 from ..sources.generator import GeneratorFlow
@@ -183,8 +184,8 @@ def calls_python(flow: Any) -> bool:
 
     A flow that ends with a prefetch has a thread of its own, which reads ahead as far as the prefetch says.
     """
-    while isinstance(flow, PeekedFlow):
-        flow = flow.flow
+    while isinstance(flow, PeekedFlow | Measured):
+        flow = flow.flow if isinstance(flow, PeekedFlow) else flow.source
     if isinstance(flow, PrefetchFlow):
         return False
     seen: set[int] = set()

@@ -57,12 +57,14 @@ class PythonMapFlow:
     Attributes:
         calls: number of workers; 0 runs the function on the thread that asks.
         deterministic: whether results keep the order of the input.
+        where: the step, for reports.
     """
 
     source: Flow
     function: PythonFunction
     calls: int = 0
     deterministic: bool = True
+    where: Where = SOMEWHERE
 
     def open(self, at: Context, state: State = None) -> Running:
         if self.calls:
@@ -177,7 +179,8 @@ class _Threads:
     def __init__(self, flow: PythonMapFlow, at: Context) -> None:
         self._function = flow.function
         self._at = at
-        self._pool = DaemonPool(flow.calls, "gpupipe-map")
+        counters = at.run.counters.step(flow.where.step, flow.where.line)
+        self._pool = DaemonPool(flow.calls, "gpupipe-map", counters.pool(flow.calls))
         at.run.on_close(self.close)
 
     def submit(self, element: Element) -> Task:

@@ -12,6 +12,7 @@ from ..combine.inner import inside, open_inner
 from ..element import Element, is_element
 from ..maps.peek import PeekedFlow
 from ..maps.python_map import PythonMapFlow
+from ..measured import Measured
 from ..run import Context, Flow
 from ..sources.arrays import ItemsFlow, RangeFlow, SlicesFlow
 from ..sources.records import RecordsFlow, records_of
@@ -116,21 +117,21 @@ class EvenByIndexFlow(EvenFlow):
         return access(self, at).size
 
 
-def _base(flow: Flow) -> Flow:
+def _base(flow: Flow | None) -> Flow | None:
     """The flow below steps that only choose."""
-    while isinstance(flow, TakeFlow | StridedFlow | PeekedFlow):
+    while isinstance(flow, TakeFlow | StridedFlow | PeekedFlow | Measured):
         flow = flow.flow if isinstance(flow, PeekedFlow) else flow.source
     return flow
 
 
 def _can_start(flow: Flow) -> bool:
     """Whether `_strided` can start a flow at any index."""
-    flow = _base(flow)
-    if isinstance(flow, PythonMapFlow):
-        return isinstance(flow.source, ItemsFlow)
-    if isinstance(flow, FlatMapFlow):
-        return isinstance(flow.inner.flow, RecordsFlow)
-    return isinstance(flow, RangeFlow | SlicesFlow | ItemsFlow | SelectFlow)
+    base = _base(flow)
+    if isinstance(base, PythonMapFlow):
+        return isinstance(base.source, ItemsFlow)
+    if isinstance(base, FlatMapFlow):
+        return isinstance(_base(base.inner.flow), RecordsFlow)
+    return isinstance(base, RangeFlow | SlicesFlow | ItemsFlow | SelectFlow)
 
 
 def _strided(flow: Flow, at: Context, start: int, step: int) -> Iterator[Element]:
@@ -145,6 +146,8 @@ def _strided(flow: Flow, at: Context, start: int, step: int) -> Iterator[Element
             return _strided(source, at, start, step)
         case PeekedFlow():
             return _strided(flow.flow, at, start, step)
+        case Measured():
+            return _strided(flow.source, at, start, step)
         case SelectFlow():
             return selected(flow, at, start, step)
         case PythonMapFlow(source=ItemsFlow() as items):
@@ -158,7 +161,7 @@ def _strided(flow: Flow, at: Context, start: int, step: int) -> Iterator[Element
 
 def _strided_files(flow: FlatMapFlow, at: Context, left: int, step: int) -> Iterator[Element]:
     """Every `step`-th record of some files, after the first `left`: by the index of a file, else one by one."""
-    records, outer = flow.inner.flow, flow.source.open(at)
+    records, outer = _base(flow.inner.flow), flow.source.open(at)
     stopped = at.run.stopped
     try:
         for element in outer:

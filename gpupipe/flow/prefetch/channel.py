@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from time import perf_counter
 from typing import Generic, TypeVar
 
 from ...threads import Room
+from ...timing import TRACKER, Log
+from ..counters import Gauge
 
 __all__ = ["Channel", "Closed"]
 
@@ -22,9 +26,16 @@ class Channel(Generic[T]):
     Args:
         items: how many items may wait, >= 1.
         limit: how many bytes may wait; one item always may, however large.
+        gauge: counts how full it is; by default one of its own.
     """
 
-    def __init__(self, items: int, limit: int = 1 << 62) -> None:
+    def __init__(self, items: int, limit: int = 1 << 62, gauge: Gauge | None = None) -> None:
+        self._gauge = gauge or Gauge(items)
+        tracker = TRACKER.get()
+        self._log: Log | None = None
+        if tracker is not None:
+            self._log = Log(self._gauge.step, self._gauge.line, items)
+            tracker.logs.append(self._log)
         self._items: deque[tuple[T, int]] = deque()
         self._room = Room()
         self._most = items
@@ -39,22 +50,21 @@ class Channel(Generic[T]):
         Raises:
             Closed: the consumer has closed the channel.
         """
+        came = 0.0 if self._log is None else perf_counter()
         with self._room:
-            while (
-                not self._closed
-                and self._items
-                and (len(self._items) >= self._most or self._bytes + size > self._limit)
-            ):
-                self._room.wait()
+            if self._full(size):
+                self._gauge.full += self._wait_while(lambda: self._full(size))
             if self._closed:
                 raise Closed
             self._items.append((item, size))
             self._bytes += size
             self._room.notify_all()
-            while not self._closed and len(self._items) >= self._most:
-                self._room.wait()
+            if len(self._items) >= self._most:
+                self._gauge.full += self._wait_while(lambda: len(self._items) >= self._most)
             if self._closed:
                 raise Closed
+        if self._log is not None:
+            self._log.puts.append((came, perf_counter()))
 
     def get(self) -> T:
         """Wait for the oldest item and take it. Items put before the end are delivered first.
@@ -62,18 +72,34 @@ class Channel(Generic[T]):
         Raises:
             Closed: no item is left, and none will come.
         """
+        came = 0.0 if self._log is None else perf_counter()
         with self._room:
-            while not self._items:
-                if self._failure is not None:
-                    failure, self._failure = self._failure, None
-                    raise failure
-                if self._closed:
+            gauge = self._gauge
+            gauge.fill += len(self._items)
+            if not self._items:
+                gauge.empty += self._wait_while(lambda: not self._items)
+                if not self._items:
+                    if self._failure is not None:
+                        failure, self._failure = self._failure, None
+                        raise failure
                     raise Closed
-                self._room.wait()
             item, size = self._items.popleft()
+            gauge.taken += 1
             self._bytes -= size
             self._room.notify_all()
-            return item
+        if self._log is not None:
+            self._log.taken_by(came, perf_counter())
+        return item
+
+    def _full(self, size: int) -> bool:
+        return bool(self._items) and (len(self._items) >= self._most or self._bytes + size > self._limit)
+
+    def _wait_while(self, blocked: Callable[[], bool]) -> float:
+        """Wait, at most until the channel is closed; return the seconds."""
+        started = perf_counter()
+        while not self._closed and blocked():
+            self._room.wait()
+        return perf_counter() - started
 
     def ready(self) -> bool:
         """Whether `get` returns without waiting."""

@@ -11,6 +11,7 @@ from ..access import RandomAccess, access
 from ..buffer_sizes import bytes_of
 from ..element import Element
 from ..run import Context, Flow
+from ..stall import SOMEWHERE, Where
 from ..state.checkpoints import InputAhead
 from ..state.snapshot import State, part
 from ..step import Running
@@ -26,10 +27,12 @@ class PrefetchFlow:
     Attributes:
         source: the input.
         size: how many elements may wait.
+        where: the step, for reports.
     """
 
     source: Flow
     size: int
+    where: Where = SOMEWHERE
 
     def open(self, at: Context, state: State = None) -> Running:
         return _Prefetching(self, at, state)
@@ -42,7 +45,8 @@ class _Prefetching(Running):
     runs_ahead = True
 
     def __init__(self, flow: PrefetchFlow, at: Context, state: State) -> None:
-        self._channel: Channel[Element] = Channel(flow.size, at.run.settings.host_memory)
+        gauge = at.run.counters.queue(flow.size, flow.where.step, flow.where.line)
+        self._channel: Channel[Element] = Channel(flow.size, at.run.settings.host_memory, gauge)
         at.run.track_buffer(self._channel, f"prefetch({flow.size})")
         self._input = InputAhead(flow.source, at, part(state))
         self._run = at.run

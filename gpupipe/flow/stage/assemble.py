@@ -18,6 +18,7 @@ from ..batching.stack import mismatch, stack_rows
 from ..element import BatchStream, Element, Hole, Replacement, element_keys, locate
 from ..maps.host_program import HostProgram
 from ..run import Context, Flow
+from ..stall import SOMEWHERE, Where
 
 __all__ = ["Assembler", "Stage", "failed_batch"]
 
@@ -38,7 +39,8 @@ class Stage:
         executor: makes an executor for a program and a batch size; None if no output is an image value.
         headers: for each decoder, the column that holds its image sizes.
         ready: how many finished groups may wait.
-        label: name of the stage, for messages and counters.
+        label: name of the stage, for messages.
+        where: its number and executor, and the line of its first op, for reports.
         to_device: copies a host array to where the images are; None leaves it on the host.
         to_host: whether results are copied to the host, for the host node that follows.
         program: the graph; None if no output is an image value.
@@ -57,6 +59,7 @@ class Stage:
     headers: tuple[tuple[tuple[Value, bool], int], ...] = ()
     ready: int = 1
     label: str = "batch"
+    where: Where = SOMEWHERE
     to_device: Callable[[Any], Any] | None = None
     to_host: bool = False
     program: Program | None = None

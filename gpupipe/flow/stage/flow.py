@@ -58,7 +58,8 @@ class _Threaded(Running):
         self._before = self._after = resumable.checkpoint()
         self._given = 0
         self._whole = True
-        self._out: Channel[Delivered] = Channel(flow.ready, settings.host_memory)
+        gauge = at.run.counters.queue(flow.ready, flow.where.step, flow.where.line)
+        self._out: Channel[Delivered] = Channel(flow.ready, settings.host_memory, gauge)
         at.run.track_buffer(self._out, f"{flow.label}({flow.size})")
         self._work = StageRunner(flow, at, resumable, self._out)
         self._run = at.run

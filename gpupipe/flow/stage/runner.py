@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
+from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ from ...graph.host_values import HostValues
 from ...graph.values import Apply
 from ...log import logger
 from ...threads import Room, Thread, join
+from ...timing import TRACKER, Meter, Section
+from ...transform.array import nvtx
 from ...transform.program import BatchFailed, Executor, Feed, WrongPixels
 from ..batching.batcher import Batcher, Group, batch_of_holes
 from ..batching.resumable import ResumableBatcher
@@ -64,7 +66,13 @@ class StageRunner:
         self._assembler = Assembler(flow, at)
         self._run = at.run
         self._settings = at.run.settings
-        self._counters = at.run.count(flow.label)
+        where = flow.where
+        self._feeds = at.run.counters.step(f"{where.step}, host values", where.line)
+        self._runs = at.run.counters.step(where.step, where.line)
+        self._feeding = Section(Meter(f"{where.step}, host values", where.line, "host"))
+        self._running = Section(Meter(where.step, where.line, "executor"))
+        self._submitted: deque[float] = deque()  # when each batch in the executor was submitted
+        self._tracker = TRACKER.get()
         self._lock = threading.Lock()  # guards the batcher
         self._changed = Room()
         self._jobs: deque[Queued] = deque()
@@ -102,9 +110,11 @@ class StageRunner:
     def _feed(self) -> None:
         MOST_PIXELS.set(self._settings.max_pixels)
         LIMITS.set(self._run.limits)
+        cpu = thread_time()
         try:
             while self._wait_for_room():
-                with self._lock:
+                started = perf_counter()
+                with self._lock, self._feeding:
                     before = self._resumable.checkpoint()
                     item = self._resumable.next()
                     job = self._prepare(item) if isinstance(item, Group) else item
@@ -114,6 +124,10 @@ class StageRunner:
                         else:
                             self._jobs.append(Queued(job, before, self._resumable.checkpoint()))
                         self._changed.notify_all()
+                self._feeds.elements += len(job.group.rows) if isinstance(job, Job) else 0
+                self._feeds.busy += perf_counter() - started
+                cpu, before_cpu = thread_time(), cpu
+                self._feeds.cpu += cpu - before_cpu
         except BaseException as error:
             with self._changed:
                 self._failure = error
@@ -124,14 +138,15 @@ class StageRunner:
 
     def _wait_for_room(self) -> bool:
         """Wait until a group is needed; False once stopped or failed. At the end of the input, wait for a repair."""
+        started = perf_counter()
         with self._changed:
             while not self._stopped and self._failure is None and (len(self._jobs) >= WAITING or self._finished):
                 self._changed.wait()
+            self._feeds.blocked += perf_counter() - started
             return not self._stopped and self._failure is None
 
     def _prepare(self, group: Group) -> Job:
         """Compute the graph's inputs, without touching the executor."""
-        started = time.perf_counter()
         while True:
             values = self._assembler.values(group.rows)
             try:
@@ -139,7 +154,6 @@ class StageRunner:
                     self._assembler.check_shapes(values, group.rows)
                 feed = Feed.of(self._program, values, self._settings.verify) if group.rows else None
                 feeds = [] if feed is None else self._split(feed, values)
-                self._counters.busy += time.perf_counter() - started
                 return Job(group, values, feeds)
             except DataError as error:
                 bad = {row: error.of_row(row) for row in error.rows}
@@ -167,6 +181,7 @@ class StageRunner:
     def _execute(self) -> None:
         LIMITS.set(self._run.limits)
         flight: deque[Queued] = deque()
+        cpu = thread_time()
         try:
             while True:
                 # A batch in parts runs alone, one part after the other: nothing is submitted after it.
@@ -182,6 +197,8 @@ class StageRunner:
                 if not flight:
                     break
                 self._deliver(flight.popleft(), flight)
+                cpu, before = thread_time(), cpu
+                self._runs.cpu += cpu - before
             self._out.finish()
         except Closed:
             pass
@@ -197,12 +214,20 @@ class StageRunner:
 
     def _submit(self, feed: Feed) -> None:
         """Start a batch, in an executor that is made for the first one."""
+        started = perf_counter()
         if self._executor is None:
             self._executor = self._make_executor(self._program, self._capacity)
-        self._executor.submit(feed)
+            self._runs.work, self._runs.workers = self._executor.busy, len(self._executor.busy)
+            if self._executor.on_gpu:
+                self._feeding.ranges = self._running.ranges = nvtx()
+        with self._running:
+            self._executor.submit(feed)
+        self._submitted.append(started)
+        self._runs.busy += perf_counter() - started
 
     def _take(self, wait: bool) -> Queued | None:
         """Take the next job. None at the end of the input, or without `wait` if no job is there."""
+        started = perf_counter()
         with self._changed:
             while True:
                 if self._stopped:
@@ -210,6 +235,7 @@ class StageRunner:
                 if self._jobs:
                     job = self._jobs.popleft()
                     self._changed.notify_all()
+                    self._runs.waiting += perf_counter() - started
                     return job
                 if self._failure is not None and wait:
                     raise self._failure
@@ -237,8 +263,8 @@ class StageRunner:
         if job.group.rows:
             self._last = job.group.rows[-1][0]
         size = sum(getattr(leaf, "nbytes", 0) for value, _, _ in elements if type(value) is tuple for leaf in value)
-        self._counters.elements += len(job.group.rows)
-        self._counters.bytes += size
+        self._runs.elements += len(job.group.rows)
+        self._runs.bytes += size
         self._out.put(Delivered(elements, queued.before, queued.after), size)
 
     def _collect(self, job: Job) -> list[Any]:
@@ -274,8 +300,10 @@ class StageRunner:
             PixelError: some rows were decoded wrongly, and `Options.wrong_pixels` is "raise".
         """
         assert self._executor is not None
+        started = perf_counter()
         try:
-            return self._executor.collect()
+            with self._running:
+                return self._executor.collect()
         except WrongPixels as found:
             texts = []
             for row, text in found.rows.items():
@@ -291,6 +319,12 @@ class StageRunner:
             for text in texts if delivered else ():
                 logger.warning("%s: this is not the image that the host decodes, and is delivered as it is", text)
             return found.results
+        finally:
+            now = perf_counter()
+            self._runs.busy += now - started
+            submitted = self._submitted.popleft()
+            if self._tracker is not None:
+                self._tracker.flights.append((self._flow.where.step, submitted, started, now))
 
     def _repair(self, queued: Queued, job: Job, failure: BatchFailed, flight: deque[Queued]) -> None:
         """Find the bad rows of a failed group, make them holes, and put back all elements that were not delivered."""

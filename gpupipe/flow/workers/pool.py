@@ -29,10 +29,12 @@ from weakref import ref
 from ...errors import FunctionError, GpupipeError
 from ...serial.errors import remote_from_json
 from ...spec import Structure
+from ...threads import Busy
 from ..element import Element, Hole
 from ..idle_workers import IdleWorkers, all_idle
 from ..maps.python_function import PythonFunction
 from ..run import Context, Run
+from ..stall import Where
 from .messages import HEAD, Kind, message, pack, read, structure_of, write
 from .processes import PROCESSES, Worker, join, no_interrupts, release, reserve, signal_name, unlink
 from .task import Task
@@ -67,15 +69,17 @@ class Lease:
 
     Attributes:
         over: whether the lease has ended.
+        busy: the work of all workers.
     """
 
-    __slots__ = ("_at", "_function", "_workers", "over")
+    __slots__ = ("_at", "_function", "_workers", "busy", "over")
 
-    def __init__(self, workers: Workers, function: PythonFunction, at: Context) -> None:
+    def __init__(self, workers: Workers, function: PythonFunction, at: Context, busy: Busy) -> None:
         self._workers = workers
         self._function = function
         self._at = at
         self.over = False
+        self.busy = busy
 
     def submit(self, element: Element) -> Task:
         """Give an element to the least busy worker; it is queued if all are full."""
@@ -106,14 +110,14 @@ class Workers:
     """The processes of one function."""
 
     @classmethod
-    def of(cls, function: PythonFunction, count: int, at: Context, line: str, home: IdleWorkers | None) -> Lease:
+    def of(cls, function: PythonFunction, count: int, at: Context, where: Where, home: IdleWorkers | None) -> Lease:
         """Lease workers that wait for the next pass of this step, or new ones.
 
         Args:
             function: the function that they run.
             count: how many workers.
             at: the context of the pass.
-            line: the user's line of the step.
+            where: the step.
             home: where the workers wait afterwards; None ends them with the run.
         """
         f, run = function, at.run
@@ -121,8 +125,10 @@ class Workers:
         key = id(f.fn), f.structure, f.result, f.rng, f.site, count
         found: Workers | None = home.take(key)
         if found is None:
-            found = cls(Job(replace(f, seen=[]), run.settings), key, count, line, home)
-        lease = Lease(found, function, at)
+            found = cls(Job(replace(f, seen=[]), run.settings), key, count, where.line, home)
+        counters = run.counters.step(where.step, where.line)
+        counters.workers, counters.work, counters.processes = count, counters.work or [Busy()], True
+        lease = Lease(found, function, at, counters.work[0])
         found.lend(lease, run)
         return lease
 
@@ -334,7 +340,7 @@ class Workers:
             self._replace(worker)
 
     def _handle(self, worker: Worker, answer: bytes) -> None:
-        kind, slot, size, *_ = HEAD.unpack_from(answer)
+        kind, slot, size, _, took, cpu = HEAD.unpack_from(answer)
         if kind == Kind.READY:
             worker.ready = True
             return
@@ -346,6 +352,9 @@ class Workers:
         worker.free.append(slot)
         if task is None:  # of an earlier pass
             return
+        if self._lease is not None:
+            busy = self._lease.busy
+            busy.jobs, busy.seconds, busy.cpu = busy.jobs + 1, busy.seconds + took / 1e9, busy.cpu + cpu / 1e9
         text = answer[HEAD.size :].decode()
         if kind == Kind.FAILED:
             task.value = Hole(remote_from_json(json.loads(text)))

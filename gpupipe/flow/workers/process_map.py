@@ -16,14 +16,12 @@ class ProcessMapFlow(PythonMapFlow):
     """A Python function of each element, in processes, which import it by its name.
 
     Attributes:
-        line: the user's line of the step.
         home: where the processes wait for the next iterator; None ends them with this one.
     """
 
-    line: str = ""
     home: IdleWorkers | None = None
 
     def hire(self, at: Context) -> WorkerPool:
         from .pool import Workers  # imports multiprocessing, which other chains do not need
 
-        return Workers.of(self.function, self.calls, at, self.line, self.home)
+        return Workers.of(self.function, self.calls, at, self.where, self.home)

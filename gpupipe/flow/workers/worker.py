@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.shared_memory import SharedMemory
+from time import perf_counter_ns, process_time_ns
 
 from ...errors import ENDING, DataError, FunctionError
 from ...options import Settings
@@ -79,6 +80,7 @@ class _Worker:
         self._segments: dict[int, SharedMemory] = {}
         self._waiting: deque[bytes] = deque()
         self._structure: tuple[Structure, str] | None = None
+        self._took = 0, 0  # nanoseconds of the last call, by the clock and of CPU time
 
     def run(self) -> None:
         self._pipe.send_bytes(message(Kind.READY))
@@ -90,6 +92,7 @@ class _Worker:
                 continue
             self._attach(slot, request)
             columns = read(self._segments[slot], size)
+            started, cpu = perf_counter_ns(), process_time_ns()
             try:
                 # The stream has no name here, so errors name no file and offset: the parent, which knows it, adds them.
                 element = self._function((columns, Stream(key, ""), position), Context(self._run, epoch))
@@ -100,6 +103,7 @@ class _Worker:
                 continue
             finally:
                 del columns
+            self._took = perf_counter_ns() - started, process_time_ns() - cpu
             self._answer(slot, element)
             del element  # nothing is kept alive while waiting
 
@@ -114,12 +118,12 @@ class _Worker:
                 value = Hole(error)
         seen.clear()  # the parent compares the structures of results, in the order in which it delivers them
         if type(value) is Hole:
-            self._pipe.send_bytes(message(Kind.FAILED, slot, text=error_text(value.error)))
+            self._pipe.send_bytes(message(Kind.FAILED, slot, 0, error_text(value.error), 0, *self._took))
             return
         if size > self._segments[slot].size:
             self._grow(slot, size)
         write(pieces, self._segments[slot])
-        self._pipe.send_bytes(message(Kind.DONE, slot, size, text))
+        self._pipe.send_bytes(message(Kind.DONE, slot, size, text, 0, *self._took))
 
     def _structure_text(self, structure: Structure) -> bytes:
         """Write a result's structure; the text of the last one is kept."""

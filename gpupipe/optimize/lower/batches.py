@@ -34,7 +34,7 @@ def batch(lowerer: Lowerer, node: Batch, source: Pending) -> Pending:
         lowerer.placer.count({"map_and_batch": 1})
     aligned = node.places or lowerer.zipped(node)
     steps = (*source.steps, node.describe())
-    return replace(source, batch=(node.size, node.drop), aligned=aligned, element=element, steps=steps)
+    return replace(source, batch=(node.size, node.drop), aligned=aligned, element=element, steps=steps, line=node.line)
 
 
 def padded_batch(lowerer: Lowerer, node: PaddedBatch, source: Pending) -> Pending:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 from ...errors import PlanError
 from ...flow.maps.to_gpu import OneKindFlow
+from ...flow.measured import measured
 from ...flow.prefetch.prefetch import PrefetchFlow
 from ...flow.run import Context, Flow
+from ...flow.stall import Where
 from ...graph.host_values import is_image
 from ...graph.values import topological
 from ...options import Settings
@@ -98,14 +100,17 @@ def lower(
     numbers = {id(node): i for i, node in enumerate(walk(root))}
     above, placer = Above(delivers=True), Placer(settings, dry=dry)
     lowerer = Lowerer(settings, placer, LOWERINGS, above, not dry, known or {}, numbers)
-    root, trailing, _ = without_trailing(root)
+    root, trailing, line = without_trailing(root)
     pending = yield from lowerer.steps(root)
-    flow, placed, steps = _delivered(pending, placer, trailing)
+    flow, placed, steps = _delivered(pending, placer, trailing, line)
     return Lowered(flow, placed.element, steps, placer, fired, lowerer.learned)
 
 
-def _delivered(pending: Pending, placer: Placer, trailing: int) -> tuple[Flow, Pending, tuple[str, ...]]:
-    """The flow of delivered elements, `trailing` of which may wait, its input, and the flow in words."""
+def _delivered(pending: Pending, placer: Placer, trailing: int, line: str) -> tuple[Flow, Pending, tuple[str, ...]]:
+    """The flow of delivered elements, `trailing` of which may wait, its input, and the flow in words.
+
+    `line` is that of the prefetch which says how many may wait.
+    """
     threaded = pending.batch is not None or pending.unstack or any(map(is_image, topological(pending.values)))
     if trailing and threaded:
         pending = replace(pending, ready=trailing)
@@ -116,7 +121,8 @@ def _delivered(pending: Pending, placer: Placer, trailing: int) -> tuple[Flow, P
         kinds = f"each column stays where its first array is, on GPU {placer.choice().device_id} or the host"
         steps = (*steps, kinds)
     if trailing and not placer.notes:
-        flow = PrefetchFlow(flow, trailing)
+        text = f"prefetch({trailing})"
+        flow = measured(PrefetchFlow(flow, trailing, Where(text, line)), text, line, "queue")
     if trailing:
         steps = (*steps, f"prefetch({trailing}): finished elements that wait")
     return flow, placed, steps

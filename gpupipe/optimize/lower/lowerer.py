@@ -19,6 +19,7 @@ from ..pending import UNKNOWN, Learns, Pending
 from ..place.placer import Placer
 from ..rules.plan_rules import disabled_rules, rewrite
 from .annotate import Above, Marks, annotate, contexts, passes, reader
+from .measure import measured_step
 from .stall import watched
 
 __all__ = ["Lowerer", "Lowering", "NeedsFirstElement", "Steps", "answered"]
@@ -108,6 +109,7 @@ class Lowerer:
             self.placer.at = self._reader(node)
             inputs = [self.done[id(source)] for source in node.sources if id(source) in self.done]
             pending = watched(node, inputs, lambda *given, node=node: self.lowerings[type(node)](self, node, *given))
+            pending = measured_step(node, inputs, pending)
             if pending.learns is not None and self.asks:
                 pending = yield from self._told(node, pending, pending.learns, order)
             self.done[id(node)] = pending

@@ -62,12 +62,12 @@ def map_(lowerer: Lowerer, node: Map, source: Pending) -> Pending:
     function = _python(node, placed, node.rng)
     calls = node.parallel(settings)
     deterministic = settings.deterministic if node.deterministic is None else node.deterministic
-    flow: Flow = PythonMapFlow(placed.flow, function, calls, deterministic)
+    flow: Flow = PythonMapFlow(placed.flow, function, calls, deterministic, where(node))
     kind = "threads"
     if node.workers == "process":
         lasts = settings.persistent_workers and not lowerer.above.passing
         home = node.kept if lasts else None
-        flow = ProcessMapFlow(placed.flow, function, calls, deterministic, node.line, home)
+        flow = ProcessMapFlow(placed.flow, function, calls, deterministic, where(node), home)
         kind = f"processes, which {'end with the iterator' if home is None else 'wait for the next iterator'}"
     text = f"{node.describe()}{f' in {calls} {kind}' if calls else ''}"
     return Pending.learning(node, flow, (*placed.steps, text), Learns.of(function.learned, function.seen))

@@ -98,7 +98,7 @@ def prefetch(lowerer: Lowerer, node: Prefetch, source: Pending) -> Pending:
         ready = max(source.ready, AHEAD if node.size < 0 else node.size)
         return replace(source, ready=ready, steps=(*source.steps, node.describe()))
     size = 2 if node.size < 0 else node.size
-    return source.through(lambda flow: PrefetchFlow(flow, size) if size else flow, node.describe())
+    return source.through(lambda flow: PrefetchFlow(flow, size, where(node)) if size else flow, node.describe())
 
 
 ORDER: dict[type[Node], Lowering] = {

@@ -38,6 +38,7 @@ from ...plan.windows import NestedElements
 from ...spec import LEAF
 from ..pending import Learns, Pending
 from .lowerer import Lowerer, Lowering
+from .stall import where
 
 __all__ = ["SOURCES"]
 
@@ -69,7 +70,7 @@ def from_indexable(lowerer: Lowerer, node: FromIndexable) -> Pending:
     result = None if declared.structure is None else (declared.structure, declared.specs)
     function = PythonFunction(_Item(node.items), LEAF, "from_indexable", result, site="from_indexable")
     calls = lowerer.settings.threads if node.calls < 0 else node.calls
-    flow = PythonMapFlow(ItemsFlow(node.count), function, calls)
+    flow = PythonMapFlow(ItemsFlow(node.count), function, calls, where=where(node))
     text = f"{node.describe()}{f' in {calls} threads' if calls else ''}"
     return Pending.learning(node, flow, (text,), Learns.of(function.learned, function.seen))
 

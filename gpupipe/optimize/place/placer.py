@@ -8,12 +8,14 @@ from functools import partial, reduce
 from typing import Any
 
 from ...errors import GpupipeError, PlanError
-from ...flow.maps.host_program import HostProgram
+from ...flow.maps.host_program import HeaderCheck, HostProgram
 from ...flow.maps.known_bad import KnownBadFlow
 from ...flow.maps.read_payloads import ReadPayloadsFlow
 from ...flow.maps.traced import HostFlow
+from ...flow.measured import measured
 from ...flow.run import Flow
 from ...flow.stage.flow import StageFlow
+from ...flow.stall import Where
 from ...graph.host_values import is_batchwise, is_image
 from ...graph.values import Apply, Input, Item, Value, topological
 from ...options import Settings, parse_device
@@ -121,10 +123,13 @@ class Placer:
     def fetched(self, pending: Pending, needed: Sequence[Value]) -> Flow:
         """The flow of a chain with the payloads of all references that `needed` reads, fetched ahead."""
         columns = {value.index for value in topological(needed) if isinstance(value, Input)} & pending.references
-        return ReadPayloadsFlow(pending.flow, tuple(sorted(columns))) if columns else pending.flow
+        if not columns:
+            return pending.flow
+        return measured(ReadPayloadsFlow(pending.flow, tuple(sorted(columns))), "payloads of the records")
 
     def _on_host(self, pending: Pending) -> Pending:
-        flow = HostFlow(self.fetched(pending, pending.values), HostProgram(pending.values, self.settings.max_pixels))
+        program = HostProgram(pending.values, self.settings.max_pixels)
+        flow = _computed(self.fetched(pending, pending.values), program)
         steps = pending.steps
         work = [value.op.name for value in topological(pending.values) if isinstance(value, Apply)]
         if work:
@@ -203,7 +208,7 @@ class Placer:
         flow, host = self._host_before(pending, prepared)
         choice = self.choice() if program else None
         size, drop = pending.batch or (MICRO_BATCH, False)
-        make, steps = None, pending.steps
+        make, steps, where = None, pending.steps, ""
         on_gpu = choice is not None and choice.device_id is not None
         stays = deliver and how != "rows" and on_gpu
         if program is not None and choice is not None:
@@ -211,10 +216,12 @@ class Placer:
             note = StageNote.of(choice, program, how, size, pending.ready or AHEAD, prepared.values, stays)
             make, note = self._maker(choice, note)
             self.notes.append(note if stays or not on_gpu else self._copied(note, deliver, reader))
-            steps = (*steps, f"stage {len(self.notes)}: {choice.label}{trouble}")
+            where = f"stage {len(self.notes)}: {choice.label}"
+            steps = (*steps, f"{where}{trouble}")
         elif arrays := array_calls(prepared.values):
             steps = (*steps, f"array code on the host: {', '.join(call.op.name for call in arrays)}")
         known = None if kept else pending.element.structure
+        line = next((value.line for value in program.values if isinstance(value, Apply)), "") if program else ""
         stage: Flow = StageFlow(
             source=flow,
             outputs=prepared.values,
@@ -228,11 +235,16 @@ class Placer:
             headers=prepared.headers,
             ready=pending.ready or AHEAD,
             label="batch" if pending.batch else label,
+            where=Where(where, line),
             to_device=self.hand_over() if stays else None,
             to_host=on_gpu and not stays,
             program=program,
             host=host if how == "unstack" else None,
         )
+        if program is None:
+            stage = measured(stage, f"{'batch' if pending.batch else label}({size})", pending.line)
+        else:
+            stage = measured(stage, f"{where}, finished", line, "queue")
         stage = reduce(lambda flow, step: step(flow), pending.above, stage)
         there = frozenset(range(len(prepared.values))) if stays and not kept else _stay(pending)
         if kept:
@@ -245,7 +257,7 @@ class Placer:
         host = HostProgram(prepared.columns, self.settings.max_pixels)
         if pending.unstack or passes(prepared.columns, pending.columns):
             return flow, host
-        return HostFlow(flow, host), host
+        return _computed(flow, host), host
 
     def _maker(self, choice: Choice, note: StageNote) -> tuple[Callable[[Program, int], Executor], StageNote]:
         """The maker of a stage's executors, and the stage's note with their number of threads, if that was counted."""
@@ -260,6 +272,19 @@ class Placer:
         node = self.at
         of_node = ("", "") if node is None else (DELIVERY if deliver else node.name, node.line)
         return note.copied_to_host(*(reader or of_node), None if reader else node)
+
+
+def _computed(flow: Flow, program: HostProgram) -> Flow:
+    """A host program on a flow."""
+    calls = [value for value in program.values if isinstance(value, Apply)]
+    names = list(dict.fromkeys(call.op.name for call in calls))
+    if any(isinstance(output, HeaderCheck) for output in program.outputs):
+        names.append("image headers")
+    computed = HostFlow(flow, program)
+    if not names:
+        return computed
+    line, kind = calls[0].line if calls else "", "python" if "py_function" in names else "host"
+    return measured(computed, f"host: {', '.join(names)}", line, kind)
 
 
 def wished(settings: Settings, why: str) -> Choice:

@@ -82,6 +82,7 @@ class DaliExecutor(Executor):
     ) -> None:
         super().__init__("DALI on CPU" if device_id is None else f"DALI on GPU {device_id}", batch_size)
         self._program, self._threads, self._device_id = program, threads, device_id
+        self.on_gpu = device_id is not None
         self._decoding = decoding or DecoderOptions()
         self._proves, self._verifies = device_id is not None if proves is None else proves, verifies
         self._prover = Prover(program, TOLERANCE if self._decoding.jpeg_fancy_upsampling else TOLERANCE_SIMPLE)

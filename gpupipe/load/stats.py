@@ -1,0 +1,232 @@
+"""stats: what an iterator and its steps have done so far, and what the loop over it waited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import process_time
+
+from ..flow.run import Run
+
+__all__ = ["IteratorStats", "Loop", "QueueStats", "StepStats", "stats_of"]
+
+
+@dataclass(slots=True)
+class Loop:
+    """The clock of an iterator; times in seconds by `perf_counter`.
+
+    Attributes:
+        entered: when `next` was called first.
+        first: when the first element was delivered; 0 before.
+        left: when the last element was delivered.
+        waiting: inside `next` since the first element.
+        rows: of the batches delivered.
+        before: elements that were delivered before a loaded state.
+        cpu: CPU time of the process when the first element was delivered.
+    """
+
+    entered: float = 0.0
+    first: float = 0.0
+    left: float = 0.0
+    waiting: float = 0.0
+    rows: int = 0
+    before: int = 0
+    cpu: float = 0.0
+
+    def start(self, entered: float, now: float, before: int) -> None:
+        """Note the first element, asked for at `entered` and delivered `now`, and how many came before it."""
+        self.cpu, self.before = process_time(), before
+        self.entered, self.first = entered, now
+
+
+@dataclass(frozen=True, slots=True)
+class StepStats:
+    """A step that has threads or processes of its own.
+
+    Attributes:
+        step: in words.
+        line: ``file:line`` where the user wrote it; empty for steps that belong to no line.
+        elements: that it gave; rows, if it gives batches; 0 where they are not counted.
+        bytes: of these.
+        seconds: how long its own thread worked.
+        waiting: seconds that this thread waited for its input.
+        blocked: seconds that it waited until there was room for its results.
+        cpu_seconds: CPU time of that thread and of the workers.
+        workers: threads or processes that work for it.
+        worked: seconds that these worked, in total.
+        processes: whether the workers are processes.
+    """
+
+    step: str
+    line: str = ""
+    elements: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    waiting: float = 0.0
+    blocked: float = 0.0
+    cpu_seconds: float = 0.0
+    workers: int = 0
+    worked: float = 0.0
+    processes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """The queue of finished elements of a step.
+
+    Attributes:
+        step: in words.
+        line: as in `StepStats`.
+        taken: elements taken out of it.
+        most: that may wait.
+        fill: how many waited when one was taken, on average.
+        empty: seconds that the taker waited for an element.
+        full: seconds that the giver waited for room.
+    """
+
+    step: str
+    line: str
+    taken: int
+    most: int
+    fill: float
+    empty: float
+    full: float
+
+
+@dataclass(frozen=True, slots=True)
+class IteratorStats:
+    """What an iterator has done so far.
+
+    Attributes:
+        elements: delivered.
+        rows: of these, if they are batches; else as many as elements.
+        startup: seconds from the first call of `next` to the first element.
+        seconds: from the first element to the last one.
+        waiting: the seconds of these that the loop waited in `next`; the rest is the loop's own work.
+        cpu_seconds: CPU time of this process and its workers since the first element, the loop's own work included.
+        reads: requests to storages.
+        read_bytes: that they returned.
+        read_seconds: that they took, retries included; those of several threads may overlap.
+        steps: steps with threads or processes of their own, inputs first. The time of all others is part of what waits
+            for them: of a step above, or of the loop.
+        queues: queues of finished elements.
+    """
+
+    elements: int = 0
+    rows: int = 0
+    startup: float = 0.0
+    seconds: float = 0.0
+    waiting: float = 0.0
+    cpu_seconds: float = 0.0
+    reads: int = 0
+    read_bytes: int = 0
+    read_seconds: float = 0.0
+    steps: tuple[StepStats, ...] = field(default=())
+    queues: tuple[QueueStats, ...] = field(default=())
+
+    @property
+    def waiting_share(self) -> float:
+        """The share of the loop's time, from 0 to 1, that it waited for data."""
+        return self.waiting / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows delivered in a second after the first element; 0 before the second."""
+        return self._later / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def cpu_ms_per_row(self) -> float:
+        """CPU milliseconds for each row after the first element; 0 before the second."""
+        return self.cpu_seconds / self._later * 1e3 if self._later else 0.0
+
+    @property
+    def _later(self) -> float:
+        """Rows after the first element."""
+        return self.rows * (self.elements - 1) / self.elements if self.elements else 0.0
+
+    @property
+    def summary(self) -> str:
+        """Rows per second and the share that the loop waited, for a progress bar."""
+        return f"{self.rows_per_second:,.0f} rows/s, waited {self.waiting_share:.0%}"
+
+    def __str__(self) -> str:
+        rows = [("step", "elements", "busy s", "CPU s", "waiting s", "blocked s", "workers", "line")]
+        rows += [
+            (
+                one.step,
+                f"{one.elements:,}" if one.elements else "",
+                f"{one.seconds + one.worked:.2f}",
+                f"{one.cpu_seconds:.2f}",
+                f"{one.waiting:.2f}",
+                f"{one.blocked:.2f}",
+                str(one.workers or ""),
+                one.line,
+            )
+            for one in self.steps
+        ]
+        queues = [("queue", "taken", "fill", "empty s", "full s", "line")]
+        queues += [
+            (q.step, f"{q.taken:,}", f"{q.fill:.1f} of {q.most}", f"{q.empty:.2f}", f"{q.full:.2f}", q.line)
+            for q in self.queues
+        ]
+        lines = [
+            f"{self.rows:,} rows in {self.elements:,} elements, {self.rows_per_second:,.0f} rows/s after "
+            f"{self.startup:.2f} s; the loop waited {self.waiting_share:.0%} of {self.seconds:.2f} s; "
+            f"{self.cpu_ms_per_row:.2f} CPU-ms a row",
+            f"{self.reads:,} reads of {self.read_bytes:,} bytes in {self.read_seconds:.2f} s",
+            *(table(rows) if self.steps else ()),
+            *(table(queues) if self.queues else ()),
+        ]
+        return "\n".join(lines)
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lay out rows of equal length as lines: the first and last column to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if i in (0, len(row) - 1) else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def stats_of(run: Run | None, loop: Loop, elements: int) -> IteratorStats:
+    """The counts of an iterator; `run` is None before it starts."""
+    if run is None or not loop.first:
+        return IteratorStats()
+    reads, elements = run.limits.reads.total(), elements - loop.before
+    steps = [
+        StepStats(
+            step,
+            line,
+            one.elements or sum(thread.jobs for thread in one.work),
+            one.bytes,
+            one.busy,
+            one.waiting,
+            one.blocked,
+            one.cpu + sum(thread.cpu for thread in one.work),
+            one.workers,
+            sum(thread.seconds for thread in one.work),
+            one.processes,
+        )
+        for (step, line), one in list(run.counters.steps.items())
+    ]
+    queues = [
+        QueueStats(step, line, one.taken, one.most, one.fill / one.taken if one.taken else 0.0, one.empty, one.full)
+        for (step, line), one in list(run.counters.queues.items())
+    ]
+    return IteratorStats(
+        elements=elements,
+        rows=loop.rows or elements,
+        startup=loop.first - loop.entered,
+        seconds=loop.left - loop.first,
+        waiting=loop.waiting,
+        cpu_seconds=process_time() - loop.cpu + sum(one.cpu_seconds for one in steps if one.processes),
+        reads=reads.requests,
+        read_bytes=reads.bytes,
+        read_seconds=reads.seconds,
+        steps=tuple(steps),
+        queues=tuple(queues),
+    )

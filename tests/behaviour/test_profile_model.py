@@ -1,0 +1,258 @@
+"""What a profile concludes: chains with made-up times, so that every prediction is known exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from gpupipe import timing
+from gpupipe.load.stats import IteratorStats, StepStats
+from gpupipe.profile.measure import Measurement, Slice, Turn
+from gpupipe.profile.model import Change, Model, queued
+from gpupipe.profile.verdict import Verdict, judge
+from gpupipe.timing import Clock, Log, Meter, Tracker
+
+STEPS = 100
+MAP = Meter("map(f)", "a.py:3", "python")
+POOL = Meter("map(f) in 2 threads", "a.py:3", "workers")
+HOST = Meter("host: parse", "a.py:2", "host")
+STAGE = Meter("stage 1: NumPy on CPU", "a.py:4", "executor")
+ON_GPU = Meter("stage 1: DALI on GPU 0", "a.py:4", "executor")
+
+
+def _slice(meter: Meter, ms: float, cpu: float = 0.0, thread: str = "gpupipe-prefetch", carried: bool = False) -> Slice:
+    """`ms` milliseconds in each step, `cpu` of these CPU time."""
+    looping = thread == "MainThread"
+    work = None if looping else MAP
+    return Slice(meter, thread, work, looping, carried, STEPS, ms * STEPS / 1e3, (ms - cpu) * STEPS / 1e3)
+
+
+def _measured(
+    slices: Sequence[Slice],
+    wait: float,
+    loop: float,
+    made: Sequence[float] = (),
+    room: int = 2,
+    cpu: float = 0.0,
+    workers: int = 0,
+    flights: Sequence[tuple[str, float, float, float]] = (),
+) -> Measurement:
+    """A window in which the loop waits and works so many milliseconds in each step; `made` is what the queue gets."""
+    period, turns = (wait + loop) / 1e3, list[Turn]()
+    for i in range(STEPS):
+        turns.append(Turn(i * period, i * period + wait / 1e3, (i + 1) * period))
+    logs = []
+    if made:
+        log, at = Log("prefetch(2)", "a.py:9", room, takers={"MainThread"}), 0.0
+        for ms in made:
+            log.puts.append((at + ms / 1e3, at + ms / 1e3))
+            at += ms / 1e3
+        log.gets += [(turn.asked, turn.got) for turn in turns]
+        logs.append(log)
+    stats = IteratorStats(steps=(StepStats(STAGE.step, workers=workers),))
+    return Measurement(
+        turns, STEPS, 0.0, slices, cpu * STEPS / 1e3, 2, 3, (IteratorStats(), stats), logs, flights, [], 0, 0.0, 0.0,
+        "MainThread",
+    )  # fmt: skip
+
+
+def _judged(*arguments: Any, **named: Any) -> Verdict:
+    return judge(Model(_measured(*arguments, **named)))
+
+
+def _gain(verdict: Verdict) -> float:
+    assert verdict.mend is not None
+    return verdict.mend.gain
+
+
+def test_a_function_that_sleeps_gets_another_thread() -> None:
+    verdict = _judged([_slice(MAP, 10, 0.1), _slice(HOST, 1, 1)], 8, 3, made=[11] * STEPS)
+
+    assert (verdict.kind, verdict.step, verdict.line) == ("python", "map(f)", "a.py:3")
+    assert verdict.mend is not None
+    assert verdict.mend.change == "num_parallel_calls=2"
+    assert verdict.mend.gain == pytest.approx(11 / 5, rel=0.05)  # two threads: 5 ms each; then they limit the rate
+    assert verdict.share == pytest.approx(10 / 11, rel=0.02)
+
+
+def test_a_function_that_computes_gets_processes() -> None:
+    verdict = _judged([_slice(MAP, 10, 10), _slice(HOST, 0.1, 0.1)], 8, 2, made=[10] * STEPS)
+
+    assert verdict.mend is not None
+    assert 'workers="process"' in verdict.mend.change
+    assert verdict.mend.gain == pytest.approx(2, rel=0.05)
+    threads = next(one for one in verdict.others if one.change == "num_parallel_calls=2")
+    assert threads.gain == pytest.approx(1, abs=0.02)  # they share the interpreter's lock
+
+
+def test_a_pool_gets_twice_its_workers() -> None:
+    pool = [_slice(POOL, 10, 0.1, f"gpupipe-map-{i}", carried=True) for i in range(2)]
+    verdict = _judged([*pool, _slice(POOL, 9, 0.1)], 8, 2, made=[10] * STEPS)
+
+    assert verdict.kind == "python"
+    assert verdict.mend is not None
+    assert verdict.mend.change == "num_parallel_calls=4"
+    assert verdict.mend.gain == pytest.approx(2, rel=0.05)
+
+
+def test_waiting_for_another_thread_is_no_work() -> None:
+    queue = Meter("prefetch(2)", "", "queue")
+    model = Model(_measured([_slice(MAP, 4, 0), _slice(queue, 30, 0.1, "MainThread")], 4, 1, made=[4] * STEPS))
+
+    (part,) = (part for part in model.parts if part.step == "prefetch(2)")
+    assert part.seconds == pytest.approx(0.1e-3)
+    assert part.waiting == pytest.approx(29.9e-3)
+
+
+def test_storage_and_host_work_are_told_apart() -> None:
+    storage = _judged([_slice(Tracker.storage, 9, 1), _slice(HOST, 1, 1)], 8, 2, made=[10] * STEPS)
+    host = _judged([_slice(Tracker.storage, 1, 1), _slice(HOST, 9, 9)], 8, 2, made=[10] * STEPS)
+
+    assert (storage.kind, host.kind) == ("storage", "parse")
+    assert _gain(storage) == pytest.approx(10 / 5.5, rel=0.05)
+
+
+def test_a_slow_loop_is_its_own_bottleneck() -> None:
+    verdict = _judged([_slice(MAP, 2, 0.1)], 0, 10, made=[2] * STEPS)
+
+    assert verdict.kind == "loop"
+    assert _gain(verdict) == pytest.approx(2, rel=0.05)
+
+
+def test_a_chain_and_a_loop_that_take_turns_need_a_queue() -> None:
+    verdict = _judged([_slice(MAP, 6, 0.1, "MainThread")], 6, 6)
+
+    assert verdict.kind == "queue"
+    assert verdict.mend is not None
+    assert verdict.mend.change == "prefetch(2) at the end of the chain"
+    assert verdict.mend.gain == pytest.approx(2, rel=0.05)
+
+
+def test_bursts_need_a_longer_queue() -> None:
+    made = [22.0 if i % 8 == 0 else 2.0 for i in range(STEPS)]
+    verdict = _judged([_slice(MAP, 4.5, 0)], 2.7, 5, made=made, room=1)
+
+    assert verdict.kind == "queue"
+    assert verdict.mend is not None
+    assert verdict.mend.change == "prefetch(8) instead of 1 waiting"
+    now = queued([ms / 1e3 for ms in made], [5e-3] * STEPS, 1)
+    assert verdict.mend.gain == pytest.approx(now / (STEPS * 5e-3), rel=0.06)
+
+
+@pytest.mark.parametrize("made", [8.0, 7.0])
+def test_equal_times_are_balanced(made: float) -> None:
+    verdict = _judged([_slice(MAP, made, 0)], 0.1, 8, made=[made] * STEPS)
+
+    assert verdict.kind == "balanced" or made < 8
+    assert (verdict.mend is None) == (verdict.kind == "balanced")
+    assert str(verdict).startswith("balanced") == (verdict.kind == "balanced")
+
+
+def test_decoding_on_one_thread_of_two_gets_both() -> None:
+    pool = [_slice(STAGE, 20, 20, "gpupipe-numpy-0", carried=True)]
+    verdict = _judged(pool, 18, 2, made=[20] * STEPS, cpu=20, workers=1)
+
+    assert verdict.kind == "decode"
+    assert verdict.mend is not None
+    assert verdict.mend.change == "Options(threads=2)"
+    assert verdict.mend.gain == pytest.approx(2, rel=0.05)
+
+
+def test_native_threads_are_what_no_python_thread_used() -> None:
+    meter = Meter("stage 1: DALI on CPU", "a.py:4", "executor")
+    flights = [(meter.step, i * 10e-3, i * 10e-3 + 1e-3, (i + 1) * 10e-3) for i in range(STEPS)]
+    measured = _measured([_slice(meter, 10, 0.5), _slice(HOST, 1, 1)], 8, 2, made=[10] * STEPS, cpu=20, flights=flights)
+    model = Model(measured)
+
+    (part,) = (part for part in model.parts if part.resource == meter.step)
+    assert part.cpu == pytest.approx((20 - 1.5) / 1e3)
+    assert judge(model).kind == "decode"
+
+
+def test_a_gpu_that_nobody_waits_for_is_no_bottleneck() -> None:
+    late = [(ON_GPU.step, i * 10e-3, i * 10e-3 + 9e-3, i * 10e-3 + 9e-3) for i in range(STEPS)]
+    busy = [(ON_GPU.step, i * 10e-3, i * 10e-3 + 1e-3, i * 10e-3 + 10e-3) for i in range(STEPS)]
+    runner = [_slice(ON_GPU, 9, 0.1)]
+
+    assert _judged(runner, 0.1, 10, made=[0.5] * STEPS, flights=late).kind == "loop"
+    assert _judged(runner, 9, 1, made=[10] * STEPS, flights=busy).kind == "decode"
+
+
+def test_items_go_through_a_queue_one_after_another() -> None:
+    assert queued([1, 1, 1], [0, 0, 0], 1) == 3
+    assert queued([1, 1, 1], [2, 2, 2], 1) == 7  # the first is made, then the loop is never idle
+    assert queued([1, 1, 7], [3, 3, 3], 1) == pytest.approx(14)  # the third starts when the second is taken, at 4
+    assert queued([1, 1, 7], [3, 3, 3], 2) == pytest.approx(12)  # ... when the first is
+
+
+def test_a_model_that_is_not_changed_gains_nothing() -> None:
+    model = Model(_measured([_slice(MAP, 10, 1)], 8, 2, made=[10] * STEPS))
+
+    assert model.gain(Change()) == 1.0
+
+
+def test_a_clock_runs_for_one_meter_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, cpu = [10.0], [0.0]
+    monkeypatch.setattr(timing, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(timing, "thread_time", lambda: cpu[0])
+    tracker = Tracker()
+    clock = Clock(tracker, "main")
+    outer, inner = Meter("outer"), Meter("inner")
+
+    def passes(seconds: float, computing: float) -> None:
+        now[0] += seconds
+        cpu[0] += computing
+
+    clock.enter(outer)
+    passes(1.0, 1.0)
+    clock.enter(inner)
+    passes(3.0, 0.5)
+    clock.leave()
+    passes(0.25, 0.25)
+    clock.leave()
+
+    spent = {meter.step: one for (meter, _), one in clock.spent.items()}
+    assert (spent["outer"].seconds, spent["outer"].blocked, spent["outer"].nested) == (1.25, 0.0, 1)
+    assert (spent["inner"].seconds, spent["inner"].blocked, spent["inner"].calls) == (3.0, 2.5, 1)
+    for one in clock.spent.values():
+        clock.flush(one)
+    assert [(span.step, span.start, span.end) for span in tracker.spans] == [
+        ("outer", 10.0, 14.25),
+        ("inner", 11.0, 14.0),
+    ]
+
+
+def test_a_job_of_a_pool_is_of_the_step_that_submitted_it() -> None:
+    tracker = Tracker()
+    meter = Meter("map")
+    clock = tracker.here()
+    clock.enter(meter)
+    fn = tracker.carried(lambda x: x + 1)
+    clock.leave()
+
+    assert fn(1) == 2
+    assert (meter, True) in clock.spent
+    assert clock.spent[meter, True].calls == 0
+
+
+def test_spans_beyond_the_most_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "MOST_SPANS", 1)
+    tracker = Tracker()
+    for _ in range(3):
+        tracker.draw(timing.Span("a", "step", "main", 0.0, 1.0))
+
+    assert (len(tracker.spans), tracker.dropped) == (1, 2)
+
+
+def test_ranges_are_pushed_and_popped_around_a_batch() -> None:
+    done: list[str] = []
+    section = timing.Section(STAGE)
+    with section:
+        done.append("without a GPU")
+    section.ranges = done.append, lambda: done.append("pop")
+    with section:
+        done.append("work")
+
+    assert done == ["without a GPU", f"gpupipe {STAGE.step}", "work", "pop"]
