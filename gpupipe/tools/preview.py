@@ -129,7 +129,7 @@ def _boxed(image: Image, size: int) -> tuple[Image, float, tuple[int, int]]:
     inside = max(1, round(height * scale)), max(1, round(width * scale))
     top, left = (size - inside[0]) // 2, (size - inside[1]) // 2
     cell = np.full((size, size, 3), PAPER, np.uint8)
-    small = Pillow.fromarray(image).resize(inside[::-1], Pillow.Resampling.BILINEAR)
+    small = Pillow.fromarray(image).resize((inside[1], inside[0]), Pillow.Resampling.BILINEAR)
     cell[top : top + inside[0], left : left + inside[1]] = np.asarray(small)
     return cell, scale, (top, left)
 
