@@ -109,12 +109,10 @@ class DatasetIterator(Reports, Iterator[Any]):
     def __next__(self) -> Any:
         if self._done or os.getpid() != self._pid:
             raise self._refusal()
-        loop, entered = self._loop, perf_counter()
-        run, most, pixels, limits = self._run, self._most_pixels, MOST_PIXELS.get(), LIMITS.get()
+        run, most, pixels, limits, asked = self._run, self._most_pixels, MOST_PIXELS.get(), LIMITS.get(), perf_counter()
         if run is not None and limits is not None and run.is_inside():
             raise from_inside()
-        # A signal handler may raise after every call, here and below. So code that must not be interrupted consists of
-        # plain assignments, and each `finally` makes a single call, which is always made.
+        # A handler may raise after any call: what must not be interrupted is assignments, and one call per `finally`.
         inside = counted = False
         try:
             try:
@@ -129,11 +127,7 @@ class DatasetIterator(Reports, Iterator[Any]):
                         self._busy = inside = True
                         try:
                             element = self._next()
-                            loop.left = now = perf_counter()
-                            if loop.first:
-                                loop.waiting += now - entered
-                            else:
-                                loop.start(entered, now, self._progress.delivered)
+                            self._loop.waited(asked, self._progress.delivered)
                             self._progress.delivered += 1
                             counted = True
                         finally:

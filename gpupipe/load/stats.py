@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from time import process_time
+from time import perf_counter, process_time
 
 from ..flow.run import Run
 
@@ -33,10 +33,13 @@ class Loop:
     before: int = 0
     cpu: float = 0.0
 
-    def start(self, entered: float, now: float, before: int) -> None:
-        """Note the first element, asked for at `entered` and delivered `now`, and how many came before it."""
-        self.cpu, self.before = process_time(), before
-        self.entered, self.first = entered, now
+    def waited(self, asked: float, before: int) -> None:
+        """Note an element that was asked for at a time, is there now, and comes after so many others."""
+        self.left = now = perf_counter()
+        if self.first:
+            self.waiting += now - asked
+        else:
+            self.cpu, self.before, self.entered, self.first = process_time(), before, asked, now
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from ..errors import MissingDependencyError
+from ..timing import Span
 from .trace import rows_of
-
-if TYPE_CHECKING:
-    from .report import Profile
 
 __all__ = ["plot"]
 
@@ -25,27 +24,27 @@ COLOURS = {
 OTHER = "#ccbb44"
 
 
-def plot(profile: Profile, path: str | os.PathLike[str], seconds: float | None) -> None:
-    """Draw the timeline; see `Profile.plot`."""
+def plot(spans: Sequence[Span], title: str, path: str | os.PathLike[str], seconds: float | None) -> None:
+    """Draw spans under a title; see `Profile.plot`."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingDependencyError(
             'Profile.plot needs matplotlib, which is not installed; install it with: pip install "gpupipe[plot]"'
         ) from error
-    end = max((span.end for span in profile.spans), default=0.0)
+    end = max((span.end for span in spans), default=0.0)
     start = 0.0 if seconds is None else max(0.0, end - seconds)
-    rows = rows_of([span for span in profile.spans if span.end >= start])
+    rows = rows_of([span for span in spans if span.end >= start])
     figure: Any = Figure(figsize=(12, 1.5 + 0.32 * len(rows)), layout="constrained")
     axes = figure.subplots()
-    for number, ((thread, _), spans) in enumerate(rows.items()):
-        bars = [(max(span.start, start), span.end - max(span.start, start)) for span in spans]
-        axes.broken_barh(bars, (number - 0.4, 0.8), facecolors=COLOURS.get(spans[0].kind, OTHER))
+    for number, ((thread, _), of_row) in enumerate(rows.items()):
+        bars = [(max(span.start, start), span.end - max(span.start, start)) for span in of_row]
+        axes.broken_barh(bars, (number - 0.4, 0.8), facecolors=COLOURS.get(of_row[0].kind, OTHER))
         if number and thread != list(rows)[number - 1][0]:
             axes.axhline(number - 0.5, color="#888888", linewidth=0.5)
     axes.set_yticks(range(len(rows)), [f"{step[:48]}  [{thread}]" for thread, step in rows], fontsize=8)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(start, end or 1.0)
     axes.set_xlabel("seconds")
-    axes.set_title(str(profile.verdict).partition("\n")[0], fontsize=9, loc="left")
+    axes.set_title(title, fontsize=9, loc="left")
     figure.savefig(path, dpi=120)

@@ -129,7 +129,7 @@ class Profile:
         """
         from .picture import plot
 
-        plot(self, path, seconds)
+        plot(self.spans, str(self.verdict).partition("\n")[0], path, seconds)
 
 
 def profile_of(measured: Measurement) -> Profile:

@@ -207,8 +207,8 @@ class Placer:
         how = "unstack" if pending.unstack else "rows" if pending.batch is None else "batch"
         flow, host = self._host_before(pending, prepared)
         choice = self.choice() if program else None
-        size, drop = pending.batch or (MICRO_BATCH, False)
-        make, steps, where = None, pending.steps, ""
+        (size, drop), label = pending.batch or (MICRO_BATCH, False), "batch" if pending.batch else label
+        make, steps, where = None, pending.steps, Where(f"{label}({size})", pending.line)
         on_gpu = choice is not None and choice.device_id is not None
         stays = deliver and how != "rows" and on_gpu
         if program is not None and choice is not None:
@@ -216,16 +216,14 @@ class Placer:
             note = StageNote.of(choice, program, how, size, pending.ready or AHEAD, prepared.values, stays)
             make, note = self._maker(choice, note)
             self.notes.append(note if stays or not on_gpu else self._copied(note, deliver, reader))
-            where = f"stage {len(self.notes)}: {choice.label}"
-            steps = (*steps, f"{where}{trouble}")
+            where = Where(f"stage {len(self.notes)}: {choice.label}", _line_of(program))
+            steps = (*steps, f"{where.step}{trouble}")
         elif arrays := array_calls(prepared.values):
             steps = (*steps, f"array code on the host: {', '.join(call.op.name for call in arrays)}")
-        known = None if kept else pending.element.structure
-        line = next((value.line for value in program.values if isinstance(value, Apply)), "") if program else ""
-        stage: Flow = StageFlow(
+        stage = StageFlow(
             source=flow,
             outputs=prepared.values,
-            names=tuple(known.leaf_names() if known else [""] * len(prepared.values)),
+            names=_names(pending, prepared, kept),
             how=how,
             size=size,
             drop=drop,
@@ -234,22 +232,17 @@ class Placer:
             executor=make,
             headers=prepared.headers,
             ready=pending.ready or AHEAD,
-            label="batch" if pending.batch else label,
-            where=Where(where, line),
+            label=label,
+            where=where,
             to_device=self.hand_over() if stays else None,
             to_host=on_gpu and not stays,
             program=program,
             host=host if how == "unstack" else None,
         )
-        if program is None:
-            stage = measured(stage, f"{'batch' if pending.batch else label}({size})", pending.line)
-        else:
-            stage = measured(stage, f"{where}, finished", line, "queue")
-        stage = reduce(lambda flow, step: step(flow), pending.above, stage)
+        flow = reduce(lambda flow, step: step(flow), pending.above, _measured(stage))
         there = frozenset(range(len(prepared.values))) if stays and not kept else _stay(pending)
-        if kept:
-            return Pending(stage, len(prepared.values), prepared.values, pending.element, on_gpu=there, steps=steps)
-        return replace(Pending.columns_of(stage, pending.element, steps), on_gpu=there)
+        placed = Pending(flow, len(prepared.values), prepared.values, pending.element, steps=steps) if kept else None
+        return replace(placed or Pending.columns_of(flow, pending.element, steps), on_gpu=there)
 
     def _host_before(self, pending: Pending, prepared: Prepared) -> tuple[Flow, HostProgram]:
         """The flow into a stage, and its host work, which the flow does unless the stage takes rows apart first."""
@@ -272,6 +265,25 @@ class Placer:
         node = self.at
         of_node = ("", "") if node is None else (DELIVERY if deliver else node.name, node.line)
         return note.copied_to_host(*(reader or of_node), None if reader else node)
+
+
+def _names(pending: Pending, prepared: Prepared, kept: int) -> tuple[str, ...]:
+    """The names of the leaves that a stage computes, for messages."""
+    known = None if kept else pending.element.structure
+    return tuple(known.leaf_names() if known else [""] * len(prepared.values))
+
+
+def _measured(stage: StageFlow) -> Flow:
+    """A stage, as the thread that asks for its elements sees it."""
+    where = stage.where
+    if stage.program is None:
+        return measured(stage, where.step, where.line)
+    return measured(stage, f"{where.step}, finished", where.line, "queue")
+
+
+def _line_of(program: Program) -> str:
+    """The line of the first op of a program."""
+    return next((value.line for value in program.values if isinstance(value, Apply)), "")
 
 
 def _computed(flow: Flow, program: HostProgram) -> Flow:
