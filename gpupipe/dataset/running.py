@@ -250,7 +250,7 @@ class Running(Chain):
 
         Example:
             >>> from gpupipe import Dataset
-            >>> sum(x for x in Dataset.range(5).progress())
+            >>> int(sum(x for x in Dataset.range(5).progress()))
             10
         """
         from ..load.shown import ShownIterator

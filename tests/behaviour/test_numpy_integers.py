@@ -209,6 +209,9 @@ OTHERS = {
     "epochs.count",
     "epochs.start",
     "iterator.epoch",
+    "progress.epoch",
+    "profile.steps",
+    "profile.warmup",
     "set_epoch.epoch",
     "epoch.epoch",
     "Dataset.epoch",
@@ -342,6 +345,8 @@ def test_places_epochs_and_the_seed_of_all_chains_take_numpy_integers(kind: Numb
     assert shuffled[kind(2)] == shuffled[2]
     assert [plain(x) for x in R(9)[kind(1) : kind(7) : kind(2)]] == [1, 3, 5]
     assert list(shuffled.iterator(epoch=kind(3))) == list(shuffled.iterator(epoch=3))
+    assert list(shuffled.progress(epoch=kind(3))) == list(shuffled.iterator(epoch=3))
+    assert shuffled.profile(kind(3), warmup=kind(2)).steps == 3
     assert len(list(shuffled.epochs(kind(2), kind(1)))) == 18
     shuffled.set_epoch(kind(3))
     assert list(shuffled) == list(shuffled.iterator(epoch=3))
