@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -408,7 +409,8 @@ def bad_record(element: Element, action: Action, epoch: int) -> BadRecord:
     if error.lost:
         unit = "file"
     key = mix64(stream.key, position)
-    return BadRecord(file, offset, unit, key, error.stage, error.reason[:REASON], action, epoch)
+    reason = sys.intern(error.reason[:REASON])  # thousands are kept, and most have one of a few reasons
+    return BadRecord(file, offset, unit, key, error.stage, reason, action, epoch)
 
 
 SILENT_REPLAY: ContextVar[bool] = ContextVar("gpupipe_replaying", default=False)

@@ -22,7 +22,7 @@ class Cache(Step):
         store: holds them; shared by every rewritten form of this node.
     """
 
-    facts = Facts(payload="reads", by_index=True, as_long=True, in_memory=True)
+    facts = Facts(payload="reads", by_index=True, as_long=True, in_memory=True, work="storage")
 
     store: Any = field(default=None, compare=False)
 
@@ -45,7 +45,7 @@ class FileCache(Cache):
         method: the method that made the node, for messages.
     """
 
-    facts = Facts(payload="reads", holds_nothing=True, as_long=True)
+    facts = Facts(payload="reads", holds_nothing=True, as_long=True, work="storage")
     located = ("path",)
 
     path: str = ""
@@ -76,7 +76,7 @@ class Saved(Node):
         sites: the `random_calls` of the chain that was saved: the counts continue as if that chain were still there.
     """
 
-    facts = Facts(name="load")
+    facts = Facts(name="load", work="storage")
     located = ("paths", "folder", "run")
 
     folder: str
@@ -112,7 +112,7 @@ class SavedFiles(Node):
         make: makes a dataset of a plan.
     """
 
-    facts = Facts(name="load")
+    facts = Facts(name="load", work="storage")
 
     files: tuple[Saved, ...]
     make: Callable[[Node], Any] = field(compare=False)

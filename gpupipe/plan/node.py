@@ -89,6 +89,8 @@ class Facts:
         keeps_rows: it neither holds nor drops elements, so the number of shards below it may change.
         gathers: it holds elements and, under ``on_error="replace"``, a good one that no state includes.
         uncounted: how many elements it yields is known only by running it.
+        work: what the thread that asks it for elements does in it, for profiles: a "step" of its own, wait at a "queue"
+            that another thread fills, read "storage", or run the user's "python".
         may_stall: it may take elements forever and yield none, and does not check the clock itself; a step that does
             saves 0.1 us per element.
     """
@@ -104,6 +106,7 @@ class Facts:
     keeps_rows: bool = False
     gathers: bool = False
     uncounted: bool = False
+    work: Literal["step", "queue", "storage", "python"] = "step"
     may_stall: bool = False
 
 

@@ -188,7 +188,7 @@ def shuffle_buffer(size: int, source: Node) -> Buffer:
 class Prefetch(Step):
     """Elements made ahead; -1 lets gpupipe choose how many."""
 
-    facts = Facts(holds_nothing=True, by_index=True, as_they_are=True, as_long=True, keeps_rows=True)
+    facts = Facts(holds_nothing=True, by_index=True, as_they_are=True, as_long=True, keeps_rows=True, work="queue")
 
     size: int = -1
 

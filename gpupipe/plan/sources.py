@@ -188,7 +188,7 @@ class RandomNumbers(Node):
 class FromGenerator(Node):
     """The elements that a Python generator yields; it is called again for every pass."""
 
-    facts = Facts(uncounted=True)
+    facts = Facts(uncounted=True, work="python")
 
     generator: Callable[..., Any]
     args: tuple[Any, ...]

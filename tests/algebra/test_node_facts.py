@@ -47,8 +47,8 @@ def test_no_node_takes_its_facts_from_a_base_of_all_steps() -> None:
 def test_what_a_class_does_not_list_is_not_true() -> None:
     facts = Facts()
 
-    assert facts.payload == "passes"
-    assert not any(getattr(facts, name) for name in Facts.__slots__ if name != "payload")
+    assert (facts.payload, facts.work) == ("passes", "step")
+    assert not any(getattr(facts, name) for name in {*Facts.__slots__} - {"payload", "work"})
 
 
 LISTED = {
@@ -75,7 +75,7 @@ LISTED = {
 """The classes of which each fact is true: what loses one is named here."""
 
 
-@pytest.mark.parametrize("fact", sorted({*Facts.__slots__} - {"name", "payload"}))
+@pytest.mark.parametrize("fact", sorted({*Facts.__slots__} - {"name", "payload", "work"}))
 def test_a_fact_is_true_of_these_classes(fact: str) -> None:
     found = [kind.__name__ for kind in kinds() if hasattr(kind, "facts") and getattr(kind.facts, fact)]
 
@@ -91,6 +91,16 @@ def test_a_fact_is_true_of_these_classes(fact: str) -> None:
 )
 def test_steps_that_need_no_payloads_or_all_of_them(payload: str, expected: str) -> None:
     found = [kind.__name__ for kind in kinds() if hasattr(kind, "facts") and kind.facts.payload == payload]
+
+    assert " ".join(sorted(found)) == expected
+
+
+@pytest.mark.parametrize(
+    ("work", "expected"),
+    [("queue", "Prefetch"), ("storage", "Cache FileCache Saved SavedFiles"), ("python", "FromGenerator")],
+)
+def test_what_the_thread_that_asks_a_step_does_in_it(work: str, expected: str) -> None:
+    found = [kind.__name__ for kind in kinds() if hasattr(kind, "facts") and kind.facts.work == work]
 
     assert " ".join(sorted(found)) == expected
 

@@ -540,3 +540,17 @@ def test_the_stage_of_a_bad_image_is_the_decoder_in_every_chain(backend: Any) ->
         with iter(chain.with_options(gp.Options(device="cpu", backend=backend, on_error="skip"))) as items:
             list(items)
             assert [record.stage for record in items.errors] == ["decode_jpeg"]
+
+
+def test_the_kept_bad_records_share_equal_reasons() -> None:
+    def fails(x: int) -> int:
+        raise ValueError(f"no {'good ' * 20}value")
+
+    ds = gp.Dataset.range(3).map(fails, spec=gp.TensorSpec((), "int64")).with_options(gp.Options(on_error="skip"))
+    with iter(ds) as items:
+        assert next(items, None) is None
+        reasons = [record.reason for record in items.errors]
+
+    assert len(reasons) == 3
+    assert "good good" in reasons[0]
+    assert all(reason is reasons[0] for reason in reasons)

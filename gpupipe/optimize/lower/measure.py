@@ -6,17 +6,13 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from ...flow.cache.fill import CacheFlow
-from ...flow.cache.saved import SavedFilesFlow, SavedFlow
 from ...flow.combine.interleave import InterleaveFlow
 from ...flow.maps.host_program import HostProgram
 from ...flow.maps.python_function import PythonFunction
 from ...flow.maps.python_map import PythonMapFlow
 from ...flow.measured import measured
 from ...flow.order.shuffle_by_index import has_cheap_index
-from ...flow.prefetch.prefetch import PrefetchFlow
 from ...flow.run import Flow
-from ...flow.sources.generator import GeneratorFlow
 from ...plan.node import Node
 from ...plan.sources import Param
 from ...timing import TRACKER
@@ -35,19 +31,17 @@ def measured_step(node: Node, inputs: Sequence[Pending], pending: Pending) -> Pe
         return replace(pending, above=(*below, lambda flow: measured(last(flow), text, node.line)))
     if any(pending.flow is given.flow for given in inputs) or has_cheap_index(pending.flow):
         return pending
-    return replace(pending, flow=measured(pending.flow, text, node.line, _kind(pending.flow)))
+    return replace(pending, flow=measured(pending.flow, text, node.line, _kind(node, pending.flow)))
 
 
-def _kind(flow: Flow) -> str:
+def _kind(node: Node, flow: Flow) -> str:
     """What the thread that asks a step for elements does in it."""
+    if node.facts.work != "step":
+        return node.facts.work
     if isinstance(flow, PythonMapFlow) and flow.calls:
         return "workers"
-    if isinstance(flow, PrefetchFlow) or (isinstance(flow, InterleaveFlow) and flow.threads):
+    if isinstance(flow, InterleaveFlow) and flow.threads:
         return "queue"
-    if isinstance(flow, GeneratorFlow):
-        return "python"
-    if isinstance(flow, CacheFlow | SavedFlow | SavedFilesFlow):
-        return "storage"
     parts: list[Any] = [getattr(flow, field.name) for field in fields(flow)] if is_dataclass(flow) else []
     if any(isinstance(part, PythonFunction) for part in parts):
         return "python"
