@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from types import FrameType
-from typing import Protocol
+from typing import Protocol, cast
 
 import gpupipe
 
@@ -88,8 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def command(name: str) -> Command:
     """Import the file of a subcommand."""
-    module: Command = importlib.import_module(f"{__name__}.{name}")  # type: ignore[assignment]  # a Protocol of modules
-    return module
+    return cast("Command", importlib.import_module(f"{__name__}.{name}"))
 
 
 def parser(full: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
