@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpupipe.compare.contestants import Executor
-from gpupipe.compare.measure import Figures
-from gpupipe.compare.pixels import Difference
+from gpupipe.comparison.contestants import Executor
+from gpupipe.comparison.measure import Figures
+from gpupipe.comparison.pixels import Difference
 
 __all__ = ["Row", "table"]
 

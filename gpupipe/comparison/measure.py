@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from gpupipe.compare.source import Source
+from gpupipe.comparison.source import Source
 from gpupipe.errors import GpupipeError
 
 __all__ = ["Figures", "Job", "main"]
@@ -93,7 +93,7 @@ def measure(job: Job) -> Figures:
     Whole passes, from creating the iterator to its end, are a fair unit: batches prefetched before the clock starts
     would be free, and of a few hundred images they are a large part.
     """
-    from gpupipe.compare.chain import training_chain
+    from gpupipe.comparison.chain import training_chain
     from gpupipe.options import Options
 
     started = time.perf_counter()

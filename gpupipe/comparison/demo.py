@@ -14,13 +14,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from gpupipe.compare.contestants import EXECUTORS, Executor, run_alone
-from gpupipe.compare.measure import MAX_PASSES, Job
-from gpupipe.compare.photographs import write_shards
-from gpupipe.compare.pixels import compare_pixels
-from gpupipe.compare.report import Row, table
-from gpupipe.compare.sheet import contact_sheet, save_png, to_uint8
-from gpupipe.compare.source import Source, find_source
+from gpupipe.comparison.contestants import EXECUTORS, Executor, run_alone
+from gpupipe.comparison.measure import MAX_PASSES, Job
+from gpupipe.comparison.photographs import write_shards
+from gpupipe.comparison.pixels import compare_pixels
+from gpupipe.comparison.report import Row, table
+from gpupipe.comparison.sheet import contact_sheet, save_png, to_uint8
+from gpupipe.comparison.source import Source, find_source
 from gpupipe.errors import GpupipeError, PlanError
 from gpupipe.options import cpu_count
 from gpupipe.progress import Progress

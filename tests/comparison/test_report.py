@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpupipe.compare import contestants
-from gpupipe.compare.contestants import EXECUTORS, run_alone
-from gpupipe.compare.measure import Figures, Job
-from gpupipe.compare.pixels import compare_pixels
-from gpupipe.compare.report import Row, table
-from gpupipe.compare.sheet import contact_sheet, to_uint8
-from gpupipe.compare.source import Source
+from gpupipe.comparison import contestants
+from gpupipe.comparison.contestants import EXECUTORS, run_alone
+from gpupipe.comparison.measure import Figures, Job
+from gpupipe.comparison.pixels import compare_pixels
+from gpupipe.comparison.report import Row, table
+from gpupipe.comparison.sheet import contact_sheet, to_uint8
+from gpupipe.comparison.source import Source
 from gpupipe.errors import GpupipeError
 
 GPU, DALI, NUMPY = EXECUTORS

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gpupipe.compare.measure import MARK, Figures, Job
+from gpupipe.comparison.measure import MARK, Figures, Job
 from gpupipe.errors import GpupipeError
 from gpupipe.transform.machine import gpu_count, has_dali
 
@@ -21,7 +21,7 @@ __all__ = ["EXECUTORS", "Executor", "run_alone"]
 # The folder of this gpupipe, which replaces the working directory that `-c` puts first on the path: a stray random.py
 # there must not be imported, and the gpupipe measured must be this one.
 _ROOT = str(Path(__file__).resolve().parents[2])
-_CODE = "import sys; sys.path[0] = {root!r}; from gpupipe.compare.measure import main; sys.exit(main(sys.argv[1:]))"
+_CODE = "import sys; sys.path[0] = {root!r}; from gpupipe.comparison.measure import main; sys.exit(main(sys.argv[1:]))"
 
 
 @dataclass(frozen=True, slots=True)
