@@ -18,8 +18,8 @@ PACKAGE = ROOT / "gpupipe"
 # Where the folders and files inside of a folder have an order of their own, it stands under the name of that folder.
 ORDERS = {
     "": (
-        "brief < errors < integers < log < missing < progress < timing < threads < structure < random < options < spec"
-        " < ragged < extract < serial < graph < ops < io < plan < transform < flow < optimize < load < profile"
+        "brief < errors < integers < log < missing < progress < table < timing < threads < structure < random < options"
+        " < spec < ragged < extract < serial < graph < ops < io < plan < transform < flow < optimize < load < profile"
         " < arguments < dataset < compat < comparison < tools < cli"
     ),
     "extract": "storage < images < examples < records",
