@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpupipe.errors import DataError, PlanError, RecordError
+from gpupipe.extract.storage.patterns import typed_files
 
 __all__ = ["Source", "find_source"]
 
@@ -48,13 +49,7 @@ def find_source(data: str, images: int) -> Source:
     pattern = os.path.expanduser(data)
     if os.path.isdir(pattern):
         return _in_folder(data, Path(pattern), images)
-    files = [pattern] if os.path.isfile(pattern) else sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
-    if not files:
-        problem = "no file matches it" if glob.has_magic(pattern) else "it does not exist"
-        raise PlanError(
-            f"DATA needs TFRecord files or a folder of class directories, got {data!r}: {problem}; check the path, "
-            "and quote wildcards so that the shell leaves them alone"
-        )
+    files = [path for path, _ in typed_files(data, "DATA needs TFRecord files or a folder of class directories")]
     return _tfrecords(data, [glob.escape(pattern)] if os.path.isfile(pattern) else [pattern], files)
 
 

@@ -120,7 +120,7 @@ def test_wrong_usage_is_one_line_and_status_2(
     (notes / "notes.txt").write_text("nothing but words in here")
     good = str(shards[0])
     wrong = {
-        (str(tmp_path / "none"),): "none match",
+        (str(tmp_path / "none"),): "it does not exist",
         (str(tmp_path / "*.tfrecord"),): "quote wildcards",
         (str(notes),): "TFRecord files are needed, and the folder",
         (str(photo),): f"which is a JPEG image; `gpupipe inspect {photo}`",
