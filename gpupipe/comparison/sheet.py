@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpupipe.extract.storage.replacing import replacing
+
 __all__ = ["contact_sheet", "save_png", "to_uint8"]
 
 GAP = 4  # pixels of white around each image
@@ -43,11 +45,12 @@ def save_png(path: Path, image: npt.NDArray[np.uint8]) -> None:
     """Write uint8[H,W,3]{HWC} as a PNG, whatever the suffix of `path`.
 
     Raises:
-        OSError: `path` cannot be written.
+        OSError: `path` cannot be written; an older file is unchanged.
     """
     from PIL import Image
 
     try:
-        Image.fromarray(image).save(path, "PNG")
+        with replacing(path) as part:
+            Image.fromarray(image).save(part, "PNG")
     except OSError as error:  # that of a full disk does not name the file
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error

@@ -118,11 +118,13 @@ class Profile:
         """Draw a timeline: a row for each step and thread, time to the right.
 
         Args:
-            path: the file; its suffix says which format (.png, .svg, .pdf).
+            path: the file; its suffix says which format (.png, .svg, .pdf), without one it is a PNG.
             seconds: draw the last so many seconds; by default all from the start.
 
         Raises:
             MissingDependencyError: matplotlib is not installed.
+            PlanError: matplotlib writes no such format.
+            OSError: the file cannot be written; an older one is unchanged.
         """
         from .picture import plot
 

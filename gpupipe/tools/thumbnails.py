@@ -48,14 +48,10 @@ def write_thumbnails(path: Path, images: Sequence[bytes]) -> int:
     """
     small = [_thumbnail(image) for image in images]
     grey = np.full((SIDE, SIDE, 3), _GREY, np.uint8)
-    part = path.with_name(f".{path.name}.part")
     try:
-        save_png(part, contact_sheet(np.stack([grey if one is None else one for one in small])))
-        part.replace(path)
+        save_png(path, contact_sheet(np.stack([grey if one is None else one for one in small])))
     except OSError as error:
         raise GpupipeError(f"the contact sheet {str(path)!r} cannot be written: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
     return sum(one is not None for one in small)
 
 
