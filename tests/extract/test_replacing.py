@@ -49,7 +49,7 @@ def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
 def test_a_pipe_or_device_is_written_to_and_stays(tmp_path: Path) -> None:
     """Replacing /dev/null by a file would break the machine."""
     os.mkfifo(tmp_path / "pipe")
-    number = os.open(tmp_path / "pipe", os.O_RDWR)
+    number = os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK)
     try:
         with replacing(tmp_path / "pipe") as part, open(part, "wb") as file:
             file.write(b"new")
