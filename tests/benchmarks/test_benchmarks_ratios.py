@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.job import Job, Run
 from benchmarks.pairs import run_pairs
-from benchmarks.ratios import Spread, pair_order, ratios
+from gpupipe.comparison.ratios import Spread, pair_order, ratios
 from benchmarks.report import summary
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import nvml
+from gpupipe.comparison.usage import nvml
 from benchmarks.gpu_day import decoders, inputs, outcomes
 from benchmarks.gpu_day.day import ROOT, Day
 from benchmarks.gpu_day.ledger import Ledger

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from benchmarks import nvml
+from gpupipe.comparison.usage import nvml
 from benchmarks.gpu_day.day import Day
 from benchmarks.gpu_day.decoders import decoding, differences, make, rows
 from benchmarks.gpu_day.inputs import damaged, photographs

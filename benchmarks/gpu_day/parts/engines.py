@@ -8,7 +8,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks import nvml, tied
+from benchmarks import tied
+from gpupipe.comparison.usage import nvml
 from benchmarks.gpu_day.day import ROOT, Day
 from benchmarks.gpu_day.decoders import decoding, make, rate, rows
 from benchmarks.gpu_day.inputs import photographs

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import nvml
+from gpupipe.comparison.usage import nvml
 from benchmarks.gpu_day.day import Day
 from benchmarks.gpu_day.inputs import chain, photographs
 from benchmarks.gpu_day.plan import Part, Questions
