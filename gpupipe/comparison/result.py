@@ -25,6 +25,7 @@ __all__ = [
     "Pair",
     "PixelGap",
     "Result",
+    "Spread",
     "Step",
     "StepGap",
 ]

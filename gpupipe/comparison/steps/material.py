@@ -6,7 +6,7 @@ stage's program sees the same crops and flips as the whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
@@ -24,9 +24,7 @@ from ...transform.program import BatchFailed, Feed, Program
 from ...transform.recording import RECORDING, Fed, Recording
 from ..rounds import iterator_of
 
-__all__ = ["FUSIONS", "Material", "Rows", "alone", "calls_of", "material_of", "record", "results_of",
-    "run",
-    "unfused"]
+__all__ = ["FUSIONS", "Material", "Rows", "alone", "calls_of", "material_of", "record", "results_of", "run", "unfused"]
 
 FUSIONS = ("fuse_decode_crop", "fuse_crop_mirror_normalize")
 """The rules that make one op of several, without which each step is seen by itself."""
@@ -114,7 +112,7 @@ def alone(call: Apply, material: Material, settings: Settings) -> list[Rows]:
     return run(results_of(Apply(call.op, tuple(xs), call.params, call.line)), fed, material.size, settings)
 
 
-def run(outputs: Sequence[Value], given: dict[Value, Rows], size: int, settings: Settings) -> list[Rows]:
+def run(outputs: Sequence[Value], given: Mapping[Value, Rows], size: int, settings: Settings) -> list[Rows]:
     """Compute values of some elements on the executor of `settings`.
 
     Raises:

@@ -62,8 +62,11 @@ class GpuWatch:
 
     def _watch(self) -> None:
         with opened() as nvml:
-            handle = None if nvml is None else handle_of(nvml, first_visible())
-            while nvml is not None:
+            if nvml is None:
+                self._begun.set()
+                return
+            handle = handle_of(nvml, first_visible())
+            while True:
                 self._memory.append(memory_of(nvml, handle).used)
                 rates = (ctypes.c_uint * 2)()
                 if not nvml.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(rates)):
@@ -72,7 +75,6 @@ class GpuWatch:
                 self._begun.set()
                 if self._stop.wait(INTERVAL):
                     return
-        self._begun.set()
 
 
 def _jpeg(nvml: Any, handle: Any) -> list[int]:

@@ -92,12 +92,14 @@ def first_visible() -> int:
 
 
 def handle_of(nvml: Any, index: int) -> ctypes.c_void_p:
+    """The card of a number, as NVML knows it."""
     handle = ctypes.c_void_p()
     nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(handle))
     return handle
 
 
 def memory_of(nvml: Any, handle: ctypes.c_void_p) -> _Memory:
+    """The memory of a card."""
     found = _Memory()
     nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(found))
     return found
