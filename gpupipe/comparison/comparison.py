@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from .page import write_page
 from .result import Result
 from .terminal import text_of
 
@@ -26,6 +25,9 @@ class Comparison(Result):
         """Write one self-contained HTML page, with plots and pairs of images.
 
         Raises:
+            MissingDependencyError: jinja2 or matplotlib is not installed.
             OSError: the file cannot be written.
         """
+        from .page.write import write_page
+
         write_page(self, path)

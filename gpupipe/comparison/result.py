@@ -6,12 +6,14 @@ Figures are plain numbers and text; the pictures of the worst images are kept ap
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from .ratios import Spread
 
 __all__ = [
     "FORMAT",
@@ -30,33 +32,6 @@ __all__ = [
 
 FORMAT = 1
 """Version of the JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """A figure that was measured several times.
-
-    Attributes:
-        values: one for each round, in order.
-        median: of them.
-        least: of them.
-        most: of them.
-    """
-
-    values: tuple[float, ...]
-    median: float
-    least: float
-    most: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
-        """Summarise at least one value."""
-        return cls(tuple(values), float(np.median(values)), min(values), max(values))
-
-    @property
-    def half_width(self) -> float:
-        """Half the distance of the least from the most, relative to the median; 0 if the median is."""
-        return (self.most - self.least) / 2 / self.median if self.median else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +202,7 @@ class BreakEven:
         cores_cpu: cores that the CPU executor keeps busy at that rate; None without a rate.
         cores_gpu: cores that the GPU executor keeps busy at that rate.
         cores_saved: the difference.
-        gpu_share: the share of the GPU that the executor takes at that rate: its rate over the largest; None if unknown.
+        gpu_share: the share of the GPU that the executor takes at that rate: its rate over the most possible.
         saved_per_hour: price of the cores saved less that of the GPU's share, in the unit of the prices; None without.
         from_core_price: the price of a core for an hour from which on the GPU pays; None without a price of the GPU.
         from_rate: images/s from which on it pays; None if it never does, or without prices.
