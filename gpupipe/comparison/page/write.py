@@ -48,7 +48,8 @@ def check_page() -> Any:
         import jinja2
     except ImportError as error:
         raise MissingDependencyError(
-            'the page of a comparison needs jinja2, which is not installed; install it with: pip install "gpupipe[page]"'
+            "the page of a comparison needs jinja2, which is not installed; "
+            'install it with: pip install "gpupipe[page]"'
         ) from error
     return jinja2
 
