@@ -303,7 +303,7 @@ def _methods(alone: bool) -> dict[str, str]:
         "jpeg_load": "NVML, every 0.05 s: mean utilisation of the JPEG engines in a pass",
         "waiting": "measured: a consumer sleeps as long as its work on a batch takes, and the time that it waits for "
         "the next one is counted, from the second batch on",
-        "bottleneck": "Dataset.profile of 2 seconds",
+        "bottleneck": "Dataset.profile over one second, after the first batch",
         "steps": "each op runs alone on each executor, on the images that the reference has at its input and with the "
         "same random numbers; tolerances are those of the op's conformance cases",
         "pays": "cores are CPU-ms an image times images/s; the GPU's share is that rate over the rate measured here",

@@ -68,8 +68,8 @@ class Contestant(Protocol):
         """Run one pass; `said` is called with the images delivered so far."""
         ...
 
-    def waiting(self, rate: float) -> float:
-        """The share of its time that a consumer of `rate` images/s waits."""
+    def waiting(self, rate: float) -> float | None:
+        """The share of its time that a consumer of `rate` images/s waits; None if there is one batch only."""
         ...
 
     def bottleneck(self) -> tuple[str, str]:
@@ -106,9 +106,10 @@ class Alone:
         """See `Contestant`."""
         return Round.of_json(self._ask(said, do="round"))
 
-    def waiting(self, rate: float) -> float:
+    def waiting(self, rate: float) -> float | None:
         """See `Contestant`."""
-        return float(self._ask(do="waiting", rate=rate))
+        waited: float | None = self._ask(do="waiting", rate=rate)
+        return waited
 
     def bottleneck(self) -> tuple[str, str]:
         """See `Contestant`."""

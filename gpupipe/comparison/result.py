@@ -67,7 +67,8 @@ class Cost:
         gpu_bytes: peak memory in use on the GPU, above what was in use before; None without a GPU.
         gpu_load: mean utilisation of the GPU, from 0 to 1; None without a GPU, or if the driver does not report it.
         jpeg_load: the same of its JPEG engines.
-        waiting: the share of its time, from 0 to 1, that a consumer of the given rate waited; None if none was given.
+        waiting: the share of its time, from 0 to 1, that a consumer of the given rate waited; None if none was given,
+            or if there is one batch only.
         bottleneck: what limits its rate, in words.
         remedy: what would raise the rate, in words; "" if nothing is known to.
         accuracy: of the model; None if none was given.

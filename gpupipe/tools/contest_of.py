@@ -25,6 +25,9 @@ __all__ = ["contest_of", "main"]
 
 BATCH = 32
 
+BATCHES = 4
+"""Of a pass over fewer images than a batch has."""
+
 
 def contest_of(
     data: str,
@@ -83,7 +86,8 @@ def _request(data: str, images: int, size: int) -> tuple[Request, Job]:
         dataset, job = find_dataset(data), Job("cpu", "numpy", images, dataset=data)
         return Request(dataset, data, images), job
     source = find_source(data, images)
-    batch = min(BATCH, images, source.at_least)
+    most = min(images, source.at_least)
+    batch = min(BATCH, most if most >= BATCH else max(1, most // BATCHES))
     job = Job("cpu", "numpy", images, source, batch, size)
     return Request(training_chain(source, images, batch, size), source.name, images), job
 

@@ -130,11 +130,23 @@ def test_an_empty_dataset_is_refused() -> None:
 
 
 def test_a_consumer_that_is_slower_than_the_chain_hardly_waits_and_a_faster_one_does() -> None:
-    slow = chain().map(lambda x, n: (x, n)).repeat(3)
-    runner = Runner.on(slow, "cpu", "numpy", 48)
+    runner = Runner.on(chain().repeat(3), "cpu", "numpy", 48)
+    fast, slow = runner.waiting(1e8), runner.waiting(200)
 
-    assert 0 <= runner.waiting(1e8) <= 1
-    assert runner.waiting(1e8) > runner.waiting(200)
+    assert fast is not None
+    assert slow is not None
+    assert 0 <= slow < fast <= 1
+
+
+def test_one_batch_tells_nothing_of_a_consumer_and_is_measured_from_its_start() -> None:
+    runner = Runner.on(chain().unbatch().batch(16), "cpu", "numpy", 16)
+
+    assert runner.waiting(1000) is None
+    one = runner.round()
+    assert (one.images, one.batches, one.timed) == (16, 1, 16)
+    assert one.seconds >= one.first_batch_s > 0
+    several = Runner.on(chain(), "cpu", "numpy", 16).round()
+    assert (several.images, several.batches, several.timed) == (16, 4, 12)
 
 
 def cost(key: str, cpu_ms: float, rate: float) -> Cost:
