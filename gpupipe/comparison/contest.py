@@ -215,17 +215,7 @@ def _comparison(
     missing: str,
 ) -> Comparison:
     others = [entry for entry in entries if entry is not reference]
-    unequal: dict[str, str] = {}
-    delivered: dict[str, PixelGap] = {}
-    for entry in others:
-        key = entry.executor.key
-        if why := _other_work(entry, reference):
-            unequal[key] = why
-            continue
-        delivered[key] = gap_of(entry.delivered.images, reference.delivered.images, found.scale)
-        if not same_images(delivered[key]):
-            worst = delivered[key]
-            unequal[key] = f"image {worst.worst} differs by {worst.worst_mean:.3g} {worst.unit} on average"
+    delivered, unequal = _delivered(others, reference, found.scale)
     even = None if unequal else break_even(list(costs.values()), request.rate, request.prices)
     first = reference.rounds[0]
     return Comparison(
@@ -252,6 +242,22 @@ def _comparison(
         ),
         pairs=tuple(found.pairs),
     )
+
+
+def _delivered(others: Sequence[_Entry], reference: _Entry, scale: Any) -> tuple[dict[str, PixelGap], dict[str, str]]:
+    """The differences of the delivered images, and why an executor's work is not that of the reference."""
+    unequal: dict[str, str] = {}
+    delivered: dict[str, PixelGap] = {}
+    for entry in others:
+        key = entry.executor.key
+        if why := _other_work(entry, reference):
+            unequal[key] = why
+            continue
+        delivered[key] = gap_of(entry.delivered.images, reference.delivered.images, scale)
+        if not same_images(delivered[key]):
+            worst = delivered[key]
+            unequal[key] = f"image {worst.worst} differs by {worst.worst_mean:.3g} {worst.unit} on average"
+    return delivered, unequal
 
 
 def _other_work(entry: _Entry, reference: _Entry) -> str:
