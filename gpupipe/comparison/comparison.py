@@ -29,4 +29,7 @@ class Comparison(Result):
             MissingDependencyError: jinja2 or matplotlib is not installed.
             OSError: the file cannot be written.
         """
-        write_page(self, path)
+        try:
+            write_page(self, path)
+        except OSError as error:  # that of a full disk does not name the file
+            raise OSError(error.errno, error.strerror or str(error), os.fspath(path)) from error

@@ -19,6 +19,7 @@ import numpy as np
 from gpupipe.comparison.measure import MARK, Job
 from gpupipe.comparison.rounds import Delivered, Round
 from gpupipe.errors import GpupipeError, PlanError
+from gpupipe.transform.choose import dali_extra
 from gpupipe.transform.machine import gpu_count, has_dali
 
 __all__ = ["EXECUTORS", "Alone", "Contestant", "Executor"]
@@ -50,7 +51,7 @@ class Executor:
         if self.device == "gpu" and not gpu_count():
             return "no GPU"
         if self.backend == "dali" and not has_dali():
-            return "DALI is not installed"
+            return f"DALI is not installed: pip install '{dali_extra()}'"
         return ""
 
 

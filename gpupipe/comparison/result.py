@@ -132,7 +132,9 @@ class StepGap:
         executor: its key.
         own: the step's own difference: the executor computes it from the reference's images; None if it cannot.
         through: the difference of all steps up to here: the executor computes all of them; None if it cannot.
-        beyond: whether its own difference is beyond the step's tolerance.
+        beyond: whether its own difference is beyond the tolerance.
+        allowed: the tolerance for this executor.
+        ring_allowed: the same on the outermost ring of pixels.
         looks_like: what its own difference looks like, in words: "red and blue exchanged"; "" if like nothing known.
         pair: index in `Result.pairs` of the worst image; None if the images are equal.
         reason: why a difference is missing.
@@ -142,6 +144,8 @@ class StepGap:
     own: PixelGap | None
     through: PixelGap | None
     beyond: bool = False
+    allowed: float = 0.0
+    ring_allowed: float = 0.0
     looks_like: str = ""
     pair: int | None = None
     reason: str = ""
@@ -156,7 +160,8 @@ class Step:
         line: ``file:line`` where the user wrote it, or "".
         stage: number of the transform stage, from 1.
         fused: whether it is an op that the optimiser made of several, which runs in their place.
-        tolerance: the largest difference between executors that is expected, in the gap's unit.
+        tolerance: the largest difference between executors that is expected, in the gap's unit: the most that one of
+            them is allowed.
         ring_tolerance: the same on the outermost ring of pixels.
         tolerance_from: where both come from, in words.
         gaps: one for each executor but the reference.

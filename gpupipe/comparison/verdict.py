@@ -98,9 +98,9 @@ def _pixels(
     for step, gap in wrong:
         assert gap.own is not None
         size = f"max {max(gap.own.maximum, gap.own.ring):.3g}, mean {gap.own.mean:.3g} {gap.own.unit}"
-        allowed = f"{step.tolerance:.3g} is allowed" + (
-            f", {step.ring_tolerance:.3g} at the edge" if step.ring_tolerance > step.tolerance else ""
-        )
+        allowed = f"{gap.allowed:.3g} is allowed"
+        if gap.ring_allowed > gap.allowed:
+            allowed += f", {gap.ring_allowed:.3g} at the edge"
         looks = f"; looks {gap.looks_like}" if gap.looks_like else ""
         where = f" ({step.line})" if step.line else ""
         text = f"{titles[gap.executor]} differs from {reference.title} at {step.name}{where}: {size}; {allowed}{looks}"

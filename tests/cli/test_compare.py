@@ -177,6 +177,27 @@ def test_an_executor_that_is_not_there_is_a_reason_and_status_2(
     assert "no executor could be measured: DALI GPU: no GPU" in capsys.readouterr().err
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full disk to write to")
+def test_a_full_disk_is_a_failure_after_the_table(shards: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("jinja2")
+
+    status = main(["compare", shards, *NUMPY, "--size", "32", "--html", "/dev/full"])
+
+    said = capsys.readouterr()
+    assert status == 1
+    assert said.err == "gpupipe compare: [Errno 28] No space left on device: '/dev/full'\n"
+    assert "NumPy" in said.out
+
+
+def test_without_jinja2_a_page_is_refused_before_anything_is_measured(
+    shards: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+
+    assert main(["compare", shards, "--html", "page.html"]) == 1
+    assert 'pip install "gpupipe[page]"' in capsys.readouterr().err
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT between processes")
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, temporary: Path, shards: str) -> None:
     process = started("compare", shards, "--size", "600", *NUMPY, cwd=tmp_path, TMPDIR=str(temporary))
