@@ -301,7 +301,7 @@ def _methods(alone: bool) -> dict[str, str]:
         "cpu_ms": "CPU time of the process, its threads, its worker processes and the children it has waited for, "
         "from the first batch to the last, divided by the images in between",
         "rate": "images between the first and the last batch of a pass, divided by the time between them; of a pass "
-        "of one batch, all of it",
+        "of one batch, or of one group of 32 images that are not batched, all of it",
         "first_batch_s": f"from making an iterator to its first batch, in the first pass, {cold}",
         "host_bytes": f"the kernel's record of the process's largest resident memory (VmHWM) in a pass{peak}",
         "gpu_bytes": "NVML, every 0.05 s: memory in use by all processes, above that at the start of a pass",

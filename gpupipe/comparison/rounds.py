@@ -14,6 +14,7 @@ from ..dataset import Dataset
 from ..errors import DataError, PlanError
 from ..load.iterator import DatasetIterator
 from ..load.progress import Epochs
+from ..optimize.place.placer import MICRO_BATCH
 from ..options import Options
 from ..structure import flatten
 from ..transform.array import to_host
@@ -34,7 +35,8 @@ class Round:
         batches: delivered.
         seconds: that `timed` images took.
         cpu: CPU seconds of the same, of this process and its workers.
-        timed: images delivered after the first batch; all of them if there was one batch only.
+        timed: images delivered after the first batch, or after the first group that the executor took if they are not
+            batched; all of them if there was no second one.
         first_batch_s: seconds to the first batch.
         peak: resident memory at most, bytes; None if unknown.
         gpu: what was seen of the GPU.
@@ -102,7 +104,7 @@ class Runner:
         with GpuWatch() as watch:
             started = since = time.perf_counter()
             begun = used = cpu_seconds()
-            first, images, batches, before, workers = 0.0, 0, 0, 0, 0.0
+            first, images, batches, before, group, workers = 0.0, 0, 0, 0, 0, 0.0
             last: Any = None
             with iterator_of(self.dataset) as items:
                 for element in items:
@@ -110,14 +112,15 @@ class Runner:
                     images = items.stats().rows
                     if batches == 1:
                         first = time.perf_counter() - started
-                    if batches == 1 and images < self.images:
+                        group = images if images > 1 else MICRO_BATCH
+                    if not before and group <= images < self.images:
                         since, used, before = time.perf_counter(), cpu_seconds(), images
                         workers = _workers(items)
                     said(images)
                     if images >= self.images:
                         break
                 _wait_for(last)
-                if images == before:  # there was one batch only: all of the pass is measured
+                if images < 2 * before or not before:  # there was one group only: all of the pass is measured
                     since, used, before, workers = started, begun, 0, 0.0
                 seconds, cpu = time.perf_counter() - since, cpu_seconds() - used + _workers(items) - workers
         if not images:

@@ -110,6 +110,12 @@ def _pixels(
     for key, whole in delivered.items():
         if key in unequal or any(gap.executor == key for _, gap in wrong):
             continue
+        if not whole.images:
+            text = (
+                f"{titles[key]} against {reference.title}: as many elements, with the same labels; no images to compare"
+            )
+            yield Finding("delivered", False, text, key)
+            continue
         within = "no step differs beyond its stated tolerance" if steps else "the same crops and flips"
         size = f"max {whole.maximum:.3g}, {whole.ring:.3g} at the edge, mean {whole.mean:.3g} {whole.unit}"
         yield Finding("delivered", False, f"{titles[key]} against {reference.title}: {within}; delivered: {size}", key)

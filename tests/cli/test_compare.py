@@ -103,6 +103,7 @@ def test_a_chain_without_images_is_measured_and_has_no_steps(
     said = capsys.readouterr()
     assert status == 0, said.err
     assert "40 images a pass, batches of 8" in said.out
+    assert "crops" not in said.out
 
 
 def test_a_folder_of_jpegs_is_enough(users_file: str, capsys: pytest.CaptureFixture[str]) -> None:

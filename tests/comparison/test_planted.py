@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gpupipe as gp
@@ -13,7 +14,10 @@ from gpupipe.comparison.chain import training_chain
 from gpupipe.comparison.comparison import Comparison
 from gpupipe.comparison.photographs import write_shards
 from gpupipe.comparison.result import Step, StepGap
+from gpupipe.comparison.rounds import Runner
 from gpupipe.comparison.source import find_source
+from gpupipe.comparison.steps.compare_steps import compare_steps
+from gpupipe.comparison.steps.material import calls_of
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops._shared.decode_crop import DecodeCrop
@@ -58,6 +62,18 @@ def test_equal_executors_differ_nowhere_beyond_the_stated_tolerances(chain: Data
     assert "DALI repeats edge pixels" in resize.tolerance_from
     assert found.steps[0].gaps[0].own is not None
     assert found.steps[0].gaps[0].own.psnr is None  # ordinary JPEGs are equal, bit by bit
+
+
+def test_the_steps_see_the_draws_of_the_whole_chain(chain: Dataset) -> None:
+    """Step by step, the reference arrives at the very images that the chain delivers: the same windows and flips."""
+    reference = Runner.on(chain, "cpu", "numpy", IMAGES)
+
+    (material,) = compare_steps(reference, {}, IMAGES).materials
+
+    last = material.rows[calls_of(material.program)[-1]]
+    delivered = reference.first(IMAGES).images
+    assert len(last) == len(delivered) == IMAGES
+    assert all(np.array_equal(a, b) for a, b in zip(last, delivered, strict=True))
 
 
 def test_exchanged_red_and_blue_are_found_at_the_decoder(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
