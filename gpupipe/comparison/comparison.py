@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from .page import write_page
+from .page.write import write_page
 from .result import Result
 from .terminal import text_of
 
@@ -26,6 +26,10 @@ class Comparison(Result):
         """Write one self-contained HTML page, with plots and pairs of images.
 
         Raises:
+            MissingDependencyError: jinja2 or matplotlib is not installed.
             OSError: the file cannot be written.
         """
-        write_page(self, path)
+        try:
+            write_page(self, path)
+        except OSError as error:  # that of a full disk does not name the file
+            raise OSError(error.errno, error.strerror or str(error), os.fspath(path)) from error

@@ -1,7 +1,8 @@
-"""contestants: the executors that can be compared, and one run of one of them in a process of its own."""
+"""contestants: the executors that can be compared, and a chain on one of them in a process of its own."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -10,18 +11,23 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from types import TracebackType
+from typing import Any, Literal, Protocol
 
-from gpupipe.comparison.measure import MARK, Figures, Job
-from gpupipe.errors import GpupipeError
+import numpy as np
+
+from gpupipe.comparison.measure import MARK, Job
+from gpupipe.comparison.rounds import Delivered, Round
+from gpupipe.errors import GpupipeError, PlanError
+from gpupipe.transform.choose import dali_extra
 from gpupipe.transform.machine import gpu_count, has_dali
 
-__all__ = ["EXECUTORS", "Executor", "run_alone"]
+__all__ = ["EXECUTORS", "Alone", "Contestant", "Executor"]
 
 # The folder of this gpupipe, which replaces the working directory that `-c` puts first on the path: a stray random.py
 # there must not be imported, and the gpupipe measured must be this one.
 _ROOT = str(Path(__file__).resolve().parents[2])
-_CODE = "import sys; sys.path[0] = {root!r}; from gpupipe.comparison.measure import main; sys.exit(main(sys.argv[1:]))"
+_CODE = "import sys; sys.path[0] = {root!r}; from {module} import main; sys.exit(main(sys.argv[1:]))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ class Executor:
         if self.device == "gpu" and not gpu_count():
             return "no GPU"
         if self.backend == "dali" and not has_dali():
-            return "DALI is not installed"
+            return f"DALI is not installed: pip install '{dali_extra()}'"
         return ""
 
 
@@ -56,43 +62,102 @@ EXECUTORS: tuple[Executor, ...] = (
 )
 
 
-def run_alone(job: Job, folder: Path, progress: Callable[[dict[str, Any]], None]) -> Figures:
-    """Run `job` in a process of its own and wait for it.
+class Contestant(Protocol):
+    """A chain on one executor, in this process (`Runner`) or in one of its own (`Alone`)."""
+
+    def round(self, said: Callable[[int], None] = ...) -> Round:
+        """Run one pass; `said` is called with the images delivered so far."""
+        ...
+
+    def waiting(self, rate: float) -> float | None:
+        """The share of its time that a consumer of `rate` images/s waits; None if there is one batch only."""
+        ...
+
+    def bottleneck(self) -> tuple[str, str]:
+        """What limits the rate, and what would raise it, in words."""
+        ...
+
+    def first(self, count: int) -> Delivered:
+        """The first images, `count` at most."""
+        ...
+
+
+class Alone:
+    """A chain on one executor in a process of its own, which works while it is asked and sleeps otherwise.
 
     Args:
-        job: what to measure.
-        folder: an existing folder for the job's file and the process's log.
-        progress: called with ``{"images": n}`` during the warm-up and ``{"passes": n}`` during the measurement.
-
-    Raises:
-        GpupipeError: the run failed; the text is its own error, or the end of the log of a process that crashed.
+        job: the chain.
+        folder: an existing folder for the job's file, the process's log and its images.
+        module: whose function `main` serves the job.
     """
-    stem = f"{job.device}-{job.backend}"
-    document, log = folder / f"{stem}.json", folder / f"{stem}.log"
-    document.write_text(json.dumps(asdict(job)), encoding="utf-8")
-    command = [sys.executable, "-c", _CODE.format(root=_ROOT), str(document)]
-    answer: dict[str, Any] = {}
-    with open(log, "wb") as errors:
-        # In a session of its own Ctrl-C does not reach it: this process ends it, and no second traceback is printed.
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
-        )
-        assert process.stdout is not None
-        try:
-            for line in process.stdout:
-                if line.startswith(MARK.encode()):
-                    answer = json.loads(line[len(MARK) :])
-                    progress(answer)
-            process.wait()
-        finally:
-            process.stdout.close()
-            _end(process)
-    if "figures" in answer:
-        return Figures(**answer["figures"])
-    if "error" in answer:
-        raise GpupipeError(answer["error"])
-    text = log.read_text(encoding="utf-8", errors="replace").strip()
-    raise GpupipeError(f"its process ended with status {process.returncode}; the end of its log:\n{text[-2000:]}")
+
+    def __init__(self, job: Job, folder: Path, module: str = "gpupipe.comparison.measure") -> None:
+        stem = f"{job.device}-{job.backend}"
+        self._log, self._images = folder / f"{stem}.log", folder / f"{stem}.npz"
+        document = folder / f"{stem}.json"
+        document.write_text(json.dumps(asdict(job)), encoding="utf-8")
+        command = [sys.executable, "-c", _CODE.format(root=_ROOT, module=module), str(document)]
+        with open(self._log, "wb") as errors:
+            # In a session of its own Ctrl-C does not reach it: this process ends it, without a second traceback.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+            )
+
+    def round(self, said: Callable[[int], None] = lambda images: None) -> Round:
+        """See `Contestant`."""
+        return Round.of_json(self._ask(said, do="round"))
+
+    def waiting(self, rate: float) -> float | None:
+        """See `Contestant`."""
+        waited: float | None = self._ask(do="waiting", rate=rate)
+        return waited
+
+    def bottleneck(self) -> tuple[str, str]:
+        """See `Contestant`."""
+        what, remedy = self._ask(do="bottleneck")
+        return what, remedy
+
+    def first(self, count: int) -> Delivered:
+        """See `Contestant`."""
+        images = self._ask(do="first", count=count, path=str(self._images))
+        with np.load(self._images) as arrays:
+            return Delivered([arrays[f"arr_{i}"] for i in range(images)], arrays["labels"])
+
+    def _ask(self, said: Callable[[int], None] = lambda images: None, **task: Any) -> Any:
+        """Let the process do a task.
+
+        Raises:
+            PlanError: this machine cannot run the chain so.
+            GpupipeError: it failed; the text is its own error, or the end of the log of a process that crashed.
+        """
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # it has crashed, which its missing answer tells
+            process.stdin.write(json.dumps(task).encode() + b"\n")
+            process.stdin.flush()
+        for line in process.stdout:
+            if not line.startswith(MARK.encode()):
+                continue
+            message = json.loads(line[len(MARK) :])
+            if "answer" in message:
+                return message["answer"]
+            if "error" in message:
+                raise (PlanError if message["cannot"] else GpupipeError)(message["error"])
+            said(message["images"])
+        status = process.wait()
+        text = self._log.read_text(encoding="utf-8", errors="replace").strip()
+        raise GpupipeError(f"its process ended with status {status}; the end of its log:\n{text[-2000:]}")
+
+    def __enter__(self) -> Alone:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """End the process."""
+        _end(self._process)
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):  # a task that it did not read
+                pipe.close()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import glob
-import platform
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from gpupipe.comparison.contestants import EXECUTORS, Executor, run_alone
-from gpupipe.comparison.measure import MAX_PASSES, Job
+from gpupipe.comparison.chain import training_chain
+from gpupipe.comparison.comparison import Comparison
+from gpupipe.comparison.contest import Request, contest
+from gpupipe.comparison.contestants import EXECUTORS, Alone, Contestant, Executor
+from gpupipe.comparison.measure import Job
 from gpupipe.comparison.photographs import write_shards
-from gpupipe.comparison.pixels import compare_pixels
-from gpupipe.comparison.report import Row, table
+from gpupipe.comparison.rounds import Runner
 from gpupipe.comparison.sheet import contact_sheet, save_png, to_uint8
 from gpupipe.comparison.source import Source, find_source
-from gpupipe.errors import GpupipeError, PlanError
-from gpupipe.options import cpu_count
+from gpupipe.comparison.terminal import cost_rows, laid_out
+from gpupipe.errors import PlanError
 from gpupipe.progress import Progress
 
 __all__ = ["run_demo"]
 
 BATCH = 32
-KEPT_BATCHES = 2  # how many of the first batches are compared pixel by pixel
+COMPARED = 64  # how many of the first images are compared pixel by pixel
 ON_SHEET = 48
-
-Batches: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 
 def run_demo(
@@ -60,25 +57,28 @@ def run_demo(
     from gpupipe import ops
 
     _check(out, images, size)
-    with tempfile.TemporaryDirectory(prefix="gpupipe-demo-") as name, Progress() as progress:
+    with tempfile.TemporaryDirectory(prefix="gpupipe-demo-") as name, Progress() as progress, ExitStack() as stack:
         folder = Path(name)
         source = _draw(folder, images, progress) if data is None else find_source(data, images)
-        rows, kept = _measure(source, folder, images, size, executors, progress)
-    for row in rows:
-        if row.failed:
-            print(f"{row.executor.title} failed: {row.reason}", file=sys.stderr)
-    if not kept:
-        raise GpupipeError(
-            "no executor could be measured: " + "; ".join(f"{r.executor.title}: {r.reason}" for r in rows)
-        )
+        batch = min(BATCH, images, source.at_least)
+        dataset = training_chain(source, images, batch, size)
 
-    first, reference = next(iter(kept)), list(kept)[-1]
-    rows = [_compared(row, reference, kept, ops.IMAGENET_STD) for row in rows]
-    print(_heading(source, rows, size), table(rows, reference.title), sep="\n\n")
-    shown = to_uint8(kept[first]["images"][:ON_SHEET], ops.IMAGENET_MEAN, ops.IMAGENET_STD)
-    save_png(out, contact_sheet(shown))
+        def enter(executor: Executor, _: Runner) -> Contestant:
+            job = Job(executor.device, executor.backend, images, source, batch, size)
+            return stack.enter_context(Alone(job, folder))
+
+        request = Request(dataset, source.name, images, COMPARED, steps=False, limits=False, alone=True)
+        found = contest(request, executors, enter, progress)
+        measured = [cost.key for cost in found.costs if cost.measured]
+        first = next(executor for executor in EXECUTORS if executor.key in measured)
+        shown = Runner.on(dataset, first.device, first.backend, images).first(ON_SHEET).images
+    for cost in found.costs:
+        if cost.failed:
+            print(f"{cost.title} failed: {cost.reason}", file=sys.stderr)
+    print(_heading(found, size), laid_out(cost_rows(found), left=1), sep="\n\n")
+    save_png(out, contact_sheet(to_uint8(np.stack(shown), ops.IMAGENET_MEAN, ops.IMAGENET_STD)))
     print(f"\nsaved {out}: {len(shown)} augmented images of {first.title}")
-    return _verdict(rows, kept, reference.title)
+    return _verdict(found)
 
 
 def _check(out: Path, images: int, size: int) -> None:
@@ -100,66 +100,16 @@ def _draw(folder: Path, images: int, progress: Progress) -> Source:
     return Source("photographs drawn for this run", [glob.escape(str(folder)) + "/photos-*.tfrecord"], at_least=images)
 
 
-def _measure(
-    source: Source, folder: Path, images: int, size: int, keys: Sequence[str], progress: Progress
-) -> tuple[list[Row], dict[Executor, Batches]]:
-    """Run the executors one after another; return their rows, and the first batches of those that ran."""
-    rows: list[Row] = []
-    kept: dict[Executor, Batches] = {}
-
-    def show(message: dict[str, Any]) -> None:
-        if "images" in message:
-            progress.update(message["images"], images, "images to warm up")
-        elif "passes" in message:
-            progress.update(message["passes"], MAX_PASSES, "passes at most")
-
-    for executor in EXECUTORS:
-        if keys and executor.key not in keys:
-            continue
-        if missing := executor.missing():
-            rows.append(Row(executor, reason=missing))
-            continue
-        file = folder / f"{executor.key}.npz"
-        batch = min(BATCH, images, source.at_least)
-        progress.start(f"running {executor.title}")
-        try:
-            job = Job(source, executor.device, executor.backend, images, batch, size, KEPT_BATCHES, str(file))
-            rows.append(Row(executor, run_alone(job, folder, show)))
-            with np.load(file) as arrays:
-                kept[executor] = {name: arrays[name] for name in ("images", "labels")}
-            progress.finish()
-        except GpupipeError as error:
-            rows.append(Row(executor, reason=str(error), failed=True))
-            progress.finish("failed")
-    return rows, kept
-
-
-def _compared(row: Row, reference: Executor, kept: Mapping[Executor, Batches], std: Any) -> Row:
-    if row.executor not in kept or row.executor == reference:
-        return row
-    images, others = kept[row.executor]["images"], kept[reference]["images"]
-    return row if len(images) != len(others) else replace(row, difference=compare_pixels(images, others, std))
-
-
-def _heading(source: Source, rows: Sequence[Row], size: int) -> str:
-    from gpupipe import __version__
-
-    figures = next(row.figures for row in rows if row.figures is not None)
-    batch = min(BATCH, figures.images)
+def _heading(found: Comparison, size: int) -> str:
     return (
-        f"{source.name}: {figures.images} images a pass, cropped to {size}x{size}, batches of {batch}\n"
-        f"gpupipe {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
-        f"{cpu_count()} CPUs; medians over whole passes, each executor alone in a process"
+        f"{found.data}: {found.images} images a pass, cropped to {size}x{size}, batches of {found.batch}\n"
+        f"{', '.join(found.machine.values())}; medians over {found.rounds} passes, each executor alone in a process"
     )
 
 
-def _verdict(rows: Sequence[Row], kept: Mapping[Executor, Batches], reference: str) -> int:
+def _verdict(found: Comparison) -> int:
     """Print whether the executors delivered the same elements with the same crops and flips; return the exit status."""
-    labels = [batches["labels"] for batches in kept.values()]
-    same = all(np.array_equal(labels[0], other) for other in labels[1:])
-    same &= all(row.difference.same_crops for row in rows if row.difference is not None)
-    if len(kept) > 1:
-        agree = "have the same labels, crops and flips on every executor"
-        differ = f"DIFFER from those of {reference} in label, crop or flip: please report this"
-        print(f"the first {len(labels[0])} images {agree if same else differ}")
-    return 0 if same and not any(row.failed for row in rows) else 1
+    for finding in found.findings:
+        if finding.kind == "delivered":
+            print(finding.text + (": please report this" if finding.bad else ""))
+    return 0 if found.equal else 1

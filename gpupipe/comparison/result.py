@@ -6,12 +6,15 @@ Figures are plain numbers and text; the pictures of the worst images are kept ap
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from .ratios import Spread
 
 __all__ = [
     "FORMAT",
@@ -30,33 +33,6 @@ __all__ = [
 
 FORMAT = 1
 """Version of the JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """A figure that was measured several times.
-
-    Attributes:
-        values: one for each round, in order.
-        median: of them.
-        least: of them.
-        most: of them.
-    """
-
-    values: tuple[float, ...]
-    median: float
-    least: float
-    most: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
-        """Summarise at least one value."""
-        return cls(tuple(values), float(np.median(values)), min(values), max(values))
-
-    @property
-    def half_width(self) -> float:
-        """Half the distance of the least from the most, relative to the median; 0 if the median is."""
-        return (self.most - self.least) / 2 / self.median if self.median else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +67,8 @@ class Cost:
         gpu_bytes: peak memory in use on the GPU, above what was in use before; None without a GPU.
         gpu_load: mean utilisation of the GPU, from 0 to 1; None without a GPU, or if the driver does not report it.
         jpeg_load: the same of its JPEG engines.
-        waiting: the share of its time, from 0 to 1, that a consumer of the given rate waited; None if none was given.
+        waiting: the share of its time, from 0 to 1, that a consumer of the given rate waited; None if none was given,
+            or if there is one batch only.
         bottleneck: what limits its rate, in words.
         remedy: what would raise the rate, in words; "" if nothing is known to.
         accuracy: of the model; None if none was given.
@@ -155,7 +132,9 @@ class StepGap:
         executor: its key.
         own: the step's own difference: the executor computes it from the reference's images; None if it cannot.
         through: the difference of all steps up to here: the executor computes all of them; None if it cannot.
-        beyond: whether its own difference is beyond the step's tolerance.
+        beyond: whether its own difference is beyond the tolerance.
+        allowed: the tolerance for this executor.
+        ring_allowed: the same on the outermost ring of pixels.
         looks_like: what its own difference looks like, in words: "red and blue exchanged"; "" if like nothing known.
         pair: index in `Result.pairs` of the worst image; None if the images are equal.
         reason: why a difference is missing.
@@ -165,6 +144,8 @@ class StepGap:
     own: PixelGap | None
     through: PixelGap | None
     beyond: bool = False
+    allowed: float = 0.0
+    ring_allowed: float = 0.0
     looks_like: str = ""
     pair: int | None = None
     reason: str = ""
@@ -179,7 +160,8 @@ class Step:
         line: ``file:line`` where the user wrote it, or "".
         stage: number of the transform stage, from 1.
         fused: whether it is an op that the optimiser made of several, which runs in their place.
-        tolerance: the largest difference between executors that is expected, in the gap's unit.
+        tolerance: the largest difference between executors that is expected, in the gap's unit: the most that one of
+            them is allowed.
         ring_tolerance: the same on the outermost ring of pixels.
         tolerance_from: where both come from, in words.
         gaps: one for each executor but the reference.
@@ -227,7 +209,7 @@ class BreakEven:
         cores_cpu: cores that the CPU executor keeps busy at that rate; None without a rate.
         cores_gpu: cores that the GPU executor keeps busy at that rate.
         cores_saved: the difference.
-        gpu_share: the share of the GPU that the executor takes at that rate: its rate over the largest; None if unknown.
+        gpu_share: the share of the GPU that the executor takes at that rate: its rate over the most possible.
         saved_per_hour: price of the cores saved less that of the GPU's share, in the unit of the prices; None without.
         from_core_price: the price of a core for an hour from which on the GPU pays; None without a price of the GPU.
         from_rate: images/s from which on it pays; None if it never does, or without prices.
@@ -366,7 +348,9 @@ class Result:
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses as dicts, tuples as lists."""
+    """Dataclasses as dicts, tuples as lists; what JSON has no number for is null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if hasattr(type(value), "__dataclass_fields__"):
         return {name: _plain(one) for name, one in asdict(value).items()}
     if isinstance(value, Mapping):
