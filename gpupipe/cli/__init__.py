@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from types import FrameType
-from typing import Protocol
+from typing import Protocol, cast
 
 import gpupipe
 
@@ -22,6 +22,8 @@ FAILED, USER_ERROR, INTERRUPTED, TERMINATED = 1, 2, 130, 143  # as in shells: 12
 
 COMMANDS: Mapping[str, str] = {
     "demo": "run one training chain on every executor of this machine and compare them",
+    "compare": "compare executors on your own data or chain: cost, pixels step by step, a verdict",
+    "bench": "measure this machine's executors on your own data or chain: speed alone",
     "inspect": "say what is in data files: records, schema, checksums, images",
     "verify": "check every record of TFRecord files, and list the bad ones",
     "pack": "write images of a folder, tar or Parquet as shuffled TFRecord shards",
@@ -88,8 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def command(name: str) -> Command:
     """Import the file of a subcommand."""
-    module: Command = importlib.import_module(f"{__name__}.{name}")  # type: ignore[assignment]  # a Protocol of modules
-    return module
+    return cast("Command", importlib.import_module(f"{__name__}.{name}"))
 
 
 def parser(full: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:

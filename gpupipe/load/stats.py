@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from time import perf_counter, process_time
 
 from ..flow.run import Run
+from ..table import table
 
-__all__ = ["IteratorStats", "Loop", "QueueStats", "StepStats", "stats_of"]
+__all__ = ["IteratorStats", "Loop", "QueueStats", "StepStats", "queue_table", "stats_of"]
 
 
 @dataclass(slots=True)
@@ -153,8 +154,8 @@ class IteratorStats:
         return f"{self.rows_per_second:,.0f} rows/s, waited {self.waiting_share:.0%}"
 
     def __str__(self) -> str:
-        rows = [("step", "elements", "busy s", "CPU s", "waiting s", "blocked s", "workers", "line")]
-        rows += [
+        head = ("step", "elements", "busy s", "CPU s", "waiting s", "blocked s", "workers", "line")
+        rows = [
             (
                 one.step,
                 f"{one.elements:,}" if one.elements else "",
@@ -167,32 +168,23 @@ class IteratorStats:
             )
             for one in self.steps
         ]
-        queues = [("queue", "taken", "fill", "empty s", "full s", "line")]
-        queues += [
-            (q.step, f"{q.taken:,}", f"{q.fill:.1f} of {q.most}", f"{q.empty:.2f}", f"{q.full:.2f}", q.line)
-            for q in self.queues
-        ]
         lines = [
             f"{self.rows:,} rows in {self.elements:,} elements, {self.rows_per_second:,.0f} rows/s after "
             f"{self.startup:.2f} s; the loop waited {self.waiting_share:.0%} of {self.seconds:.2f} s; "
             f"{self.cpu_ms_per_row:.2f} CPU-ms a row",
             f"{self.reads:,} reads of {self.read_bytes:,} bytes in {self.read_seconds:.2f} s",
-            *(table(rows) if self.steps else ()),
-            *(table(queues) if self.queues else ()),
+            *([table(head, rows, right=range(1, 7))] if self.steps else ()),
+            *([queue_table(self.queues)] if self.queues else ()),
         ]
         return "\n".join(lines)
 
 
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lay out rows of equal length as lines: the first and last column to the left, the others to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if i in (0, len(row) - 1) else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
+def queue_table(queues: Sequence[QueueStats]) -> str:
+    """The counts of some queues."""
+    rows = [
+        (q.step, f"{q.taken:,}", f"{q.fill:.1f} of {q.most}", f"{q.empty:.2f}", f"{q.full:.2f}", q.line) for q in queues
     ]
+    return table(("queue", "taken", "fill", "empty s", "full s", "line"), rows, right=range(1, 5))
 
 
 def stats_of(run: Run | None, loop: Loop, elements: int) -> IteratorStats:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from ..errors import MissingDependencyError
+from ..errors import MissingDependencyError, PlanError
+from ..extract.storage.replacing import replacing
 from ..timing import Span
 from .trace import rows_of
 
@@ -32,6 +34,11 @@ def plot(spans: Sequence[Span], title: str, path: str | os.PathLike[str], second
         raise MissingDependencyError(
             'Profile.plot needs matplotlib, which is not installed; install it with: pip install "gpupipe[plot]"'
         ) from error
+    kind = Path(path).suffix[1:].lower() or "png"
+    if kind not in (kinds := Figure().canvas.get_supported_filetypes()):
+        raise PlanError(
+            f"Profile.plot needs a file name with the suffix of a format ({', '.join(kinds)}), got {path!r}"
+        )
     end = max((span.end for span in spans), default=0.0)
     start = 0.0 if seconds is None else max(0.0, end - seconds)
     rows = rows_of([span for span in spans if span.end >= start])
@@ -47,4 +54,5 @@ def plot(spans: Sequence[Span], title: str, path: str | os.PathLike[str], second
     axes.set_xlim(start, end or 1.0)
     axes.set_xlabel("seconds")
     axes.set_title(title, fontsize=9, loc="left")
-    figure.savefig(path, dpi=120)
+    with replacing(path) as part:
+        figure.savefig(part, dpi=120, format=kind)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from ..brief import cut
-from ..load.stats import QueueStats, table
+from ..load.stats import QueueStats, queue_table
+from ..table import table
 from ..timing import Span
 from .measure import Measurement
 from .model import Model, Part
@@ -70,17 +71,13 @@ class Profile:
         return str(self)
 
     def __str__(self) -> str:
-        rows: list[Sequence[str]] = [("step", "on", "elements", "busy ms", "CPU ms", "waiting ms", "line")]
+        head = ("step", "on", "elements", "busy ms", "CPU ms", "waiting ms", "line")
+        rows: list[Sequence[str]] = []
         shown = [part for part in self.parts if part.elements or part.seconds + part.waiting > 1e-5]
         for part in sorted(shown, key=lambda part: -part.seconds):
             times = (f"{value * 1e3:.2f}" for value in (part.seconds, part.cpu, part.waiting))
             rows.append(
                 (cut(part.step, 56), part.resource, f"{part.elements:,.4g}" if part.elements else "", *times, part.line)
-            )
-        queues = [("queue", "taken", "fill", "empty s", "full s", "line")]
-        for q in self.queues:
-            queues.append(
-                (q.step, f"{q.taken:,}", f"{q.fill:.1f} of {q.most}", f"{q.empty:.2f}", f"{q.full:.2f}", q.line)
             )
         verdict = self.verdict
         return "\n".join([
@@ -91,8 +88,8 @@ class Profile:
             *(f"  {line}" for line in map(str, verdict.others) if line),
             *([f"  what usually helps: {advice(verdict)}"] if advice(verdict) else []),
             "for each step of the loop:",
-            *table(rows),
-            *(table(queues) if self.queues else ()),
+            table(head, rows, right=range(1, 6)),
+            *([queue_table(self.queues)] if self.queues else ()),
         ])  # fmt: skip
 
     def json(self) -> str:
@@ -121,11 +118,13 @@ class Profile:
         """Draw a timeline: a row for each step and thread, time to the right.
 
         Args:
-            path: the file; its suffix says which format (.png, .svg, .pdf).
+            path: the file; its suffix says which format (.png, .svg, .pdf), without one it is a PNG.
             seconds: draw the last so many seconds; by default all from the start.
 
         Raises:
             MissingDependencyError: matplotlib is not installed.
+            PlanError: matplotlib writes no such format.
+            OSError: the file cannot be written; an older one is unchanged.
         """
         from .picture import plot
 

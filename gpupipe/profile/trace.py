@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from ..extract.storage.replacing import replacing
 from ..timing import Span
 
 __all__ = ["chrome_trace", "rows_of"]
@@ -42,5 +43,5 @@ def chrome_trace(spans: Sequence[Span], path: str | os.PathLike[str]) -> None:
             }
             for span in of_row
         ]
-    with open(path, "w", encoding="utf-8") as file:
+    with replacing(path) as part, open(part, "w", encoding="utf-8") as file:
         json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, file)

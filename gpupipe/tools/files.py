@@ -13,7 +13,7 @@ from gpupipe.extract.records.crc import header_at, masked_crc32c
 from gpupipe.extract.records.framing import HEADER, sniff
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.storage.glob import INDEX_SUFFIX
-from gpupipe.extract.storage.patterns import expand, is_url, stable_names
+from gpupipe.extract.storage.patterns import is_url, stable_names, typed_files
 from gpupipe.extract.storage.remote import storage_of
 
 __all__ = ["DataFile", "Kind", "find_files", "first_bytes", "kind_at", "kind_of", "size_of"]
@@ -79,25 +79,16 @@ def find_files(given: Sequence[str]) -> list[DataFile]:
     found: list[tuple[str, str]] = []
     for one in given:
         pattern = one if is_url(one) else os.path.expanduser(one)
-        hits = expand(pattern)
-        if not hits:
-            raise PlanError(f"files are needed, and none match {one!r}; check the path{_quoting(given)}")
-        if [path for path, _ in hits] != [pattern]:
-            found += [hit for hit in hits if not os.path.isdir(hit[0])]
-        elif os.path.isdir(pattern):
+        if os.path.isdir(pattern):
             plain += _in_folder(pattern)
-        else:
+            continue
+        hits = typed_files(one, "files are needed")
+        if [path for path, _ in hits] == [pattern]:
             plain.append(pattern)
+        else:
+            found += hits
     every = dict([*found, *zip(plain, stable_names(plain), strict=True)])
-    if not every:
-        raise PlanError(
-            f"files are needed, and only folders match {given[0]!r}; '{given[0]}/*' matches what is in them"
-        )
     return [DataFile(path, every[path]) for path in sorted(every, key=os.fsencode)]
-
-
-def _quoting(given: Sequence[str]) -> str:
-    return ", and quote wildcards so that the shell leaves them alone" if any("*" in one for one in given) else ""
 
 
 def _in_folder(folder: str) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from gpupipe.compare.sheet import contact_sheet, save_png
+from gpupipe.comparison.sheet import contact_sheet, save_png
 from gpupipe.errors import DecodeError, GpupipeError, PlanError
 from gpupipe.extract.images.decode import decode
 
@@ -48,14 +48,10 @@ def write_thumbnails(path: Path, images: Sequence[bytes]) -> int:
     """
     small = [_thumbnail(image) for image in images]
     grey = np.full((SIDE, SIDE, 3), _GREY, np.uint8)
-    part = path.with_name(f".{path.name}.part")
     try:
-        save_png(part, contact_sheet(np.stack([grey if one is None else one for one in small])))
-        part.replace(path)
+        save_png(path, contact_sheet(np.stack([grey if one is None else one for one in small])))
     except OSError as error:
         raise GpupipeError(f"the contact sheet {str(path)!r} cannot be written: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
     return sum(one is not None for one in small)
 
 

@@ -14,12 +14,13 @@ from gpupipe.errors import DataError, ParseError, PlanError, shown_name
 from gpupipe.extract.records.compression import Compression
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.progress import Progress
+from gpupipe.table import table
 from gpupipe.tools.check import Job, Part
 from gpupipe.tools.files import DataFile, Kind, kind_at, size_of
 from gpupipe.tools.manifest import WholeManifest
 from gpupipe.tools.schema import values_of
 from gpupipe.tools.spread import check_all
-from gpupipe.tools.text import byte_count, counted, table
+from gpupipe.tools.text import byte_count, counted
 
 __all__ = ["Checked", "Report", "image_features", "verify"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, ops
-from gpupipe.compare.photographs import write_shards
+from gpupipe.comparison.photographs import write_shards
 from gpupipe.errors import MissingDependencyError, PlanError
 from gpupipe.profile.report import Profile
 from gpupipe.timing import TRACKER
@@ -204,9 +205,21 @@ def test_a_timeline_is_drawn(tmp_path: Path) -> None:
     profile = Dataset.range(20).map(_slow).prefetch(2).profile(4, warmup=1, consumer=NAP)
     profile.plot(tmp_path / "all.png")
     profile.plot(tmp_path / "end.svg", seconds=NAP)
+    profile.plot(tmp_path / "plain")
 
     assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "plain").read_bytes().startswith(b"\x89PNG")
     assert "map(_slow())" in (tmp_path / "end.svg").read_text()
+
+
+def test_a_timeline_in_no_format_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+    profile = Dataset.range(20).profile(4, warmup=1)
+
+    with pytest.raises(gp.PlanError, match=r"suffix of a format \(.*png.*\), got '.*a\.txt'"):
+        profile.plot(str(tmp_path / "a.txt"))
+
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_timeline_needs_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -87,13 +87,6 @@ def test_a_chain_of_another_size_over_one_source_starts_again_and_that_is_said_o
     assert "epoch 2 of one training" in text
 
 
-def test_two_chains_that_are_both_at_hand_are_compared_without_a_word(said: Any) -> None:
-    one, two = _train(_source()), _train(_source())
-
-    assert np.array_equal(run(one), run(two))
-    assert said() == []
-
-
 def test_with_options_is_compared_without_a_word(said: Any) -> None:
     ds = Dataset.range(30).shuffle(30)
 
@@ -121,11 +114,12 @@ def test_other_elements_by_one_line_are_another_chain(parts: Any, said: Any) -> 
     assert said() == []
 
 
-def test_nothing_is_said_while_both_chains_exist(said: Any) -> None:
+@pytest.mark.parametrize("shared", [True, False], ids=["over one source", "over a source each"])
+def test_nothing_is_said_while_both_chains_exist(shared: bool, said: Any) -> None:
     source = Dataset.range(30)
 
     def make(batch: int) -> Dataset:
-        return source.shuffle(30, seed=1).batch(batch)
+        return (source if shared else Dataset.range(30)).shuffle(30, seed=1).batch(batch)
 
     train, valid = make(4), make(2)
     assert [_loop(train), _loop(valid), _loop(train)] == [0, 0, 1]

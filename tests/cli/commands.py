@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import gpupipe
 
-__all__ = ["ROOT", "ended", "started"]
+__all__ = ["ROOT", "ended", "signalled", "started"]
 
 ROOT = Path(gpupipe.__file__).parents[1]
 
@@ -22,6 +25,17 @@ def started(*arguments: str, cwd: Path, first: Path | None = None, **environment
         command, env={**os.environ, "PYTHONPATH": path, **environment}, cwd=cwd, text=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
+
+
+def signalled(
+    process: subprocess.Popen[str], number: signal.Signals, ready: Callable[[], object]
+) -> tuple[int, str, str]:
+    """Send it a signal once something is so, after 30 seconds at the latest; return what `ended` returns."""
+    deadline = time.monotonic() + 30
+    while not ready() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.send_signal(number)
+    return ended(process)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:

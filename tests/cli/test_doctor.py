@@ -15,7 +15,7 @@ import pytest
 import gpupipe
 from gpupipe.cli import doctor, main
 from gpupipe.tools.doctor.facts import Facts
-from tests.cli.commands import ended, started
+from tests.cli.commands import ended, signalled, started
 from tests.tools.machines import GPU, LAPTOP, without
 
 # Put first on Python's path as sitecustomize.py: DALI is installed, but cannot be imported.
@@ -128,13 +128,10 @@ def test_ctrl_c_ends_it_and_its_probe(tmp_path: Path) -> None:
         "    time.sleep(60)\n"
     )
     process = started("doctor", cwd=tmp_path, first=tmp_path)
-    while not (tmp_path / "probing").exists() and process.poll() is None:
-        pass
 
-    process.send_signal(signal.SIGINT)
-    status, out, err = ended(process)
+    found = signalled(process, signal.SIGINT, (tmp_path / "probing").exists)
 
-    assert (status, out, err) == (130, "", "gpupipe: interrupted\n")
+    assert found == (130, "", "gpupipe: interrupted\n")
     probe = Path("/proc", (tmp_path / "probing").read_text(), "stat")
     if sys.platform == "linux":  # gone, or dead and not yet collected by the process that inherited it
         assert not probe.exists() or probe.read_text().rpartition(")")[2].split()[0] == "Z"

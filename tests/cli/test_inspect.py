@@ -16,7 +16,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe.cli import main
-from gpupipe.compare.photographs import encode, take, write_shards
+from gpupipe.comparison.photographs import encode, take, write_shards
 from gpupipe.tools.thumbnails import SIDE
 from tests.tools.damage import write
 
@@ -168,7 +168,7 @@ def test_wrong_usage_is_one_line_and_status_2(
     write(tmp_path / "plain.tfrecord", [b"no image"])
     good = str(photographs[0])
     wrong = {
-        (str(tmp_path / "none.tfrecord"),): "none match",
+        (str(tmp_path / "none.tfrecord"),): "it does not exist",
         (str(tmp_path / "empty"),): "the folder",
         (str(tmp_path / "a.zip"),): "which is a zip archive",
         (good, "--sample", "0"): "--sample needs 1 or more",

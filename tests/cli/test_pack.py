@@ -6,19 +6,15 @@ import errno
 import json
 import os
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-import gpupipe
 from gpupipe.cli import main
 from gpupipe.extract.records.writer import TFRecordWriter
+from tests.cli.commands import signalled, started
 from tests.tools.packing import digests, folder_of, packed_records
-
-ROOT = Path(gpupipe.__file__).parents[1]
 
 
 def test_a_folder_becomes_shards_and_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,24 +145,11 @@ def test_a_folder_that_cannot_be_written_is_a_failure(tmp_path: Path, capsys: py
 def test_an_interrupted_run_goes_on(tmp_path: Path, number: signal.Signals, status: int) -> None:
     source, out = folder_of(tmp_path / "photos", 60, size=(600, 800)), tmp_path / "out"
     arguments = ["pack", str(source), str(out), "--shards", "12", "--resize-shorter", "256"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gpupipe.cli", *arguments, "--workers", "1"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 30
-    while not (out / "train-00001-of-00012.tfrecord").exists() and time.monotonic() < deadline:
-        time.sleep(0.002)
+    process = started(*arguments, "--workers", "1", cwd=tmp_path)
 
-    process.send_signal(number)
-    try:
-        said = process.communicate(timeout=30)[1]
-    finally:
-        process.kill()
+    found, _, said = signalled(process, number, (out / "train-00001-of-00012.tfrecord").exists)
 
-    assert process.returncode == status, said
+    assert found == status, said
     assert "Traceback" not in said
     assert ("the same command goes on from here" in said) == (number == signal.SIGINT)
     assert 2 <= len(list(out.glob("train-*.tfrecord"))) < 12

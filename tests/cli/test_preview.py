@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from gpupipe.cli import main
-from gpupipe.compare.photographs import write_shards
-from tests.cli.commands import ended, started
+from gpupipe.comparison.photographs import write_shards
+from tests.cli.commands import ended, signalled, started
 
 FILE = """
 import time
@@ -109,11 +109,8 @@ def test_a_wrong_argument_is_one_line_and_status_2(
 def test_ctrl_c_leaves_no_picture(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(FILE)
     process = started("preview", "train.py:slow", cwd=tmp_path)
-    while not (tmp_path / "waiting").exists() and process.poll() is None:
-        pass
 
-    process.send_signal(signal.SIGINT)
-    status, out, err = ended(process)
+    found = signalled(process, signal.SIGINT, (tmp_path / "waiting").exists)
 
-    assert (status, out, err) == (130, "", "gpupipe: interrupted\n")
+    assert found == (130, "", "gpupipe: interrupted\n")
     assert not (tmp_path / "preview.png").exists()

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 import uuid
@@ -18,11 +17,10 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.cli import main
-from gpupipe.compare.photographs import write_shards
+from gpupipe.comparison.photographs import write_shards
 from gpupipe.tools import manifest
+from tests.cli.commands import started
 from tests.tools.damage import write
-
-ROOT = Path(gp.__file__).parents[1]
 
 
 @pytest.fixture
@@ -120,7 +118,7 @@ def test_wrong_usage_is_one_line_and_status_2(
     (notes / "notes.txt").write_text("nothing but words in here")
     good = str(shards[0])
     wrong = {
-        (str(tmp_path / "none"),): "none match",
+        (str(tmp_path / "none"),): "it does not exist",
         (str(tmp_path / "*.tfrecord"),): "quote wildcards",
         (str(notes),): "TFRecord files are needed, and the folder",
         (str(photo),): f"which is a JPEG image; `gpupipe inspect {photo}`",
@@ -206,12 +204,6 @@ def test_a_full_disk_is_one_line_and_status_1(
 # ---- processes and signals
 
 
-def started(mark: str, *arguments: str, **more: Any) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GPUPIPE_MARK": mark}
-    command = [sys.executable, "-m", "gpupipe.cli", "verify", *arguments]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
-
-
 def marked(mark: str) -> set[int]:
     """The processes that run with a mark in their environment."""
     found = set()
@@ -255,7 +247,9 @@ def test_an_end_before_the_end_leaves_no_process_and_no_manifest(
     mark, out = uuid.uuid4().hex, tmp_path / "out"
     out.mkdir()
     (out / "bad.jsonl").write_text("old\n")
-    process = started(mark, many, "--workers", "2", "--manifest", str(out / "bad.jsonl"))
+    process = started(
+        "verify", many, "--workers", "2", "--manifest", str(out / "bad.jsonl"), cwd=tmp_path, GPUPIPE_MARK=mark
+    )
     assert settled(mark, 3)
 
     before = time.monotonic()
@@ -271,8 +265,8 @@ def test_an_end_before_the_end_leaves_no_process_and_no_manifest(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pipe of a shell")
-def test_a_closed_pipe_is_no_traceback(shards: list[Path]) -> None:
-    process = started("x", *map(str, shards), "--json", "--workers", "1")
+def test_a_closed_pipe_is_no_traceback(shards: list[Path], tmp_path: Path) -> None:
+    process = started("verify", *map(str, shards), "--json", "--workers", "1", cwd=tmp_path)
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()  # `| head -0`
 

@@ -5,7 +5,6 @@ Python integers are int64 here and int32 there, on purpose, so types are compare
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,6 @@ Chain = Callable[[Any], Any]
 IMAGES = np.arange(2 * 4 * 3, dtype=np.uint8).reshape(2, 4, 3)
 FLOATS = np.linspace(-1, 1, 6, dtype=np.float32)
 NAMES = np.array([b"a\0", b"", b"ccc"], object)
-
-
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return pytest.importorskip("tensorflow")
 
 
 def _triangle(D: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -20,12 +19,6 @@ pytestmark = [pytest.mark.tf, pytest.mark.filterwarnings("ignore")]
 Chain = Callable[[Any, Path], Any]
 
 NESTED = {"a": [1.5, 2.5], "b": (np.zeros((2, 2, 3), np.uint8), [b"x", b"y\0"])}
-
-
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return pytest.importorskip("tensorflow")
 
 
 @pytest.fixture(scope="module")

@@ -20,12 +20,6 @@ pytestmark = [pytest.mark.tf, pytest.mark.filterwarnings("ignore")]
 N = 24
 
 
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return pytest.importorskip("tensorflow")
-
-
 def _range(d: Any) -> Any:
     return d.range(N)
 

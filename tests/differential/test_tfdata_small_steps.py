@@ -5,7 +5,6 @@ Numbers that are drawn are gpupipe's own; there the same elements come, in each 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -20,12 +19,6 @@ pytestmark = [pytest.mark.tf, pytest.mark.filterwarnings("ignore")]
 Chain = Callable[[Any], Any]
 
 I64 = np.int64
-
-
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return pytest.importorskip("tensorflow")
 
 
 class Ours:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpupipe.errors import DirectoryError, MissingFileError, PlanError, PlanTypeError, RecordError
+from gpupipe.extract.storage import files
 from gpupipe.extract.storage.files import LOCAL, LocalStorage, Storage
 from gpupipe.extract.storage.patterns import expand
 
@@ -213,3 +216,17 @@ def test_a_file_written_again_is_read_anew(tmp_path: Path) -> None:
 
     assert LOCAL.size(str(path)) != first
     assert LOCAL.read(str(path), 0, 10) == b"second one"
+
+
+def test_a_descriptor_is_closed_while_python_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python may have cleared the names of the module by then."""
+    (tmp_path / "x").write_bytes(b"abc")
+    storage = LocalStorage()
+    assert storage.read(str(tmp_path / "x"), 0, 3) == b"abc"
+    monkeypatch.setattr(files, "os", None)
+    raised: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", raised.append)
+
+    del storage
+
+    assert raised == []

@@ -231,6 +231,7 @@ ASKS: dict[str, Callable[[Any], Any]] = {
     "errors": lambda items: items.errors,
     "left_out": lambda items: items.left_out,
     "memory_report": lambda items: items.memory_report(),
+    "stats": lambda items: items.stats(),
 }
 REFUSED = ("state_dict", "next")
 

@@ -11,8 +11,9 @@ import pytest
 from PIL import Image
 
 import gpupipe as gp
+from gpupipe.table import table
 from gpupipe.tools.files import find_files, kind_at
-from gpupipe.tools.text import byte_count, counted, table
+from gpupipe.tools.text import byte_count, counted
 from tests.tools.damage import write
 
 
@@ -84,9 +85,9 @@ def test_the_names_of_files_are_those_of_list_files(tmp_path: Path) -> None:
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(gp.PlanError, match=r"^files are needed, and none match '.*none'; check the path$"):
+    with pytest.raises(gp.PlanError, match=r"^files are needed, got '.*none': it does not exist; check the path$"):
         find_files([str(tmp_path / "none")])
-    with pytest.raises(gp.PlanError, match=r"none match '.*/\*\.x'; check the path, and quote wildcards"):
+    with pytest.raises(gp.PlanError, match=r"got '.*/\*\.x': no file matches it; check the path, and quote wildcards"):
         find_files([str(tmp_path / "*.x")])
     with pytest.raises(gp.PlanError, match=r"the folder '.*empty' has none \(0 other files\)"):
         find_files([str(tmp_path / "empty")])

@@ -14,6 +14,7 @@ import os
 import stat
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from time import perf_counter
 from typing import Protocol
 
@@ -65,9 +66,9 @@ class _Descriptor:
         _check_regular(status, name)
         self.size, self.tag = status.st_size, _tag(status)
 
-    def __del__(self) -> None:
+    def __del__(self, _close: Callable[[int], None] = os.close) -> None:  # `os` is None once Python ends
         if self.fd >= 0:
-            os.close(self.fd)
+            _close(self.fd)
 
 
 class LocalStorage:

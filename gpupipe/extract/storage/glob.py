@@ -8,7 +8,7 @@ from typing import Protocol
 
 from gpupipe.errors import PlanError
 
-__all__ = ["INDEX_SUFFIX", "Folders", "is_url", "matching"]
+__all__ = ["INDEX_SUFFIX", "Folders", "is_url", "is_wild", "matching"]
 
 INDEX_SUFFIX = ".gpindex"
 """Suffix of saved record indexes (see `records/index`). No wildcard matches them: they are not data."""
@@ -42,6 +42,11 @@ class Folders(Protocol):
 def is_url(text: str) -> bool:
     """Whether a name has a scheme (``s3://...``, ``simplecache::https://...``) and is opened by fsspec."""
     return _URL.match(text) is not None
+
+
+def is_wild(text: str) -> bool:
+    """Whether a pattern has wildcards."""
+    return _WILD.search(text) is not None
 
 
 def matching(pattern: str, folders: Folders, key: Callable[[str], bytes]) -> list[tuple[str, str]]:

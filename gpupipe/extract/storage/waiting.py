@@ -62,7 +62,7 @@ _Queue = queue.SimpleQueue[_Request | None]
 
 
 @dataclass(slots=True)
-class Spent:
+class ReadCounts:
     """The requests of one thread: how many, the bytes they returned, and seconds."""
 
     requests: int = 0
@@ -74,7 +74,7 @@ class Reads:
     """The requests to storages that a run has made, and what they took; retries and their pauses included."""
 
     def __init__(self) -> None:
-        self._threads: dict[int, Spent] = {}
+        self._threads: dict[int, ReadCounts] = {}
 
     def add(self, started: float, size: int) -> None:
         """Count a request of this thread that has just ended.
@@ -84,16 +84,17 @@ class Reads:
             size: bytes that it returned.
         """
         ident = threading.get_ident()
-        mine = self._threads.get(ident) or self._threads.setdefault(ident, Spent())  # of one thread, so without a lock
+        # Of one thread, so without a lock.
+        mine = self._threads.get(ident) or self._threads.setdefault(ident, ReadCounts())
         mine.requests += 1
         mine.bytes += size
         mine.seconds += time.perf_counter() - started
 
-    def total(self) -> Spent:
+    def total(self) -> ReadCounts:
         """The sum over all threads; their seconds may overlap."""
         threads = list(self._threads.values())
         requests, size = sum(one.requests for one in threads), sum(one.bytes for one in threads)
-        return Spent(requests, size, sum(one.seconds for one in threads))
+        return ReadCounts(requests, size, sum(one.seconds for one in threads))
 
 
 class Limits:

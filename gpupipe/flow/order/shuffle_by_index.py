@@ -16,10 +16,9 @@ from operator import length_hint
 import numpy as np
 
 from ...plan.order import buffer_name
-from ..access import access
 from ..element import Element
 from ..run import Context, Flow
-from ..sources.arrays import FilesFlow, IndexedSource, RangeFlow, SlicesFlow
+from ..sources.arrays import FilesFlow, RangeFlow, SlicesFlow, indexed
 from ..state.snapshot import Deferred, State, decode_ints, encode_ints, int_part, part
 from ..step import Running
 from ..words import WordStream
@@ -66,7 +65,7 @@ class _Pass:
 
     def __init__(self, flow: ShuffleByIndexFlow, at: Context, state: State = None) -> None:
         self.at = at
-        self.indexed: IndexedSource = access(flow.source, at)  # type: ignore[assignment]
+        self.indexed = indexed(flow.source, at)
         self.draws = WordStream(at, flow.seed, flow.reshuffle, "shuffle")
         self.size = flow.size
         self.ring = array("q")

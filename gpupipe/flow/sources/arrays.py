@@ -13,13 +13,13 @@ from ...errors import StateError
 from ...extract.storage.names import Names
 from ...graph.op import Array
 from ...random import mix64_array
-from ..access import RandomAccess, blocks_of, from_list
+from ..access import RandomAccess, access, blocks_of, from_list
 from ..element import Element, Stream
-from ..run import Context
+from ..run import Context, Flow
 from ..state.snapshot import Counted, Numbered, State, int_part, replayed
 from ..step import Running
 
-__all__ = ["FilesFlow", "IndexedSource", "ParamFlow", "RangeFlow", "SlicesFlow"]
+__all__ = ["FilesFlow", "IndexedSource", "ParamFlow", "RangeFlow", "SlicesFlow", "indexed"]
 
 _BLOCK = 1024
 
@@ -40,6 +40,13 @@ class IndexedSource(RandomAccess):
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
         return chain.from_iterable(self.make(block.tolist()) for block in blocks)
+
+
+def indexed(flow: Flow, at: Context) -> IndexedSource:
+    """A flow of this file in a context, by index; not one of whole arrays."""
+    found = access(flow, at)
+    assert isinstance(found, IndexedSource), type(flow)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Sequence
 
 from gpupipe.errors import PlanError
+from gpupipe.extract.storage.patterns import typed_files
 from gpupipe.tools.pack.folder import find_folder
 from gpupipe.tools.pack.inputs import Inputs, Progress
 from gpupipe.tools.pack.parquet import find_parquet
@@ -37,13 +37,9 @@ def find_inputs(source: str, image_column: str | None, label_column: str | None,
         if not files:
             return find_folder(path, progress)
     else:
-        files = [path] if os.path.exists(path) else sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
-    if not files:
-        problem = "no file matches it" if glob.has_magic(path) else "it does not exist"
-        raise PlanError(
-            f"pack needs a folder of images, tar archives or Parquet files, got {source!r}: {problem}; check the path, "
-            "and quote wildcards so that the shell leaves them alone"
-        )
+        files = [
+            path for path, _ in typed_files(source, "pack needs a folder of images, tar archives or Parquet files")
+        ]
     parquet = _parquet(files)
     if any(parquet) and not all(parquet):
         raise PlanError(f"pack needs archives of one kind, got {source!r} with tar archives and Parquet files")
@@ -54,6 +50,8 @@ def _parquet(files: Sequence[str]) -> list[bool]:
     """Which files start as Parquet does."""
     out = []
     for file in files:
+        if not os.path.isfile(file):  # a pipe would be waited for
+            raise PlanError(f"pack needs tar archives or Parquet files, got {file!r}, which is no file")
         with open(file, "rb") as opened:
             out.append(opened.read(4) == b"PAR1")
     return out

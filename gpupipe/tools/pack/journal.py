@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gpupipe.errors import PlanError, shown_name
-from gpupipe.tools.pack.shard import replacing
+from gpupipe.extract.storage.replacing import replacing
 
 __all__ = ["NAME", "Finished", "Journal", "Skipped", "opened"]
 
@@ -95,7 +95,7 @@ def opened(out: Path, plan: Mapping[str, Any]) -> Iterator[Journal]:
                     f"pack needs a new or an empty folder, or one that it began, got {str(out)!r} with "
                     f"{len(others)} other files ({shown_name(others[0])}, ...)"
                 )
-            with replacing(path) as part:
+            with replacing(path, shared=False) as part:
                 part.write_text(json.dumps(plan) + "\n", encoding="utf-8")
             finished = {}
         yield Journal(path, finished)

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from gpupipe.errors import MissingDependencyError, PlanError, shown_name
+from gpupipe.extract.storage.replacing import replacing
 from gpupipe.tools.pack.inputs import Inputs, Progress, check_classes, digest_of, numbered, read_exactly, stamp
-from gpupipe.tools.pack.shard import replacing
 
 __all__ = ["Parquet", "find_parquet"]
 
@@ -47,7 +47,7 @@ class Parquet(Inputs):
     def reader(self, scratch: Path, progress: Progress) -> Callable[[int], bytes]:
         footer = 8 * (len(self) + 1)
         if not scratch.exists():  # it gets its name when it is complete
-            with replacing(scratch) as part, open(part, "wb") as out:
+            with replacing(scratch, shared=False) as part, open(part, "wb") as out:
                 ends = [0]
                 for data in self._images():
                     out.write(data)

@@ -1,43 +1,15 @@
-"""shard: files that are complete or not there."""
+"""shard: a TFRecord file that is complete or not there."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from gpupipe.extract.records.walk import Good, walk_headers
 from gpupipe.extract.records.writer import TFRecordWriter
+from gpupipe.extract.storage.replacing import replacing
 
-__all__ = ["records_in", "replacing", "sync_folder", "write_shard"]
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Give a name to write to; after the block the file is on the disk and has the name `path`, or it is gone."""
-    part = path.with_name(f".{path.name.lstrip('.')}.part")
-    try:
-        yield part
-        with open(part, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(part, path)
-        sync_folder(path.parent)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(part)
-        raise
-
-
-def sync_folder(folder: Path) -> None:
-    """Write the names in a folder to the disk; Windows does that by itself."""
-    if sys.platform != "win32":
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
+__all__ = ["records_in", "write_shard"]
 
 
 def write_shard(path: Path, records: Iterable[bytes]) -> tuple[int, int]:
@@ -50,7 +22,7 @@ def write_shard(path: Path, records: Iterable[bytes]) -> tuple[int, int]:
         OSError: it cannot be written; nothing is left of it then.
     """
     count = 0
-    with replacing(path) as part, TFRecordWriter(part) as writer:
+    with replacing(path, shared=False) as part, TFRecordWriter(part) as writer:
         for record in records:
             writer.write(record)
             count += 1

@@ -1,0 +1,138 @@
+"""The photographs of the demo: the same for a seed, and as much work for a decoder as real ones."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gpupipe.comparison.photographs import Shot, encode, take, write_shards
+from gpupipe.comparison.scene import KINDS, photograph
+from gpupipe.errors import DataError
+from gpupipe.extract.examples.example import ExampleParser
+from gpupipe.extract.examples.features import FixedLenFeature
+from gpupipe.extract.records.tfrecord import RecordReader
+
+SAMPLE = Path(os.environ.get("GPUPIPE_SAMPLE", Path(__file__).parents[2] / "../shared/data/imagenet-sample"))
+SMALL = 60  # photographs; by their numbers they hold every size and every kind of JPEG
+
+
+def jpegs(count: int) -> list[bytes]:
+    return [encode(pixels, s.quality, s.subsampling, s.progressive) for s, pixels in map(take, range(count))]
+
+
+def records(path: Path) -> list[bytes]:
+    payloads = [payload for _, payload in RecordReader(str(path))]
+    assert not any(isinstance(payload, DataError) for payload in payloads)
+    return [bytes(payload) for payload in payloads if not isinstance(payload, DataError)]
+
+
+def test_a_photograph_depends_on_its_generator_alone() -> None:
+    first = photograph(np.random.default_rng(5), 120, 160)
+    photograph(np.random.default_rng(6), 90, 200)
+    again = photograph(np.random.default_rng(5), 120, 160)
+    other = photograph(np.random.default_rng(7), 120, 160)
+
+    assert first.dtype == np.uint8
+    assert first.shape == (120, 160, 3)
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_a_number_gives_the_same_photograph_whatever_was_drawn_before() -> None:
+    _, alone = take(7, seed=3)
+    *_, (_, in_a_row) = (take(number, seed=3) for number in range(8))
+    _, other_seed = take(7, seed=4)
+
+    assert np.array_equal(alone, in_a_row)
+    assert alone.shape == other_seed.shape
+    assert not np.array_equal(alone, other_seed)
+
+
+@pytest.mark.parametrize("kind", range(len(KINDS)), ids=[name for name, _ in KINDS])
+def test_every_kind_shows_which_way_up_and_which_way_round_it_is(kind: int) -> None:
+    pixels = photograph(np.random.default_rng(1), 240, 320, kind).astype(np.float32)
+
+    assert np.abs(pixels - pixels[:, ::-1]).mean() > 15
+    assert np.abs(pixels - pixels[::-1]).mean() > 15
+
+
+@pytest.mark.parametrize("side", [15, 1025])
+def test_a_size_without_noise_to_fill_it_is_refused(side: int) -> None:
+    with pytest.raises(ValueError, match=r"16\.\.1024"):
+        photograph(np.random.default_rng(0), side, 100)
+    with pytest.raises(ValueError, match="kind of 0"):
+        photograph(np.random.default_rng(0), 100, 100, len(KINDS))
+
+
+def test_sizes_and_kinds_follow_the_real_sample() -> None:
+    shots = [Shot.of(number) for number in range(400)]
+
+    assert np.median([shot.width for shot in shots]) == 500
+    assert np.median([shot.height for shot in shots]) == 375
+    assert 0.15 < np.mean([shot.height > shot.width for shot in shots]) < 0.30
+    assert 0.20 < np.mean([shot.subsampling == "4:2:0" for shot in shots]) < 0.35
+    assert 0.01 < np.mean([shot.gray for shot in shots]) < 0.05
+    assert 0.01 < np.mean([shot.progressive for shot in shots]) < 0.05
+
+
+def test_files_have_the_bytes_of_real_ones_and_are_what_their_shot_says() -> None:
+    files = jpegs(SMALL)
+
+    assert 90e3 < np.mean([len(file) for file in files]) < 130e3
+    seen: set[str] = set()
+    for number, file in enumerate(files):
+        shot = Shot.of(number)
+        with Image.open(io.BytesIO(file)) as image:
+            assert (image.height, image.width) == (shot.height, shot.width)
+            assert image.mode == ("L" if shot.gray else "RGB")
+            assert ("progressive" in image.info) == shot.progressive
+            if not shot.gray:
+                sampling = image.layer[0][1:3]  # type: ignore[attr-defined]
+                assert sampling == ((2, 2) if shot.subsampling == "4:2:0" else (1, 1))
+        seen |= {"gray"} if shot.gray else {shot.subsampling}
+        seen |= ({"progressive"} if shot.progressive else set()) | ({"tall"} if shot.height > shot.width else set())
+    assert seen == {"gray", "4:4:4", "4:2:0", "progressive", "tall"}
+
+
+def test_shards_hold_the_photographs_in_order_with_the_features_of_imagenet(tmp_path: Path) -> None:
+    progress: list[int] = []
+
+    paths = write_shards(tmp_path, count=11, shards=4, seed=2, progress=progress.append)
+
+    assert [path.name for path in paths] == [f"photos-{shard:05d}-of-00004.tfrecord" for shard in range(4)]
+    assert progress == list(range(1, 12))
+    assert [len(records(path)) for path in paths] == [2, 3, 3, 3]
+    features: dict[str, Any] = {
+        "image/encoded": FixedLenFeature((), bytes),
+        "image/format": FixedLenFeature((), bytes),
+        "image/filename": FixedLenFeature((), bytes),
+        "image/class/text": FixedLenFeature((), bytes),
+        "image/class/label": FixedLenFeature((), "int64"),
+        "image/height": FixedLenFeature((), "int64"),
+        "image/width": FixedLenFeature((), "int64"),
+    }
+    parser = ExampleParser(features)
+    for number, record in enumerate(record for path in paths for record in records(path)):
+        x = dict(zip(features, parser.parse(record), strict=True))
+        shot, pixels = take(number, seed=2)
+        assert bytes(x["image/encoded"]) == encode(pixels, shot.quality, shot.subsampling, shot.progressive)
+        assert bytes(x["image/format"]) == b"JPEG"
+        assert bytes(x["image/filename"]) == b"photo-%05d.jpg" % number
+        assert bytes(x["image/class/text"]).decode() == KINDS[shot.label][0]
+        assert [int(x[f"image/{name}"]) for name in ("class/label", "height", "width")] == [
+            shot.label,
+            shot.height,
+            shot.width,
+        ]
+
+
+@pytest.mark.parametrize(("count", "shards"), [(0, 1), (4, 5), (4, 0)])
+def test_more_shards_than_photographs_are_refused(tmp_path: Path, count: int, shards: int) -> None:
+    with pytest.raises(ValueError, match="write_shards needs"):
+        write_shards(tmp_path, count, shards)

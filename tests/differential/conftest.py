@@ -1,0 +1,26 @@
+"""tf.data, where it is installed."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.differential.tfdata_sides import SIDES
+
+
+@pytest.fixture(scope="module")
+def tf() -> Any:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    tensorflow = pytest.importorskip("tensorflow")
+    SIDES[tensorflow.data.Dataset] = SimpleNamespace(
+        Dataset=tensorflow.data.Dataset,
+        Spec=tensorflow.TensorSpec,
+        text=tensorflow.string,
+        TFRecordDataset=tensorflow.data.TFRecordDataset,
+        io=tensorflow.io,
+        cast=tensorflow.cast,
+    )
+    return tensorflow

@@ -1,0 +1,501 @@
+"""tfdata_chains: the chains whose elements and specs are compared, a row for each."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from tests.differential.tfdata_sides import (
+    BIG,
+    TEXTS,
+    Chain,
+    Counting,
+    Point,
+    Scaling,
+    dicts,
+    first_numbers,
+    holey,
+    in_passes,
+    on,
+    pairs,
+    points,
+    scaled,
+    squares,
+    triangle,
+)
+
+CASES: dict[str, Chain] = {
+    # 1.2 structure
+    "structure: named tuple": lambda D: D.from_tensors(Point(np.int64(1), np.array([2, 3], np.float32))),
+    "structure: named tuple sliced": lambda D: points(D),
+    "structure: named tuple is one argument": lambda D: points(D).map(lambda p: p.x * 10 + p.y),
+    "structure: map makes a named tuple": lambda D: D.range(3).map(lambda x: Point(x, (x, x + 1))),
+    "structure: named tuple filtered": lambda D: points(D).filter(lambda p: p.x % 2 == 0),
+    "structure: named tuple in batches": lambda D: points(D).batch(2),
+    "structure: named tuple in batches and out": lambda D: points(D).batch(2).unbatch(),
+    "structure: named tuple enumerated": lambda D: points(D).enumerate(),
+    "structure: named tuple in a dict": lambda D: D.from_tensor_slices({"p": Point(np.arange(2), np.arange(2))}),
+    "structure: zip of a named tuple": lambda D: D.zip(Point(D.range(3), D.range(3, 6))),
+    "structure: named tuple concatenated": lambda D: points(D).concatenate(points(D).skip(3)),
+    "structure: named tuple into a dict": lambda D: points(D).map(lambda p: {"y": p.y, "x": p.x}),
+    "structure: flat_map of a named tuple": lambda D: points(D).flat_map(lambda p: D.range(p.x)),
+    "structure: None leaf": lambda D: D.from_tensors((np.int64(1), None)),
+    "structure: None leaves sliced": lambda D: holey(D),
+    "structure: None leaves mapped": lambda D: holey(D).map(lambda d: (d["a"], d["c"][0], d["b"])),
+    "structure: None leaves batched": lambda D: holey(D).batch(2),
+    "structure: None leaves unbatched": lambda D: holey(D).batch(2).unbatch(),
+    "structure: None leaves filtered": lambda D: holey(D).filter(lambda d: d["a"] > 2),
+    "structure: None leaves repeated": lambda D: holey(D).repeat(2),
+    "structure: None leaves cached": lambda D: holey(D).cache().take(2),
+    "structure: None leaves shuffled": lambda D: holey(D).shuffle(1),
+    "structure: None leaves zipped": lambda D: D.zip(holey(D), D.range(3)),
+    "structure: None leaves concatenated": lambda D: holey(D).concatenate(holey(D)),
+    "structure: None leaves enumerated": lambda D: holey(D).enumerate(5),
+    "structure: map returns None inside": lambda D: D.range(3).map(lambda x: {"a": x, "b": None}),
+    "structure: None beside a named tuple": lambda D: D.range(2).map(lambda x: (Point(x, None), None)),
+    "structure: list at the top becomes a tuple": lambda D: D.range(3).map(lambda x: [x, x * 2, x * 3]),
+    "structure: list below is stacked": lambda D: D.range(3).map(lambda x: (x, [x, x + 1])),
+    "structure: list in a dict is stacked": lambda D: D.range(3).map(lambda x: {"a": [x, x * 2]}),
+    "structure: lists of lists are stacked": lambda D: D.range(3).map(lambda x: (x, [[x, 1], [2, x]])),
+    "structure: one-tuple stays": lambda D: D.range(3).map(lambda x: (x,)).map(lambda x: (x,)),
+    "structure: one-tuple in a one-tuple": lambda D: D.range(3).map(lambda x: ((x,),)),
+    "structure: one-tuple batched": lambda D: D.from_tensor_slices((np.arange(3),)).batch(2),
+    "structure: one-tuple enumerated": lambda D: D.from_tensor_slices((np.arange(3),)).enumerate(),
+    "structure: keys keep their order": lambda D: dicts(D).map(lambda d: {"z": d["a"], "b": d["b"], "a": d["b"]}),
+    "structure: keys in batches": lambda D: dicts(D).batch(2).map(lambda d: {"q": d["b"], "a": d["a"]}),
+    "structure: numbers as keys": lambda D: D.from_tensor_slices({2: np.arange(3), 1: np.arange(3)}),
+    "structure: deep": lambda D: D.from_tensor_slices(
+        {"a": ({"c": np.arange(2)}, (np.arange(2), {"d": np.arange(2)}))}
+    ),
+    "structure: deep, mapped": lambda D: D.from_tensor_slices({"a": ({"c": np.arange(2)}, np.arange(2))}).map(
+        lambda d: ((d["a"][0]["c"],), {"e": d["a"]})
+    ),
+    "structure: unpacks for filter": lambda D: pairs(D).filter(lambda a, b: a > 2),
+    "structure: unpacks for flat_map": lambda D: pairs(D).flat_map(lambda a, b: D.from_tensor_slices(b)),
+    "structure: unpacks for interleave": lambda D: pairs(D).interleave(lambda a, b: D.range(a), 2, 1),
+    "structure: unpacks a one-tuple for filter": lambda D: D.from_tensor_slices(([1, 2],)).filter(lambda x: x > 1),
+    "structure: a nested tuple is one argument": lambda D: D.zip(D.zip(D.range(3), D.range(3)), D.range(3)).map(
+        lambda ab, c: ab[0] + ab[1] * 10 + c * 100
+    ),
+    "structure: a dict is one argument": lambda D: dicts(D).filter(lambda d: d["b"] != 2),
+    "structure: constants": lambda D: D.range(2).map(lambda x: (np.float32(1.5), True, "text", b"b\0", x)),
+    "structure: a constant alone": lambda D: D.range(2).map(lambda x: np.arange(3)),
+    "structure: text is bytes": lambda D: D.from_tensor_slices({"s": ["ä", "", "z"]}).batch(2),
+    # 1.3 sources
+    "range negative": lambda D: D.range(-3, 2),
+    "range of a negative end": lambda D: D.range(-3),
+    "range downwards past 0": lambda D: D.range(3, -4, -3),
+    "range step beyond": lambda D: D.range(0, 3, 10),
+    "range of NumPy's integers": lambda D: D.range(np.int64(2), np.int64(6), np.int64(2)),
+    "range beyond 32 bits": lambda D: D.range(BIG, BIG + 3),
+    "range as int32": lambda D: D.range(3, output_type=np.int32),
+    "range as float64": lambda D: D.range(-2, 2, output_type=np.float64),
+    "range as int8": lambda D: D.range(126, 128, output_type=np.int8).take(2),
+    "tensors uint8": lambda D: D.from_tensors(np.arange(24, dtype=np.uint8).reshape(2, 4, 3)),
+    "tensors float16": lambda D: D.from_tensors(np.array([0.1, 65504], np.float16)),
+    "tensors bool": lambda D: D.from_tensors(np.array([True, False])),
+    "tensors empty": lambda D: D.from_tensors(np.zeros((0, 3), np.float32)),
+    "tensors 0-d": lambda D: D.from_tensors(np.array(7, np.int16)),
+    "tensors nested lists": lambda D: D.from_tensors([[1, 2], [3, 4]]),
+    "tensors lists of text": lambda D: D.from_tensors([["a", "bb"], ["", "ü"]]),
+    "tensors NumPy bytes": lambda D: D.from_tensors(np.array([b"ab", b"c"])),
+    "tensors NumPy text": lambda D: D.from_tensors(np.array(["ab", "ç"])),
+    "tensors a float": lambda D: D.from_tensors(-0.5),
+    "tensors a big integer": lambda D: D.from_tensors(BIG),
+    "tensors uint64": lambda D: D.from_tensors(np.array([2**64 - 1], np.uint64)),
+    "tensors nan and inf": lambda D: D.from_tensors(np.array([np.inf, -np.inf], np.float32)),
+    "tensors of a tuple of lists": lambda D: D.from_tensors(([1, 2], [[3.5], [4.5]], "x")),
+    "slices float64": lambda D: D.from_tensor_slices(np.linspace(0, 1, 3)),
+    "slices bool": lambda D: D.from_tensor_slices([True, False, True]),
+    "slices 3-D": lambda D: D.from_tensor_slices(np.arange(12, dtype=np.int16).reshape(2, 3, 2)),
+    "slices of a view": lambda D: D.from_tensor_slices(np.arange(10)[::-3]),
+    "slices of a transposed": lambda D: D.from_tensor_slices(np.arange(6).reshape(2, 3).T),
+    "slices list of arrays": lambda D: D.from_tensor_slices([np.arange(2), np.arange(2, 4)]),
+    "slices tuple of tuples": lambda D: D.from_tensor_slices((([1, 2], [3, 4]), [5, 6])),
+    "slices of 2-D text": lambda D: D.from_tensor_slices([["a", "b"], ["c", "d"]]),
+    "slices one row": lambda D: D.from_tensor_slices(np.zeros((1, 0), np.uint8)),
+    "slices no rows, pair": lambda D: D.from_tensor_slices((np.zeros((0, 2)), np.zeros(0, np.int64))),
+    "generator": lambda D: D.from_generator(first_numbers(4), output_signature=on(D).Spec((), np.int64)),
+    "generator of a class": lambda D: D.from_generator(Counting(3), output_signature=on(D).Spec((), np.int64)),
+    "generator called anew": lambda D: D.from_generator(Counting(3), output_types=np.int64).repeat(2),
+    "generator of nothing": lambda D: D.from_generator(first_numbers(0), output_types=np.int64),
+    "generator with args": lambda D: D.from_generator(
+        lambda n: iter(range(n)), args=(3,), output_signature=on(D).Spec((), np.int64)
+    ),
+    "generator output_types": lambda D: D.from_generator(first_numbers(3), output_types=np.float32),
+    "generator output_types and output_shapes": lambda D: D.from_generator(
+        lambda: iter([([1, 2], 3), ([4, 5], 6)]), output_types=(np.int64, np.int32), output_shapes=((2,), ())
+    ),
+    "generator int64 to int32": lambda D: D.from_generator(
+        lambda: iter([np.int64(5)]), output_signature=on(D).Spec((), np.int32)
+    ),
+    "generator of lists": lambda D: D.from_generator(
+        lambda: iter([[1, 2], [3]]), output_signature=on(D).Spec((None,), np.int64)
+    ),
+    "generator of text": lambda D: D.from_generator(
+        lambda: iter(["a", b"b\0"]), output_signature=on(D).Spec((), on(D).text)
+    ),
+    "generator of dicts": lambda D: D.from_generator(
+        lambda: iter([{"a": 1, "b": [1.5]}]),
+        output_signature={"a": on(D).Spec((), np.int64), "b": on(D).Spec((1,), np.float32)},
+    ),
+    "generator of tuples": lambda D: D.from_generator(
+        lambda: iter([(1, (2.0, True))]),
+        output_signature=(on(D).Spec((), np.int64), (on(D).Spec((), np.float32), on(D).Spec((), np.bool_))),
+    ),
+    "generator batched": lambda D: D.from_generator(Counting(5), output_types=np.int64).batch(2),
+    "generator of arrays of any rank": lambda D: D.from_generator(
+        lambda: iter([np.zeros(2), np.zeros((1, 2))]), output_types=np.float64
+    ),
+    # 1.4 map and filter
+    "map synchronous": lambda D: D.range(5).map(lambda x: x + 1, synchronous=True),
+    "map synchronous False": lambda D: D.range(5).map(lambda x: x + 1, num_parallel_calls=2, synchronous=False),
+    "map deterministic": lambda D: D.range(30).map(lambda x: x * 3, num_parallel_calls=4, deterministic=True),
+    "map unbounded threadpool": lambda D: D.range(9).map(
+        lambda x: x * 3, num_parallel_calls=2, use_unbounded_threadpool=True
+    ),
+    "map more calls than elements": lambda D: D.range(2).map(lambda x: x * 3, num_parallel_calls=50),
+    "map of text": lambda D: D.from_tensor_slices(TEXTS).map(lambda x: (x, x)),
+    "map slices": lambda D: D.from_tensors(np.arange(20).reshape(4, 5)).map(lambda x: (x[1], x[1:3, ::2], x[..., -1])),
+    "map a new axis": lambda D: D.range(2).map(lambda x: x).batch(2).map(lambda x: x[:, None]),
+    "map divides": lambda D: D.from_tensor_slices(np.array([1, 2, 5], np.float32)).map(lambda x: x / 2),
+    "map floor divides floats": lambda D: D.from_tensor_slices(np.array([-3, 2, 5], np.float32)).map(
+        lambda x: (x // 2, x % 2)
+    ),
+    "map power": lambda D: D.range(4).map(lambda x: x**2),
+    "map from the left": lambda D: D.range(1, 4).map(lambda x: (10 - x, 10 + x, 10 * x, 10 // x, 10 % x)),
+    "map compares bytes": lambda D: D.from_tensor_slices(TEXTS).map(lambda x: (x == b"ccc", x != b"")),
+    "map compares for equality": lambda D: D.range(3).map(lambda x: (x == 1, x != 1)),
+    "map logic": lambda D: D.range(6).map(lambda x: ((x > 1) & (x < 4), (x < 1) | (x > 4))),
+    "map int32": lambda D: D.range(3, output_type=np.int32).map(lambda x: x * 2 - 1),
+    "map a new axis of one": lambda D: (
+        D.from_tensor_slices(np.array([250, 3], np.uint8)).map(lambda x: x[None]).unbatch()
+    ),
+    "map float16": lambda D: D.from_tensor_slices(np.array([1, 2.5], np.float16)).map(lambda x: x * 2),
+    "map drops a leaf": lambda D: pairs(D).map(lambda a, b: b),
+    "map doubles a leaf": lambda D: pairs(D).map(lambda a, b: (b, a, b)),
+    "map over zip over map": lambda D: D.zip(D.range(3).map(lambda x: x + 1), D.range(3)).map(lambda a, b: a * b),
+    "map of batches of pairs": lambda D: pairs(D).batch(4).map(lambda a, b: (b[:, 0], a * 2)),
+    "map with a default": lambda D: D.range(3).map(lambda x, y=2: x + y),
+    "map of any number of arguments": lambda D: pairs(D).map(lambda *parts: (parts[1], parts[0])),
+    "map of a partial": lambda D: D.range(3).map(partial(scaled, by=5)),
+    "map of a callable": lambda D: D.range(3).map(Scaling(3)),
+    "map of a method": lambda D: D.range(3).map(Scaling(3).more),
+    "map of a function with keywords": lambda D: D.range(3).map(scaled),
+    "map adds a key": lambda D: dicts(D).map(lambda d: {**d, "c": d["b"]}),
+    "map of abs": lambda D: D.range(-2, 2).map(abs),
+    "map bits": lambda D: D.range(6).map(lambda x: (x & 3, x | 1, x ^ 1)),
+    "map a list of lists": lambda D: D.range(2).map(lambda x: [[x, x], [x, x + 1]]),
+    "filter by not": lambda D: D.range(5).filter(lambda x: ~(x > 1)),
+    "filter of any number of arguments": lambda D: pairs(D).filter(lambda *parts: parts[0] > 2),
+    "filter a batch by its first": lambda D: D.range(9).batch(3).filter(lambda x: x[0] != 3),
+    "filter by a bool leaf": lambda D: D.from_tensor_slices(([True, False, True], [1, 2, 3])).filter(lambda ok, x: ok),
+    "filter by bytes": lambda D: D.from_tensor_slices(TEXTS).filter(lambda x: x == b""),
+    "filter twice": lambda D: D.range(30).filter(lambda x: x % 2 == 0).filter(lambda x: x % 3 == 0),
+    "filter by two": lambda D: D.range(9).filter(lambda x: (x > 2) & (x % 2 == 0)),
+    "filter then count": lambda D: D.range(30).filter(lambda x: x % 4 == 1).take(3).skip(1),
+    "filter everything in": lambda D: D.range(3).filter(lambda x: x >= 0),
+    # take, skip, repeat, shard, enumerate, prefetch, apply
+    "take of pairs": lambda D: pairs(D).take(2),
+    "take of an endless one": lambda D: D.range(3).repeat().take(7),
+    "take 0 of an endless one": lambda D: D.range(3).repeat().take(0),
+    "take in passes": lambda D: D.range(5).take(2).repeat(3),
+    "take NumPy's integer": lambda D: D.range(5).take(np.int64(3)),
+    "take then skip": lambda D: D.range(9).take(6).skip(4),
+    "take most negative": lambda D: D.range(3).take(-100),
+    "skip of pairs": lambda D: pairs(D).skip(4),
+    "skip of passes": lambda D: D.range(3).repeat(3).skip(4),
+    "skip of an endless one": lambda D: D.range(3).repeat().skip(4).take(4),
+    "skip -1 of an endless one": lambda D: D.range(3).repeat(2).skip(-1),
+    "skip -7": lambda D: D.range(3).skip(-7),
+    "skip all": lambda D: D.range(3).skip(3),
+    "repeat 1": lambda D: D.range(3).repeat(1),
+    "repeat -1": lambda D: D.range(3).repeat(-1).take(5),
+    "repeat -5": lambda D: D.range(3).repeat(-5).take(5),
+    "repeat None": lambda D: D.range(3).repeat(None).take(4),
+    "repeat of repeat": lambda D: D.range(2).repeat(2).repeat(3),
+    "repeat of an empty generator": lambda D: D.from_generator(first_numbers(0), output_types=np.int64).repeat(),
+    "repeat over empty passes": lambda D: D.from_generator(
+        in_passes(0, 2, 0, 1), output_signature=on(D).Spec((), np.int64)
+    ).repeat(4),
+    "repeat of nothing taken": lambda D: D.range(4).take(0).repeat(),
+    "repeat of nothing skipped": lambda D: D.range(4).skip(-1).repeat(),
+    "repeat of pairs": lambda D: pairs(D).take(2).repeat(2),
+    "shard of pairs": lambda D: pairs(D).shard(4, 1),
+    "shard 1 of 1": lambda D: D.range(3).shard(1, 0),
+    "shard the last": lambda D: D.range(7).shard(3, 2),
+    "shard of a shard": lambda D: D.range(20).shard(2, 1).shard(3, 2),
+    "shard of an endless one": lambda D: D.range(3).repeat().shard(2, 1).take(4),
+    "shard of a filtered one": lambda D: D.range(20).filter(lambda x: x % 3 == 0).shard(2, 1),
+    "shard of none": lambda D: D.range(0).shard(3, 1),
+    "shard in passes": lambda D: D.range(5).shard(2, 0).repeat(2),
+    "enumerate dicts": lambda D: dicts(D).enumerate(),
+    "enumerate batches": lambda D: D.range(5).batch(2).enumerate(10),
+    "enumerate in passes": lambda D: D.range(2).enumerate().repeat(2),
+    "enumerate passes": lambda D: D.range(2).repeat(2).enumerate(),
+    "enumerate twice": lambda D: D.range(2).enumerate(1).enumerate(5),
+    "enumerate beyond 32 bits": lambda D: D.range(2).enumerate(BIG),
+    "enumerate an endless one": lambda D: D.range(2).repeat().enumerate().skip(3).take(2),
+    "enumerate then filter": lambda D: D.range(9).enumerate().filter(lambda i, x: i % 4 == 1),
+    "prefetch 0": lambda D: D.range(5).prefetch(0),
+    "prefetch None": lambda D: D.range(5).prefetch(None),
+    "prefetch more than there is": lambda D: D.range(3).prefetch(100),
+    "prefetch of nothing": lambda D: D.range(0).prefetch(2),
+    "prefetch everywhere": lambda D: D.range(7).prefetch(1).map(lambda x: x + 1).prefetch(2).batch(2).prefetch(3),
+    "prefetch in passes": lambda D: D.range(3).prefetch(2).repeat(2),
+    "prefetch of pairs": lambda D: pairs(D).prefetch(2),
+    "apply a function of its own": lambda D: D.range(4).apply(lambda d: d.concatenate(d.map(lambda x: -x))),
+    "apply nothing": lambda D: D.range(4).apply(lambda d: d),
+    "apply another dataset": lambda D: D.range(4).apply(lambda d: D.range(2)),
+    # 1.5 flat_map, interleave
+    "flat_map of nothing": lambda D: D.range(0).flat_map(lambda x: D.range(3)),
+    "flat_map of nothings": lambda D: D.range(5).flat_map(lambda x: D.range(0)),
+    "flat_map to pairs": lambda D: D.range(3).flat_map(lambda x: D.zip(D.range(x), D.from_tensors(x).repeat())),
+    "flat_map batches": lambda D: D.range(1, 5).flat_map(lambda x: D.range(x).batch(2)),
+    "flat_map of a dict": lambda D: dicts(D).flat_map(lambda d: D.from_tensors(d["a"]).repeat(d["b"])),
+    "flat_map of which some are empty": lambda D: D.range(4).flat_map(
+        lambda n: D.range(n % 2).map(lambda x: (x, [x, x]))
+    ),
+    "flat_map in passes": lambda D: D.range(3).flat_map(lambda x: D.range(x)).repeat(2),
+    "flat_map taken": lambda D: D.range(9).flat_map(lambda x: D.range(x)).take(7).skip(2),
+    "flat_map of an endless one": lambda D: D.range(2).repeat().flat_map(lambda x: D.range(x + 1)).take(8),
+    "flat_map to an endless one": lambda D: D.range(2).flat_map(lambda x: D.from_tensors(x).repeat()).take(3),
+    "flat_map filters inside": lambda D: D.range(6).flat_map(lambda x: D.range(x).filter(lambda y: y % 2 == 1)),
+    "flat_map to the same": lambda D: D.range(3).flat_map(lambda x: D.range(2).concatenate(D.range(5, 6))),
+    "flat_map of slices of a pair": lambda D: pairs(D).flat_map(lambda a, b: D.from_tensor_slices((b, b * 2))),
+    "interleave cycle -1": lambda D: D.range(2).interleave(lambda x: D.range(x + 3), cycle_length=-1, block_length=9),
+    "interleave default": lambda D: D.range(3).interleave(lambda x: D.range(x * 10, x * 10 + 4), cycle_length=16),
+    "interleave cycle 1": lambda D: D.range(4).interleave(lambda x: D.range(x), cycle_length=1),
+    "interleave cycle beyond": lambda D: D.range(3).interleave(lambda x: D.range(x + 1), cycle_length=9),
+    "interleave block beyond": lambda D: D.range(4).interleave(lambda x: D.range(x), 2, 10),
+    "interleave of nothing": lambda D: D.range(0).interleave(lambda x: D.range(x), 2),
+    "interleave of nothings": lambda D: D.range(5).interleave(lambda x: D.range(0), 2),
+    "interleave one endless": lambda D: D.range(1).interleave(lambda x: D.from_tensors(x).repeat(), 3).take(4),
+    "interleave endless ones": lambda D: D.range(9).interleave(lambda x: D.from_tensors(x).repeat(), 3, 2).take(9),
+    "interleave nested": lambda D: D.range(4).interleave(
+        lambda x: D.range(x).interleave(lambda y: D.from_tensors((x, y)).repeat(2), 2), 2
+    ),
+    "interleave batches": lambda D: D.range(5).interleave(lambda x: D.range(x).batch(2), 2, 1),
+    "interleave dicts": lambda D: dicts(D).interleave(lambda d: D.from_tensors(d).repeat(d["b"]), 3, 2),
+    "interleave in passes": lambda D: D.range(4).interleave(lambda x: D.range(x), 2, 1).repeat(2),
+    "interleave deterministic": lambda D: D.range(6).interleave(
+        lambda x: D.range(x), 4, 1, num_parallel_calls=4, deterministic=True
+    ),
+    "interleave AUTOTUNE": lambda D: D.range(6).interleave(lambda x: D.range(x * x), 3, 2, num_parallel_calls=-1),
+    "interleave maps inside": lambda D: D.range(5).interleave(lambda x: D.range(x).map(lambda y: y + x * 10), 3, 1),
+    "interleave then batch": lambda D: D.range(5).interleave(lambda x: D.range(x), 3, 1).batch(3),
+    # 1.6 shuffle of which the order is known
+    "shuffle 1 of pairs": lambda D: pairs(D).shuffle(1, seed=5),
+    "shuffle of nothing": lambda D: D.range(0).shuffle(3),
+    "shuffle of one element": lambda D: D.range(1).shuffle(9).repeat(3),
+    # 1.7 batch
+    "batch of one": lambda D: D.range(2).batch(1),
+    "batch beyond": lambda D: D.range(3).batch(9),
+    "batch beyond, dropped": lambda D: D.range(3).batch(9, drop_remainder=True),
+    "batch fits": lambda D: D.range(6).batch(3, True),
+    "batch of nothing": lambda D: D.range(0).batch(3),
+    "batch parallel": lambda D: D.range(9).batch(2, num_parallel_calls=2, deterministic=True),
+    "batch AUTOTUNE": lambda D: D.range(9).batch(2, num_parallel_calls=-1),
+    "batch NumPy's size": lambda D: D.range(5).batch(np.int64(2)),
+    "batch of dicts": lambda D: dicts(D).batch(2, drop_remainder=True),
+    "batch of bool": lambda D: D.from_tensor_slices([True, False, True]).batch(2),
+    "batch of batches of batches": lambda D: D.range(12).batch(2).batch(2).batch(2),
+    "batch of text": lambda D: D.from_tensor_slices([["a", "b"], ["c", "dd"]]).batch(2),
+    "batch of empty vectors": lambda D: D.from_tensor_slices(np.zeros((3, 0), np.float32)).batch(2),
+    "batch of float16": lambda D: D.from_tensor_slices(np.array([1, 2, 3], np.float16)).batch(2),
+    "batch of an endless one": lambda D: D.range(3).repeat().batch(2).take(4),
+    "batch of equal unknown shapes": lambda D: triangle(D).filter(lambda x: x[-1] == 2).repeat(3).batch(2),
+    "batch of filtered": lambda D: D.range(20).filter(lambda x: x % 3 == 0).batch(2, drop_remainder=True),
+    "batch then take": lambda D: D.range(9).batch(2).take(2),
+    "batch then skip and shard": lambda D: D.range(19).batch(2).skip(1).shard(3, 1),
+    "batch then enumerate": lambda D: pairs(D).batch(4).enumerate(),
+    "batch then filter": lambda D: D.range(9).batch(2).filter(lambda x: x[0] > 2),
+    # padded_batch
+    "padded: unknown rows": lambda D: triangle(D).padded_batch(3),
+    "padded: two unknown dimensions": lambda D: squares(D).padded_batch(3),
+    "padded: to a shape": lambda D: squares(D).padded_batch(2, padded_shapes=[4, 5]),
+    "padded: one of two": lambda D: squares(D).padded_batch(2, padded_shapes=[None, 5]),
+    "padded: -1 is None": lambda D: squares(D).padded_batch(2, padded_shapes=[-1, 5]),
+    "padded: a tuple as the shape": lambda D: triangle(D).padded_batch(2, padded_shapes=(5,)),
+    "padded: an array as the shape": lambda D: triangle(D).padded_batch(2, padded_shapes=np.array([5])),
+    "padded: known to more": lambda D: D.from_tensor_slices(np.ones((3, 2), np.float32)).padded_batch(2, [4]),
+    "padded: float value": lambda D: D.from_tensor_slices(np.ones((3, 2), np.float32)).padded_batch(
+        2, [3], padding_values=np.float32(-1)
+    ),
+    "padded: value of text": lambda D: D.from_tensor_slices([["a"], ["b"]]).padded_batch(2, [3], padding_values=b"-"),
+    "padded: text by default": lambda D: D.from_tensor_slices([["a"], ["b"]]).padded_batch(2, [2]),
+    "padded: bool by default": lambda D: D.from_tensor_slices([[True], [True]]).padded_batch(2, [2]),
+    "padded: a dict": lambda D: D.zip({"a": triangle(D), "b": D.range(9)}).padded_batch(
+        2, padded_shapes={"a": [5], "b": []}, padding_values={"a": np.int64(9), "b": None}
+    ),
+    "padded: a named tuple": lambda D: D.zip(Point(triangle(D), D.range(9))).padded_batch(2),
+    "padded: one value for all": lambda D: D.zip(triangle(D), triangle(D)).padded_batch(2, padding_values=np.int64(-1)),
+    "padded: no rows": lambda D: triangle(D).take(0).padded_batch(2),
+    "padded: one of them empty": lambda D: triangle(D).map(lambda x: x[1:]).padded_batch(2),
+    "padded: known shapes": lambda D: pairs(D).padded_batch(4),
+    "padded: unbatched": lambda D: triangle(D).padded_batch(2).unbatch(),
+    "padded: mapped": lambda D: triangle(D).padded_batch(2).map(lambda x: x * 2),
+    "padded: in passes": lambda D: triangle(D, 3).padded_batch(2).repeat(2),
+    "padded: of batches": lambda D: D.range(5).batch(2).padded_batch(2),
+    # unbatch, cache
+    "unbatch of batches of batches": lambda D: D.range(9).batch(2).batch(2).unbatch(),
+    "unbatch twice": lambda D: D.range(9).batch(2).batch(2).unbatch().unbatch(),
+    "unbatch of no rows": lambda D: D.from_tensor_slices(np.zeros((3, 0), np.int64)).unbatch(),
+    "unbatch where some have no rows": lambda D: triangle(D).map(lambda x: x[1:]).unbatch(),
+    "unbatch unknown": lambda D: triangle(D).unbatch(),
+    "unbatch dicts": lambda D: dicts(D).batch(3).unbatch(),
+    "unbatch text": lambda D: D.from_tensors(["a", "b"]).unbatch(),
+    "unbatch to another batch": lambda D: D.range(9).batch(4).unbatch().batch(3),
+    "unbatch in passes": lambda D: D.range(3).batch(2).unbatch().repeat(2),
+    "unbatch an endless one": lambda D: D.range(3).batch(2).repeat().unbatch().skip(2).take(4),
+    "cache of pairs": lambda D: pairs(D).cache().repeat(2),
+    "cache of batches": lambda D: D.range(5).batch(2).cache().repeat(2),
+    "cache of text": lambda D: D.from_tensor_slices(TEXTS).cache().repeat(2),
+    "cache of dicts": lambda D: dicts(D).cache().repeat(2).skip(3),
+    "cache taken": lambda D: D.range(5).cache().take(2).repeat(2),
+    "cache of the taken": lambda D: D.range(5).take(2).cache().repeat(2),
+    "cache twice": lambda D: D.range(3).cache().map(lambda x: x + 1).cache().repeat(2),
+    "cache of nothing": lambda D: D.range(0).cache().repeat(2),
+    "cache of filtered": lambda D: D.range(9).filter(lambda x: x % 3 == 1).cache().repeat(2),
+    "cache of unequal shapes": lambda D: triangle(D).cache().repeat(2),
+    # 1.8 zip, concatenate
+    "zip of three": lambda D: D.zip(D.range(3), D.range(4), D.range(5)),
+    "zip by name": lambda D: D.zip(datasets=(D.range(3), D.range(4))),
+    "zip one dataset": lambda D: D.zip(D.range(3)),
+    "zip one dataset by name": lambda D: D.zip(datasets=D.range(3)),
+    "zip of a dict of one": lambda D: D.zip({"a": D.range(2)}),
+    "zip nested deep": lambda D: D.zip((D.range(3), {"a": (D.range(3),), "b": D.range(4)})),
+    "zip of zips": lambda D: D.zip(D.zip(D.range(3), D.range(3)), D.zip(D.range(2), D.range(3))),
+    "zip the same twice": lambda D: (lambda d: D.zip(d, d))(D.range(3).map(lambda x: x * x)),
+    "zip with nothing": lambda D: D.zip(D.range(3), D.range(0)),
+    "zip two endless ones": lambda D: D.zip(D.range(2).repeat(), D.range(3).repeat()).take(7),
+    "zip of pairs and dicts": lambda D: D.zip(pairs(D), dicts(D)),
+    "zip in passes": lambda D: D.zip(D.range(2), D.range(3)).repeat(2),
+    "zip unknown ones": lambda D: D.zip(D.range(9).filter(lambda x: x % 2 == 0), D.range(9).filter(lambda x: x > 5)),
+    "zip of batches": lambda D: D.zip(D.range(5).batch(2), D.range(6).batch(3)),
+    "concatenate nothing": lambda D: D.range(3).concatenate(D.range(0)),
+    "concatenate to nothing": lambda D: D.range(0).concatenate(D.range(3)),
+    "concatenate itself": lambda D: (lambda d: d.concatenate(d))(D.range(3)),
+    "concatenate three": lambda D: D.range(2).concatenate(D.range(3)).concatenate(D.range(4)),
+    "concatenate nested": lambda D: D.range(2).concatenate(D.range(3).concatenate(D.range(4))),
+    "concatenate lengths": lambda D: D.from_tensors(np.arange(2)).concatenate(D.from_tensors(np.arange(3))),
+    "concatenate ranks of text": lambda D: D.from_tensors("a").concatenate(D.from_tensors(["b", "c"])),
+    "concatenate an endless one": lambda D: D.range(2).concatenate(D.range(3).repeat()).take(7),
+    "concatenate behind an endless one": lambda D: D.range(2).repeat().concatenate(D.range(3)).take(5),
+    "concatenate pairs": lambda D: pairs(D).take(1).concatenate(pairs(D).skip(5)),
+    "concatenate keys of several": lambda D: dicts(D).concatenate(D.from_tensors({"a": b"last", "b": np.int64(9)})),
+    "concatenate batches": lambda D: D.range(3).batch(2).concatenate(D.range(9).batch(4)),
+    "concatenate to filtered nothing": lambda D: (
+        D.range(3)
+        .map(lambda x: (x, [x, x]))
+        .filter(lambda x, y: x > 5)
+        .concatenate(D.range(3).map(lambda x: (x, [x, x])))
+    ),
+    "concatenate keys of functions": lambda D: (
+        D.range(2)
+        .map(lambda x: {"a": [x], "b": (x, [x + 1])})
+        .concatenate(D.range(5, 7).map(lambda x: {"b": (x + 2, [x + 3]), "a": [x]}))
+    ),
+    "concatenate in passes": lambda D: D.range(2).concatenate(D.range(1)).repeat(2).skip(1),
+    # shapes that meet, arithmetic by type, steps behind each other
+    "more: batch of None leaf only struct": lambda D: holey(D).map(lambda d: (d["b"], d["a"])).batch(2),
+    "more: padded drop": lambda D: triangle(D).padded_batch(3, drop_remainder=True),
+    "more: padded spec drop": lambda D: D.from_tensor_slices(np.ones((4, 2))).padded_batch(3, [4], drop_remainder=True),
+    "more: padded spec": lambda D: D.from_tensor_slices(np.ones((4, 2))).padded_batch(3, [None]),
+    "more: gen spec padded": lambda D: D.from_generator(
+        lambda: iter([[1], [2, 3]]), output_signature=on(D).Spec((None,), np.int64)
+    ).padded_batch(2, drop_remainder=True),
+    "more: gen spec padded 2d": lambda D: D.from_generator(
+        lambda: iter([[[1, 2]], [[2, 3], [4, 5]]]), output_signature=on(D).Spec((None, 2), np.int64)
+    ).padded_batch(2, padded_shapes=[3, None]),
+    "more: gen spec padded 2d b": lambda D: D.from_generator(
+        lambda: iter([[[1, 2]], [[2, 3], [4, 5]]]), output_signature=on(D).Spec((None, 2), np.int64)
+    ).padded_batch(2),
+    "more: gen spec batch": lambda D: D.from_generator(
+        lambda: iter([[1], [2]]), output_signature=on(D).Spec((None,), np.int64)
+    ).batch(2),
+    "more: gen spec unbatch": lambda D: D.from_generator(
+        lambda: iter([[1], [2]]), output_signature=on(D).Spec((None,), np.int64)
+    ).unbatch(),
+    "more: gen take spec": lambda D: D.from_generator(lambda: iter([[1], [2]]), output_types=np.int64).take(1),
+    "more: gen concat": lambda D: D.from_generator(lambda: iter([1]), output_types=np.int64).concatenate(D.range(3)),
+    "more: gen zip": lambda D: D.zip(D.from_generator(lambda: iter([1, 2]), output_types=np.int64), D.range(3)),
+    "more: concat spec shapes": lambda D: D.from_tensors(np.zeros((2, 3))).concatenate(
+        D.from_tensors(np.zeros((2, 4)))
+    ),
+    "more: concat spec ranks": lambda D: D.from_tensors(np.zeros((2, 3))).concatenate(D.from_tensors(np.zeros((2,)))),
+    "more: concat then batch1": lambda D: (
+        D.from_tensors(np.zeros((2, 3))).concatenate(D.from_tensors(np.zeros((2, 4)))).batch(1)
+    ),
+    "more: concat then padded": lambda D: (
+        D.from_tensors(np.zeros((2, 3))).concatenate(D.from_tensors(np.zeros((2, 4)))).padded_batch(2)
+    ),
+    "more: concat map": lambda D: (
+        D.from_tensors(np.zeros((2, 3))).concatenate(D.from_tensors(np.zeros((1, 4)))).map(lambda x: x[0])
+    ),
+    "more: concat filter": lambda D: D.range(3).concatenate(D.range(3)).filter(lambda x: x > 1),
+    "more: map slices spec": lambda D: D.from_tensors(np.zeros((4, 3))).map(lambda x: x[1:]),
+    "more: map slices spec2": lambda D: D.from_tensors(np.zeros((4, 3))).map(
+        lambda x: (x[:, 1], x[0, 0], x[::2], x[-1:], x[5:])
+    ),
+    "more: batch slices spec": lambda D: (
+        D.from_tensor_slices(np.zeros((4, 3, 2))).batch(3).map(lambda x: (x[:2], x[:, 1], x[0]))
+    ),
+    "more: batch arithmetic": lambda D: (
+        D.from_tensor_slices(np.ones((4, 3), np.float32)).batch(3).map(lambda x: x * x + x)
+    ),
+    "more: broadcast": lambda D: D.from_tensors((np.ones((2, 3)), np.ones(3))).map(lambda a, b: a + b),
+    "more: broadcast batch": lambda D: (
+        D.from_tensor_slices((np.ones((4, 3)), np.ones(4))).batch(2).map(lambda a, b: a + b[:, None])
+    ),
+    "more: compare batch": lambda D: D.range(4).batch(3).map(lambda x: x > 1),
+    "more: neg index batch": lambda D: D.range(5).batch(2).map(lambda x: x[-1]),
+    "more: rev batch": lambda D: D.range(5).batch(2).map(lambda x: x[::-1]),
+    "more: shuffle batch rows": lambda D: D.range(6).batch(3).map(lambda x: x[1:]).unbatch(),
+    "more: text eq batch": lambda D: D.from_tensor_slices(TEXTS).batch(2).map(lambda x: x == b""),
+    "more: bool ops batch": lambda D: D.range(6).batch(3).map(lambda x: (x > 1) & (x < 4)),
+    "more: mixed f32 int": lambda D: D.from_tensor_slices(np.array([1, 2], np.float32)).map(
+        lambda x: (x + 1, x - 1, 1 - x, x / 3, 3 / x, x**2)
+    ),
+    "more: u8 ops": lambda D: D.from_tensor_slices(np.array([1, 2], np.uint8)).map(lambda x: (x == 1, x > 1)),
+    "more: i16 ops": lambda D: D.from_tensor_slices(np.array([100, -200], np.int16)).map(
+        lambda x: (x * 2, x // 3, x % 3, -x)
+    ),
+    "more: f16": lambda D: D.from_tensor_slices(np.array([1, 2], np.float16)).map(lambda x: (x / 3, x * 2)),
+    "more: pow neg": lambda D: D.from_tensor_slices(np.array([4.0, 2], np.float32)).map(lambda x: x**-1),
+    "more: mod float": lambda D: D.from_tensor_slices(np.array([-4.5, 2], np.float32)).map(lambda x: (x % 2, x // 2)),
+    "more: int overflow": lambda D: D.from_tensor_slices(np.array([2**31 - 1], np.int32)).map(lambda x: x + 1),
+    "more: u8 overflow": lambda D: D.from_tensor_slices(np.array([255], np.uint8)).map(lambda x: x + 1),
+    "more: take of cache of shuffle": lambda D: D.range(9).shuffle(1).cache().take(3).repeat(2),
+    "more: interleave of tfrec empties": lambda D: D.range(3).interleave(
+        lambda x: D.from_tensor_slices(np.zeros((0,), np.int64)), 2
+    ),
+    "more: flat_map of zip": lambda D: D.zip(D.range(3), D.range(3)).flat_map(
+        lambda a, b: D.zip(D.range(a), D.range(b))
+    ),
+    "more: flat_map captures": lambda D: (lambda d: D.range(2).flat_map(lambda x: d))(D.range(3)),
+    "more: interleave captures": lambda D: (lambda d: D.range(3).interleave(lambda x: d.map(lambda y: y + x), 2))(
+        D.range(3)
+    ),
+    "more: zip unequal nest": lambda D: D.zip((D.range(2), (D.range(2), D.range(3)))).map(lambda a, b: a + b[0] + b[1]),
+    "more: enumerate batch unbatch": lambda D: D.range(5).enumerate().batch(2).unbatch(),
+    "more: repeat shard": lambda D: D.range(5).repeat().shard(3, 2).take(4),
+    "more: skip repeat": lambda D: D.range(5).skip(3).repeat().take(5),
+    "more: batch repeat unbatch": lambda D: D.range(5).batch(2, drop_remainder=True).repeat(2).unbatch(),
+    # whole chains
+    "chain: order of shuffle, batch and repeat": lambda D: D.range(5).shuffle(1).repeat(2).batch(3).prefetch(1),
+    "chain: shards of batches of passes": lambda D: D.range(7).repeat(2).shard(2, 1).batch(2).map(lambda x: x * x),
+    "chain: filter, zip, enumerate": lambda D: (
+        D.zip(D.range(20).filter(lambda x: x % 3 == 0), D.range(100, 120)).enumerate().map(lambda i, ab: (i, ab[1]))
+    ),
+    "chain: pictures": lambda D: (
+        D.from_tensor_slices((np.arange(96, dtype=np.uint8).reshape(4, 4, 3, 2), np.arange(4)))
+        .filter(lambda image, label: label != 1)
+        .map(lambda image, label: (image[1:3, :2], label * 2))
+        .batch(2)
+    ),
+    "chain: batch, unbatch, cache, repeat, batch": lambda D: (
+        D.range(7).batch(3).unbatch().cache().repeat(2).batch(4).prefetch(-1)
+    ),
+}
