@@ -216,7 +216,12 @@ def _comparison(
 ) -> Comparison:
     others = [entry for entry in entries if entry is not reference]
     delivered, unequal = _delivered(others, reference, found.scale)
+    classes = classes_of(found, [entry.executor.key for entry in others])
     even = None if unequal else break_even(list(costs.values()), request.rate, request.prices)
+    findings = findings_of(
+        list(costs.values()), costs[reference.executor.key], delivered, unequal, found.steps, classes,
+        request.rate, request.prices, even,
+    )  # fmt: skip
     first = reference.rounds[0]
     return Comparison(
         data=request.data,
@@ -232,14 +237,12 @@ def _comparison(
         delivered=delivered,
         steps=tuple(found.steps),
         steps_missing=missing,
-        classes=classes_of(found, [entry.executor.key for entry in others]),
+        classes=classes,
         rate=request.rate,
         prices=dict(request.prices),
         break_even=even,
         methods=_methods(request.alone),
-        findings=findings_of(
-            list(costs.values()), costs[reference.executor.key], delivered, unequal, found.steps, request.rate, even
-        ),
+        findings=findings,
         pairs=tuple(found.pairs),
     )
 
