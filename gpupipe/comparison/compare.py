@@ -53,13 +53,17 @@ def compare(
 
     Raises:
         PlanError: an argument is wrong, or no executor can run the chain.
+        MissingDependencyError: `out` is given and jinja2 is not installed; nothing has been measured.
         GpupipeError: no executor could be measured.
     """
     from ..progress import Progress
     from .contest import Request, contest
+    from .page.write import check_page
 
     if not isinstance(dataset, Dataset):
         raise PlanTypeError(f"compare needs a Dataset, got {brief(dataset)}")
+    if out is not None:
+        check_page()
     request = Request(
         dataset=dataset,
         data="dataset",

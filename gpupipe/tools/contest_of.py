@@ -14,6 +14,7 @@ from gpupipe.comparison.comparison import Comparison
 from gpupipe.comparison.contest import Request, contest
 from gpupipe.comparison.contestants import Alone, Contestant, Executor
 from gpupipe.comparison.measure import Job, serve
+from gpupipe.comparison.page.write import check_page
 from gpupipe.comparison.rounds import Runner
 from gpupipe.comparison.source import find_source
 from gpupipe.errors import PlanError
@@ -53,6 +54,7 @@ def contest_of(
 
     Raises:
         PlanError: an argument is wrong; nothing has been measured.
+        MissingDependencyError: `out` is given and jinja2 is not installed; nothing has been measured.
         GpupipeError: no executor could be measured.
         OSError: the page cannot be written.
     """
@@ -94,6 +96,8 @@ def _check(images: int, size: int, compared: int, out: Path | None) -> None:
         raise PlanError(f"--html needs the name of a file, got the folder {str(out)!r}")
     if out is not None and not out.parent.is_dir():
         raise PlanError(f"--html needs an existing folder, got {str(out)!r}; make {str(out.parent)!r} first")
+    if out is not None:
+        check_page()
 
 
 def main(arguments: list[str]) -> int:
