@@ -6,6 +6,7 @@ Figures are plain numbers and text; the pictures of the worst images are kept ap
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -341,7 +342,9 @@ class Result:
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses as dicts, tuples as lists."""
+    """Dataclasses as dicts, tuples as lists; what JSON has no number for is null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if hasattr(type(value), "__dataclass_fields__"):
         return {name: _plain(one) for name, one in asdict(value).items()}
     if isinstance(value, Mapping):
