@@ -57,7 +57,7 @@ def contest_of(
 
     Raises:
         PlanError: an argument is wrong; nothing has been measured.
-        MissingDependencyError: jinja2, which writes the page, is not installed; nothing has been measured.
+        MissingDependencyError: `out` is given and jinja2 is not installed; nothing has been measured.
         GpupipeError: no executor could be measured.
     """
     _check(images, size, compared, out)
