@@ -65,12 +65,12 @@ def test_the_symlink_is_committed_as_one() -> None:
     assert listed.startswith("120000 ")
 
 
-def test_the_wheel_holds_every_op_once_and_the_type_marker(wheel: Path) -> None:
+def test_the_wheel_holds_every_op_once_the_type_marker_and_the_page(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
 
     found = [name for name in names if name.startswith("gpupipe/ops/") and name.endswith(".py")]
     assert sorted(name.removeprefix("gpupipe/ops/") for name in found) == OPS
-    assert "gpupipe/py.typed" in names
+    assert {"gpupipe/py.typed", *(f"gpupipe/comparison/page/page.{kind}" for kind in ("html", "css"))} <= set(names)
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"gpupipe"}
 
 

@@ -26,7 +26,7 @@ class Comparison(Result):
         """Write one self-contained HTML page, with plots and pairs of images.
 
         Raises:
-            MissingDependencyError: jinja2 or matplotlib is not installed.
+            MissingDependencyError: jinja2 is not installed.
             OSError: the file cannot be written.
         """
         try:

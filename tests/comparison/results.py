@@ -56,7 +56,7 @@ def full() -> Result:
         break_even=BreakEven(
             "dali-cpu", "dali-gpu", 2.1, 2.1, 2000.0, 6.5, 2.3, 4.2, 0.21, -0.08, 0.06, 2400.0, "the unit of the prices"
         ),
-        methods={"CPU time": "of the process and its children, over whole passes", "peak memory": "VmHWM"},
+        methods={"cpu_ms": "of the process and its children, over whole passes", "another": "VmHWM"},
         findings=(
             Finding("cores", False, "DALI GPU needs 1.15 CPU-ms for an image, DALI CPU 3.25."),
             Finding("bottleneck", False, "DALI CPU is limited by decoding."),
@@ -118,9 +118,9 @@ def _pair(number: int) -> Pair:
 
 
 def with_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """The same data with every text changed, keys included."""
+    """The same data with every text changed that is not empty, keys included."""
     if isinstance(value, str):
-        return change(value)
+        return change(value) if value else ""
     if isinstance(value, tuple):
         return tuple(with_texts(one, change) for one in value)
     if isinstance(value, dict):

@@ -125,7 +125,7 @@ def _chart_of_steps(result: Result, colour: int) -> Chart:
             share = of_tolerance(step, gap) if gap.executor == cost.key else None
             if share is None:
                 continue
-            text = "a difference, none expected" if math.isinf(share) else f"{number(100 * share)} %"
+            text = "none is allowed" if math.isinf(share) else f"{number(100 * share)} %"
             length = min(share, MOST_SHARE) * 100
             bars.append(
                 Bar(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ..result import PixelGap, Spread, Step, StepGap
 
 __all__ = ["ABSENT", "filters", "number", "of_tolerance"]
@@ -11,9 +13,11 @@ ABSENT = "–"
 
 
 def number(value: float | None) -> str:
-    """Three digits: ``1,024``, ``53.1``, ``0.012``, ``3e-06``."""
+    """Three digits: ``1,024``, ``53.1``, ``0.012``, ``3e-06``, ``∞`` for images of another shape."""
     if value is None:
         return ABSENT
+    if math.isinf(value):
+        return "∞"
     size = abs(value)
     if size == 0 or size >= 99.95:
         return f"{value:,.0f}"
@@ -51,7 +55,9 @@ def between(spread: Spread) -> str:
 
 def decibels(gap: PixelGap) -> str:
     """The peak signal-to-noise ratio, which images without a difference do not have."""
-    return "equal" if gap.psnr is None else f"{gap.psnr:.1f} dB"
+    if gap.psnr is not None:
+        return f"{gap.psnr:.1f} dB"
+    return ABSENT if gap.maximum or gap.ring else "equal"
 
 
 def tick(value: float) -> str:
@@ -67,7 +73,7 @@ def of_tolerance(step: Step, gap: StepGap) -> float | None:
     """
     if gap.own is None:
         return None
-    pairs = ((gap.own.maximum, step.tolerance), (gap.own.ring, step.ring_tolerance))
+    pairs = ((gap.own.maximum, step.tolerance), (gap.own.ring, max(step.ring_tolerance, step.tolerance)))
     return max(found / allowed if allowed else float("inf") if found else 0.0 for found, allowed in pairs)
 
 

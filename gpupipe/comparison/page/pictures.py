@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import base64
 import io
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SIDE", "address_of", "shrunk"]
+__all__ = ["SIDE", "Pixels", "address_of", "shrunk"]
 
-SIDE = 400
+SIDE = 320
 """Pixels of the longer side on the page, at most."""
 
-Pixels = npt.NDArray[np.uint8]
+Pixels: TypeAlias = npt.NDArray[np.uint8]
 
 
 def shrunk(image: Pixels, brightest: bool = False) -> Pixels:
@@ -45,7 +45,7 @@ def address_of(image: Pixels) -> str:
     from PIL import Image
 
     shown = Image.fromarray(image[..., :3] if image.shape[2] >= 3 else image[..., 0])
-    options: tuple[tuple[str, dict[str, Any]], ...] = (("png", {}), ("jpeg", {"quality": 90, "subsampling": 0}))
+    options: tuple[tuple[str, dict[str, Any]], ...] = (("png", {}), ("jpeg", {"quality": 85, "subsampling": 0}))
     encoded = []
     for kind, settings in options:
         stream = io.BytesIO()

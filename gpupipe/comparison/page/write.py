@@ -17,12 +17,14 @@ from ...errors import MissingDependencyError
 from ..result import Cost, Pair, Result
 from .charts import charts_of_costs, charts_of_steps
 from .numbers import ABSENT, filters
-from .pictures import address_of, shrunk
+from .pictures import Pixels, address_of, shrunk
 
-__all__ = ["MOST_PAIRS", "check_page", "page_of", "write_page"]
+__all__ = ["MOST", "check_page", "page_of", "write_page"]
 
-MOST_PAIRS = 16
-"""Pairs of images on a page, which keeps it below 2 MB."""
+MOST = 1_700_000
+"""Characters of all pictures on a page, which keeps it below 2 MB."""
+COARSE = 240
+"""Pixels below which a picture is shown with its single pixels."""
 
 KINDS = {
     "bottleneck": "Bottleneck",
@@ -37,6 +39,22 @@ KINDS = {
 }
 """Words for the kinds of findings."""
 
+METHODS = {
+    "rounds": "Rounds",
+    "cpu_ms": "CPU-ms per image",
+    "rate": "Images/s",
+    "first_batch_s": "Time to first batch",
+    "host_bytes": "Peak memory, host",
+    "gpu_bytes": "Peak memory, GPU",
+    "gpu_load": "GPU utilisation",
+    "jpeg_load": "JPEG engines",
+    "waiting": "Waiting",
+    "bottleneck": "What limits it",
+    "steps": "Pixels step by step",
+    "pays": "When a GPU pays",
+}
+"""Words for the names of figures."""
+
 
 def check_page() -> Any:
     """Return the template engine's module, to find out whether a page can be written before measuring anything.
@@ -48,8 +66,8 @@ def check_page() -> Any:
         import jinja2
     except ImportError as error:
         raise MissingDependencyError(
-            "the page of a comparison needs jinja2, which is not installed; "
-            'install it with: pip install "gpupipe[page]"'
+            "the page of a comparison needs jinja2, which is not installed; install it with: "
+            'pip install "gpupipe[page]"'
         ) from error
     return jinja2
 
@@ -85,6 +103,7 @@ def page_of(result: Result) -> str:
         class_keys=list(dict.fromkeys(name for one in result.classes for name in one.gaps)),
         missing=[cost for cost in result.costs if not cost.measured],
         kinds=KINDS,
+        methods=METHODS,
         absent=ABSENT,
     )
     return page
@@ -100,21 +119,29 @@ def _columns(result: Result) -> dict[str, bool]:
 def _pairs(result: Result) -> list[dict[str, Any]]:
     """The pairs that are shown, those beyond a tolerance first, with their pictures as addresses."""
     beyond = {gap.pair for step in result.steps for gap in step.gaps if gap.beyond}
-    numbers = sorted(range(len(result.pairs)), key=lambda number: number not in beyond)[:MOST_PAIRS]
-    return [{"number": number, "beyond": number in beyond, **_pictures(result.pairs[number])} for number in numbers]
+    found: list[dict[str, Any]] = []
+    left = MOST
+    for number in sorted(range(len(result.pairs)), key=lambda number: number not in beyond):
+        one = {"number": number, "beyond": number in beyond, **_pictures(result.pairs[number])}
+        left -= sum(len(one[name]["address"]) for name in ("reference", "other", "difference"))
+        if left < 0:
+            break
+        found.append(one)
+    return found
 
 
 def _pictures(pair: Pair) -> dict[str, Any]:
-    reference, other, difference = shrunk(pair.reference), shrunk(pair.other), shrunk(pair.difference, brightest=True)
-    height, width, _ = reference.shape
-    return {
-        "pair": pair,
-        "height": height,
-        "width": width,
-        "reference": address_of(reference),
-        "other": address_of(other),
-        "difference": address_of(difference),
+    shown = {
+        "reference": shrunk(pair.reference),
+        "other": shrunk(pair.other),
+        "difference": shrunk(pair.difference, brightest=True),
     }
+    return {"pair": pair, **{name: _picture(image) for name, image in shown.items()}}
+
+
+def _picture(image: Pixels) -> dict[str, Any]:
+    height, width, _ = image.shape
+    return {"address": address_of(image), "height": height, "width": width, "coarse": width < COARSE}
 
 
 def _tone(key: str, costs: tuple[Cost, ...]) -> int:
