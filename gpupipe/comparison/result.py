@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -351,7 +351,7 @@ def _plain(value: Any) -> Any:
     """Dataclasses as dicts, tuples as lists; what JSON has no number for is null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    if hasattr(type(value), "__dataclass_fields__"):
+    if is_dataclass(value) and not isinstance(value, type):
         return {name: _plain(one) for name, one in asdict(value).items()}
     if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items()}
