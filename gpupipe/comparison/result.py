@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -133,22 +133,22 @@ class StepGap:
         own: the step's own difference: the executor computes it from the reference's images; None if it cannot.
         through: the difference of all steps up to here: the executor computes all of them; None if it cannot.
         beyond: whether its own difference is beyond the tolerance.
-        allowed: the tolerance for this executor.
-        ring_allowed: the same on the outermost ring of pixels.
         looks_like: what its own difference looks like, in words: "red and blue exchanged"; "" if like nothing known.
         pair: index in `Result.pairs` of the worst image; None if the images are equal.
         reason: why a difference is missing.
+        allowed: the tolerance for this executor.
+        ring_allowed: the same on the outermost ring of pixels.
     """
 
     executor: str
     own: PixelGap | None
     through: PixelGap | None
     beyond: bool = False
-    allowed: float = 0.0
-    ring_allowed: float = 0.0
     looks_like: str = ""
     pair: int | None = None
     reason: str = ""
+    allowed: float = 0.0
+    ring_allowed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +351,7 @@ def _plain(value: Any) -> Any:
     """Dataclasses as dicts, tuples as lists; what JSON has no number for is null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    if hasattr(type(value), "__dataclass_fields__"):
+    if is_dataclass(value) and not isinstance(value, type):
         return {name: _plain(one) for name, one in asdict(value).items()}
     if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items()}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpupipe.comparison.usage import gpu, nvml
+from gpupipe.comparison.usage import gpu
 from gpupipe.comparison.usage.gpu import GpuUse, GpuWatch
 
 
@@ -58,7 +58,7 @@ def test_without_a_driver_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     def missing(name: str) -> Any:
         raise OSError(name)
 
-    monkeypatch.setattr(nvml.ctypes, "CDLL", missing)
+    monkeypatch.setattr("ctypes.CDLL", missing)
 
     with GpuWatch() as watch:
         pass
