@@ -6,6 +6,7 @@ import io
 import re
 import sys
 from base64 import b64decode
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -106,7 +107,7 @@ def test_what_is_not_there_is_left_out(result: Result) -> None:
 
 
 @pytest.mark.parametrize("make", [full, alone])
-def test_the_markup_is_sound(make: type[Result]) -> None:
+def test_the_markup_is_sound(make: Callable[[], Result]) -> None:
     page = Elements(page_of(make()))
 
     ids = [attributes["id"] for _, attributes in page.found if "id" in attributes]
