@@ -53,7 +53,7 @@ def compare(
 
     Raises:
         PlanError: an argument is wrong, or no executor can run the chain.
-        MissingDependencyError: `out` is given and jinja2 is not installed; nothing has been measured.
+        MissingDependencyError: jinja2, which writes the page, is not installed; nothing has been measured.
         GpupipeError: no executor could be measured.
     """
     from ..progress import Progress
@@ -62,8 +62,6 @@ def compare(
 
     if not isinstance(dataset, Dataset):
         raise PlanTypeError(f"compare needs a Dataset, got {brief(dataset)}")
-    if out is not None:
-        check_page()
     request = Request(
         dataset=dataset,
         data="dataset",
@@ -75,6 +73,8 @@ def compare(
         model=model,
     )
     keys = check_executors(executors)
+    if out is not None:
+        check_page()
     with Progress() as progress:
         result = contest(request, keys, lambda executor, runner: runner, progress)
     if out is not None:

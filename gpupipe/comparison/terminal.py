@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .ratios import Spread
-from .result import Cost, PixelGap, Result, Step
+from .result import Cost, PixelGap, Result, StepGap
 
 __all__ = ["cost_rows", "laid_out", "speed_of", "text_of"]
 
@@ -124,7 +124,7 @@ def _step_rows(result: Result) -> Iterator[Sequence[str]]:
                 titles[gap.executor],
                 f"{own.maximum:.3g}",
                 f"{own.ring:.3g}",
-                _allowed(step),
+                _allowed(gap),
                 f"{own.mean:.3g}",
                 _decibels(own),
                 through,
@@ -132,9 +132,9 @@ def _step_rows(result: Result) -> Iterator[Sequence[str]]:
             )
 
 
-def _allowed(step: Step) -> str:
-    ring = f"/{step.ring_tolerance:.3g}" if step.ring_tolerance != step.tolerance else ""
-    return f"{step.tolerance:.3g}{ring}"
+def _allowed(gap: StepGap) -> str:
+    ring = f"/{gap.ring_allowed:.3g}" if gap.ring_allowed != gap.allowed else ""
+    return f"{gap.allowed:.3g}{ring}"
 
 
 def _decibels(gap: PixelGap) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from .result import Accuracy, BreakEven, Cost, Finding, PixelGap, Step
+from .result import Accuracy, BreakEven, Cost, Finding, JpegClass, PixelGap, Step
 
 __all__ = ["break_even", "findings_of"]
 
@@ -57,7 +57,9 @@ def findings_of(
     delivered: Mapping[str, PixelGap],
     unequal: Mapping[str, str],
     steps: Sequence[Step],
+    classes: Sequence[JpegClass],
     rate: float | None,
+    prices: Mapping[str, float],
     even: BreakEven | None,
 ) -> tuple[Finding, ...]:
     """All sentences of the verdict: pixels first, since figures of unequal work are not to be compared.
@@ -68,11 +70,14 @@ def findings_of(
         delivered: the differences of the delivered images, by executor.
         unequal: why an executor's work is not that of the reference, by executor.
         steps: the differences step by step.
+        classes: the kinds of images.
         rate: images/s of the consumer.
+        prices: see `break_even`.
         even: see `break_even`.
     """
     found = [Finding("failed", True, f"{cost.title} failed: {cost.reason}", cost.key) for cost in costs if cost.failed]
     found += _pixels(costs, reference, delivered, unequal, steps)
+    found += _classes(classes)
     measured = [cost for cost in costs if cost.measured]
     for cost in measured:
         if cost.bottleneck:
@@ -83,7 +88,7 @@ def findings_of(
         names = ", ".join(cost.title for cost in costs if cost.key in unequal)
         text = f"costs are not compared: {names} did other work than {reference.title}"
         return (*found, Finding("cores", True, text))
-    return (*found, *_cores(measured, rate, even), *_accuracy(measured, reference))
+    return (*found, *_cores(measured, rate, prices, even), *_accuracy(measured, reference))
 
 
 def _pixels(
@@ -98,9 +103,9 @@ def _pixels(
     for step, gap in wrong:
         assert gap.own is not None
         size = f"max {max(gap.own.maximum, gap.own.ring):.3g}, mean {gap.own.mean:.3g} {gap.own.unit}"
-        allowed = f"{step.tolerance:.3g} is allowed" + (
-            f", {step.ring_tolerance:.3g} at the edge" if step.ring_tolerance > step.tolerance else ""
-        )
+        allowed = f"{gap.allowed:.3g} is allowed"
+        if gap.ring_allowed > gap.allowed:
+            allowed += f", {gap.ring_allowed:.3g} at the edge"
         looks = f"; looks {gap.looks_like}" if gap.looks_like else ""
         where = f" ({step.line})" if step.line else ""
         text = f"{titles[gap.executor]} differs from {reference.title} at {step.name}{where}: {size}; {allowed}{looks}"
@@ -110,9 +115,23 @@ def _pixels(
     for key, whole in delivered.items():
         if key in unequal or any(gap.executor == key for _, gap in wrong):
             continue
+        if not whole.images:
+            text = (
+                f"{titles[key]} against {reference.title}: as many elements, with the same labels; no images to compare"
+            )
+            yield Finding("delivered", False, text, key)
+            continue
         within = "no step differs beyond its stated tolerance" if steps else "the same crops and flips"
         size = f"max {whole.maximum:.3g}, {whole.ring:.3g} at the edge, mean {whole.mean:.3g} {whole.unit}"
         yield Finding("delivered", False, f"{titles[key]} against {reference.title}: {within}; delivered: {size}", key)
+
+
+def _classes(classes: Sequence[JpegClass]) -> Iterator[Finding]:
+    host = [one for one in classes if one.decoder == "host"]
+    if host:
+        share = sum(one.images for one in host) / sum(one.images for one in classes)
+        kinds = ", ".join(f"{one.kind} ({one.images})" for one in host)
+        yield Finding("classes", False, f"{share:.0%} of the images are decoded on the host by every executor: {kinds}")
 
 
 def _waiting(measured: Sequence[Cost], rate: float | None) -> Iterator[Finding]:
@@ -122,15 +141,18 @@ def _waiting(measured: Sequence[Cost], rate: float | None) -> Iterator[Finding]:
             yield Finding("waiting", False, text, cost.key)
 
 
-def _cores(measured: Sequence[Cost], rate: float | None, even: BreakEven | None) -> Iterator[Finding]:
+def _cores(
+    measured: Sequence[Cost], rate: float | None, prices: Mapping[str, float], even: BreakEven | None
+) -> Iterator[Finding]:
     if even is None:
         for cost in measured:
             if cost.cpu_ms is not None:
                 of = rate or 1000.0
                 cores = cost.cpu_ms.median * of / 1000
-                yield Finding(
-                    "cores", False, f"{cost.title} keeps {cores:.1f} cores busy at {of:,.0f} images/s", cost.key
-                )
+                text = f"{cost.title} keeps {cores:.1f} cores busy at {of:,.0f} images/s"
+                if "core_hour" in prices:
+                    text += f", which costs {cores * prices['core_hour']:.3g} an hour"
+                yield Finding("cores", False, text, cost.key)
         if measured and not any(cost.key == "dali-gpu" for cost in measured):
             yield Finding("cores", False, "how many cores a GPU saves needs a GPU: none was measured here")
         return

@@ -167,12 +167,13 @@ class Model:
             busy = _in_flight(flights)
             if "GPU" in meter.step:
                 count, cpu, seconds = 1, 0.0, busy
-            elif pool:
+            elif pool and workers:
                 count, cpu = workers, sum(one.cpu for one in pool)
                 seconds = cpu
             else:
                 total = sum(_in_flight([f for f in self._measured.flights if f[0] == m.step]) for m in meters)
                 count, cpu = self._measured.dali_threads, native * busy / total if total else 0.0
+                cpu += sum(one.cpu for one in pool)  # of threads that decode on the host what DALI must not
                 seconds = cpu
             self.resources[meter.step] = Resource(meter.step, min(count, self.cores), locked=False)
             numbers = (len(flights), seconds, cpu, 0.0)

@@ -25,6 +25,9 @@ __all__ = ["contest_of", "main"]
 
 BATCH = 32
 
+BATCHES = 4
+"""Of a pass over fewer images than a batch has."""
+
 
 def contest_of(
     data: str,
@@ -50,13 +53,12 @@ def contest_of(
         steps: whether to compare step by step.
         rate: images/s of a consumer.
         prices: see `gpupipe.compare`.
-        out: an HTML page to write.
+        out: where the page will be saved, checked before anything is measured; None without one.
 
     Raises:
         PlanError: an argument is wrong; nothing has been measured.
-        MissingDependencyError: `out` is given and jinja2 is not installed; nothing has been measured.
+        MissingDependencyError: jinja2, which writes the page, is not installed; nothing has been measured.
         GpupipeError: no executor could be measured.
-        OSError: the page cannot be written.
     """
     _check(images, size, compared, out)
     request, job = _request(data, images, size)
@@ -71,10 +73,7 @@ def contest_of(
             own = replace(job, device=executor.device, backend=executor.backend)
             return stack.enter_context(Alone(own, Path(folder), module))
 
-        found = contest(request, keys, enter, progress)
-        if out is not None:
-            found.save(out)
-    return found
+        return contest(request, keys, enter, progress)
 
 
 def _request(data: str, images: int, size: int) -> tuple[Request, Job]:
@@ -83,7 +82,8 @@ def _request(data: str, images: int, size: int) -> tuple[Request, Job]:
         dataset, job = find_dataset(data), Job("cpu", "numpy", images, dataset=data)
         return Request(dataset, data, images), job
     source = find_source(data, images)
-    batch = min(BATCH, images, source.at_least)
+    most = min(images, source.at_least)
+    batch = min(BATCH, most if most >= BATCH else max(1, most // BATCHES))
     job = Job("cpu", "numpy", images, source, batch, size)
     return Request(training_chain(source, images, batch, size), source.name, images), job
 

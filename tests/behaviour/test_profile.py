@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import time
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, ops
@@ -18,6 +20,7 @@ from gpupipe.comparison.photographs import write_shards
 from gpupipe.errors import MissingDependencyError, PlanError
 from gpupipe.profile.report import Profile
 from gpupipe.timing import TRACKER
+from gpupipe.transform.machine import has_dali
 from tests.behaviour import test_process_functions as functions
 
 NAP = 0.02  # seconds; everything else in a step of these chains takes a hundredth of it
@@ -58,6 +61,20 @@ def test_a_slow_function_is_named_with_its_line() -> None:
     assert "test_profile.py:" in profile.verdict.line
     assert _seconds(profile, "map") >= NAP * 0.9
     assert profile.waiting_share > 0.9
+
+
+@pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
+def test_images_that_the_host_decodes_for_dali_are_work_of_their_stage() -> None:
+    file = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (96, 96, 4), np.uint8), "CMYK").save(file, "JPEG")
+    dataset = Dataset.from_tensor_slices([file.getvalue()] * 24)
+    dataset = dataset.map(lambda data: ops.resize(ops.decode_jpeg(data, channels=3), (8, 8))).batch(4)
+
+    profile = dataset.with_options(gp.Options(device="cpu", backend="dali")).profile(4, warmup=1)
+
+    (stage,) = (part for part in profile.parts if part.kind == "executor" and part.resource == part.step)
+    assert stage.seconds == stage.cpu > 0
+    assert str(profile.verdict)
 
 
 def test_work_in_threads_and_processes_belongs_to_its_step() -> None:

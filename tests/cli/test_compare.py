@@ -103,6 +103,7 @@ def test_a_chain_without_images_is_measured_and_has_no_steps(
     said = capsys.readouterr()
     assert status == 0, said.err
     assert "40 images a pass, batches of 8" in said.out
+    assert "crops" not in said.out
 
 
 def test_a_folder_of_jpegs_is_enough(users_file: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,18 +156,16 @@ def test_files_that_are_no_records_are_refused(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_damage_in_the_data_is_a_failure_that_names_the_file(
-    tmp_path: Path, shards: str, capsys: pytest.CaptureFixture[str]
+    users_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = sorted(Path(shards).iterdir())[1]
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 0xFF
-    file.write_bytes(data)
+    file = Path(users_file).parent / "5.jpg"
+    file.write_bytes(file.read_bytes()[:1000])
 
-    status = main(["compare", shards, *NUMPY, "--size", "32"])
+    status = main(["compare", f"{users_file}:ds", *NUMPY])
 
     said = capsys.readouterr()
     assert status == 1
-    assert file.name in said.err
+    assert re.search(r"^gpupipe compare: no executor could be measured: NumPy: .*5\.jpg", said.err, re.MULTILINE)
     assert "Traceback" not in said.err
 
 
@@ -177,6 +176,27 @@ def test_an_executor_that_is_not_there_is_a_reason_and_status_2(
 
     assert main(["compare", shards, "--executor", "dali-gpu"]) == 2
     assert "no executor could be measured: DALI GPU: no GPU" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full disk to write to")
+def test_a_full_disk_is_a_failure_after_the_table(shards: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("jinja2")
+
+    status = main(["compare", shards, *NUMPY, "--size", "32", "--html", "/dev/full"])
+
+    said = capsys.readouterr()
+    assert status == 1
+    assert said.err == "gpupipe compare: [Errno 28] No space left on device: '/dev/full'\n"
+    assert "NumPy" in said.out
+
+
+def test_without_jinja2_a_page_is_refused_before_anything_is_measured(
+    shards: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+
+    assert main(["compare", shards, "--html", "page.html"]) == 1
+    assert 'pip install "gpupipe[page]"' in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT between processes")

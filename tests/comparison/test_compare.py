@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, ops
@@ -107,6 +108,31 @@ def test_other_labels_are_unequal_work() -> None:
     assert found.break_even is None
 
 
+@needs_dali
+def test_kinds_of_jpegs_are_told_apart_with_the_decoder_of_each(tmp_path: Path) -> None:
+    pixels = np.kron(IMAGES[0], np.ones((2, 2, 1), np.uint8))
+    for name, mode, settings in (
+        ("a", "RGB", {"subsampling": "4:2:0"}),
+        ("b", "RGB", {"subsampling": "4:2:0"}),
+        ("c", "RGB", {"progressive": True, "subsampling": "4:4:4"}),
+        ("d", "CMYK", {}),
+    ):
+        Image.fromarray(pixels).convert(mode).save(tmp_path / f"{name}.jpg", "JPEG", **settings)
+    files = Dataset.list_files(str(tmp_path / "*.jpg"), shuffle=False)
+    ds = files.map(lambda path: ops.resize(ops.decode_jpeg(gp.io.read_file(path), channels=3), (16, 16)))
+
+    found = gp.compare(ds.batch(2), images=4)
+
+    kinds = {one.kind: (one.images, one.decoder) for one in found.classes}
+    assert kinds.pop("JPEG baseline 4:2:0") == (2, "DALI")
+    assert kinds.pop("JPEG progressive 4:4:4") == (1, "DALI")
+    ((kind, of_cmyk),) = kinds.items()
+    assert "CMYK" in kind or "YCCK" in kind
+    assert of_cmyk == (1, "host")
+    assert all(one.gaps["dali-cpu"].psnr is None for one in found.classes)  # one decoder decides: all are equal
+    assert f"25% of the images are decoded on the host by every executor: {kind} (1)" in found.verdict
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -130,11 +156,23 @@ def test_an_empty_dataset_is_refused() -> None:
 
 
 def test_a_consumer_that_is_slower_than_the_chain_hardly_waits_and_a_faster_one_does() -> None:
-    slow = chain().map(lambda x, n: (x, n)).repeat(3)
-    runner = Runner.on(slow, "cpu", "numpy", 48)
+    runner = Runner.on(chain().repeat(3), "cpu", "numpy", 48)
+    fast, slow = runner.waiting(1e8), runner.waiting(200)
 
-    assert 0 <= runner.waiting(1e8) <= 1
-    assert runner.waiting(1e8) > runner.waiting(200)
+    assert fast is not None
+    assert slow is not None
+    assert 0 <= slow < fast <= 1
+
+
+def test_one_batch_tells_nothing_of_a_consumer_and_is_measured_from_its_start() -> None:
+    runner = Runner.on(chain().unbatch().batch(16), "cpu", "numpy", 16)
+
+    assert runner.waiting(1000) is None
+    one = runner.round()
+    assert (one.images, one.batches, one.timed) == (16, 1, 16)
+    assert one.seconds >= one.first_batch_s > 0
+    several = Runner.on(chain(), "cpu", "numpy", 16).round()
+    assert (several.images, several.batches, several.timed) == (16, 4, 12)
 
 
 def cost(key: str, cpu_ms: float, rate: float) -> Cost:
@@ -153,7 +191,7 @@ def test_break_even_counts_cores_saved_and_the_gpus_share() -> None:
     assert even.saved_per_hour == pytest.approx(2.0 * 0.05 - 0.2 * 0.4)
     assert even.from_core_price == pytest.approx(0.04)  # at which 2 cores cost as much as a fifth of the GPU
     assert even.from_rate == pytest.approx(4000)  # 8 cores at 0.05 cost as much as the whole GPU
-    text = "\n".join(one.text for one in findings_of(costs, costs[2], {}, {}, (), 1000, even))
+    text = "\n".join(one.text for one in findings_of(costs, costs[2], {}, {}, (), (), 1000, {}, even))
     assert "the GPU saves 2.00 CPU-ms an image against dali-cpu: 2.0 cores at 1,000 images/s" in text
     assert "pays from 0.04 a core-hour on" in text
     assert "saves 0.02 an hour" in text
@@ -163,8 +201,8 @@ def test_without_a_gpu_there_is_no_break_even_and_cores_are_counted() -> None:
     costs = [Cost("dali-gpu", "DALI GPU", "no GPU"), cost("numpy", 3.0, 700)]
 
     assert break_even(costs, None, {}) is None
-    text = "\n".join(one.text for one in findings_of(costs, costs[1], {}, {}, (), None, None))
-    assert "numpy keeps 3.0 cores busy at 1,000 images/s" in text
+    text = "\n".join(one.text for one in findings_of(costs, costs[1], {}, {}, (), (), None, {"core_hour": 0.1}, None))
+    assert "numpy keeps 3.0 cores busy at 1,000 images/s, which costs 0.3 an hour" in text
     assert "none was measured here" in text
 
 
@@ -174,7 +212,7 @@ def test_a_gpu_that_saves_no_cpu_time_never_pays() -> None:
 
     assert even is not None
     assert even.from_core_price is even.from_rate is None
-    (finding,) = findings_of(costs, costs[1], {}, {}, (), None, even)
+    (finding,) = findings_of(costs, costs[1], {}, {}, (), (), None, {}, even)
     assert finding.text == "the GPU saves no CPU time: -1.00 CPU-ms an image"
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpupipe.comparison.steps.tolerance import GPU_DECODING
+from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Op
 from gpupipe.graph.values import Apply, Input, Value
 from gpupipe.ops._shared.crop import Crop
