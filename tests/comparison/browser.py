@@ -108,12 +108,12 @@ class Browser:
 
     def _receive(self, what: str) -> dict[str, Any]:
         end = time.monotonic() + SECONDS
-        while b"\0" not in self._pending:
+        parts = [self._pending]
+        while b"\0" not in parts[-1]:
             ready, _, _ = select.select([self._from], [], [], max(0.0, end - time.monotonic()))
-            more = os.read(self._from, 1 << 20) if ready else b""
-            assert more, f"the browser gave no answer to {what} within {SECONDS} s, or ended"
-            self._pending += more
-        first, _, self._pending = self._pending.partition(b"\0")
+            parts.append(os.read(self._from, 1 << 20) if ready else b"")
+            assert parts[-1], f"the browser gave no answer to {what} within {SECONDS} s, or ended"
+        first, _, self._pending = b"".join(parts).partition(b"\0")
         message: dict[str, Any] = json.loads(first)
         return message
 
@@ -149,7 +149,7 @@ class Browser:
 
     def picture(self) -> npt.NDArray[np.uint8]:
         """A screenshot of the whole page: uint8[H,W,3]{HWC}."""
-        answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, optimizeForSpeed=True)
         with Image.open(io.BytesIO(base64.b64decode(answer["data"]))) as image:
             return np.asarray(image.convert("RGB"))
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import gpupipe as gp
 from gpupipe.comparison.chain import training_chain
+from gpupipe.comparison.contest import Request, contest
 from gpupipe.comparison.page.write import page_of
 from gpupipe.comparison.photographs import write_shards
 from gpupipe.comparison.source import find_source
+from gpupipe.progress import Progress
 from gpupipe.transform.machine import has_dali
 from tests.comparison.browser import Browser, chromium
 from tests.comparison.looks import PHONE, SCREEN, problems
@@ -38,10 +39,15 @@ def browser() -> Iterator[Browser]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def text() -> str:
+    return page_of(full())
+
+
 @pytest.fixture
-def page(tmp_path: Path) -> Path:
+def page(text: str, tmp_path: Path) -> Path:
     path = tmp_path / "comparison.html"
-    path.write_text(page_of(full()), encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     return path
 
 
@@ -55,9 +61,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_shards(folder, IMAGES, 2)
     chain = training_chain(find_source(str(folder), IMAGES), IMAGES, 4, 96)
     page = folder.parent / "comparison.html"
-    gp.compare(
-        chain, ("dali-cpu", "numpy"), images=IMAGES, compared=IMAGES, rate=200, model=lambda x: x.mean((1, 2)), out=page
-    )
+    request = Request(chain, str(folder), IMAGES, IMAGES, rate=200, model=lambda images: images.mean((1, 2)))
+    contest(request, ("dali-cpu", "numpy"), lambda executor, runner: runner, Progress()).save(page)
     return page
 
 
@@ -110,7 +115,7 @@ def test_markup_in_the_data_is_text_and_runs_nothing(browser: Browser, tmp_path:
     assert HOSTILE in browser.evaluate("document.querySelector('h1').textContent")
 
 
-BROKEN = {
+BROKEN: dict[str, tuple[str | re.Pattern[str], str, str]] = {
     "a picture from elsewhere": ("</header>", '</header><img src="https://example.invalid/a.png" alt="">', "asked for"),
     "a style from elsewhere": ("</head>", '<link rel="stylesheet" href="a.css"></head>', "asked for"),
     "a script": ("</header>", "</header><script>1</script>", "the browser says"),
@@ -130,9 +135,8 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_what_is_wrong_with_a_page_is_found(browser: Browser, page: Path, case: str) -> None:
+def test_what_is_wrong_with_a_page_is_found(browser: Browser, page: Path, text: str, case: str) -> None:
     old, new, expected = BROKEN[case]
-    text = page.read_text(encoding="utf-8")
     changed = old.sub(new, text) if isinstance(old, re.Pattern) else text.replace(old, new)
     if case != "a changed style":  # any style may be changed
         changed = re.sub("'sha256-[^']*'", "'unsafe-inline'", changed)
