@@ -122,7 +122,7 @@ def _chart_of_steps(result: Result, colour: int) -> Chart:
     bars = []
     for step in result.steps:
         for gap in step.gaps:
-            share = of_tolerance(step, gap) if gap.executor == cost.key else None
+            share = of_tolerance(gap) if gap.executor == cost.key else None
             if share is None:
                 continue
             text = "none is allowed" if math.isinf(share) else f"{number(100 * share)} %"

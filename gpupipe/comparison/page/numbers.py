@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..result import PixelGap, Spread, Step, StepGap
+from ..result import PixelGap, Spread, StepGap
 
 __all__ = ["ABSENT", "filters", "number", "of_tolerance"]
 
@@ -65,15 +65,20 @@ def tick(value: float) -> str:
     return f"{value:,.6g}"
 
 
-def of_tolerance(step: Step, gap: StepGap) -> float | None:
-    """The larger of the two differences of a step, of the ring and of the rest, as a multiple of its tolerance.
+def allowed(gap: StepGap) -> str:
+    """The tolerance of a step on an executor; behind a stroke that of the outermost ring, if it is another."""
+    return f"{gap.allowed:.3g}" + (f" / {gap.ring_allowed:.3g}" if gap.ring_allowed > gap.allowed else "")
+
+
+def of_tolerance(gap: StepGap) -> float | None:
+    """The larger of the two differences of a step, on the ring and elsewhere, as a multiple of its tolerance.
 
     Returns:
         None where there is no difference to relate, infinity for a difference where none is expected.
     """
     if gap.own is None:
         return None
-    pairs = ((gap.own.maximum, step.tolerance), (gap.own.ring, max(step.ring_tolerance, step.tolerance)))
+    pairs = ((gap.own.maximum, gap.allowed), (gap.own.ring, max(gap.ring_allowed, gap.allowed)))
     return max(found / allowed if allowed else float("inf") if found else 0.0 for found, allowed in pairs)
 
 
@@ -86,5 +91,6 @@ filters = {
     "between": between,
     "decibels": decibels,
     "tick": tick,
+    "allowed": allowed,
 }
 """For the template, by name."""
