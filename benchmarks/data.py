@@ -37,7 +37,7 @@ def load(pattern: str, folder: Path) -> Data:
     if pattern:
         files = sorted(glob.glob(pattern))
     else:
-        from gpupipe.compare.photographs import write_shards
+        from gpupipe.comparison.photographs import write_shards
 
         files = [str(path) for path in write_shards(folder)]
     if not files:

@@ -18,7 +18,7 @@ from benchmarks.equal import UnequalWork, checkout_in
 from benchmarks.job import Job
 from benchmarks.pairs import ContestantFailed, Pair, run_pairs, spawn
 from benchmarks.pairs import measure as run_once
-from benchmarks.ratios import Spread
+from gpupipe.comparison.ratios import Spread
 
 __all__ = ["CHAINS", "GOAL", "PREFETCH", "SHARES", "host"]
 

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.nvml import cards
+from gpupipe.comparison.usage.nvml import cards
 
 __all__ = ["commit", "cores", "gpus", "load", "machine", "versions"]
 

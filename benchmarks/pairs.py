@@ -16,7 +16,7 @@ from typing import IO, Any
 from benchmarks import tied
 from benchmarks.job import Audit, Job, Run
 from benchmarks.process import PeakMemory, ending, ends
-from benchmarks.ratios import pair_order
+from gpupipe.comparison.ratios import pair_order
 
 __all__ = ["ContestantFailed", "Pair", "audit", "notices_damage", "run_pairs", "spawn"]
 

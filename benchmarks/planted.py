@@ -292,7 +292,7 @@ def _of_first(verdict: Any) -> float:
 
 def planted(out: Path, folder: Path, *, plants: tuple[str, ...] = (), pairs: int = 3) -> Path:
     """Run all programs, print a table, and write the result file."""
-    from gpupipe.compare.photographs import write_shards
+    from gpupipe.comparison.photographs import write_shards
 
     write_shards(folder, 80, 4)
     outcomes = []

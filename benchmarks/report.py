@@ -13,7 +13,7 @@ from benchmarks.contestants import CONTESTANTS
 from benchmarks.job import Audit, Run
 from benchmarks.machine import commit, load, machine, versions
 from benchmarks.pairs import Pair
-from benchmarks.ratios import Spread, ratios
+from gpupipe.comparison.ratios import Spread, ratios
 
 __all__ = ["document", "summary", "table", "write"]
 

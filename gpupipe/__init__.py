@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from . import compat as compat  # reachable as gpupipe.compat, and in no list of names
 from . import io, ops
+from .comparison.compare import compare
 from .dataset import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
@@ -64,6 +65,7 @@ __all__ = [
     "TooManyBadError",
     "TraceError",
     "__version__",
+    "compare",
     "io",
     "ops",
     "release_memory",

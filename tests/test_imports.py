@@ -20,7 +20,7 @@ ORDERS = {
     "": (
         "brief < errors < integers < log < missing < progress < timing < threads < structure < random < options < spec"
         " < ragged < extract < serial < graph < ops < io < plan < transform < flow < optimize < load < profile"
-        " < arguments < dataset < compat < compare < tools < cli"
+        " < arguments < dataset < compat < comparison < tools < cli"
     ),
     "extract": "storage < images < examples < records",
     "flow": (
@@ -214,7 +214,7 @@ def test_the_ops_are_among_the_files_checked() -> None:
             "when the module",
         ),
         ("transform/array.py", "class A:\n    import cupy", "when the module is imported"),
-        ("compare/parity.py", "def f():\n    import tensorflow as tf", "allowed in: no file"),
+        ("comparison/parity.py", "def f():\n    import tensorflow as tf", "allowed in: no file"),
     ],
 )
 def test_the_rules_find(path: str, source: str, complaint: str) -> None:
@@ -230,8 +230,8 @@ def test_the_rules_find(path: str, source: str, complaint: str) -> None:
         ("plan/node.py", "from gpupipe.plan.other import x\nfrom .another import y\nfrom gpupipe import io, ops, spec"),
         ("transform/dali/library.py", "def f():\n    import nvidia.dali.fn as fn"),
         ("transform/array.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import cupy"),
-        ("__init__.py", "from gpupipe.dataset import Dataset\nfrom gpupipe import compare"),
-        ("compare/demo.py", "import gpupipe as gp"),
+        ("__init__.py", "from gpupipe.dataset import Dataset\nfrom gpupipe import comparison"),
+        ("comparison/demo.py", "import gpupipe as gp"),
     ],
 )
 def test_the_rules_allow(path: str, source: str) -> None:

@@ -28,7 +28,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
 
 def photographs(day: Day, count: int) -> list[bytes]:
     """Return `count` photographs as JPEG files, of ImageNet's sizes and kinds; few are drawn, and repeat."""
-    from gpupipe.compare.photographs import encode, take
+    from gpupipe.comparison.photographs import encode, take
 
     made = []
     for number in range(min(count, day.some(48, 3))):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gpupipe.compare.contestants import EXECUTORS
-from gpupipe.compare.demo import run_demo
+from gpupipe.comparison.contestants import EXECUTORS
+from gpupipe.comparison.demo import run_demo
 
 __all__ = ["DESCRIPTION", "EXAMPLES", "add_arguments", "run"]
 

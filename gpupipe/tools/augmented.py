@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpupipe import io, ops
-from gpupipe.compare.source import Source
+from gpupipe.comparison.source import Source
 from gpupipe.dataset import Dataset, TFRecordDataset
 from gpupipe.spec import TensorSpec
 

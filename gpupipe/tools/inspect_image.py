@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gpupipe.comparison.steps.classes import taken_by_dali
 from gpupipe.errors import DecodeError, shown_name
-from gpupipe.extract.images import jpeg, png
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.describe import Description, describe
 from gpupipe.tools.files import first_bytes, size_of
@@ -107,10 +107,7 @@ def image_file(path: str) -> ImageFile:
     try:
         described = describe(data)
         decode(data)
-        if described.header.format == "jpeg":
-            ordinary = jpeg.is_ordinary(data)
-        elif described.header.format == "png":
-            ordinary = png.is_ordinary(data, False, False)
+        ordinary = taken_by_dali(data)
     except DecodeError as error:
         failure = error.reason
     return ImageFile(path, data, described, ordinary, failure)

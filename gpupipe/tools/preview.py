@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpupipe.compare.sheet import contact_sheet, save_png
-from gpupipe.compare.source import find_source
+from gpupipe.comparison.sheet import contact_sheet, save_png
+from gpupipe.comparison.source import find_source
 from gpupipe.errors import PlanError
 from gpupipe.tools.augmented import Draw, augmentations
 from gpupipe.tools.first_images import first_images

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from gpupipe.compare.sheet import contact_sheet, save_png
+from gpupipe.comparison.sheet import contact_sheet, save_png
 from gpupipe.errors import DecodeError, GpupipeError, PlanError
 from gpupipe.extract.images.decode import decode
 

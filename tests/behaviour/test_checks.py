@@ -14,8 +14,8 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, ops
-from gpupipe.compare.chain import training_chain
-from gpupipe.compare.source import Source
+from gpupipe.comparison.chain import training_chain
+from gpupipe.comparison.source import Source
 from gpupipe.optimize.report.checks import CHECKS
 from gpupipe.transform import machine
 

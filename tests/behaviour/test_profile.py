@@ -14,7 +14,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, ops
-from gpupipe.compare.photographs import write_shards
+from gpupipe.comparison.photographs import write_shards
 from gpupipe.errors import MissingDependencyError, PlanError
 from gpupipe.profile.report import Profile
 from gpupipe.timing import TRACKER

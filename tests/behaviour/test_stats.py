@@ -11,7 +11,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, ops
-from gpupipe.compare.photographs import write_shards
+from gpupipe.comparison.photographs import write_shards
 from gpupipe.load.stats import IteratorStats, QueueStats, StepStats
 from tests.behaviour import test_process_functions as functions
 

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.job import Job, Run
 from benchmarks.pairs import run_pairs
-from benchmarks.ratios import Spread, pair_order, ratios
 from benchmarks.report import summary
+from gpupipe.comparison.ratios import Spread, pair_order, ratios
 
 
 def made(name: str, cpu: float = 1.0, seconds: float = 1.0) -> Run:

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import nvml
 from benchmarks.gpu_day import decoders, inputs, outcomes
 from benchmarks.gpu_day.day import ROOT, Day
 from benchmarks.gpu_day.ledger import Ledger
 from benchmarks.gpu_day.parts import bench, complete, environment, pixels, place, streams, suite, tolerances, train
 from benchmarks.gpu_day.plan import ORDER, part
+from gpupipe.comparison.usage import nvml
 from gpupipe.transform import machine
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="benchmarks need /proc")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpupipe.compare.photographs import write_shards
+from gpupipe.comparison.photographs import write_shards
 from gpupipe.transform.machine import has_dali
 from tests.chains.data import BACKENDS, Spy, records, sample_folder
 

@@ -17,8 +17,8 @@ from PIL import Image
 
 import gpupipe
 from gpupipe.cli import main
-from gpupipe.compare import contestants
-from gpupipe.compare.photographs import encode, take, write_shards
+from gpupipe.comparison import contestants
+from gpupipe.comparison.photographs import encode, take, write_shards
 from gpupipe.extract.records.writer import TFRecordWriter
 
 ROOT = Path(gpupipe.__file__).parents[1]
@@ -201,4 +201,4 @@ def test_the_command_starts_at_once_and_knows_its_version(tmp_path: Path) -> Non
     code = "import sys, gpupipe.cli; print(*sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert not {"PIL", "nvidia", "simplejpeg", "gpupipe.compare"} & set(answer.stdout.split())
+    assert not {"PIL", "nvidia", "simplejpeg", "gpupipe.comparison"} & set(answer.stdout.split())

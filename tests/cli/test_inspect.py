@@ -16,7 +16,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe.cli import main
-from gpupipe.compare.photographs import encode, take, write_shards
+from gpupipe.comparison.photographs import encode, take, write_shards
 from gpupipe.tools.thumbnails import SIDE
 from tests.tools.damage import write
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from gpupipe.cli import main
-from gpupipe.compare.photographs import write_shards
+from gpupipe.comparison.photographs import write_shards
 from tests.cli.commands import ended, started
 
 FILE = """

@@ -18,7 +18,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.cli import main
-from gpupipe.compare.photographs import write_shards
+from gpupipe.comparison.photographs import write_shards
 from gpupipe.tools import manifest
 from tests.tools.damage import write
 

@@ -21,7 +21,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, ops
-from gpupipe.compare.photographs import encode, take
+from gpupipe.comparison.photographs import encode, take
 from tests.chains.data import Spy, on
 from tests.reliability.executors import EXECUTORS
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from PIL import Image
 
 import gpupipe as gp
-from gpupipe.compare.photographs import encode
+from gpupipe.comparison.photographs import encode
 
 __all__ = ["FEATURES", "digests", "folder_of", "jpeg", "packed_records", "png"]
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.compare.photographs import encode
+from gpupipe.comparison.photographs import encode
 from gpupipe.errors import DecodeError, PlanError
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.exif import segment_of

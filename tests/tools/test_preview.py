@@ -12,10 +12,10 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.compare.chain import training_chain
-from gpupipe.compare.photographs import encode, take, write_shards
-from gpupipe.compare.sheet import to_uint8
-from gpupipe.compare.source import Source, find_source
+from gpupipe.comparison.chain import training_chain
+from gpupipe.comparison.photographs import encode, take, write_shards
+from gpupipe.comparison.sheet import to_uint8
+from gpupipe.comparison.source import Source, find_source
 from gpupipe.errors import DataError, PlanError
 from gpupipe.tools.augmented import Draw, Example, augmentations
 from gpupipe.tools.first_images import first_images

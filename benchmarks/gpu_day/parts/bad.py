@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from benchmarks import nvml
 from benchmarks.gpu_day.day import Day
 from benchmarks.gpu_day.decoders import decoding, differences, make, rows
 from benchmarks.gpu_day.inputs import damaged, photographs
 from benchmarks.gpu_day.plan import Part, Questions
 from benchmarks.process import resident_bytes
+from gpupipe.comparison.usage import nvml
 
 __all__ = ["PART", "questions", "summary"]
 

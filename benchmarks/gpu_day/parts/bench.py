@@ -45,7 +45,7 @@ def _compared(day: Day) -> dict[str, Any]:
 
 
 def _dry(day: Day) -> dict[str, Any]:
-    from gpupipe.compare.photographs import write_shards
+    from gpupipe.comparison.photographs import write_shards
 
     folder = Path(day.folder, "shards")
     folder.mkdir(exist_ok=True)

@@ -8,11 +8,12 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks import nvml, tied
+from benchmarks import tied
 from benchmarks.gpu_day.day import ROOT, Day
 from benchmarks.gpu_day.decoders import decoding, make, rate, rows
 from benchmarks.gpu_day.inputs import photographs
 from benchmarks.gpu_day.plan import Part, Questions
+from gpupipe.comparison.usage import nvml
 
 __all__ = ["PART", "questions", "summary"]
 

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks import nvml
 from benchmarks.gpu_day.day import Day
 from benchmarks.gpu_day.plan import Part, Questions
+from gpupipe.comparison.usage import nvml
 
 __all__ = ["LIBRARIES", "PART", "questions", "summary"]
 

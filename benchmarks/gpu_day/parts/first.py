@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import nvml
 from benchmarks.gpu_day.day import Day
 from benchmarks.gpu_day.inputs import chain, photographs
 from benchmarks.gpu_day.plan import Part, Questions
 from benchmarks.process import resident_bytes
+from gpupipe.comparison.usage import nvml
 
 __all__ = ["PART", "questions", "summary"]
 

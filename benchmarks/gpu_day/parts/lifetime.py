@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks import nvml
 from benchmarks.gpu_day.day import Day
 from benchmarks.gpu_day.inputs import chain, photographs, sums
 from benchmarks.gpu_day.plan import Part, Questions
+from gpupipe.comparison.usage import nvml
 
 __all__ = ["PART", "questions", "summary"]
 

@@ -22,6 +22,7 @@ from ...options import Settings, parse_device
 from ...plan.node import Node
 from ...transform.choose import Choice, make_executor, refuse_unsupported, resolve_device, threads_of
 from ...transform.program import Executor, Program
+from ...transform.recording import recorded
 from ..pending import AHEAD, Pending
 from ..rules.graph_rules import optimize_values
 from .batchwise import array_calls, executed, needed_by_later_rows
@@ -258,7 +259,8 @@ class Placer:
         if counted:
             note = replace(note, size=f"{note.size}; {threads} thread{'s' * (threads > 1)} ({counted})")
         decoding, verifies = self.settings.decoding, self.settings.verify > 0
-        return lambda program, size: make_executor(choice, program, size, threads, decoding, verifies), note
+        make = recorded(lambda program, size: make_executor(choice, program, size, threads, decoding, verifies))
+        return make, note
 
     def _copied(self, note: StageNote, deliver: bool, reader: tuple[str, str] | None) -> StageNote:
         """The note of a stage whose results are read on the host, with their reader and its line."""

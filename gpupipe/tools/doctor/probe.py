@@ -154,7 +154,7 @@ def _executor(device: str, backend: str) -> dict[str, Any]:
     from typing import Literal, cast
 
     from gpupipe import ops
-    from gpupipe.compare.photographs import encode, take
+    from gpupipe.comparison.photographs import encode, take
     from gpupipe.dataset import Dataset
     from gpupipe.options import Options
 

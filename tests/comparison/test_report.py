@@ -7,19 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpupipe.compare import contestants
-from gpupipe.compare.contestants import EXECUTORS, run_alone
-from gpupipe.compare.measure import Figures, Job
-from gpupipe.compare.pixels import compare_pixels
-from gpupipe.compare.report import Row, table
-from gpupipe.compare.sheet import contact_sheet, to_uint8
-from gpupipe.compare.source import Source
+from gpupipe.comparison import contestants
+from gpupipe.comparison.contestants import Alone
+from gpupipe.comparison.measure import Job
+from gpupipe.comparison.pixels import gap_of, same_images
+from gpupipe.comparison.sheet import contact_sheet, to_uint8
+from gpupipe.comparison.source import Source
+from gpupipe.comparison.terminal import laid_out
 from gpupipe.errors import GpupipeError
-
-GPU, DALI, NUMPY = EXECUTORS
-FIGURES = Figures(
-    images=64, passes=3, cpu_ms=1.234, images_per_second=800.4, first_batch_s=0.256, peak_bytes=300 * 2**20
-)
 
 
 def test_pixel_differences_are_in_levels_and_tell_the_ring_from_the_inside() -> None:
@@ -28,13 +23,30 @@ def test_pixel_differences_are_in_levels_and_tell_the_ring_from_the_inside() -> 
     images[0, 0, 2, 1] = 0.5  # on the ring: 0.5 * 20 = 10 levels
     images[1, 1, 2, 2] = -0.1  # inside: 0.1 * 30 = 3 levels
 
-    gap = compare_pixels(images, reference, (10, 20, 30))
+    gap = gap_of(list(images), list(reference), (10, 20, 30))
 
     assert gap.ring == pytest.approx(10)
-    assert gap.inside == pytest.approx(3)
+    assert gap.maximum == pytest.approx(3)
     assert gap.mean == pytest.approx(13 / images.size)
-    assert gap.worst_image == pytest.approx(10 / images[0].size)
-    assert gap.same_crops
+    assert (gap.worst, gap.worst_mean) == (0, pytest.approx(10 / images[0].size))
+    assert gap.psnr == pytest.approx(10 * np.log10(255**2 / ((10**2 + 3**2) / images.size)))
+    assert same_images(gap)
+
+
+def test_equal_images_have_no_difference_and_no_psnr() -> None:
+    image = np.full((4, 4, 3), np.nan, np.float32)
+    image[0] = np.inf
+
+    gap = gap_of([image], [image.copy()])
+
+    assert (gap.maximum, gap.ring, gap.mean, gap.psnr) == (0, 0, 0, None)
+
+
+def test_images_of_another_size_are_infinitely_far_away() -> None:
+    gap = gap_of([np.zeros((4, 5, 3), np.uint8)], [np.zeros((4, 4, 3), np.uint8)])
+
+    assert gap.maximum == gap.worst_mean == np.inf
+    assert not same_images(gap)
 
 
 def test_one_mirrored_image_among_many_is_noticed() -> None:
@@ -42,19 +54,23 @@ def test_one_mirrored_image_among_many_is_noticed() -> None:
     images = reference.copy()
     images[17] = images[17, :, ::-1]
 
-    assert not compare_pixels(images, reference, (58, 57, 57)).same_crops
+    gap = gap_of(list(images), list(reference), (58, 57, 57))
+
+    assert not same_images(gap)
+    assert gap.worst == 17
 
 
 def test_the_table_has_reasons_where_it_has_no_figures() -> None:
-    gap = compare_pixels(np.full((1, 3, 3, 3), 0.5), np.zeros((1, 3, 3, 3)), (2, 2, 2))
-    rows = [Row(GPU, reason="no GPU"), Row(DALI, FIGURES, difference=gap), Row(NUMPY, FIGURES)]
+    rows = [("executor", "a", "b"), ("DALI GPU", "not measured: no GPU"), ("NumPy", "1.23", "800")]
 
-    lines = table(rows, "NumPy").splitlines()
+    lines = laid_out(rows, left=1).splitlines()
 
-    assert lines[0].endswith("difference to NumPy (0..255)")
-    assert lines[3] == "DALI GPU  not measured: no GPU"
-    assert lines[4].split() == "DALI CPU 1.23 800 0.26 s 300 MiB 1.000 1.0 1.0".split()
-    assert lines[5].split() == "NumPy 1.23 800 0.26 s 300 MiB - - -".split()
+    assert lines == [
+        "executor     a    b",
+        "-------------------",
+        "DALI GPU  not measured: no GPU",
+        "NumPy     1.23  800",
+    ]
 
 
 def test_normalised_images_are_seen_again_as_they_were() -> None:
@@ -78,7 +94,10 @@ def test_a_contact_sheet_fills_rows_from_the_left() -> None:
 
 def test_a_run_that_crashes_is_an_error_with_its_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contestants, "_CODE", "import sys; sys.exit('the graph fell over')")
-    job = Job(Source("nothing"), "cpu", "numpy", images=2, batch=2, size=8, keep=1, kept=str(tmp_path / "kept.npz"))
+    job = Job("cpu", "numpy", 2, Source("nothing"), batch=2, size=8)
 
-    with pytest.raises(GpupipeError, match=r"status 1; the end of its log:\nthe graph fell over"):
-        run_alone(job, tmp_path, progress=lambda _: None)
+    with (
+        Alone(job, tmp_path) as alone,
+        pytest.raises(GpupipeError, match=r"status 1; the end of its log:\nthe graph fell over"),
+    ):
+        alone.round()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
 __all__ = ["Spread", "pair_order", "ratios"]
@@ -11,12 +11,21 @@ __all__ = ["Spread", "pair_order", "ratios"]
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The minimum, median and maximum of some figures."""
+    """A figure that was measured several times.
+
+    Attributes:
+        least: of the values.
+        median: of them.
+        most: of them.
+        count: how many there are.
+        values: in the order in which they were measured.
+    """
 
     least: float
     median: float
     most: float
     count: int
+    values: tuple[float, ...] = field(default=(), compare=False, repr=False)
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
@@ -27,7 +36,12 @@ class Spread:
         """
         if not values:
             raise ValueError("a median needs at least one value, got none; run at least one pair")
-        return cls(min(values), median(values), max(values), len(values))
+        return cls(min(values), median(values), max(values), len(values), tuple(values))
+
+    @property
+    def half_width(self) -> float:
+        """Half the distance of the least from the most, relative to the median; 0 if the median is."""
+        return (self.most - self.least) / 2 / self.median if self.median else 0.0
 
     def __str__(self) -> str:
         return f"{self.median:.3f} ({self.least:.3f}-{self.most:.3f})"

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random import default_rng  # loaded here: a Ctrl-C while its C modules are being loaded gets lost
 
-from gpupipe.compare.scene import KINDS, photograph
+from gpupipe.comparison.scene import KINDS, photograph
 
 __all__ = ["Shot", "encode", "photograph", "take", "write_shards"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Card", "cards", "jpeg_load", "memory_used", "opened"]
+__all__ = ["Card", "cards", "first_visible", "handle_of", "jpeg_load", "memory_of", "memory_used", "opened"]
 
 _TEXT = 96  # bytes that hold every text of NVML
 _VALUE_OF_MIG = 1
@@ -65,13 +65,13 @@ def cards() -> list[Card]:
         count = ctypes.c_uint(0)
         if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)):
             return []
-        return [_card(nvml, _handle(nvml, index)) for index in range(count.value)]
+        return [_card(nvml, handle_of(nvml, index)) for index in range(count.value)]
 
 
 def memory_used() -> int:
     """Return the MiB in use by all processes on the first card visible to CUDA; 0 without one."""
     with opened() as nvml:
-        return 0 if nvml is None else _memory(nvml, _handle(nvml, first_visible())).used >> 20
+        return 0 if nvml is None else memory_of(nvml, handle_of(nvml, first_visible())).used >> 20
 
 
 def jpeg_load() -> int | None:
@@ -80,7 +80,7 @@ def jpeg_load() -> int | None:
         if nvml is None or not hasattr(nvml, "nvmlDeviceGetJpgUtilization"):
             return None
         load, period = ctypes.c_uint(0), ctypes.c_uint(0)
-        handle = _handle(nvml, first_visible())
+        handle = handle_of(nvml, first_visible())
         failed = nvml.nvmlDeviceGetJpgUtilization(handle, ctypes.byref(load), ctypes.byref(period))
         return None if failed else load.value
 
@@ -91,13 +91,15 @@ def first_visible() -> int:
     return int(first) if first.isdigit() else 0
 
 
-def _handle(nvml: Any, index: int) -> ctypes.c_void_p:
+def handle_of(nvml: Any, index: int) -> ctypes.c_void_p:
+    """The card of a number, as NVML knows it."""
     handle = ctypes.c_void_p()
     nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(handle))
     return handle
 
 
-def _memory(nvml: Any, handle: ctypes.c_void_p) -> _Memory:
+def memory_of(nvml: Any, handle: ctypes.c_void_p) -> _Memory:
+    """The memory of a card."""
     found = _Memory()
     nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(found))
     return found
@@ -114,7 +116,7 @@ def _card(nvml: Any, handle: ctypes.c_void_p) -> Card:
     no_mig = nvml.nvmlDeviceGetMigMode(handle, ctypes.byref(mig), ctypes.byref(pending))
     return Card(
         name=name.value.decode(errors="replace"),
-        memory_mib=_memory(nvml, handle).total >> 20,
+        memory_mib=memory_of(nvml, handle).total >> 20,
         capability=f"{major.value}.{minor.value}",
         driver=driver.value.decode(errors="replace"),
         cuda=f"{cuda.value // 1000}.{cuda.value % 1000 // 10}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpupipe import io, ops
-from gpupipe.compare.source import Source
+from gpupipe.comparison.source import Source
 from gpupipe.dataset import Dataset, TFRecordDataset
 from gpupipe.options import AUTOTUNE
 

@@ -1,4 +1,4 @@
-"""source: the data of the demo, TFRecord files or a folder of class directories, found and checked before any work."""
+"""source: the data of the demo, TFRecord files or a folder of JPEGs, found and checked before any work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Source:
         name: the data as the user named it.
         patterns: wildcards or names of TFRecord files; empty for a folder of images.
         paths: JPEG files of a folder; empty for TFRecord files.
-        labels: the class of each path, an index into the sorted class directories.
+        labels: the class of each path, an index into the sorted class directories; 0 without these.
         at_least: a lower bound of the number of images; of TFRecords at most `ENOUGH` are counted.
     """
 
@@ -36,14 +36,14 @@ class Source:
 
 
 def find_source(data: str, images: int) -> Source:
-    """Find the files of `data`: a TFRecord file, a wildcard or a folder of them, or a folder of class directories.
+    """Find the files of `data`: a TFRecord file, a wildcard or a folder of them, or a folder of JPEGs, or of classes.
 
     Args:
         data: a path or a wildcard, as typed.
         images: how many images of a folder to take at most, evenly over all classes.
 
     Raises:
-        PlanError: nothing matches, or what matches is neither TFRecords with images nor class directories with JPEGs.
+        PlanError: nothing matches, or what matches is neither TFRecords with images nor a folder with JPEGs.
     """
     pattern = os.path.expanduser(data)
     if os.path.isdir(pattern):
@@ -63,6 +63,8 @@ def _in_folder(name: str, folder: Path, images: int) -> Source:
     if records:
         return _tfrecords(name, [glob.escape(path) for path in records], records)
     classes = sorted(path for path in folder.iterdir() if path.is_dir())
+    if any(path.suffix.lower() in JPEG_SUFFIXES for path in folder.iterdir()):
+        classes = [folder]
     found = [
         (str(path), label)
         for label, directory in enumerate(classes)
@@ -71,8 +73,8 @@ def _in_folder(name: str, folder: Path, images: int) -> Source:
     ]
     if not found:
         raise PlanError(
-            f"DATA needs *.tfrecord files or class directories with *.jpg or *.jpeg files, got the folder {name!r} "
-            f"with neither ({len(classes)} directories in it); for other file names pass a wildcard, '{name}/*'"
+            f"DATA needs *.tfrecord files, or *.jpg or *.jpeg files in it or in class directories, got the folder {name!r} "
+            f"without any ({len(classes)} directories in it); for other file names pass a wildcard, '{name}/*'"
         )
     taken = [found[i * len(found) // images] for i in range(images)] if len(found) > images else found
     paths, labels = [path for path, _ in taken], [label for _, label in taken]

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from gpupipe.compare.shapes import KINDS, Colour, Field, Spot
+from gpupipe.comparison.shapes import KINDS, Colour, Field, Spot
 
 __all__ = ["KINDS", "photograph"]
 

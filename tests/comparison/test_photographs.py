@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gpupipe.compare.photographs import Shot, encode, take, write_shards
-from gpupipe.compare.scene import KINDS, photograph
+from gpupipe.comparison.photographs import Shot, encode, take, write_shards
+from gpupipe.comparison.scene import KINDS, photograph
 from gpupipe.errors import DataError
 from gpupipe.extract.examples.example import ExampleParser
 from gpupipe.extract.examples.features import FixedLenFeature

@@ -1,0 +1,310 @@
+"""contest: measure a chain on several executors in alternating rounds, and compare what they deliver."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..dataset import Dataset
+from ..errors import GpupipeError, MissingDependencyError, PlanError
+from ..options import cpu_count
+from ..progress import Progress
+from .accuracy import accuracies
+from .comparison import Comparison
+from .contestants import EXECUTORS, Contestant, Executor
+from .pixels import gap_of, same_images
+from .ratios import Spread, pair_order, ratios
+from .result import Cost, PixelGap
+from .rounds import Delivered, Round, Runner
+from .steps.classes import classes_of
+from .steps.compare_steps import Compared, compare_steps
+from .usage.nvml import cards, first_visible
+from .verdict import break_even, findings_of
+
+__all__ = ["Request", "contest"]
+
+MIN_ROUNDS, MAX_ROUNDS, ENOUGH_SECONDS = 3, 9, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to compare.
+
+    Attributes:
+        dataset: the chain.
+        data: its name.
+        images: of a pass, at most.
+        compared: images whose pixels are compared, at most.
+        steps: whether to compare step by step.
+        limits: whether to find out what limits each executor.
+        rate: images/s of a consumer.
+        prices: "core_hour" and "gpu_hour".
+        model: see `gpupipe.compare`.
+        alone: whether each executor has a process of its own.
+    """
+
+    dataset: Dataset
+    data: str
+    images: int
+    compared: int = 64
+    steps: bool = True
+    limits: bool = True
+    rate: float | None = None
+    prices: Mapping[str, float] = field(default_factory=dict)
+    model: Callable[[Any], Any] | None = None
+    alone: bool = False
+
+
+@dataclass(slots=True)
+class _Entry:
+    """An executor that takes part, and what was measured of it."""
+
+    executor: Executor
+    contestant: Contestant
+    runner: Runner
+    first: Round
+    delivered: Delivered
+    rounds: list[Round] = field(default_factory=list)
+    cost: Cost | None = None
+
+
+def contest(
+    request: Request,
+    keys: Sequence[str],
+    enter: Callable[[Executor, Runner], Contestant],
+    progress: Progress,
+) -> Comparison:
+    """Compare executors.
+
+    Args:
+        request: the chain, and what to measure.
+        keys: of the executors; empty for all.
+        enter: makes the contestant of an executor, given how it runs in this process.
+        progress: shows what is being done.
+
+    Raises:
+        GpupipeError: no executor could be measured.
+    """
+    costs: dict[str, Cost] = {}
+    entries = _entries(request, keys, enter, progress, costs)
+    if not entries:
+        why = "; ".join(f"{cost.title}: {cost.reason}" for cost in costs.values())
+        cannot = not any(cost.failed for cost in costs.values())
+        raise (PlanError if cannot else GpupipeError)(f"no executor could be measured: {why}")
+    reference = entries[-1]
+    noise = _rounds(entries, progress)
+    for entry in entries:
+        costs[entry.executor.key] = _cost(entry, request, progress)
+    if request.model is not None:
+        progress.start("asking the model")
+        for key, found in accuracies(request.model, {e.executor.key: e.runner for e in entries}).items():
+            costs[key] = replace(costs[key], accuracy=found)
+    steps, missing = _steps(request, entries, progress)
+    return _comparison(request, entries, reference, costs, noise, steps, missing)
+
+
+def _entries(
+    request: Request,
+    keys: Sequence[str],
+    enter: Callable[[Executor, Runner], Contestant],
+    progress: Progress,
+    costs: dict[str, Cost],
+) -> list[_Entry]:
+    """Run each executor once, to warm up and to see whether it can; the others get their reason."""
+    entries = []
+    for executor in EXECUTORS:
+        if keys and executor.key not in keys:
+            continue
+        costs[executor.key] = Cost(executor.key, executor.title, executor.missing())
+        if costs[executor.key].reason:
+            continue
+        runner = Runner.on(request.dataset, executor.device, executor.backend, request.images)
+        progress.start(f"first pass of {executor.title}")
+        try:
+            contestant = enter(executor, runner)
+            first = contestant.round(lambda done: progress.update(done, request.images, "images"))
+            entries.append(_Entry(executor, contestant, runner, first, contestant.first(request.compared)))
+        except GpupipeError as error:
+            failed = not isinstance(error, PlanError | MissingDependencyError)
+            costs[executor.key] = Cost(executor.key, executor.title, str(error), failed)
+    return entries
+
+
+def _rounds(entries: Sequence[_Entry], progress: Progress) -> Spread:
+    """Let all run in turn, every second time in the other order; the first also against itself, which is the noise."""
+    again: list[Round] = []
+    seconds, count = 0.0, 0
+    progress.start("measuring")
+    while count < MIN_ROUNDS or (seconds < ENOUGH_SECONDS * len(entries) and count < MAX_ROUNDS):
+        order = entries if pair_order(count)[0] == 0 else entries[::-1]
+        for entry in order:
+            entry.rounds.append(entry.contestant.round())
+            seconds += entry.rounds[-1].seconds
+        again.append(entries[0].contestant.round())
+        count += 1
+        progress.update(count, MAX_ROUNDS, "rounds at most")
+    return ratios([_rate(one) for one in again], [_rate(one) for one in entries[0].rounds])
+
+
+def _rate(one: Round) -> float:
+    return one.timed / one.seconds
+
+
+def _cost(entry: _Entry, request: Request, progress: Progress) -> Cost:
+    executor, rounds = entry.executor, entry.rounds
+    bottleneck = remedy = ""
+    if request.limits:
+        progress.start(f"what limits {executor.title}")
+        bottleneck, remedy = entry.contestant.bottleneck()
+    waiting = None
+    if request.rate is not None:
+        progress.start(f"a consumer of {executor.title}")
+        waiting = entry.contestant.waiting(request.rate)
+    on_gpu = executor.device == "gpu"
+    peaks = [one.peak for one in rounds if one.peak is not None]
+    return Cost(
+        key=executor.key,
+        title=executor.title,
+        images=rounds[0].images,
+        cpu_ms=Spread.of([one.cpu / one.timed * 1e3 for one in rounds]),
+        rate=Spread.of([_rate(one) for one in rounds]),
+        first_batch_s=entry.first.first_batch_s,
+        host_bytes=max(peaks, default=None),
+        gpu_bytes=max((one.gpu.peak for one in (entry.first, *rounds) if one.gpu.peak is not None), default=None)
+        if on_gpu
+        else None,
+        gpu_load=_mean([one.gpu.load for one in rounds]) if on_gpu else None,
+        jpeg_load=_mean([one.gpu.jpeg_load for one in rounds]) if on_gpu else None,
+        waiting=waiting,
+        bottleneck=bottleneck,
+        remedy=remedy,
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _steps(request: Request, entries: Sequence[_Entry], progress: Progress) -> tuple[Compared, str]:
+    """The steps, or why there are none."""
+    if not request.steps:
+        return Compared(), "not asked for"
+    if len(entries) < 2:
+        return Compared(), "one executor only was measured"
+    progress.start("comparing step by step")
+    others = {entry.executor.key: entry.runner for entry in entries[:-1]}
+    try:
+        found = compare_steps(entries[-1].runner, others, request.compared)
+    except GpupipeError as error:
+        return Compared(), str(error)
+    return found, "" if found.steps else "the chain has no stage with images"
+
+
+def _comparison(
+    request: Request,
+    entries: Sequence[_Entry],
+    reference: _Entry,
+    costs: Mapping[str, Cost],
+    noise: Spread,
+    found: Compared,
+    missing: str,
+) -> Comparison:
+    others = [entry for entry in entries if entry is not reference]
+    unequal: dict[str, str] = {}
+    delivered: dict[str, PixelGap] = {}
+    for entry in others:
+        key = entry.executor.key
+        if why := _other_work(entry, reference):
+            unequal[key] = why
+            continue
+        delivered[key] = gap_of(entry.delivered.images, reference.delivered.images, found.scale)
+        if not same_images(delivered[key]):
+            worst = delivered[key]
+            unequal[key] = f"image {worst.worst} differs by {worst.worst_mean:.3g} {worst.unit} on average"
+    even = None if unequal else break_even(list(costs.values()), request.rate, request.prices)
+    first = reference.rounds[0]
+    return Comparison(
+        data=request.data,
+        chain=tuple(str(reference.runner.dataset.explain()).splitlines()),
+        machine=_machine(),
+        images=first.images,
+        batch=-(-first.images // first.batches),
+        rounds=len(reference.rounds),
+        reference=reference.executor.key,
+        noise=noise,
+        noise_of=entries[0].executor.key,
+        costs=tuple(costs.values()),
+        delivered=delivered,
+        steps=tuple(found.steps),
+        steps_missing=missing,
+        classes=classes_of(found, [entry.executor.key for entry in others]),
+        rate=request.rate,
+        prices=dict(request.prices),
+        break_even=even,
+        methods=_methods(request.alone),
+        findings=findings_of(
+            list(costs.values()), costs[reference.executor.key], delivered, unequal, found.steps, request.rate, even
+        ),
+        pairs=tuple(found.pairs),
+    )
+
+
+def _other_work(entry: _Entry, reference: _Entry) -> str:
+    """Why the work of an executor is not that of the reference; "" if it is, as far as counts and labels tell."""
+    mine, theirs = entry.rounds[0], reference.rounds[0]
+    if mine.images != theirs.images:
+        return f"{mine.images} images a pass, not {theirs.images}"
+    a, b = entry.delivered, reference.delivered
+    if len(a.images) != len(b.images):
+        return f"{len(a.images)} images in the first batches, not {len(b.images)}"
+    if not np.array_equal(a.labels, b.labels):
+        return "other labels"
+    shapes = next(((x.shape, y.shape) for x, y in zip(a.images, b.images, strict=True) if x.shape != y.shape), None)
+    return "" if shapes is None else f"images of shape {list(shapes[0])}, not {list(shapes[1])}"
+
+
+def _machine() -> dict[str, str]:
+    from .. import __version__
+
+    found = {
+        "gpupipe": f"gpupipe {__version__}",
+        "python": f"Python {platform.python_version()}",
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpus": f"{cpu_count()} CPUs",
+    }
+    gpus = cards()
+    if gpus:
+        card = gpus[min(first_visible(), len(gpus) - 1)]
+        found["gpu"] = f"{card.name}, driver {card.driver}"
+    else:
+        found["gpu"] = "no GPU"
+    return found
+
+
+def _methods(alone: bool) -> dict[str, str]:
+    where = "each executor in a process of its own" if alone else "all executors in turn in this process"
+    peak = "" if alone else ", with all else that is in it: what the executor itself takes, own processes tell"
+    cold = "in a fresh process" if alone else "in this process, where libraries may be loaded already"
+    return {
+        "rounds": f"{where}, in alternating order, after one pass each to warm up",
+        "cpu_ms": "CPU time of the process, its threads, its worker processes and the children it has waited for, "
+        "from the first batch to the last, divided by the images in between",
+        "rate": "images between the first and the last batch of a pass, divided by the time between them; of a pass "
+        "of one batch, all of it",
+        "first_batch_s": f"from making an iterator to its first batch, in the first pass, {cold}",
+        "host_bytes": f"the kernel's record of the process's largest resident memory (VmHWM) in a pass{peak}",
+        "gpu_bytes": "NVML, every 0.05 s: memory in use by all processes, above that at the start of a pass",
+        "gpu_load": "NVML, every 0.05 s: mean utilisation in a pass; the share of time in which something ran",
+        "jpeg_load": "NVML, every 0.05 s: mean utilisation of the JPEG engines in a pass",
+        "waiting": "measured: a consumer sleeps as long as its work on a batch takes, and the time that it waits for "
+        "the next one is counted, from the second batch on",
+        "bottleneck": "Dataset.profile of 2 seconds",
+        "steps": "each op runs alone on each executor, on the images that the reference has at its input and with the "
+        "same random numbers; tolerances are those of the op's conformance cases",
+        "pays": "cores are CPU-ms an image times images/s; the GPU's share is that rate over the rate measured here",
+    }

@@ -1,0 +1,94 @@
+"""measure: run a chain on one executor, alone in a process, and report what it costs, whenever it is asked.
+
+CPU time, peak memory and the first batch then belong to that executor alone. The process reads its job from a JSON file
+and its tasks from stdin, a line of JSON each; it writes messages, each a line of JSON after ``@``, so that a library's
+own output on stdout does no harm.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from gpupipe.comparison.rounds import Runner
+from gpupipe.comparison.source import Source
+from gpupipe.errors import GpupipeError, MissingDependencyError, PlanError
+
+__all__ = ["MARK", "Job", "main", "serve"]
+
+MARK = "@"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One chain on one executor, as plain data.
+
+    Attributes:
+        device: as in `Options`.
+        backend: as in `Options`.
+        images: a pass ends after so many.
+        source: the files of the README's chain; None for a dataset of the user's.
+        batch: images per batch of that chain.
+        size: pixels per side after its crop.
+        dataset: ``FILE.py:NAME`` of a dataset of the user's.
+    """
+
+    device: str
+    backend: Literal["dali", "numpy"]
+    images: int
+    source: Source | None = None
+    batch: int = 0
+    size: int = 0
+    dataset: str = ""
+
+    @classmethod
+    def read(cls, path: str) -> Job:
+        """Read the job that a JSON file holds."""
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        source = document["source"]
+        return cls(**{**document, "source": None if source is None else Source(**source)})
+
+
+def main(arguments: list[str]) -> int:
+    """Serve the job in the JSON file `arguments[0]`, over the README's chain."""
+    from gpupipe.comparison.chain import training_chain
+
+    job = Job.read(arguments[0])
+    assert job.source is not None
+    return serve(training_chain(job.source, job.images, job.batch, job.size), job)
+
+
+def serve(dataset: Any, job: Job) -> int:
+    """Do what stdin asks until it ends; errors of gpupipe are answers, after which the next task can come."""
+    runner = Runner.on(dataset, job.device, job.backend, job.images)
+    for line in sys.stdin:
+        task = json.loads(line)
+        try:
+            _say({"answer": _answer(runner, **task)})
+        except GpupipeError as error:
+            _say({"error": str(error), "cannot": isinstance(error, PlanError | MissingDependencyError)})
+    return 0
+
+
+def _answer(runner: Runner, do: str, **arguments: Any) -> Any:
+    match do:
+        case "round":
+            return runner.round(lambda images: _say({"images": images})).json()
+        case "waiting":
+            return runner.waiting(arguments["rate"])
+        case "bottleneck":
+            return runner.bottleneck()
+        case "first":
+            kept = runner.first(arguments["count"])
+            np.savez(arguments["path"], *kept.images, labels=kept.labels)
+            return len(kept.images)
+    raise GpupipeError(f"a task needs to be known, got {do!r}; please report it")
+
+
+def _say(message: dict[str, Any]) -> None:
+    print(MARK + json.dumps(message), flush=True)

@@ -1,0 +1,102 @@
+"""contest_of: executors compared on data or a dataset named on the command line, each in a process of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from gpupipe.comparison.chain import training_chain
+from gpupipe.comparison.compare import check_executors, check_prices, check_rate
+from gpupipe.comparison.comparison import Comparison
+from gpupipe.comparison.contest import Request, contest
+from gpupipe.comparison.contestants import Alone, Contestant, Executor
+from gpupipe.comparison.measure import Job, serve
+from gpupipe.comparison.rounds import Runner
+from gpupipe.comparison.source import find_source
+from gpupipe.errors import PlanError
+from gpupipe.progress import Progress
+from gpupipe.tools.users_file import find_dataset, names_a_dataset
+
+__all__ = ["contest_of", "main"]
+
+BATCH = 32
+
+
+def contest_of(
+    data: str,
+    *,
+    executors: Sequence[str] = (),
+    images: int = 400,
+    size: int = 224,
+    compared: int = 64,
+    steps: bool = True,
+    rate: float | None = None,
+    prices: Mapping[str, float] | None = None,
+    out: Path | None = None,
+) -> Comparison:
+    """Compare executors.
+
+    Args:
+        data: TFRecord files or a folder of JPEGs, see `find_source`, on which the README's chain runs; or a dataset,
+            see `find_dataset`.
+        executors: keys; empty for all.
+        images: of a pass at most.
+        size: side of the crop, for data.
+        compared: images whose pixels are compared.
+        steps: whether to compare step by step.
+        rate: images/s of a consumer.
+        prices: see `gpupipe.compare`.
+        out: an HTML page to write.
+
+    Raises:
+        PlanError: an argument is wrong; nothing has been measured.
+        GpupipeError: no executor could be measured.
+        OSError: the page cannot be written.
+    """
+    _check(images, size, compared, out)
+    request, job = _request(data, images, size)
+    request = replace(
+        request, compared=compared, steps=steps, rate=check_rate(rate), prices=check_prices(prices or {}), alone=True
+    )
+    keys = check_executors(executors)
+    module = "gpupipe.tools.contest_of" if job.dataset else "gpupipe.comparison.measure"
+    with tempfile.TemporaryDirectory(prefix="gpupipe-compare-") as folder, Progress() as progress, ExitStack() as stack:
+
+        def enter(executor: Executor, _: Runner) -> Contestant:
+            own = replace(job, device=executor.device, backend=executor.backend)
+            return stack.enter_context(Alone(own, Path(folder), module))
+
+        found = contest(request, keys, enter, progress)
+        if out is not None:
+            found.save(out)
+    return found
+
+
+def _request(data: str, images: int, size: int) -> tuple[Request, Job]:
+    """The chain in this process, and the job of the others."""
+    if names_a_dataset(data):
+        dataset, job = find_dataset(data), Job("cpu", "numpy", images, dataset=data)
+        return Request(dataset, data, images), job
+    source = find_source(data, images)
+    batch = min(BATCH, images, source.at_least)
+    job = Job("cpu", "numpy", images, source, batch, size)
+    return Request(training_chain(source, images, batch, size), source.name, images), job
+
+
+def _check(images: int, size: int, compared: int, out: Path | None) -> None:
+    for name, value, least in (("images", images, 2), ("size", size, 8), ("compared", compared, 1)):
+        if value < least:
+            raise PlanError(f"--{name} needs {least} or more, got {value}")
+    if out is not None and out.is_dir():
+        raise PlanError(f"--html needs the name of a file, got the folder {str(out)!r}")
+    if out is not None and not out.parent.is_dir():
+        raise PlanError(f"--html needs an existing folder, got {str(out)!r}; make {str(out.parent)!r} first")
+
+
+def main(arguments: list[str]) -> int:
+    """Serve the job in the JSON file `arguments[0]`, over the dataset that it names."""
+    job = Job.read(arguments[0])
+    return serve(find_dataset(job.dataset), job)

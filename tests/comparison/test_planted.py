@@ -1,0 +1,150 @@
+"""What is planted in an executor is found: the step, its size, and what it looks like; and nothing else is."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, ops
+from gpupipe.comparison.chain import training_chain
+from gpupipe.comparison.comparison import Comparison
+from gpupipe.comparison.photographs import write_shards
+from gpupipe.comparison.result import Step, StepGap
+from gpupipe.comparison.source import find_source
+from gpupipe.ops._shared.crop import Crop
+from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
+from gpupipe.ops._shared.flip import Flip
+from gpupipe.ops.decode_jpeg import DecodeJpeg
+from gpupipe.ops.normalize import Normalize
+from gpupipe.ops.resize import Resize
+from gpupipe.transform.machine import has_dali
+
+pytestmark = pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
+
+IMAGES = 12
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    folder = tmp_path_factory.mktemp("photographs")
+    write_shards(folder, IMAGES, 2)
+    return training_chain(find_source(str(folder), IMAGES), IMAGES, 4, 96)
+
+
+def compared(chain: Dataset) -> Comparison:
+    return gp.compare(chain, ("dali-cpu", "numpy"), images=IMAGES, compared=IMAGES)
+
+
+def wrong(found: Comparison) -> dict[str, tuple[Step, StepGap]]:
+    """The steps beyond their tolerance."""
+    return {step.name: (step, gap) for step in found.steps for gap in step.gaps if gap.beyond}
+
+
+def test_equal_executors_differ_nowhere_beyond_the_stated_tolerances(chain: Dataset) -> None:
+    found = compared(chain)
+
+    assert found.equal, found.verdict
+    names = [step.name for step in found.steps]
+    assert names == [
+        "decode_jpeg", "crop", "resize", "flip", "normalize",
+        "decode_crop (decode_jpeg, crop)", "crop_mirror_normalize (flip, normalize)",
+    ]  # fmt: skip
+    resize = found.steps[2]
+    assert (resize.tolerance, resize.ring_tolerance) == (1, 18)
+    assert "DALI repeats edge pixels" in resize.tolerance_from
+    assert found.steps[0].gaps[0].own is not None
+    assert found.steps[0].gaps[0].own.psnr is None  # ordinary JPEGs are equal, bit by bit
+
+
+def test_exchanged_red_and_blue_are_found_at_the_decoder(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = DecodeJpeg.dali
+
+    def dali(self: DecodeJpeg, d: Any, data: Any) -> Any:
+        image = original(self, d, data)
+        return d.fn.color_space_conversion(image, image_type=d.types.RGB, output_type=d.types.BGR)
+
+    monkeypatch.setattr(DecodeJpeg, "dali", dali)
+    found = wrong(compared(chain))
+
+    step, gap = found["decode_jpeg"]
+    assert set(found) == {"decode_jpeg", "decode_crop (decode_jpeg, crop)"}
+    assert gap.looks_like == "red and blue exchanged"
+    assert gap.own is not None
+    assert gap.own.mean > 2
+    assert step.tolerance == 0
+
+
+def test_a_resize_without_antialias_is_found_at_the_resize(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Resize.dali
+
+    def dali(self: Resize, *args: Any) -> Any:
+        return original(_with(self, antialias=False), *args)
+
+    monkeypatch.setattr(Resize, "dali", dali)
+    found = wrong(compared(chain))
+
+    assert set(found) == {"resize"}
+    step, gap = found["resize"]
+    assert gap.own is not None
+    assert gap.own.maximum > 5 * step.tolerance
+    assert gap.looks_like == "more fine detail, as a resize without antialiasing leaves"
+
+
+def test_a_shift_by_one_pixel_is_found_at_the_window(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dali(self: Crop, d: Any, x: Any, start: Any, shape: Any) -> Any:
+        right = d.fn.cat(start[0:1], start[1:2] + 1, axis=0)
+        return d.fn.slice(x, right, shape, axis_names="HW", out_of_bounds_policy="pad")
+
+    monkeypatch.setattr(Crop, "dali", dali)
+    found = wrong(compared(chain))
+
+    assert set(found) == {"crop", "decode_crop (decode_jpeg, crop)"}
+    assert found["crop"][1].looks_like == "shifted by 1 pixel to the left"
+
+
+def test_a_mean_that_is_off_is_found_at_the_normalisation(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    off = 5.0
+    for op in (Normalize, CropMirrorNormalize):
+        original = op.dali
+
+        def dali(self: Any, d: Any, *args: Any, original: Any = original) -> Any:
+            other = tuple(mean + off for mean in ops.IMAGENET_MEAN)
+            return original(_with(self, mean=other), d, *args)
+
+        monkeypatch.setattr(op, "dali", dali)
+    found = wrong(compared(chain))
+
+    assert set(found) == {"normalize", "crop_mirror_normalize (flip, normalize)"}
+    gap = found["normalize"][1].own
+    assert gap is not None
+    assert gap.mean == pytest.approx(off, rel=1e-3)
+    assert gap.unit == "levels of 0..255"
+    assert found["normalize"][1].looks_like == "offset by -5: another mean"
+
+
+def test_a_flip_that_is_never_applied_is_found_at_the_flip(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = CropMirrorNormalize.dali
+    monkeypatch.setattr(Flip, "dali", lambda self, d, x, mirror: x)
+
+    def fused(self: CropMirrorNormalize, d: Any, x: Any, *params: Any) -> Any:
+        return original(self, d, x, *params[:-1], params[-1] * 0)
+
+    monkeypatch.setattr(CropMirrorNormalize, "dali", fused)
+    found = compared(chain)
+
+    assert set(wrong(found)) == {"flip", "crop_mirror_normalize (flip, normalize)"}
+    for _, gap in wrong(found).values():
+        assert gap.looks_like.startswith("mirrored left-right")
+    assert not found.equal
+    assert "costs are not compared: DALI CPU did other work than NumPy" in found.verdict
+
+
+def _with(op: Any, **changes: Any) -> Any:
+    """A copy of an op with other settings; `dataclasses.replace` would check them."""
+    copy = object.__new__(type(op))
+    for field in fields(op):
+        object.__setattr__(copy, field.name, changes.get(field.name, getattr(op, field.name)))
+    return copy
