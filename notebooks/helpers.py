@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 import gpupipe as gp
-from gpupipe.compare.contestants import EXECUTORS
-from gpupipe.compare.photographs import write_shards
-from gpupipe.compare.sheet import contact_sheet
-from gpupipe.compare.source import Source, find_source
+from gpupipe.comparison.contestants import EXECUTORS
+from gpupipe.comparison.photographs import write_shards
+from gpupipe.comparison.sheet import contact_sheet
+from gpupipe.comparison.source import Source, find_source
 
 __all__ = ["Cost", "cost", "executors", "gallery", "optional", "photographs"]
 
