@@ -40,6 +40,7 @@ HOMES = {
     "fsspec": ("extract/storage/remote.py",),
     "pyarrow": ("tools/pack/parquet.py",),
     "matplotlib": ("profile/picture.py",),
+    "jinja2": ("comparison/page/write.py",),
     "torch": (),
     "jax": (),
     "tensorflow": (),

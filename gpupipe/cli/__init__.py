@@ -23,6 +23,7 @@ FAILED, USER_ERROR, INTERRUPTED, TERMINATED = 1, 2, 130, 143  # as in shells: 12
 COMMANDS: Mapping[str, str] = {
     "demo": "run one training chain on every executor of this machine and compare them",
     "compare": "compare executors on your own data or chain: cost, pixels step by step, a verdict",
+    "bench": "measure this machine's executors on your own data or chain: speed alone",
     "inspect": "say what is in data files: records, schema, checksums, images",
     "verify": "check every record of TFRecord files, and list the bad ones",
     "pack": "write images of a folder, tar or Parquet as shuffled TFRecord shards",

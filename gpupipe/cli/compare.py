@@ -46,7 +46,9 @@ def run(parsed: argparse.Namespace) -> int:
         prices=prices_of(parsed),
         out=parsed.html,
     )
-    print(found.json() if parsed.json else found)
+    print(found.json() if parsed.json else found, flush=True)
+    if parsed.html:
+        found.save(parsed.html)
     if parsed.html and not parsed.json:
         print(f"\nsaved {parsed.html}")
     return 0 if found.equal else 1

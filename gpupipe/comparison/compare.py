@@ -53,10 +53,12 @@ def compare(
 
     Raises:
         PlanError: an argument is wrong, or no executor can run the chain.
+        MissingDependencyError: jinja2, which writes the page, is not installed; nothing has been measured.
         GpupipeError: no executor could be measured.
     """
     from ..progress import Progress
     from .contest import Request, contest
+    from .page.write import check_page
 
     if not isinstance(dataset, Dataset):
         raise PlanTypeError(f"compare needs a Dataset, got {brief(dataset)}")
@@ -71,6 +73,8 @@ def compare(
         model=model,
     )
     keys = check_executors(executors)
+    if out is not None:
+        check_page()
     with Progress() as progress:
         result = contest(request, keys, lambda executor, runner: runner, progress)
     if out is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from .page.write import write_page
 from .result import Result
 from .terminal import text_of
 
@@ -28,6 +29,7 @@ class Comparison(Result):
             MissingDependencyError: jinja2 or matplotlib is not installed.
             OSError: the file cannot be written.
         """
-        from .page.write import write_page
-
-        write_page(self, path)
+        try:
+            write_page(self, path)
+        except OSError as error:  # that of a full disk does not name the file
+            raise OSError(error.errno, error.strerror or str(error), os.fspath(path)) from error

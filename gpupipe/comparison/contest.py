@@ -215,17 +215,7 @@ def _comparison(
     missing: str,
 ) -> Comparison:
     others = [entry for entry in entries if entry is not reference]
-    unequal: dict[str, str] = {}
-    delivered: dict[str, PixelGap] = {}
-    for entry in others:
-        key = entry.executor.key
-        if why := _other_work(entry, reference):
-            unequal[key] = why
-            continue
-        delivered[key] = gap_of(entry.delivered.images, reference.delivered.images, found.scale)
-        if not same_images(delivered[key]):
-            worst = delivered[key]
-            unequal[key] = f"image {worst.worst} differs by {worst.worst_mean:.3g} {worst.unit} on average"
+    delivered, unequal = _delivered(others, reference, found.scale)
     even = None if unequal else break_even(list(costs.values()), request.rate, request.prices)
     first = reference.rounds[0]
     return Comparison(
@@ -252,6 +242,22 @@ def _comparison(
         ),
         pairs=tuple(found.pairs),
     )
+
+
+def _delivered(others: Sequence[_Entry], reference: _Entry, scale: Any) -> tuple[dict[str, PixelGap], dict[str, str]]:
+    """The differences of the delivered images, and why an executor's work is not that of the reference."""
+    unequal: dict[str, str] = {}
+    delivered: dict[str, PixelGap] = {}
+    for entry in others:
+        key = entry.executor.key
+        if why := _other_work(entry, reference):
+            unequal[key] = why
+            continue
+        delivered[key] = gap_of(entry.delivered.images, reference.delivered.images, scale)
+        if not same_images(delivered[key]):
+            worst = delivered[key]
+            unequal[key] = f"image {worst.worst} differs by {worst.worst_mean:.3g} {worst.unit} on average"
+    return delivered, unequal
 
 
 def _other_work(entry: _Entry, reference: _Entry) -> str:
@@ -295,7 +301,7 @@ def _methods(alone: bool) -> dict[str, str]:
         "cpu_ms": "CPU time of the process, its threads, its worker processes and the children it has waited for, "
         "from the first batch to the last, divided by the images in between",
         "rate": "images between the first and the last batch of a pass, divided by the time between them; of a pass "
-        "of one batch, all of it",
+        "of one batch, or of one group of 32 images that are not batched, all of it",
         "first_batch_s": f"from making an iterator to its first batch, in the first pass, {cold}",
         "host_bytes": f"the kernel's record of the process's largest resident memory (VmHWM) in a pass{peak}",
         "gpu_bytes": "NVML, every 0.05 s: memory in use by all processes, above that at the start of a pass",
@@ -303,7 +309,7 @@ def _methods(alone: bool) -> dict[str, str]:
         "jpeg_load": "NVML, every 0.05 s: mean utilisation of the JPEG engines in a pass",
         "waiting": "measured: a consumer sleeps as long as its work on a batch takes, and the time that it waits for "
         "the next one is counted, from the second batch on",
-        "bottleneck": "Dataset.profile of 2 seconds",
+        "bottleneck": "Dataset.profile over one second, after the first batch",
         "steps": "each op runs alone on each executor, on the images that the reference has at its input and with the "
         "same random numbers; tolerances are those of the op's conformance cases",
         "pays": "cores are CPU-ms an image times images/s; the GPU's share is that rate over the rate measured here",

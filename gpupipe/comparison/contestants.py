@@ -19,6 +19,7 @@ import numpy as np
 from gpupipe.comparison.measure import MARK, Job
 from gpupipe.comparison.rounds import Delivered, Round
 from gpupipe.errors import GpupipeError, PlanError
+from gpupipe.transform.choose import dali_extra
 from gpupipe.transform.machine import gpu_count, has_dali
 
 __all__ = ["EXECUTORS", "Alone", "Contestant", "Executor"]
@@ -50,7 +51,7 @@ class Executor:
         if self.device == "gpu" and not gpu_count():
             return "no GPU"
         if self.backend == "dali" and not has_dali():
-            return "DALI is not installed"
+            return f"DALI is not installed: pip install '{dali_extra()}'"
         return ""
 
 
@@ -68,8 +69,8 @@ class Contestant(Protocol):
         """Run one pass; `said` is called with the images delivered so far."""
         ...
 
-    def waiting(self, rate: float) -> float:
-        """The share of its time that a consumer of `rate` images/s waits."""
+    def waiting(self, rate: float) -> float | None:
+        """The share of its time that a consumer of `rate` images/s waits; None if there is one batch only."""
         ...
 
     def bottleneck(self) -> tuple[str, str]:
@@ -106,9 +107,10 @@ class Alone:
         """See `Contestant`."""
         return Round.of_json(self._ask(said, do="round"))
 
-    def waiting(self, rate: float) -> float:
+    def waiting(self, rate: float) -> float | None:
         """See `Contestant`."""
-        return float(self._ask(do="waiting", rate=rate))
+        waited: float | None = self._ask(do="waiting", rate=rate)
+        return waited
 
     def bottleneck(self) -> tuple[str, str]:
         """See `Contestant`."""

@@ -6,6 +6,7 @@ Figures are plain numbers and text; the pictures of the worst images are kept ap
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -66,7 +67,8 @@ class Cost:
         gpu_bytes: peak memory in use on the GPU, above what was in use before; None without a GPU.
         gpu_load: mean utilisation of the GPU, from 0 to 1; None without a GPU, or if the driver does not report it.
         jpeg_load: the same of its JPEG engines.
-        waiting: the share of its time, from 0 to 1, that a consumer of the given rate waited; None if none was given.
+        waiting: the share of its time, from 0 to 1, that a consumer of the given rate waited; None if none was given,
+            or if there is one batch only.
         bottleneck: what limits its rate, in words.
         remedy: what would raise the rate, in words; "" if nothing is known to.
         accuracy: of the model; None if none was given.
@@ -130,7 +132,9 @@ class StepGap:
         executor: its key.
         own: the step's own difference: the executor computes it from the reference's images; None if it cannot.
         through: the difference of all steps up to here: the executor computes all of them; None if it cannot.
-        beyond: whether its own difference is beyond the step's tolerance.
+        beyond: whether its own difference is beyond the tolerance.
+        allowed: the tolerance for this executor.
+        ring_allowed: the same on the outermost ring of pixels.
         looks_like: what its own difference looks like, in words: "red and blue exchanged"; "" if like nothing known.
         pair: index in `Result.pairs` of the worst image; None if the images are equal.
         reason: why a difference is missing.
@@ -140,6 +144,8 @@ class StepGap:
     own: PixelGap | None
     through: PixelGap | None
     beyond: bool = False
+    allowed: float = 0.0
+    ring_allowed: float = 0.0
     looks_like: str = ""
     pair: int | None = None
     reason: str = ""
@@ -154,7 +160,8 @@ class Step:
         line: ``file:line`` where the user wrote it, or "".
         stage: number of the transform stage, from 1.
         fused: whether it is an op that the optimiser made of several, which runs in their place.
-        tolerance: the largest difference between executors that is expected, in the gap's unit.
+        tolerance: the largest difference between executors that is expected, in the gap's unit: the most that one of
+            them is allowed.
         ring_tolerance: the same on the outermost ring of pixels.
         tolerance_from: where both come from, in words.
         gaps: one for each executor but the reference.
@@ -341,7 +348,9 @@ class Result:
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses as dicts, tuples as lists."""
+    """Dataclasses as dicts, tuples as lists; what JSON has no number for is null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if hasattr(type(value), "__dataclass_fields__"):
         return {name: _plain(one) for name, one in asdict(value).items()}
     if isinstance(value, Mapping):

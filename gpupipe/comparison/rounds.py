@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..dataset import Dataset
-from ..errors import DataError
+from ..errors import DataError, PlanError
 from ..load.iterator import DatasetIterator
 from ..load.progress import Epochs
+from ..optimize.place.placer import MICRO_BATCH
 from ..options import Options
 from ..structure import flatten
 from ..transform.array import to_host
@@ -22,7 +23,7 @@ from .usage.process import cpu_seconds, forget_peak, peak_bytes
 
 __all__ = ["Delivered", "Round", "Runner", "images_and_labels", "iterator_of"]
 
-PROFILE_SECONDS = 2.0
+PROFILE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class Round:
         batches: delivered.
         seconds: that `timed` images took.
         cpu: CPU seconds of the same, of this process and its workers.
-        timed: images delivered after the first batch; all of them if there was one batch only.
+        timed: images delivered after the first batch, or after the first group that the executor took if they are not
+            batched; all of them if there was no second one.
         first_batch_s: seconds to the first batch.
         peak: resident memory at most, bytes; None if unknown.
         gpu: what was seen of the GPU.
@@ -101,7 +103,8 @@ class Runner:
         forget_peak()
         with GpuWatch() as watch:
             started = since = time.perf_counter()
-            used, first, images, batches, before, workers = cpu_seconds(), 0.0, 0, 0, 0, 0.0
+            begun = used = cpu_seconds()
+            first, images, batches, before, group, workers = 0.0, 0, 0, 0, 0, 0.0
             last: Any = None
             with iterator_of(self.dataset) as items:
                 for element in items:
@@ -109,27 +112,29 @@ class Runner:
                     images = items.stats().rows
                     if batches == 1:
                         first = time.perf_counter() - started
-                    if batches == 1 and images < self.images:
+                        group = images if images > 1 else MICRO_BATCH
+                    if not before and group <= images < self.images:
                         since, used, before = time.perf_counter(), cpu_seconds(), images
                         workers = _workers(items)
                     said(images)
                     if images >= self.images:
                         break
                 _wait_for(last)
+                if images < 2 * before or not before:  # there was one group only: all of the pass is measured
+                    since, used, before, workers = started, begun, 0, 0.0
                 seconds, cpu = time.perf_counter() - since, cpu_seconds() - used + _workers(items) - workers
         if not images:
             raise DataError("compare needs a dataset with elements, got an empty one")
-        if images == before:  # there was one batch only: all of the pass is measured
-            seconds, before = time.perf_counter() - started, 0
         return Round(images, batches, seconds, cpu, images - before, first, peak_bytes(), watch.use)
 
-    def waiting(self, rate: float) -> float:
+    def waiting(self, rate: float) -> float | None:
         """Let a consumer take images at a rate: the share of its time, from 0 to 1, that it waited.
 
-        The consumer sleeps for as long as its work on a batch would take. The wait for the first batch does not count.
+        The consumer sleeps for as long as its work on a batch would take. The wait for the first batch does not count;
+        None if there is no other.
         """
         waited = working = 0.0
-        rows = 0
+        rows = batches = 0
         with iterator_of(self.dataset) as items:
             while rows < self.images:
                 asked = time.perf_counter()
@@ -142,12 +147,16 @@ class Runner:
                 until = got + (now - rows) / rate
                 time.sleep(max(0.0, until - time.perf_counter()))
                 working += time.perf_counter() - got
-                rows = now
-        return waited / (waited + working) if working else 0.0
+                rows, batches = now, batches + 1
+        return waited / (waited + working) if batches > 1 else None
 
     def bottleneck(self) -> tuple[str, str]:
         """What limits the rate, and what would raise it, in words."""
-        found = self.dataset.profile(1000, warmup=1, seconds=PROFILE_SECONDS).verdict
+        try:
+            profile = self.dataset.profile(1000, warmup=1, seconds=PROFILE_SECONDS)
+        except PlanError:  # it has one batch only
+            profile = self.dataset.repeat().profile(1000, warmup=1, seconds=PROFILE_SECONDS)
+        found = profile.verdict
         lines = str(found).splitlines()
         return lines[0], "" if found.mend is None else str(found.mend)
 

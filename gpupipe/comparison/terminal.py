@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .ratios import Spread
-from .result import Cost, PixelGap, Result, Step
+from .result import Cost, PixelGap, Result, StepGap
 
-__all__ = ["cost_rows", "laid_out", "text_of"]
+__all__ = ["cost_rows", "laid_out", "speed_of", "text_of"]
 
 MIB = 2**20
 
 
 def text_of(result: Result) -> str:
     """The tables and the verdict."""
-    parts = [_heading(result), laid_out(cost_rows(result), left=1)]
-    if result.noise is not None:
-        one = next(cost.title for cost in result.costs if cost.key == result.noise_of)
-        low, high = result.noise.least, result.noise.most
-        parts.append(f"noise: one round of {one} against another has {low:.2f} to {high:.2f} times the images/s")
+    parts = _speed_parts(result)
     if result.steps:
         parts.append(laid_out(list(_step_rows(result)), left=2))
     elif result.steps_missing:
@@ -27,6 +23,21 @@ def text_of(result: Result) -> str:
         parts.append(laid_out(list(_class_rows(result)), left=1))
     parts.append("\n".join(["verdict", *(f"  {'! ' if one.bad else ''}{one.text}" for one in result.findings)]))
     return "\n\n".join(parts)
+
+
+def speed_of(result: Result) -> str:
+    """The costs and what they mean, without pixels."""
+    findings = [f"  {one.text}" for one in result.findings if one.bad or one.kind not in ("delivered", "pixels")]
+    return "\n\n".join([*_speed_parts(result), "\n".join(["verdict", *findings])])
+
+
+def _speed_parts(result: Result) -> list[str]:
+    parts = [_heading(result), laid_out(cost_rows(result), left=1)]
+    if result.noise is not None:
+        one = next(cost.title for cost in result.costs if cost.key == result.noise_of)
+        low, high = result.noise.least, result.noise.most
+        parts.append(f"noise: one round of {one} against another has {low:.2f} to {high:.2f} times the images/s")
+    return parts
 
 
 def laid_out(rows: Sequence[Sequence[str]], left: int) -> str:
@@ -113,7 +124,7 @@ def _step_rows(result: Result) -> Iterator[Sequence[str]]:
                 titles[gap.executor],
                 f"{own.maximum:.3g}",
                 f"{own.ring:.3g}",
-                _allowed(step),
+                _allowed(gap),
                 f"{own.mean:.3g}",
                 _decibels(own),
                 through,
@@ -121,9 +132,9 @@ def _step_rows(result: Result) -> Iterator[Sequence[str]]:
             )
 
 
-def _allowed(step: Step) -> str:
-    ring = f"/{step.ring_tolerance:.3g}" if step.ring_tolerance != step.tolerance else ""
-    return f"{step.tolerance:.3g}{ring}"
+def _allowed(gap: StepGap) -> str:
+    ring = f"/{gap.ring_allowed:.3g}" if gap.ring_allowed != gap.allowed else ""
+    return f"{gap.allowed:.3g}{ring}"
 
 
 def _decibels(gap: PixelGap) -> str:

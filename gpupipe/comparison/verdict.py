@@ -98,9 +98,9 @@ def _pixels(
     for step, gap in wrong:
         assert gap.own is not None
         size = f"max {max(gap.own.maximum, gap.own.ring):.3g}, mean {gap.own.mean:.3g} {gap.own.unit}"
-        allowed = f"{step.tolerance:.3g} is allowed" + (
-            f", {step.ring_tolerance:.3g} at the edge" if step.ring_tolerance > step.tolerance else ""
-        )
+        allowed = f"{gap.allowed:.3g} is allowed"
+        if gap.ring_allowed > gap.allowed:
+            allowed += f", {gap.ring_allowed:.3g} at the edge"
         looks = f"; looks {gap.looks_like}" if gap.looks_like else ""
         where = f" ({step.line})" if step.line else ""
         text = f"{titles[gap.executor]} differs from {reference.title} at {step.name}{where}: {size}; {allowed}{looks}"
@@ -109,6 +109,12 @@ def _pixels(
         yield Finding("delivered", True, f"{titles[key]} delivers other images than {reference.title}: {reason}", key)
     for key, whole in delivered.items():
         if key in unequal or any(gap.executor == key for _, gap in wrong):
+            continue
+        if not whole.images:
+            text = (
+                f"{titles[key]} against {reference.title}: as many elements, with the same labels; no images to compare"
+            )
+            yield Finding("delivered", False, text, key)
             continue
         within = "no step differs beyond its stated tolerance" if steps else "the same crops and flips"
         size = f"max {whole.maximum:.3g}, {whole.ring:.3g} at the edge, mean {whole.mean:.3g} {whole.unit}"

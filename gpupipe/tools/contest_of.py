@@ -14,6 +14,7 @@ from gpupipe.comparison.comparison import Comparison
 from gpupipe.comparison.contest import Request, contest
 from gpupipe.comparison.contestants import Alone, Contestant, Executor
 from gpupipe.comparison.measure import Job, serve
+from gpupipe.comparison.page.write import check_page
 from gpupipe.comparison.rounds import Runner
 from gpupipe.comparison.source import find_source
 from gpupipe.errors import PlanError
@@ -23,6 +24,9 @@ from gpupipe.tools.users_file import find_dataset, names_a_dataset
 __all__ = ["contest_of", "main"]
 
 BATCH = 32
+
+BATCHES = 4
+"""Of a pass over fewer images than a batch has."""
 
 
 def contest_of(
@@ -49,12 +53,12 @@ def contest_of(
         steps: whether to compare step by step.
         rate: images/s of a consumer.
         prices: see `gpupipe.compare`.
-        out: an HTML page to write.
+        out: where the page will be saved, checked before anything is measured; None without one.
 
     Raises:
         PlanError: an argument is wrong; nothing has been measured.
+        MissingDependencyError: jinja2, which writes the page, is not installed; nothing has been measured.
         GpupipeError: no executor could be measured.
-        OSError: the page cannot be written.
     """
     _check(images, size, compared, out)
     request, job = _request(data, images, size)
@@ -69,10 +73,7 @@ def contest_of(
             own = replace(job, device=executor.device, backend=executor.backend)
             return stack.enter_context(Alone(own, Path(folder), module))
 
-        found = contest(request, keys, enter, progress)
-        if out is not None:
-            found.save(out)
-    return found
+        return contest(request, keys, enter, progress)
 
 
 def _request(data: str, images: int, size: int) -> tuple[Request, Job]:
@@ -81,7 +82,8 @@ def _request(data: str, images: int, size: int) -> tuple[Request, Job]:
         dataset, job = find_dataset(data), Job("cpu", "numpy", images, dataset=data)
         return Request(dataset, data, images), job
     source = find_source(data, images)
-    batch = min(BATCH, images, source.at_least)
+    most = min(images, source.at_least)
+    batch = min(BATCH, most if most >= BATCH else max(1, most // BATCHES))
     job = Job("cpu", "numpy", images, source, batch, size)
     return Request(training_chain(source, images, batch, size), source.name, images), job
 
@@ -94,6 +96,8 @@ def _check(images: int, size: int, compared: int, out: Path | None) -> None:
         raise PlanError(f"--html needs the name of a file, got the folder {str(out)!r}")
     if out is not None and not out.parent.is_dir():
         raise PlanError(f"--html needs an existing folder, got {str(out)!r}; make {str(out.parent)!r} first")
+    if out is not None:
+        check_page()
 
 
 def main(arguments: list[str]) -> int:

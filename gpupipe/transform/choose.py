@@ -20,7 +20,7 @@ from ..options import DecoderOptions, Settings, parse_device
 from .machine import dali_cuda, driver_cuda, gpu_count, gpu_of_rank, has_dali, threads_of_rank
 from .program import Executor, Program
 
-__all__ = ["Choice", "make_executor", "refuse_unsupported", "resolve_device", "threads_of", "unsupported"]
+__all__ = ["Choice", "dali_extra", "make_executor", "refuse_unsupported", "resolve_device", "threads_of", "unsupported"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def resolve_device(settings: Settings) -> Choice:
     if settings.backend == "dali" and not dali:
         raise MissingDependencyError(
             "Options(backend='dali') needs nvidia-dali, which is not installed; "
-            f"pip install '{_extra()}', or use backend='auto'"
+            f"pip install '{dali_extra()}', or use backend='auto'"
         )
     if kind == "gpu":
         return _gpu(settings, number, dali)
@@ -75,14 +75,14 @@ def resolve_device(settings: Settings) -> Choice:
         return Choice("dali-cpu", None, f"{reason}, but {trouble}", fallback=True)
     if dali:
         return Choice("dali-cpu", None, f"{reason}, DALI found")
-    return Choice("numpy", None, f"{reason}, DALI is not installed (pip install '{_extra()}')", fallback=True)
+    return Choice("numpy", None, f"{reason}, DALI is not installed (pip install '{dali_extra()}')", fallback=True)
 
 
 def _gpus(count: int) -> str:
     return f"{count} GPU{'s' * (count > 1)}"
 
 
-def _extra() -> str:
+def dali_extra() -> str:
     """The pip requirement that installs DALI for this machine."""
     return f"gpupipe[{f'cuda{13 if (driver_cuda() or 12) >= 13 else 12}' if gpu_count() else 'cpu'}]"
 
@@ -94,7 +94,7 @@ def _unfit() -> str:
         return ""
     return (
         f"the installed DALI is built for CUDA {needs} and the driver supports CUDA {has}: "
-        f"pip install '{_extra()}' in an environment without nvidia-dali-cuda{needs}0, or update the driver"
+        f"pip install '{dali_extra()}' in an environment without nvidia-dali-cuda{needs}0, or update the driver"
     )
 
 
@@ -114,7 +114,7 @@ def _gpu(settings: Settings, number: int | None, dali: bool) -> Choice:
     if not dali:
         raise MissingDependencyError(
             f"Options(device={settings.device!r}) needs nvidia-dali, which is not installed; "
-            f"pip install '{_extra()}', or use device='cpu'"
+            f"pip install '{dali_extra()}', or use device='cpu'"
         )
     if trouble := _unfit():
         raise MissingDependencyError(f"Options(device={settings.device!r}) cannot run: {trouble}")

@@ -206,6 +206,8 @@ BATCHED: dict[str, Callable[[Any, Any, Number], Any]] = {
 
 # What has an integer among its arguments, and is no step of a chain: tested below, or refused by what it is made for.
 OTHERS = {
+    "compare.compared",
+    "compare.images",
     "epochs.count",
     "epochs.start",
     "iterator.epoch",
@@ -347,6 +349,7 @@ def test_places_epochs_and_the_seed_of_all_chains_take_numpy_integers(kind: Numb
     assert list(shuffled.iterator(epoch=kind(3))) == list(shuffled.iterator(epoch=3))
     assert list(shuffled.progress(epoch=kind(3))) == list(shuffled.iterator(epoch=3))
     assert shuffled.profile(kind(3), warmup=kind(2)).steps == 3
+    assert gp.compare(shuffled, "numpy", images=kind(4), compared=kind(1), steps=False).images == 4
     assert len(list(shuffled.epochs(kind(2), kind(1)))) == 18
     shuffled.set_epoch(kind(3))
     assert list(shuffled) == list(shuffled.iterator(epoch=3))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gpupipe as gp
@@ -13,9 +14,13 @@ from gpupipe.comparison.chain import training_chain
 from gpupipe.comparison.comparison import Comparison
 from gpupipe.comparison.photographs import write_shards
 from gpupipe.comparison.result import Step, StepGap
+from gpupipe.comparison.rounds import Runner
 from gpupipe.comparison.source import find_source
+from gpupipe.comparison.steps.compare_steps import compare_steps
+from gpupipe.comparison.steps.material import calls_of
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
+from gpupipe.ops._shared.decode_crop import DecodeCrop
 from gpupipe.ops._shared.flip import Flip
 from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.ops.normalize import Normalize
@@ -59,6 +64,18 @@ def test_equal_executors_differ_nowhere_beyond_the_stated_tolerances(chain: Data
     assert found.steps[0].gaps[0].own.psnr is None  # ordinary JPEGs are equal, bit by bit
 
 
+def test_the_steps_see_the_draws_of_the_whole_chain(chain: Dataset) -> None:
+    """Step by step, the reference arrives at the very images that the chain delivers: the same windows and flips."""
+    reference = Runner.on(chain, "cpu", "numpy", IMAGES)
+
+    (material,) = compare_steps(reference, {}, IMAGES).materials
+
+    last = material.rows[calls_of(material.program)[-1]]
+    delivered = reference.first(IMAGES).images
+    assert len(last) == len(delivered) == IMAGES
+    assert all(np.array_equal(a, b) for a, b in zip(last, delivered, strict=True))
+
+
 def test_exchanged_red_and_blue_are_found_at_the_decoder(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     original = DecodeJpeg.dali
 
@@ -66,15 +83,24 @@ def test_exchanged_red_and_blue_are_found_at_the_decoder(chain: Dataset, monkeyp
         image = original(self, d, data)
         return d.fn.color_space_conversion(image, image_type=d.types.RGB, output_type=d.types.BGR)
 
-    monkeypatch.setattr(DecodeJpeg, "dali", dali)
-    found = wrong(compared(chain))
+    def fused(self: DecodeCrop, d: Any, data: Any, start: Any, shape: Any) -> Any:
+        return self.crop.dali(d, dali(DecodeJpeg(channels=3), d, data), start, shape)
 
+    monkeypatch.setattr(DecodeJpeg, "dali", dali)
+    monkeypatch.setattr(DecodeCrop, "dali", fused)
+    result = compared(chain)
+
+    found = wrong(result)
     step, gap = found["decode_jpeg"]
     assert set(found) == {"decode_jpeg", "decode_crop (decode_jpeg, crop)"}
+    assert "DALI CPU differs from NumPy at decode_jpeg" in result.verdict
     assert gap.looks_like == "red and blue exchanged"
     assert gap.own is not None
     assert gap.own.mean > 2
     assert step.tolerance == 0
+    assert gap.pair is not None
+    pair = result.pairs[gap.pair]
+    assert (pair.other[:, :, ::-1] == pair.reference).all()
 
 
 def test_a_resize_without_antialias_is_found_at_the_resize(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,11 +124,18 @@ def test_a_shift_by_one_pixel_is_found_at_the_window(chain: Dataset, monkeypatch
         right = d.fn.cat(start[0:1], start[1:2] + 1, axis=0)
         return d.fn.slice(x, right, shape, axis_names="HW", out_of_bounds_policy="pad")
 
+    def fused(self: DecodeCrop, d: Any, data: Any, start: Any, shape: Any) -> Any:
+        return dali(self.crop, d, self.decoder.dali(d, data), start, shape)
+
     monkeypatch.setattr(Crop, "dali", dali)
+    monkeypatch.setattr(DecodeCrop, "dali", fused)
     found = wrong(compared(chain))
 
     assert set(found) == {"crop", "decode_crop (decode_jpeg, crop)"}
-    assert found["crop"][1].looks_like == "shifted by 1 pixel to the left"
+    gap = found["crop"][1]
+    assert gap.looks_like == "shifted by 1 pixel to the left"
+    assert gap.own is not None
+    assert gap.own.mean > 1
 
 
 def test_a_mean_that_is_off_is_found_at_the_normalisation(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

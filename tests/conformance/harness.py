@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpupipe.comparison.steps.tolerance import GPU_DECODING
 from gpupipe.graph.host_values import HostValues, is_image
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.values import Apply, Draw, Input, Item, Value
@@ -19,10 +20,6 @@ from gpupipe.transform.program import Executor, Feed, Program
 
 ROWS = 5
 """Rows of a batch: all of one element, each with numbers of its own."""
-
-GPU_DECODING = 8
-"""Levels (of 255) by which nvJPEG may differ from libjpeg, on top of a case's own tolerance: another inverse transform,
-another rounding of colours. A bound to be tightened by what a GPU shows."""
 
 EXECUTORS = [
     "numpy",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpupipe.comparison.steps.tolerance import GPU_DECODING
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Op
 from gpupipe.graph.values import Apply, Input, Value
@@ -18,7 +19,7 @@ from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.ops.normalize import IMAGENET_MEAN, IMAGENET_STD
 from gpupipe.spec import TensorSpec
 from gpupipe.transform.program import Feed, Program
-from tests.conformance.harness import EXECUTORS, GPU_DECODING, decomposed, host, make_executor
+from tests.conformance.harness import EXECUTORS, decomposed, host, make_executor
 
 pytestmark = pytest.mark.conformance
 

@@ -38,7 +38,7 @@ def questions(day: Day) -> Questions:
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
     """Return the constants that the suite needs to pass."""
-    from tests.conformance.harness import GPU_DECODING
+    from gpupipe.comparison.steps.tolerance import GPU_DECODING
 
     cases = sum(one["cases"] for one in answers.values())
     lines = [f"{cases} cases of {len(answers)} ops, {sum(one['exact'] for one in answers.values())} of them exact"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..result import Pair, PixelGap, Step, StepGap
 from ..rounds import Runner
 from .looks import looks_like
 from .material import Material, Rows, alone, calls_of, material_of, record, results_of, run, unfused
-from .tolerance import tolerance_of
+from .tolerance import Tolerance, tolerance_of
 
 __all__ = ["Compared", "compare_steps", "levels_of"]
 
@@ -114,25 +114,27 @@ class _Walk:
         self, number: int, call: Apply, material: Material, through: dict[str, dict[Any, Rows] | str], fused: bool
     ) -> Step:
         scale = levels_of(call.op)
-        first = material.rows[call.x[0]][0] if call.x else None
-        more = 1.0 if scale is None else float(np.max(scale))
-        on_gpu = any(settings.device.startswith("gpu") for settings in self._others.values())
-        tolerance = tolerance_of(call.op, first, more, call.op.decodes and on_gpu)
-        step = Step(
+        gaps = [self._gap(key, call, material, through.get(key, {}), scale, fused) for key in self._others]
+        most = [self._tolerance(key, call, material, scale) for key in self._others]
+        widest = max(most, key=lambda one: (one.inside, one.ring), default=Tolerance(0.0, 0.0, ""))
+        return Step(
             name=_name(call, fused),
             line=call.line,
             stage=number,
             fused=fused,
-            tolerance=tolerance.inside,
-            ring_tolerance=tolerance.ring,
-            tolerance_from=tolerance.source,
-            gaps=(),
+            tolerance=widest.inside,
+            ring_tolerance=widest.ring,
+            tolerance_from=widest.source,
+            gaps=tuple(gaps),
         )
-        gaps = [self._gap(step, key, call, material, through.get(key, {}), scale) for key in self._others]
-        return replace(step, gaps=tuple(gaps))
+
+    def _tolerance(self, key: str, call: Apply, material: Material, scale: Any) -> Tolerance:
+        first = material.rows[call.x[0]][0] if call.x else None
+        more = 1.0 if scale is None else float(np.max(scale))
+        return tolerance_of(call.op, first, more, call.op.decodes and key == "dali-gpu")
 
     def _gap(
-        self, step: Step, key: str, call: Apply, material: Material, through: dict[Any, Rows] | str, scale: Any
+        self, key: str, call: Apply, material: Material, through: dict[Any, Rows] | str, scale: Any, fused: bool
     ) -> StepGap:
         theirs = [row for value in results_of(call) for row in material.rows[value]]
         try:
@@ -141,18 +143,30 @@ class _Walk:
             return StepGap(key, None, None, reason=_first_line(error))
         if call.op.decodes:
             self._found.decoded[key, call] = ours
-        own = gap_of(ours, theirs, scale)
-        beyond = own.maximum > step.tolerance or own.ring > max(step.ring_tolerance, step.tolerance)
+        own, tolerance = gap_of(ours, theirs, scale), self._tolerance(key, call, material, scale)
         whole = None
         if through and not isinstance(through, str):
             whole = gap_of([row for value in results_of(call) for row in through[value]], theirs, scale)
-        looks = _looks(ours, theirs, scale, step) if beyond else ""
         pair = None
         if own.maximum or own.ring:
             pair = len(self._found.pairs)
-            self._found.pairs.append(_pair(key, step.name, own, ours, theirs))
-        reason = through if isinstance(through, str) else ""
-        return StepGap(key, own, whole, beyond, looks, pair, reason)
+            self._found.pairs.append(_pair(key, _name(call, fused), own, ours, theirs))
+        beyond = _beyond(own, tolerance)
+        return StepGap(
+            executor=key,
+            own=own,
+            through=whole,
+            beyond=beyond,
+            allowed=tolerance.inside,
+            ring_allowed=max(tolerance.ring, tolerance.inside),
+            looks_like=_looks(ours, theirs, scale, tolerance) if beyond else "",
+            pair=pair,
+            reason=through if isinstance(through, str) else "",
+        )
+
+
+def _beyond(gap: PixelGap, tolerance: Tolerance) -> bool:
+    return gap.maximum > tolerance.inside or gap.ring > max(tolerance.ring, tolerance.inside)
 
 
 def _first_line(error: BaseException) -> str:
@@ -173,12 +187,10 @@ def _name(call: Apply, fused: bool) -> str:
     return f"{call.op.name} ({', '.join(parts)})" if parts else call.op.name
 
 
-def _looks(ours: Rows, theirs: Rows, scale: Any, step: Step) -> str:
+def _looks(ours: Rows, theirs: Rows, scale: Any, tolerance: Tolerance) -> str:
     """What those images look like that differ beyond the tolerance, the worst first."""
     gaps = [gap_of([a], [b], scale) for a, b in zip(ours, theirs, strict=True)]
-    limit = max(step.ring_tolerance, step.tolerance)
-    order = sorted(range(len(gaps)), key=lambda i: -gaps[i].mean)
-    worst = [i for i in order if gaps[i].maximum > step.tolerance or gaps[i].ring > limit]
+    worst = [i for i in sorted(range(len(gaps)), key=lambda i: -gaps[i].mean) if _beyond(gaps[i], tolerance)]
     return looks_like([ours[i] for i in worst], [theirs[i] for i in worst], scale)
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ...dataset import Dataset
 from ...errors import DataError
 from ...flow.stage.repair import host_copy
+from ...graph.host_values import header_size
 from ...graph.values import Apply, Input, Item, Value
 from ...options import Options, Settings
 from ...transform.choose import make_executor, resolve_device, threads_of
@@ -30,6 +31,9 @@ FUSIONS = ("fuse_decode_crop", "fuse_crop_mirror_normalize")
 """The rules that make one op of several, without which each step is seen by itself."""
 
 Rows = Sequence[Any]
+
+MOST_BYTES = 1 << 29
+"""Of decoded images that are kept; each executor's come on top."""
 
 _FED = 1 << 20
 """Number of the first column that stands for an image of the reference; no chain has as many."""
@@ -74,7 +78,7 @@ def unfused(dataset: Dataset) -> Dataset:
 def material_of(fed: Fed, rows: int, settings: Settings) -> Material:
     """Compute every value of a stage's program on the executor of `settings`."""
     values: dict[Value, list[Any]] = {value: [] for value in fed.program.inputs}
-    size = 0
+    rows, size = min(rows, _affordable(fed)), 0
     for feed in fed.feeds:
         part = feed.part(0, min(feed.size, rows - size))
         for value, given in zip(fed.program.inputs, part.values, strict=True):
@@ -85,6 +89,25 @@ def material_of(fed: Fed, rows: int, settings: Settings) -> Material:
     inside = [value for call in calls_of(fed.program) for value in results_of(call)]
     computed = run(inside, values, size, settings)
     return Material(fed.program, {**values, **dict(zip(inside, computed, strict=True))}, size)
+
+
+def _affordable(fed: Fed) -> int:
+    """How many rows may be kept, by the sizes of their decoded images; at least one."""
+    room, rows = MOST_BYTES, 0
+    encoded = [n for n, value in enumerate(fed.program.inputs) if any(call.x[0] is value for call in _decoders(fed))]
+    for feed in fed.feeds:
+        for row in range(feed.size):
+            for n in encoded:
+                height, width = header_size(feed.values[n][row], oriented=False, max_pixels=1 << 62)
+                room -= height * width * 3
+            if room < 0:
+                return max(1, rows)
+            rows += 1
+    return rows
+
+
+def _decoders(fed: Fed) -> list[Apply]:
+    return [call for call in calls_of(fed.program) if call.op.decodes]
 
 
 def calls_of(program: Program) -> list[Apply]:

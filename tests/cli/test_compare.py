@@ -1,0 +1,214 @@
+"""`gpupipe compare` and `gpupipe bench`: a table from a user's data, and plain words when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpupipe.cli import main
+from gpupipe.comparison import contestants
+from gpupipe.comparison.photographs import encode, take, write_shards
+from gpupipe.transform.machine import has_dali
+from tests.cli.commands import ended, started
+
+NUMPY = ["--executor", "numpy"]
+
+FILE = """
+from gpupipe import Dataset, io, ops
+
+def crop(path):
+    return ops.random_crop(ops.decode_jpeg(io.read_file(path), channels=3), (32, 32, 3))
+
+ds = Dataset.list_files({pattern!r}, seed=1).map(crop).batch(4)
+numbers = Dataset.range(40).batch(8)
+print("said while it is imported")
+"""
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> str:
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    write_shards(folder, 8, 2)
+    return str(folder)
+
+
+@pytest.fixture
+def users_file(tmp_path: Path) -> str:
+    for number in range(8):
+        shot, pixels = take(number)
+        (tmp_path / f"{number}.jpg").write_bytes(encode(pixels, shot.quality))
+    (tmp_path / "train_file.py").write_text(FILE.format(pattern=str(tmp_path / "*.jpg")))
+    return str(tmp_path / "train_file.py")
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where temporary files go; it must be empty again afterwards."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    yield folder
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
+def test_two_executors_are_compared_on_tfrecords(
+    shards: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contestants, "gpu_count", lambda: 0)
+
+    status = main(["compare", shards, "--size", "48", "--rate", "500"])
+
+    said = capsys.readouterr()
+    assert status == 0, said.err + said.out
+    assert said.err == ""  # not a terminal
+    assert re.search(r"^DALI GPU +not measured: no GPU$", said.out, re.MULTILINE)
+    for title in ("DALI CPU", "NumPy"):
+        assert re.search(rf"^{title} +\d+\.\d\d +[\d,]+ +[\d,]+-[\d,]+ +\d+\.\d\d s +[\d,]+ MiB +\d+%$", said.out, re.M)
+    assert re.search(r"^resize +DALI CPU +1 +[\d.]+ +1/18 ", said.out, re.MULTILINE)
+    assert re.search(r"^JPEG baseline\S* .* DALI +0$", said.out, re.MULTILINE)
+    assert "no step differs beyond its stated tolerance" in said.out
+    assert "a consumer of 500 images/s waits" in said.out
+
+
+def test_json_has_all_figures_and_how_they_were_measured(users_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["compare", f"{users_file}:ds", *NUMPY, "--json"])
+
+    said = capsys.readouterr()
+    assert status == 0, said.err
+    found = json.loads(said.out)
+    assert (found["format"], found["images"], found["batch"], found["reference"]) == (1, 8, 4, "numpy")
+    (cost,) = found["costs"]
+    assert cost["cpu_ms"]["count"] == found["rounds"] >= 3
+    assert cost["host_bytes"] is None or cost["host_bytes"] > 1 << 20
+    assert "process of its own" in found["methods"]["rounds"]
+    assert found["steps"] == []
+    assert found["steps_missing"] == "one executor only was measured"
+
+
+def test_a_chain_without_images_is_measured_and_has_no_steps(
+    users_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = main(["bench", f"{users_file}:numbers", *NUMPY])
+
+    said = capsys.readouterr()
+    assert status == 0, said.err
+    assert "40 images a pass, batches of 8" in said.out
+    assert "crops" not in said.out
+
+
+def test_a_folder_of_jpegs_is_enough(users_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["bench", str(Path(users_file).parent), *NUMPY, "--size", "32", "--images", "6"])
+
+    said = capsys.readouterr()
+    assert status == 0, said.err
+    assert "6 images a pass" in said.out
+    assert "step, against" not in said.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere-*.tfrecord"], "no file matches it"),
+        (["nowhere"], "it does not exist"),
+        (["nowhere.py:ds"], "it does not exist"),
+        ([".", "--images", "1"], "--images needs 2"),
+        ([".", "--size", "4"], "--size needs 8"),
+        ([".", "--html", "missing/page.html"], "--html needs an existing folder"),
+        ([".", "--html", "."], "--html needs the name of a file"),
+        ([".", "--compared", "0"], "--compared needs 1"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_argument_is_one_line_and_status_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    status = main(["compare", *arguments])
+
+    said = capsys.readouterr()
+    assert status == 2
+    assert words in said.err
+    assert said.err.startswith("gpupipe compare: ")
+    assert said.out == ""
+
+
+def test_a_rate_and_prices_have_to_be_positive(shards: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", shards, "--rate", "0"]) == 2
+    assert "needs a rate > 0 in images/s, got 0.0" in capsys.readouterr().err
+    assert main(["compare", shards, "--gpu-hour", "-1"]) == 2
+    assert "needs a price >= 0 for gpu_hour, got -1.0" in capsys.readouterr().err
+
+
+def test_files_that_are_no_records_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text.tfrecord").write_text("this is no record file, only some text\n" * 9)
+
+    assert main(["compare", str(tmp_path / "text.tfrecord")]) == 2
+    assert "needs TFRecord files, got one that is not" in capsys.readouterr().err
+
+
+def test_damage_in_the_data_is_a_failure_that_names_the_file(
+    users_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = Path(users_file).parent / "5.jpg"
+    file.write_bytes(file.read_bytes()[:1000])
+
+    status = main(["compare", f"{users_file}:ds", *NUMPY])
+
+    said = capsys.readouterr()
+    assert status == 1
+    assert re.search(r"^gpupipe compare: no executor could be measured: NumPy: .*5\.jpg", said.err, re.MULTILINE)
+    assert "Traceback" not in said.err
+
+
+def test_an_executor_that_is_not_there_is_a_reason_and_status_2(
+    shards: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contestants, "gpu_count", lambda: 0)
+
+    assert main(["compare", shards, "--executor", "dali-gpu"]) == 2
+    assert "no executor could be measured: DALI GPU: no GPU" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full disk to write to")
+def test_a_full_disk_is_a_failure_after_the_table(shards: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("jinja2")
+
+    status = main(["compare", shards, *NUMPY, "--size", "32", "--html", "/dev/full"])
+
+    said = capsys.readouterr()
+    assert status == 1
+    assert said.err == "gpupipe compare: [Errno 28] No space left on device: '/dev/full'\n"
+    assert "NumPy" in said.out
+
+
+def test_without_jinja2_a_page_is_refused_before_anything_is_measured(
+    shards: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+
+    assert main(["compare", shards, "--html", "page.html"]) == 1
+    assert 'pip install "gpupipe[page]"' in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT between processes")
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, temporary: Path, shards: str) -> None:
+    process = started("compare", shards, "--size", "600", *NUMPY, cwd=tmp_path, TMPDIR=str(temporary))
+    deadline = time.monotonic() + 30
+    while not list(temporary.glob("gpupipe-compare-*/*-numpy.log")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+    process.send_signal(signal.SIGINT)
+
+    status, out, err = ended(process)
+    assert status == 130, err
+    assert "Traceback" not in err
+    assert out == ""

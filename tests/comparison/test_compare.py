@@ -1,0 +1,252 @@
+"""`gpupipe.compare` in this process: a model's answers, unequal work, wrong arguments, what the figures mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, ops
+from gpupipe.comparison.compare import check_prices
+from gpupipe.comparison.ratios import Spread
+from gpupipe.comparison.result import Cost
+from gpupipe.comparison.rounds import Runner
+from gpupipe.comparison.steps.looks import looks_like
+from gpupipe.comparison.steps.tolerance import GPU_DECODING, tolerance_of
+from gpupipe.comparison.verdict import break_even, findings_of
+from gpupipe.errors import PlanError
+from gpupipe.ops._shared.flip import Flip
+from gpupipe.ops.decode_jpeg import DecodeJpeg
+from gpupipe.ops.normalize import Normalize
+from gpupipe.ops.resize import Resize
+from gpupipe.transform.machine import has_dali
+
+needs_dali = pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(0, 256, (16, 24, 20, 3), np.uint8)
+SCENE = [np.cumsum(image, axis=1, dtype=np.float64) % 256 for image in IMAGES[:4]]
+
+
+def chain(images: np.ndarray[Any, Any] = IMAGES) -> Dataset:
+    """Images and labels, as a notebook has them: with a lambda that no other process can have."""
+    data = Dataset.from_tensor_slices((images, np.arange(len(images))))
+    return data.map(lambda x, n: (ops.resize(ops.random_flip_left_right(_image(x)), (12, 10)), n)).batch(4)
+
+
+def _image(x: Any) -> Any:
+    return ops.crop_to_bounding_box(x, 0, 0, 24, 20)
+
+
+@needs_dali
+def test_a_model_gives_the_same_classes_on_equal_executors() -> None:
+    found = gp.compare(chain(), ("dali-cpu", "numpy"), images=16, steps=False, model=lambda x: x.mean((1, 2)))
+
+    assert found.cost("dali-cpu").accuracy == found.cost("numpy").accuracy
+    accuracy = found.cost("numpy").accuracy
+    assert accuracy is not None
+    assert (accuracy.images, accuracy.agreement) == (16, 1.0)
+    assert "the model gives the same class for 100.0% of 16 images on DALI CPU" in found.verdict
+    assert found.equal
+
+
+def test_top1_is_the_share_of_labels_that_the_model_gives() -> None:
+    numbers = iter(range(99))
+    found = gp.compare(
+        chain(), "numpy", images=16, model=lambda x: np.array([next(numbers) // 2 * 2 for _ in x]), steps=False
+    )
+
+    accuracy = found.cost("numpy").accuracy
+    assert accuracy is not None
+    assert accuracy.top1 == 0.5
+
+
+def test_a_model_whose_answers_are_no_classes_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"scores \[4,classes\] or classes \[4\] .* got shape \[4, 12, 10, 3\]"):
+        gp.compare(chain(), "numpy", images=16, model=lambda x: x, steps=False)
+
+
+def test_comparing_counts_no_epoch() -> None:
+    ds = chain().shuffle(4)
+    before = [labels.tolist() for _, labels in ds.iterator(epoch=0)]
+
+    gp.compare(ds, "numpy", images=16, steps=False)
+
+    assert [labels.tolist() for _, labels in ds] == before
+
+
+def test_a_pass_ends_after_so_many_images_even_of_an_endless_chain() -> None:
+    found = gp.compare(chain().repeat(), "numpy", images=20, steps=False)
+
+    assert (found.images, found.batch) == (20, 4)
+
+
+@needs_dali
+def test_other_labels_are_unequal_work() -> None:
+    """An executor that delivers other elements is not compared by its costs."""
+
+    class Other:
+        def __init__(self) -> None:
+            self.calls = 0
+
+        def __call__(self) -> Any:
+            self.calls += 1
+            return ((image, number + self.calls) for number, image in enumerate(IMAGES))
+
+    spec = (gp.TensorSpec((24, 20, 3), np.uint8), gp.TensorSpec((), np.int64))
+    ds = Dataset.from_generator(Other(), output_signature=spec)
+
+    found = gp.compare(ds.map(lambda x, n: (ops.resize(_image(x), (12, 10)), n)).batch(4), images=16, steps=False)
+
+    assert not found.equal
+    assert "DALI CPU delivers other images than NumPy: other labels" in found.verdict
+    assert "costs are not compared" in found.verdict
+    assert found.break_even is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"images": 1}, "compare needs images >= 2, got 1"),
+        ({"compared": 0}, "compare needs compared >= 1, got 0"),
+        ({"executors": ["cuda"]}, "compare needs executors out of dali-gpu, dali-cpu, numpy, got 'cuda'"),
+        ({"rate": -1}, "compare needs a rate > 0 in images/s, got -1"),
+        ({"prices": {"gpu": 1}}, "compare needs prices named core_hour and gpu_hour, got 'gpu'"),
+        ({"prices": {"gpu_hour": "1"}}, "compare needs a price >= 0 for gpu_hour, got '1'"),
+    ],
+    ids=str,
+)
+def test_a_wrong_argument_is_refused(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        gp.compare(chain(), **arguments)
+
+
+def test_an_empty_dataset_is_refused() -> None:
+    with pytest.raises(gp.GpupipeError, match="NumPy: compare needs a dataset with elements, got an empty one"):
+        gp.compare(chain().take(0), "numpy")
+
+
+def test_a_consumer_that_is_slower_than_the_chain_hardly_waits_and_a_faster_one_does() -> None:
+    runner = Runner.on(chain().repeat(3), "cpu", "numpy", 48)
+    fast, slow = runner.waiting(1e8), runner.waiting(200)
+
+    assert fast is not None
+    assert slow is not None
+    assert 0 <= slow < fast <= 1
+
+
+def test_one_batch_tells_nothing_of_a_consumer_and_is_measured_from_its_start() -> None:
+    runner = Runner.on(chain().unbatch().batch(16), "cpu", "numpy", 16)
+
+    assert runner.waiting(1000) is None
+    one = runner.round()
+    assert (one.images, one.batches, one.timed) == (16, 1, 16)
+    assert one.seconds >= one.first_batch_s > 0
+    several = Runner.on(chain(), "cpu", "numpy", 16).round()
+    assert (several.images, several.batches, several.timed) == (16, 4, 12)
+
+
+def cost(key: str, cpu_ms: float, rate: float) -> Cost:
+    return Cost(key, key, cpu_ms=Spread.of([cpu_ms]), rate=Spread.of([rate]))
+
+
+def test_break_even_counts_cores_saved_and_the_gpus_share() -> None:
+    costs = [cost("dali-gpu", 0.5, 5000), cost("dali-cpu", 2.5, 800), cost("numpy", 3.0, 700)]
+
+    even = break_even(costs, 1000, check_prices({"core_hour": 0.05, "gpu_hour": 0.4}))
+
+    assert even is not None
+    assert even.cpu == "dali-cpu"
+    assert even.cores_saved == pytest.approx(2.0)  # (2.5 - 0.5) ms x 1000/s
+    assert even.gpu_share == pytest.approx(0.2)
+    assert even.saved_per_hour == pytest.approx(2.0 * 0.05 - 0.2 * 0.4)
+    assert even.from_core_price == pytest.approx(0.04)  # at which 2 cores cost as much as a fifth of the GPU
+    assert even.from_rate == pytest.approx(4000)  # 8 cores at 0.05 cost as much as the whole GPU
+    text = "\n".join(one.text for one in findings_of(costs, costs[2], {}, {}, (), 1000, even))
+    assert "the GPU saves 2.00 CPU-ms an image against dali-cpu: 2.0 cores at 1,000 images/s" in text
+    assert "pays from 0.04 a core-hour on" in text
+    assert "saves 0.02 an hour" in text
+
+
+def test_without_a_gpu_there_is_no_break_even_and_cores_are_counted() -> None:
+    costs = [Cost("dali-gpu", "DALI GPU", "no GPU"), cost("numpy", 3.0, 700)]
+
+    assert break_even(costs, None, {}) is None
+    text = "\n".join(one.text for one in findings_of(costs, costs[1], {}, {}, (), None, None))
+    assert "numpy keeps 3.0 cores busy at 1,000 images/s" in text
+    assert "none was measured here" in text
+
+
+def test_a_gpu_that_saves_no_cpu_time_never_pays() -> None:
+    costs = [cost("dali-gpu", 3.0, 5000), cost("numpy", 2.0, 700)]
+    even = break_even(costs, None, {"core_hour": 1.0, "gpu_hour": 1.0})
+
+    assert even is not None
+    assert even.from_core_price is even.from_rate is None
+    (finding,) = findings_of(costs, costs[1], {}, {}, (), None, even)
+    assert finding.text == "the GPU saves no CPU time: -1.00 CPU-ms an image"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda x: x[:, :, ::-1], "red and blue exchanged"),
+        (lambda x: x[:, ::-1], "mirrored left-right: a flip that is missing, or one too many"),
+        (lambda x: x[::-1], "mirrored upside down: a flip that is missing, or one too many"),
+        (lambda x: x[::-1, ::-1], "rotated by 180 degrees"),
+        (lambda x: np.roll(x, (1, -2), (0, 1)), "shifted by 1 pixel down and 2 pixels to the left"),
+        (lambda x: x + 7, "offset by +7: another mean"),
+        (lambda x: x * 1.5 - 3, "scaled by +1.5 and offset by -3: another mean or deviation"),
+        (lambda x: (x + np.roll(x, 1, 0) + np.roll(x, -1, 0)) / 3, "less fine detail"),
+        (lambda x: 2 * x - (x + np.roll(x, 1, 0) + np.roll(x, -1, 0)) / 3, "more fine detail"),
+        (lambda x: x[:-1], "images of another size"),
+    ],
+)
+def test_a_difference_is_put_into_words(change: Any, words: str) -> None:
+    assert looks_like([change(image) for image in SCENE], SCENE).startswith(words)
+
+
+def test_noise_looks_like_nothing_known() -> None:
+    noisy = [image + RNG.normal(0, 2, image.shape) for image in SCENE]
+
+    assert looks_like(noisy, SCENE) == ""
+
+
+def test_a_tolerance_is_that_of_the_ops_most_similar_cases() -> None:
+    image = IMAGES[0]
+
+    kept = tolerance_of(Resize(9, 9, antialias=True, keep_dtype=True), image)
+    bicubic = tolerance_of(Resize(9, 9, "bicubic", antialias=True, keep_dtype=True), image)
+    assert (kept.inside, kept.ring) == (1, 18)
+    assert (bicubic.inside, bicubic.ring) == (2, 2)
+    assert "DALI repeats edge pixels" in kept.source
+    assert tolerance_of(Flip(), image).source == "flip states no tolerance: executors must be equal"
+
+
+def test_a_tolerance_grows_with_values_in_floating_point_and_with_the_unit() -> None:
+    op = Normalize((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    float_image = IMAGES[0].astype(np.float32)
+
+    usual = tolerance_of(op, float_image)
+    assert tolerance_of(op, float_image * 100).inside > 50 * usual.inside > 0
+    assert tolerance_of(op, IMAGES[0], scale=58.0).inside == pytest.approx(58 * tolerance_of(op, IMAGES[0]).inside)
+
+
+def test_decoders_of_a_gpu_are_allowed_more() -> None:
+    exact, gpu = (tolerance_of(DecodeJpeg(channels=3), b"", decodes_on_gpu=on) for on in (False, True))
+
+    assert gpu.inside == exact.inside + GPU_DECODING
+
+
+def test_the_json_of_a_comparison_is_strict(tmp_path: Path) -> None:
+    import json
+
+    found = gp.compare(chain(), "numpy", images=16, steps=False)
+
+    again = json.loads(found.json(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert again["costs"][0]["images"] == 16
+    assert "pairs" not in again
+    assert str(found) == repr(found)
