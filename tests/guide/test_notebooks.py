@@ -17,7 +17,8 @@ BOOKS = sorted(FOLDER.glob("*.ipynb"))
 MOST_BYTES = 400_000
 
 FIGURE = re.compile(
-    r"\d\s*(%|×|x\b(?!\s*\d)|-?(CPU-)?(ns|us|µs|ms|s|sec|seconds|minutes|[kMG]i?B|images/s|images per second|fps|times)\b)"
+    r"\d\s*(%|×|x\b(?!\s*\d)"
+    r"|-?(CPU-)?(ns|us|µs|ms|s|sec|seconds|minutes|[kMG]i?B|images/s|images per second|fps|times)\b)"
 )
 """A measured value: digits and a unit. Prose that needs one leaves it to a cell."""
 
