@@ -15,18 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import gpupipe as gp
 from gpupipe.comparison.contestants import EXECUTORS
 from gpupipe.comparison.photographs import write_shards
-from gpupipe.comparison.sheet import contact_sheet
 from gpupipe.comparison.source import Source, find_source
 
 __all__ = ["Cost", "cost", "executors", "gallery", "optional", "photographs"]
 
 DATA = Path("data")
 """Beside the notebooks, where a kernel starts; git ignores it."""
+
+GAP, LINE = 6, 16
+"""Pixels between the images of a gallery, and of a title."""
 
 
 def photographs(count: int = 240, shards: int = 8) -> str:
@@ -165,27 +166,26 @@ def _cpu_seconds() -> float:
     return time.process_time() + ended.children_user + ended.children_system + alive
 
 
-def gallery(
-    images: Sequence[Any] | npt.NDArray[Any], titles: Sequence[str] = (), columns: int = 6, side: int = 150
-) -> Any:
-    """Show images of 0..255 in a grid, as one JPEG: each is fitted into a square of `side` pixels, its title above it.
+def gallery(images: Sequence[Any], titles: Sequence[str] = (), columns: int = 6, side: int = 100) -> Any:
+    """Show images of 0..255 in rows, as one JPEG: each is fitted into a square of `side` pixels, its title above it.
 
     Shapes: each ``uint8[H,W,3]{HWC}``, or float32, which is rounded and clipped.
     """
     from IPython.display import Image as Shown
     from PIL import Image, ImageDraw, ImageFont
 
-    line = 16 if titles else 0
-    font = ImageFont.load_default(12)
-    cells = []
-    for number, pixels in enumerate(images):
-        picture = Image.fromarray(np.clip(np.rint(pixels), 0, 255).astype(np.uint8))
+    pictures = [Image.fromarray(np.clip(np.rint(pixels), 0, 255).astype(np.uint8)) for pixels in images]
+    for picture in pictures:
         picture.thumbnail((side, side))
-        cell = Image.new("RGB", (side, side + line), "white")
-        cell.paste(picture, ((side - picture.width) // 2, line + (side - picture.height) // 2))
-        if titles:
-            ImageDraw.Draw(cell).text((1, 0), titles[number], "black", font)
-        cells.append(np.asarray(cell))
+    rows = [pictures[first : first + columns] for first in range(0, len(pictures), columns)]
+    heights = [GAP + (LINE if titles else 0) + max(picture.height for picture in row) for row in rows]
+    sheet = Image.new("RGB", (len(rows[0]) * (side + GAP) - GAP, sum(heights)), "white")
+    font, texts, top = ImageFont.load_default(12), iter(titles), 0
+    for row, height in zip(rows, heights, strict=True):
+        for column, picture in enumerate(row):
+            sheet.paste(picture, (column * (side + GAP), top + (LINE if titles else 0)))
+            ImageDraw.Draw(sheet).text((column * (side + GAP), top), next(texts, ""), "black", font)
+        top += height
     stream = io.BytesIO()
-    Image.fromarray(contact_sheet(np.stack(cells), columns)).save(stream, "JPEG", quality=82)
+    sheet.save(stream, "JPEG", quality=65)
     return Shown(data=stream.getvalue(), format="jpeg")

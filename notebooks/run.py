@@ -80,12 +80,14 @@ def run(path: Path, limit: float, write: bool) -> bool:
         timeout_func=left,
         kernel_name="python3",
         resources={"metadata": {"path": str(HERE)}},
+        coalesce_streams=True,
         extra_arguments=["--log-level=ERROR"],
     )
     try:
         client.execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        print(f"{path.name} FAILED after {time.perf_counter() - started:.0f} s\n{error}", flush=True)
+        text = re.sub(r"\x1b\[[\d;]*m", "", str(error))  # without colours
+        print(f"{path.name} FAILED after {time.perf_counter() - started:.0f} s\n{text}", flush=True)
         return False
     cells = sum(cell.cell_type == "code" for cell in book.cells)
     print(f"{path.name:<32} {cells:3} cells {time.perf_counter() - started:6.1f} s of {limit:g}", flush=True)
