@@ -12,6 +12,7 @@ VENV   ?= .venv
 ARGS   ?=
 RUNS   ?= 10000000
 DATA   ?=
+WRITE  ?=
 
 # The DALI wheel follows the driver: the CUDA 13 build needs 580, the CUDA 12 build 525.60. Without a
 # driver, DALI's CPU operators are installed, and no CuPy.
@@ -26,6 +27,7 @@ PY  := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
 RUN := $(VENV)/.gpupipe-$(EXTRA)
 DEV := $(VENV)/.gpupipe-$(EXTRA)-dev
+BOOK := $(VENV)/.gpupipe-$(EXTRA)-notebooks
 
 .PHONY: help demo test check bench bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz setup setup-dev clean
 
@@ -77,12 +79,9 @@ fuzz: $(DEV)
 	@$(PIP) install -e '.[fuzz]'
 	$(PY) -m tests.fuzz.run --runs $(RUNS) $(ARGS)
 
-notebooks: $(RUN)
-	@set -e; found=; for book in notebooks/*.ipynb; do \
-	  [ -e "$$book" ] || continue; \
-	  [ -n "$$found" ] || $(PIP) install -e '.[notebooks]'; \
-	  found=yes; echo "$$book"; $(VENV)/bin/jupyter execute "$$book"; \
-	done; [ -n "$$found" ] || echo 'notebooks: this folder holds no notebook'
+# Each from top to bottom; DATA='shards/*' runs them on your own images, WRITE=1 keeps the outputs in the files.
+notebooks: $(BOOK)
+	DATA='$(DATA)' $(PY) notebooks/run.py $(if $(WRITE),--write) $(ARGS)
 
 setup: $(RUN)
 setup-dev: $(DEV)
@@ -91,6 +90,11 @@ setup-dev: $(DEV)
 $(DEV): $(RUN) pyproject.toml
 	@echo 'installing the tools for checks and tests ...'
 	@$(PIP) install -e '.[$(EXTRA),dev]'
+	@touch $@
+
+$(BOOK): $(RUN) pyproject.toml
+	@echo 'installing what runs notebooks ...'
+	@$(PIP) install -e '.[notebooks]'
 	@touch $@
 
 $(RUN): $(VENV)/.gpupipe-venv-$(EXTRA) pyproject.toml
@@ -111,6 +115,6 @@ $(VENV)/.gpupipe-venv-$(EXTRA):
 	@touch $@
 
 clean:
-	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov
-	find gpupipe ops tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf build dist notebooks/data .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov
+	find gpupipe ops tests benchmarks notebooks -name __pycache__ -type d -prune -exec rm -rf {} +
 	@for made in $(VENV)/.gpupipe-venv-*; do if [ -e "$$made" ]; then rm -rf '$(VENV)'; fi; done

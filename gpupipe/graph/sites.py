@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import PlanError, PlanTypeError
 
-__all__ = ["call_site", "in_gpupipe", "mistake_of", "site_of", "user_site"]
+__all__ = ["call_site", "in_gpupipe", "mistake_of", "place", "site_of", "user_site"]
 
 
 def in_gpupipe(module: str | None) -> bool:
@@ -76,7 +76,14 @@ def call_site() -> str:
     frame = sys._getframe(1)
     while frame.f_back is not None and in_gpupipe(frame.f_globals.get("__name__")):
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def place(file: str, line: int) -> str:
+    """``file:line``; in a cell of a notebook ``In[3]:line``, as its file has a name that nobody knows."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    named = getattr(getattr(shell, "compile", None), "format_code_name", lambda file: None)(file)  # of IPython 8
+    return f"{named[1] if named else file}:{line}"  # of ("Cell", "In[3]")
 
 
 def user_site() -> str:
@@ -120,7 +127,7 @@ def _users(frames: Sequence[tuple[types.FrameType, int]]) -> str:
     for frame, line in outside:
         file = frame.f_code.co_filename
         if not _installed(file) or str(frame.f_globals.get("__name__")).partition(".")[0] == home:
-            return f"{file}:{line}"
+            return place(file, line)
     return ""
 
 

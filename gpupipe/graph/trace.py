@@ -23,7 +23,7 @@ from ..log import logger
 from ..spec import Compound, Structure, TensorSpec, as_leaf, describe, flatten
 from .classify import LARGEST, classify, closure_of, generator_states, generators, name_of
 from .difference import Difference, difference
-from .sites import mistake_of, site_of, user_site
+from .sites import mistake_of, place, site_of, user_site
 from .symbols import ACTIVE, TEXT, Symbol, Trace, named, refuse, refused
 from .values import CONST_LIMIT, Const, Input, Value
 
@@ -277,7 +277,7 @@ def _defined(fn: Any) -> str:
     """``file:line`` of a function."""
     fn = fn.func if isinstance(fn, functools.partial) else fn
     code = getattr(fn, "__code__", None) or getattr(getattr(fn, "__wrapped__", None), "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else user_site()
+    return place(code.co_filename, code.co_firstlineno) if code is not None else user_site()
 
 
 def _graphs_differ(traced: Traced, batched: bool, again: _Attempt) -> Difference | None:

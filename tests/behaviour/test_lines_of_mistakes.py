@@ -8,7 +8,7 @@ import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -306,3 +306,25 @@ def test_a_tiff_of_many_channels_is_not_called_damaged() -> None:
         gp.DataError, match=r"^decode_image: a TIFF that Pillow reads .* or of another kind; .*ops\.py_function"
     ):
         ops.decode_image(_tiff(6))
+
+
+def test_a_line_in_a_cell_of_a_notebook_is_named_by_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IPython compiles a cell as a file of a temporary folder, which nobody can open."""
+    file = "/tmp/ipykernel_7/831.py"
+    compiler = SimpleNamespace(format_code_name=lambda name: ("Cell", "In[3]") if name == file else None)
+    shell = SimpleNamespace(get_ipython=lambda: SimpleNamespace(compile=compiler))
+    cell = {"__name__": "__main__", "X": X, "real": real}
+
+    def run(code: str) -> Any:
+        return eval(compile(f"\n{code}", file, "eval"), cell)
+
+    def raised() -> str:
+        with pytest.raises(PlanKeyError, match="no 'imge'") as caught:
+            run("X.map(lambda x: {'image': real(x)}).map(lambda d: real(d['imge']))")
+        return str(caught.value)
+
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    assert "at In[3]:2" in raised()
+    assert [str(finding).partition(": ")[0] for finding in run("X.repeat().shuffle(2)").check()] == ["In[3]:2"]
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
+    assert f"at {file}:2" in raised()
