@@ -81,9 +81,9 @@ def _tfrecords(name: str, patterns: Sequence[str], files: Sequence[str]) -> Sour
     from gpupipe.dataset import TFRecordDataset
     from gpupipe.io import FixedLenFeature, parse_single_example
 
-    filled = [file for file in files if os.path.getsize(file)]
+    filled = [file for file in files if not os.path.isfile(file) or os.path.getsize(file)]  # the reader says what else
     if not filled:
-        raise PlanError(f"DATA needs TFRecord files with records, got {name!r}: {len(files)} empty files")
+        raise PlanError(f"DATA needs TFRecord files with records, got {name!r}, with empty files alone")
     try:
         with iter(TFRecordDataset(filled).take(ENOUGH)) as records:
             first, *others = records
