@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def _photographs(folder: Path, names: list[str]) -> Path:
     return folder
 
 
-COMMANDS = {
+COMMANDS: dict[str, tuple[int, Callable[[str, str], list[str]]]] = {
     "inspect": (0, lambda shard, out: ["inspect", shard, "--thumbnails", out]),
     "verify": (1, lambda shard, out: ["verify", shard, shard + "x", "--manifest", out]),
     "preview": (0, lambda shard, out: ["preview", shard, "--rows", "1", "--draws", "1", "--out", out]),
