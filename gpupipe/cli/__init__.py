@@ -70,6 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from gpupipe.tools.text import Shown, shown_lines
 
     given = sys.argv[1:] if arguments is None else list(arguments)
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by who started it: `gpupipe verify ... >&-`
+            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115 - open as long as the process is
     name = given[0] if given and given[0] in COMMANDS else ""
     before = signal.signal(signal.SIGTERM, _terminate)  # the default action would leave the temporary folder behind
     try:

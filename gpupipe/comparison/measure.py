@@ -1,8 +1,8 @@
 """measure: run a chain on one executor, alone in a process, and report what it costs, whenever it is asked.
 
 CPU time, peak memory and the first batch then belong to that executor alone. The process reads its job from a JSON file
-and its tasks from stdin, a line of JSON each; it writes messages to stdout, each a line of JSON after ``@``. What a user's
-functions and libraries print while it serves goes to stderr.
+and its tasks from stdin, a line of JSON each; it writes messages to stdout, each a line of JSON after ``@``. What
+functions of the user's and libraries print while it serves goes to stderr.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 import gpupipe.cli
 from gpupipe.cli import main
 from gpupipe.comparison.photographs import encode, take, write_shards
-from tests.cli.commands import ended, started
+from tests.cli.commands import ROOT, ended, started
 
 ESCAPES = "\x1b[31mred\x1b]0;title\x07\x9b1m"
 
@@ -77,6 +79,22 @@ def test_every_name_can_be_printed_on_every_terminal(name: str, tmp_path: Path) 
     assert (status, err) == (0, "")
     assert out.startswith(SHOWN[name])
     assert ": 1 readable record" in out.splitlines()[0]
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize(
+    "arguments", [["inspect"], ["bench", "--executor", "numpy", "--size", "32"]], ids=lambda x: x[0]
+)
+def test_a_closed_stream_is_a_silent_one(arguments: list[str], stream: str, tmp_path: Path) -> None:
+    (shard,) = write_shards(tmp_path, 4, 1)
+    words = [sys.executable, "-m", "gpupipe.cli", *arguments, str(shard)]
+    command = f"exec {shlex.join(words)} {'>&-' if stream == 'stdout' else '2>&-'}"
+
+    done = subprocess.run(["sh", "-c", command], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == b""
+    assert bool(done.stdout) == (stream == "stderr")
 
 
 def test_ctrl_c_while_a_subcommand_is_imported_is_one_line(
