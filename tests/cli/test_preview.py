@@ -85,7 +85,7 @@ def test_a_dataset_gives_a_picture(tmp_path: Path, name: str) -> None:
             "DATA needs TFRecord files or a folder of JPEGs, got 'missing-*.tfrecord'",
         ),
         (["missing.py:ds"], "got 'missing.py': it does not exist"),
-        (["."], "DATA needs *.tfrecord files, or *.jpg or *.jpeg files in it or in class directories"),
+        (["."], "DATA needs *.tfrecord files, or *.jpg or *.jpeg files in it or in class directories, got the folder"),
         ([".", "--out", "no/such/folder.png"], "--out needs an existing folder"),
     ],
     ids=["wildcard", "file", "folder", "out"],
