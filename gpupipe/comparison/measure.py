@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
 
 
 def serve(dataset: Any, job: Job) -> int:
-    """Do what stdin asks until it ends; errors of gpupipe are answers, after which the next task can come."""
+    """Do what stdin asks until it ends; an error of gpupipe or a lack of memory is an answer, and tasks go on."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as messages:
         os.dup2(2, 1)
 
@@ -78,7 +78,7 @@ def serve(dataset: Any, job: Job) -> int:
             task = json.loads(line)
             try:
                 say({"answer": _answer(runner, say, **task)})
-            except GpupipeError as error:
+            except (GpupipeError, MemoryError) as error:
                 say({"error": str(error), "cannot": isinstance(error, PlanError | MissingDependencyError)})
     return 0
 

@@ -184,6 +184,15 @@ def test_damage_in_the_data_is_a_failure_that_names_the_file(
     assert "Traceback" not in said.err
 
 
+def test_images_that_memory_cannot_hold_are_a_failure_in_words(shards: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["bench", shards, *NUMPY, "--size", "1000000"])
+
+    said = capsys.readouterr()
+    assert status == 1
+    assert re.search(r"NumPy: .*Unable to allocate .* TiB", said.err)
+    assert "Traceback" not in said.err
+
+
 def test_an_executor_that_is_not_there_is_a_reason_and_status_2(
     shards: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
