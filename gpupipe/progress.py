@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -60,8 +61,17 @@ class Progress:
             self._task = ""
 
     def _show(self, text: str) -> None:
-        self._stream.write(f"\r\x1b[K{self._task}: {text}")
+        line = f"{self._task}: {text}"
+        if not line.endswith("\n"):  # only what is on one row can be rewritten in place
+            line = line[: self._columns() - 1]
+        self._stream.write(f"\r\x1b[K{line}")
         self._stream.flush()
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or 80
+        except OSError:
+            return 80
 
     def __enter__(self) -> Progress:
         return self

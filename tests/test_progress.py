@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 
 import pytest
 
@@ -45,6 +46,17 @@ def test_a_long_task_is_shown_on_a_terminal_with_the_time_that_is_left(clock: Cl
 
     assert lines[1] == "packing: 1/10 images, 6 min 0 s left"
     assert lines[-2:] == ["packing: 10/10 images", "packing: 6 min 40 s, 42 MB"]
+
+
+def test_a_narrow_terminal_shows_what_fits_on_one_line(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(terminal, "fileno", lambda: 7)
+    monkeypatch.setattr(os, "get_terminal_size", lambda number: os.terminal_size((20, 24) if number == 7 else (80, 24)))
+
+    lines = work(terminal, clock, 400).replace("\r\x1b[K", "\n").splitlines()
+
+    assert lines[1] == "packing: 1/10 image"  # the last column stays free: there some terminals begin a new line
+    assert lines[-1] == "packing: 6 min 40 s, 42 MB"
 
 
 def test_a_short_task_leaves_no_line(clock: Clock) -> None:

@@ -11,8 +11,9 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from types import FrameType
-from typing import Protocol, cast
+from typing import Protocol, TextIO, cast
 
 import gpupipe
 
@@ -66,13 +67,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0 success, 1 a failure while running, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM.
     """
     from gpupipe.errors import GpupipeError, PlanError
+    from gpupipe.tools.text import Shown, shown_lines
 
     given = sys.argv[1:] if arguments is None else list(arguments)
-    name = given[0] if given and given[0] in COMMANDS else None
-    parsed = parser((name,) if name else ()).parse_args(given)
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by who started it: `gpupipe verify ... >&-`
+            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115 - open as long as the process is
+    name = given[0] if given and given[0] in COMMANDS else ""
     before = signal.signal(signal.SIGTERM, _terminate)  # the default action would leave the temporary folder behind
     try:
-        status = command(parsed.command).run(parsed)
+        parsed = parser((name,) if name else ()).parse_args(given)
+        with redirect_stdout(cast(TextIO, Shown(sys.stdout))):
+            status = command(parsed.command).run(parsed)
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
@@ -82,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush succeeds
         return FAILED
     except (GpupipeError, OSError) as error:
-        print(f"gpupipe {parsed.command}: {error}", file=sys.stderr)
+        print(shown_lines(f"gpupipe {name}: {error}"), file=sys.stderr)
         return USER_ERROR if isinstance(error, PlanError) else FAILED
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         metavar="GLOB",
-        help="TFRecord files with image/encoded (a quoted wildcard, a file or a folder), or a folder of class "
-        "directories with JPEGs; default: draw photographs into a temporary folder",
+        help="TFRecord files with image/encoded (a quoted wildcard, a file or a folder), or a folder of JPEGs or "
+        "of class directories with JPEGs; default: draw photographs into a temporary folder",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("contact-sheet.png"), help="contact sheet (default: %(default)s)"

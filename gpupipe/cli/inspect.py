@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpupipe.cli.verify import COMPRESSIONS
-from gpupipe.errors import PlanError
+from gpupipe.errors import PlanError, shown_name
 from gpupipe.tools.files import DataFile, Kind, find_files, kind_at
 from gpupipe.tools.inspect_image import image_file
 from gpupipe.tools.inspect_records import survey_text
@@ -94,4 +94,4 @@ def _sheet(path: Path, images: Sequence[bytes]) -> None:
     if not images:
         raise PlanError(f"--thumbnails needs images, and the sample has none; {str(path)!r} is not written")
     count = write_thumbnails(path, images[:THUMBNAILS])
-    print(f"contact sheet of {count} of {len(images[:THUMBNAILS])} images: {path}", file=sys.stderr)
+    print(f"contact sheet of {count} of {len(images[:THUMBNAILS])} images: {shown_name(str(path))}", file=sys.stderr)

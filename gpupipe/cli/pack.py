@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 
+from gpupipe.errors import shown_name
 from gpupipe.progress import Progress
 from gpupipe.tools.pack import Packed, pack
 
@@ -83,7 +84,7 @@ def run(parsed: argparse.Namespace) -> int:
     for one in packed.skipped[:_SHOWN]:
         print(f"left out: {one.image}: {one.reason}", file=sys.stderr)
     if len(packed.skipped) > _SHOWN:
-        print(f"... and {len(packed.skipped) - _SHOWN:,} more, in {parsed.out}/pack.jsonl", file=sys.stderr)
+        print(f"... and {len(packed.skipped) - _SHOWN:,} more, in {shown_name(parsed.out)}/pack.jsonl", file=sys.stderr)
     return 0
 
 

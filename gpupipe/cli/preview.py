@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data",
         metavar="DATA|FILE.py:NAME",
-        help="TFRecord files with image/encoded (a quoted wildcard, a file or a folder), a folder of class directories "
-        "with JPEGs; or a dataset, or a function that returns one without arguments",
+        help="TFRecord files with image/encoded (a quoted wildcard, a file or a folder), a folder of JPEGs or of class "
+        "directories with JPEGs; or a dataset, or a function that returns one without arguments",
     )
     parser.add_argument("--out", type=Path, default=Path("preview.png"), help="picture (default: %(default)s)")
     parser.add_argument("--rows", type=int, default=8, metavar="N", help="images to show (default: %(default)s)")

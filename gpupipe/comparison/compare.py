@@ -108,7 +108,7 @@ def check_rate(rate: float | None) -> float | None:
     """
     if rate is None or (isinstance(rate, int | float) and not isinstance(rate, bool) and 0 < rate < 1e9):
         return rate
-    raise PlanError(f"compare needs a rate > 0 in images/s, got {brief(rate)}")
+    raise PlanError(f"compare needs a rate above 0 and below 1e9 images/s, got {brief(rate)}")
 
 
 def check_prices(prices: Mapping[str, float]) -> Mapping[str, float]:

@@ -45,6 +45,7 @@ class Request:
         prices: "core_hour" and "gpu_hour".
         model: see `gpupipe.compare`.
         alone: whether each executor has a process of its own.
+        scale: of the delivered images, see `gap_of`; steps find it out.
     """
 
     dataset: Dataset
@@ -57,6 +58,7 @@ class Request:
     prices: Mapping[str, float] = field(default_factory=dict)
     model: Callable[[Any], Any] | None = None
     alone: bool = False
+    scale: Any = None
 
 
 @dataclass(slots=True)
@@ -193,7 +195,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def _steps(request: Request, entries: Sequence[_Entry], progress: Progress) -> tuple[Compared, str]:
     """The steps, or why there are none."""
     if not request.steps:
-        return Compared(), "not asked for"
+        return Compared(scale=request.scale), "not asked for"
     if len(entries) < 2:
         return Compared(), "one executor only was measured"
     progress.start("comparing step by step")
@@ -311,7 +313,7 @@ def _methods(alone: bool) -> dict[str, str]:
         "gpu_load": "NVML, every 0.05 s: mean utilisation in a pass; the share of time in which something ran",
         "jpeg_load": "NVML, every 0.05 s: mean utilisation of the JPEG engines in a pass",
         "waiting": "measured: a consumer sleeps as long as its work on a batch takes, and the time that it waits for "
-        "the next one is counted, from the second batch on",
+        "the next one is counted, from the second batch on, for ten seconds at most or two batches",
         "bottleneck": "Dataset.profile over one second, after the first batch",
         "steps": "each op runs alone on each executor, on the images that the reference has at its input and with the "
         "same random numbers; tolerances are those of the op's conformance cases",

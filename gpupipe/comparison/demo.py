@@ -41,7 +41,7 @@ def run_demo(
     """Run the demo; its table goes to stdout, its progress to stderr.
 
     Args:
-        data: TFRecord files or a folder of class directories, see `find_source`; None draws photographs.
+        data: TFRecord files or a folder of JPEGs, see `find_source`; None draws photographs.
         out: the contact sheet to write, a PNG.
         images: how many images to draw, or to use of `data` at most; >= 2.
         size: pixels per side after the crop, >= 8.
@@ -67,7 +67,9 @@ def run_demo(
             job = Job(executor.device, executor.backend, images, source, batch, size)
             return stack.enter_context(Alone(job, folder))
 
-        request = Request(dataset, source.name, images, COMPARED, steps=False, limits=False, alone=True)
+        request = Request(
+            dataset, source.name, images, COMPARED, steps=False, limits=False, alone=True, scale=ops.IMAGENET_STD
+        )
         found = contest(request, executors, enter, progress)
         measured = [cost.key for cost in found.costs if cost.measured]
         first = next(executor for executor in EXECUTORS if executor.key in measured)

@@ -1,14 +1,16 @@
 """measure: run a chain on one executor, alone in a process, and report what it costs, whenever it is asked.
 
 CPU time, peak memory and the first batch then belong to that executor alone. The process reads its job from a JSON file
-and its tasks from stdin, a line of JSON each; it writes messages, each a line of JSON after ``@``, so that a library's
-own output on stdout does no harm.
+and its tasks from stdin, a line of JSON each; it writes messages to stdout, each a line of JSON after ``@``. What
+functions of the user's and libraries print while it serves goes to stderr.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -64,21 +66,27 @@ def main(arguments: list[str]) -> int:
 
 
 def serve(dataset: Any, job: Job) -> int:
-    """Do what stdin asks until it ends; errors of gpupipe are answers, after which the next task can come."""
-    runner = Runner.on(dataset, job.device, job.backend, job.images)
-    for line in sys.stdin:
-        task = json.loads(line)
-        try:
-            _say({"answer": _answer(runner, **task)})
-        except GpupipeError as error:
-            _say({"error": str(error), "cannot": isinstance(error, PlanError | MissingDependencyError)})
+    """Do what stdin asks until it ends; an error of gpupipe or a lack of memory is an answer, and tasks go on."""
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as messages:
+        os.dup2(2, 1)
+
+        def say(message: dict[str, Any]) -> None:
+            print(MARK + json.dumps(message), file=messages, flush=True)
+
+        runner = Runner.on(dataset, job.device, job.backend, job.images)
+        for line in sys.stdin:
+            task = json.loads(line)
+            try:
+                say({"answer": _answer(runner, say, **task)})
+            except (GpupipeError, MemoryError) as error:
+                say({"error": str(error), "cannot": isinstance(error, PlanError | MissingDependencyError)})
     return 0
 
 
-def _answer(runner: Runner, do: str, **arguments: Any) -> Any:
+def _answer(runner: Runner, say: Callable[[dict[str, Any]], None], do: str, **arguments: Any) -> Any:
     match do:
         case "round":
-            return runner.round(lambda images: _say({"images": images})).json()
+            return runner.round(lambda images: say({"images": images})).json()
         case "waiting":
             return runner.waiting(arguments["rate"])
         case "bottleneck":
@@ -88,7 +96,3 @@ def _answer(runner: Runner, do: str, **arguments: Any) -> Any:
             np.savez(arguments["path"], *kept.images, labels=kept.labels)
             return len(kept.images)
     raise GpupipeError(f"a task needs to be known, got {do!r}; please report it")
-
-
-def _say(message: dict[str, Any]) -> None:
-    print(MARK + json.dumps(message), flush=True)

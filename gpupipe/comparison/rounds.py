@@ -24,6 +24,7 @@ from .usage.process import cpu_seconds, forget_peak, peak_bytes
 __all__ = ["Delivered", "Round", "Runner", "images_and_labels", "iterator_of"]
 
 PROFILE_SECONDS = 1.0
+CONSUMER_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +131,13 @@ class Runner:
     def waiting(self, rate: float) -> float | None:
         """Let a consumer take images at a rate: the share of its time, from 0 to 1, that it waited.
 
-        The consumer sleeps for as long as its work on a batch would take. The wait for the first batch does not count;
-        None if there is no other.
+        The consumer sleeps for as long as its work on a batch would take, for `CONSUMER_SECONDS` and two batches at
+        least. The wait for the first batch does not count; None if there is no other.
         """
         waited = working = 0.0
         rows = batches = 0
         with iterator_of(self.dataset) as items:
-            while rows < self.images:
+            while rows < self.images and (batches < 2 or waited + working < CONSUMER_SECONDS):
                 asked = time.perf_counter()
                 element = next(items, None)
                 got = time.perf_counter()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpupipe.errors import DataError, PlanError, RecordError
+from gpupipe.errors import DataError, ParseError, PlanError
 from gpupipe.extract.storage.patterns import typed_files
 
 __all__ = ["Source", "find_source"]
@@ -49,7 +49,7 @@ def find_source(data: str, images: int) -> Source:
     pattern = os.path.expanduser(data)
     if os.path.isdir(pattern):
         return _in_folder(data, Path(pattern), images)
-    files = [path for path, _ in typed_files(data, "DATA needs TFRecord files or a folder of class directories")]
+    files = [path for path, _ in typed_files(data, "DATA needs TFRecord files or a folder of JPEGs")]
     return _tfrecords(data, [glob.escape(pattern)] if os.path.isfile(pattern) else [pattern], files)
 
 
@@ -81,19 +81,19 @@ def _tfrecords(name: str, patterns: Sequence[str], files: Sequence[str]) -> Sour
     from gpupipe.dataset import TFRecordDataset
     from gpupipe.io import FixedLenFeature, parse_single_example
 
-    filled = [file for file in files if os.path.getsize(file)]
+    filled = [file for file in files if not os.path.isfile(file) or os.path.getsize(file)]  # the reader says what else
     if not filled:
-        raise PlanError(f"DATA needs TFRecord files with records, got {name!r}: {len(files)} empty files")
+        raise PlanError(f"DATA needs TFRecord files with records, got {name!r}, with empty files alone")
     try:
         with iter(TFRecordDataset(filled).take(ENOUGH)) as records:
             first, *others = records
         jpeg = parse_single_example(first, {"image/encoded": FixedLenFeature((), bytes)})["image/encoded"]
-    except RecordError as error:
-        raise PlanError(f"DATA needs TFRecord files, got one that is not, or is damaged: {error}") from error
-    except DataError as error:
+    except ParseError as error:
         raise PlanError(
             f"DATA needs records that are tf.train.Example with a bytes feature 'image/encoded', got others: {error}"
         ) from error
+    except DataError as error:
+        raise PlanError(f"DATA needs TFRecord files, got one that cannot be read: {error}") from error
     if not bytes(jpeg).startswith(b"\xff\xd8\xff"):
         raise PlanError(f"DATA needs JPEG images, got other bytes in 'image/encoded' of the first record of {name!r}")
     return Source(name, patterns=patterns, at_least=1 + len(others))

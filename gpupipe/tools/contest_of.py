@@ -18,8 +18,9 @@ from gpupipe.comparison.page.write import check_page
 from gpupipe.comparison.rounds import Runner
 from gpupipe.comparison.source import find_source
 from gpupipe.errors import PlanError
+from gpupipe.ops import IMAGENET_STD
 from gpupipe.progress import Progress
-from gpupipe.tools.users_file import find_dataset, names_a_dataset
+from gpupipe.tools.users_file import find_dataset, names_a_dataset, stdout_on_stderr
 
 __all__ = ["contest_of", "main"]
 
@@ -68,6 +69,7 @@ def contest_of(
     keys = check_executors(executors)
     module = "gpupipe.tools.contest_of" if job.dataset else "gpupipe.comparison.measure"
     with tempfile.TemporaryDirectory(prefix="gpupipe-compare-") as folder, Progress() as progress, ExitStack() as stack:
+        stack.enter_context(stdout_on_stderr())
 
         def enter(executor: Executor, _: Runner) -> Contestant:
             own = replace(job, device=executor.device, backend=executor.backend)
@@ -85,7 +87,7 @@ def _request(data: str, images: int, size: int) -> tuple[Request, Job]:
     most = min(images, source.at_least)
     batch = min(BATCH, most if most >= BATCH else max(1, most // BATCHES))
     job = Job("cpu", "numpy", images, source, batch, size)
-    return Request(training_chain(source, images, batch, size), source.name, images), job
+    return Request(training_chain(source, images, batch, size), source.name, images, scale=IMAGENET_STD), job
 
 
 def _check(images: int, size: int, compared: int, out: Path | None) -> None:

@@ -93,7 +93,7 @@ def find_files(given: Sequence[str]) -> list[DataFile]:
 
 def _in_folder(folder: str) -> list[str]:
     with os.scandir(folder) as entries:
-        inside = sorted(entry.path for entry in entries if entry.is_file() and not entry.name.startswith("."))
+        inside = sorted(entry.path for entry in entries if not entry.name.startswith(".") and not os.path.isdir(entry))
     named = [path for path in inside if ".tfrecord" in os.path.basename(path).lower()]
     named = [path for path in named if not path.endswith(INDEX_SUFFIX)]
     found = named or [path for path in inside if _starts_with_a_record(path)]

@@ -46,6 +46,8 @@ def _file(file: Surveyed) -> str:
 def _checksums(file: Surveyed) -> str:
     if not file.lengths and file.whole:
         return "none, the file is empty" if not file.size else "none, there are no records"
+    if not file.lengths and file.unread and not file.damaged:
+        return "none, it cannot be read"
     payloads = "all payloads match" if not file.wrong_payloads else f"{counted(file.wrong_payloads, 'wrong payload')}"
     others = "all lengths match" if not file.damaged else f"{counted(file.damaged, 'other damaged place')}"
     return f"{others}, {payloads}{', not read to the end' * bool(file.unread)}"

@@ -15,7 +15,7 @@ from gpupipe.comparison.source import find_source
 from gpupipe.errors import PlanError
 from gpupipe.tools.augmented import Draw, augmentations
 from gpupipe.tools.first_images import first_images
-from gpupipe.tools.users_file import find_dataset, names_a_dataset
+from gpupipe.tools.users_file import find_dataset, names_a_dataset, stdout_on_stderr
 
 __all__ = ["Preview", "save_preview"]
 
@@ -105,7 +105,8 @@ def _of_data(
 def _of_dataset(
     what: str, rows: int, draws: int, size: int, progress: Callable[[int, int], None]
 ) -> tuple[list[Image], Preview]:
-    leaves = first_images(find_dataset(what), rows, draws, progress)
+    with stdout_on_stderr():
+        leaves = first_images(find_dataset(what), rows, draws, progress)
     count = max(len(epoch) for leaf in leaves for epoch in leaf.epochs)
     cells = [
         _boxed(epoch[row], size)[0] if row < len(epoch) else np.full((size, size, 3), PAPER, np.uint8)

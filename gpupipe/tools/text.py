@@ -1,8 +1,12 @@
-"""text: numbers as people read them in a terminal."""
+"""text: what people read in a terminal."""
 
 from __future__ import annotations
 
-__all__ = ["byte_count", "counted"]
+from typing import Any, TextIO
+
+from gpupipe.errors import shown_name
+
+__all__ = ["Shown", "byte_count", "counted", "shown_lines"]
 
 
 def byte_count(n: float) -> str:
@@ -19,3 +23,26 @@ def byte_count(n: float) -> str:
 def counted(n: int, what: str) -> str:
     """A number with its noun: ``1 record``, ``1,024 records``."""
     return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def shown_lines(text: str) -> str:
+    """Text with all escaped that could control a terminal, but for line breaks; see `shown_name`."""
+    return "\n".join(map(shown_name, text.split("\n")))
+
+
+class Shown:
+    """A stream whose text cannot control a terminal and can always be encoded, whatever names of files are in it.
+
+    Args:
+        stream: where it is written; has all other attributes.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        encoding = self._stream.encoding or "utf-8"
+        return self._stream.write(shown_lines(text).encode(encoding, "backslashreplace").decode(encoding))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

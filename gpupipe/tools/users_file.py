@@ -18,7 +18,7 @@ from typing import Any
 from gpupipe.dataset import Dataset
 from gpupipe.errors import GpupipeError, PlanError
 
-__all__ = ["find_dataset", "names_a_dataset"]
+__all__ = ["find_dataset", "names_a_dataset", "stdout_on_stderr"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _PASSED_OVER = (_PACKAGE + os.sep, os.path.dirname(os.path.abspath(importlib.__file__)) + os.sep, "<frozen ")
@@ -62,6 +62,20 @@ def find_dataset(text: str) -> Dataset:
     if not isinstance(value, Dataset):
         raise PlanError(f"{where}:{name} needs to be a Dataset, got {type(value).__name__}; {_offered(module)}")
     return value
+
+
+@contextlib.contextmanager
+def stdout_on_stderr() -> Iterator[None]:
+    """Let what a user's code, its libraries and its worker processes print go to stderr: stdout is for the result."""
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -115,7 +129,7 @@ def _users_code(what: str) -> Iterator[None]:
     arguments = sys.argv
     sys.argv = [what]
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        with stdout_on_stderr():
             yield
     except SystemExit as error:
         raise GpupipeError(

@@ -26,7 +26,12 @@ from gpupipe import Dataset, io, ops
 def crop(path):
     return ops.random_crop(ops.decode_jpeg(io.read_file(path), channels=3), (32, 32, 3))
 
+def said(path):
+    print("@said without the end of a line", end="", flush=True)
+    return path
+
 ds = Dataset.list_files({pattern!r}, seed=1).map(crop).batch(4)
+loud = Dataset.list_files({pattern!r}, seed=1).map(said).map(crop).batch(4)
 numbers = Dataset.range(40).batch(8)
 print("said while it is imported")
 """
@@ -95,6 +100,16 @@ def test_json_has_all_figures_and_how_they_were_measured(users_file: str, capsys
     assert found["steps_missing"] == "one executor only was measured"
 
 
+def test_what_a_users_function_prints_is_not_in_the_result(users_file: str, tmp_path: Path, temporary: Path) -> None:
+    arguments = ["compare", f"{users_file}:loud", "--json"]
+
+    status, out, err = ended(started(*arguments, cwd=tmp_path, TMPDIR=str(temporary)))
+
+    assert status == 0, err
+    assert json.loads(out)["images"] == 8
+    assert ("@said" in err) == has_dali()  # steps are compared in this process, and only between executors
+
+
 def test_a_chain_without_images_is_measured_and_has_no_steps(
     users_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,7 +158,7 @@ def test_a_wrong_argument_is_one_line_and_status_2(
 
 def test_a_rate_and_prices_have_to_be_positive(shards: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", shards, "--rate", "0"]) == 2
-    assert "needs a rate > 0 in images/s, got 0.0" in capsys.readouterr().err
+    assert "needs a rate above 0 and below 1e9 images/s, got 0.0" in capsys.readouterr().err
     assert main(["compare", shards, "--gpu-hour", "-1"]) == 2
     assert "needs a price >= 0 for gpu_hour, got -1.0" in capsys.readouterr().err
 
@@ -152,7 +167,7 @@ def test_files_that_are_no_records_are_refused(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "text.tfrecord").write_text("this is no record file, only some text\n" * 9)
 
     assert main(["compare", str(tmp_path / "text.tfrecord")]) == 2
-    assert "needs TFRecord files, got one that is not" in capsys.readouterr().err
+    assert "needs TFRecord files, got one that cannot be read" in capsys.readouterr().err
 
 
 def test_damage_in_the_data_is_a_failure_that_names_the_file(
@@ -166,6 +181,15 @@ def test_damage_in_the_data_is_a_failure_that_names_the_file(
     said = capsys.readouterr()
     assert status == 1
     assert re.search(r"^gpupipe compare: no executor could be measured: NumPy: .*5\.jpg", said.err, re.MULTILINE)
+    assert "Traceback" not in said.err
+
+
+def test_images_that_memory_cannot_hold_are_a_failure_in_words(shards: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["bench", shards, *NUMPY, "--size", "1000000"])
+
+    said = capsys.readouterr()
+    assert status == 1
+    assert re.search(r"NumPy: .*Unable to allocate .* TiB", said.err)
     assert "Traceback" not in said.err
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, ops
+from gpupipe.comparison import rounds
 from gpupipe.comparison.compare import check_prices
 from gpupipe.comparison.ratios import Spread
 from gpupipe.comparison.result import Cost
@@ -139,7 +142,7 @@ def test_kinds_of_jpegs_are_told_apart_with_the_decoder_of_each(tmp_path: Path) 
         ({"images": 1}, "compare needs images >= 2, got 1"),
         ({"compared": 0}, "compare needs compared >= 1, got 0"),
         ({"executors": ["cuda"]}, "compare needs executors out of dali-gpu, dali-cpu, numpy, got 'cuda'"),
-        ({"rate": -1}, "compare needs a rate > 0 in images/s, got -1"),
+        ({"rate": 1e9}, "compare needs a rate above 0 and below 1e9 images/s, got 1000000000.0"),
         ({"prices": {"gpu": 1}}, "compare needs prices named core_hour and gpu_hour, got 'gpu'"),
         ({"prices": {"gpu_hour": "1"}}, "compare needs a price >= 0 for gpu_hour, got '1'"),
     ],
@@ -162,6 +165,15 @@ def test_a_consumer_that_is_slower_than_the_chain_hardly_waits_and_a_faster_one_
     assert fast is not None
     assert slow is not None
     assert 0 <= slow < fast <= 1
+
+
+def test_a_consumer_ends_after_some_seconds_and_takes_two_batches_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(rounds, "time", SimpleNamespace(perf_counter=time.perf_counter, sleep=slept.append))
+    monkeypatch.setattr(rounds, "CONSUMER_SECONDS", 0.0)
+
+    assert Runner.on(chain(), "cpu", "numpy", 16).waiting(0.5) is not None
+    assert len(slept) == 2
 
 
 def test_one_batch_tells_nothing_of_a_consumer_and_is_measured_from_its_start() -> None:

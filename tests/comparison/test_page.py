@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import re
 import sys
 from base64 import b64decode
@@ -166,6 +168,20 @@ def test_the_file_is_what_the_page_is(result: Result, tmp_path: Path) -> None:
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == page_of(result)
     with pytest.raises(OSError, match="nowhere"):
         write_page(result, tmp_path / "nowhere" / "page.html")
+
+
+def test_a_page_that_the_disk_has_no_room_for_leaves_the_older_one(
+    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "page.html").write_text("older")
+    monkeypatch.setattr(os, "fsync", full_disk)
+
+    with pytest.raises(OSError, match="No space left"):
+        write_page(result, tmp_path / "page.html")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("page.html", "older")]
 
 
 def _never(x: int) -> int:

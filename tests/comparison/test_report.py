@@ -50,12 +50,13 @@ def test_images_of_another_size_are_infinitely_far_away() -> None:
     assert not same_images(gap)
 
 
-def test_one_mirrored_image_among_many_is_noticed() -> None:
+@pytest.mark.parametrize("scale", [(58, 57, 57), None], ids=["in levels", "not known to be normalised"])
+def test_one_mirrored_image_among_many_is_noticed(scale: tuple[int, ...] | None) -> None:
     reference = np.random.default_rng(0).normal(size=(64, 8, 8, 3)).astype(np.float32)
     images = reference.copy()
     images[17] = images[17, :, ::-1]
 
-    gap = gap_of(list(images), list(reference), (58, 57, 57))
+    gap = gap_of(list(images), list(reference), scale)
 
     assert not same_images(gap)
     assert gap.worst == 17

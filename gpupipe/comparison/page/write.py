@@ -10,10 +10,10 @@ import base64
 import hashlib
 import os
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from ...errors import MissingDependencyError
+from ...extract.storage.replacing import replacing
 from ..result import Cost, Pair, Result
 from .charts import charts_of_costs, charts_of_steps
 from .numbers import ABSENT, filters
@@ -74,7 +74,9 @@ def check_page() -> Any:
 
 def write_page(result: Result, path: str | os.PathLike[str]) -> None:
     """Write the page of a comparison; see `Comparison.save`."""
-    Path(path).write_text(page_of(result), encoding="utf-8")
+    page = page_of(result)
+    with replacing(path) as part:
+        part.write_text(page, encoding="utf-8")
 
 
 def page_of(result: Result) -> str:

@@ -206,13 +206,15 @@ def _still_there(journal: Journal, paths: Sequence[Path], on_error: str) -> froz
 
 @contextmanager
 def _said_when_full(out: Path, journal: Journal, shards: int) -> Iterator[None]:
-    """Say of a full disk, whose error names no file, what is there and what to do."""
+    """Say of a full disk or file, whose error names none, what is there and what to do."""
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
-        text = f"{error.strerror}; {len(journal.finished)} of {shards} shards are finished: make room, and repeat"
+        large = error.errno == errno.EFBIG
+        what = f"make more than {shards} shards, in another folder" if large else "make room, and repeat"
+        text = f"{error.strerror}; {len(journal.finished)} of {shards} shards are finished: {what}"
         raise OSError(error.errno, text, str(out)) from error
 
 
