@@ -27,7 +27,7 @@ def break_even(costs: Sequence[Cost], rate: float | None, prices: Mapping[str, f
     share = None if rate is None else rate / gpu.rate.median
     core, card = prices.get("core_hour"), prices.get("gpu_hour")
     core_price = None if card is None or saved <= 0 else card / gpu.rate.median / (saved / 1000)
-    both = core is not None and card is not None
+    from_rate = card / (core * saved / 1000) if core and card is not None and saved > 0 else None
     return BreakEven(
         cpu=cpu.key,
         gpu=gpu.key,
@@ -42,7 +42,7 @@ def break_even(costs: Sequence[Cost], rate: float | None, prices: Mapping[str, f
         if core is not None and card is not None and rate is not None and share is not None
         else None,
         from_core_price=core_price,
-        from_rate=card / (core * saved / 1000) if both and core and card is not None and saved > 0 else None,
+        from_rate=None if from_rate is None or from_rate > gpu.rate.median else from_rate,  # one GPU gives no more
     )
 
 

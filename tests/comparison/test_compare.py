@@ -197,6 +197,16 @@ def test_break_even_counts_cores_saved_and_the_gpus_share() -> None:
     assert "saves 0.02 an hour" in text
 
 
+def test_a_rate_that_one_gpu_does_not_give_is_none_from_which_it_pays() -> None:
+    costs = [cost("dali-gpu", 0.5, 3900), cost("numpy", 2.5, 700)]
+
+    even = break_even(costs, None, {"core_hour": 0.05, "gpu_hour": 0.4})
+
+    assert even is not None
+    assert even.from_core_price == pytest.approx(0.4 / 3.9 / 2)  # above the price of a core
+    assert even.from_rate is None
+
+
 def test_without_a_gpu_there_is_no_break_even_and_cores_are_counted() -> None:
     costs = [Cost("dali-gpu", "DALI GPU", "no GPU"), cost("numpy", 3.0, 700)]
 
@@ -244,25 +254,49 @@ def test_noise_looks_like_nothing_known() -> None:
 def test_a_tolerance_is_that_of_the_ops_most_similar_cases() -> None:
     image = IMAGES[0]
 
-    kept = tolerance_of(Resize(9, 9, antialias=True, keep_dtype=True), image)
-    bicubic = tolerance_of(Resize(9, 9, "bicubic", antialias=True, keep_dtype=True), image)
+    kept = tolerance_of(Resize(9, 9, antialias=True, keep_dtype=True), [image])
+    bicubic = tolerance_of(Resize(9, 9, "bicubic", antialias=True, keep_dtype=True), [image])
     assert (kept.inside, kept.ring) == (1, 18)
     assert (bicubic.inside, bicubic.ring) == (2, 2)
     assert "DALI repeats edge pixels" in kept.source
-    assert tolerance_of(Flip(), image).source == "flip states no tolerance: executors must be equal"
+    assert tolerance_of(Flip(), [image]).source == "flip states no tolerance: executors must be equal"
 
 
 def test_a_tolerance_grows_with_values_in_floating_point_and_with_the_unit() -> None:
     op = Normalize((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
     float_image = IMAGES[0].astype(np.float32)
 
-    usual = tolerance_of(op, float_image)
-    assert tolerance_of(op, float_image * 100).inside > 50 * usual.inside > 0
-    assert tolerance_of(op, IMAGES[0], scale=58.0).inside == pytest.approx(58 * tolerance_of(op, IMAGES[0]).inside)
+    usual = tolerance_of(op, [float_image])
+    assert tolerance_of(op, [float_image * 100]).inside > 50 * usual.inside > 0
+    assert tolerance_of(op, [IMAGES[0]], scale=58.0).inside == pytest.approx(58 * tolerance_of(op, [IMAGES[0]]).inside)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint16])
+@needs_dali
+def test_a_resize_with_antialias_of_values_that_are_no_bytes_is_within_its_tolerance(dtype: Any) -> None:
+    """Its cases are of bytes: what they promise holds for the same op on values of another dtype and range."""
+    images = IMAGES.astype(dtype) * (1 if dtype == np.float32 else 257)
+    ds = Dataset.from_tensor_slices(images).map(lambda x: ops.resize(_image(x), (12, 10), antialias=True))
+
+    found = gp.compare(ds.batch(4), images=16, compared=8)
+
+    assert found.equal, found.verdict
+    assert found.steps[-1].gaps[0].own is not None
+    assert found.steps[-1].gaps[0].own.ring > 0.02  # of float32 sums, which is all that a resize without antialias has
+
+
+def test_a_tolerance_shrinks_with_the_range_of_values_but_not_for_dark_images() -> None:
+    op = Resize(9, 9, antialias=True)
+    bright = IMAGES[0].astype(np.float32)
+
+    of_bytes, of_floats, of_dark = (tolerance_of(op, [x]).ring for x in (IMAGES[0], bright, bright / 4))
+    assert of_bytes == of_floats == of_dark == 18
+    assert tolerance_of(op, [bright / 255]).ring == pytest.approx(18 / 255)
+    assert tolerance_of(op, [bright * 0, bright * 2]).ring == pytest.approx(36)
 
 
 def test_decoders_of_a_gpu_are_allowed_more() -> None:
-    exact, gpu = (tolerance_of(DecodeJpeg(channels=3), b"", decodes_on_gpu=on) for on in (False, True))
+    exact, gpu = (tolerance_of(DecodeJpeg(channels=3), [b""], decodes_on_gpu=on) for on in (False, True))
 
     assert gpu.inside == exact.inside + GPU_DECODING
 
