@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..brief import brief
+from ..errors import PlanError
 from .ratios import Spread
 
 __all__ = [
@@ -327,8 +329,15 @@ class Result:
         return not any(finding.bad for finding in self.findings)
 
     def cost(self, key: str) -> Cost:
-        """The cost of an executor, by its key."""
-        return next(cost for cost in self.costs if cost.key == key)
+        """The cost of an executor, by its key.
+
+        Raises:
+            PlanError: there is none of this key.
+        """
+        for cost in self.costs:
+            if cost.key == key:
+                return cost
+        raise PlanError(f"Comparison.cost needs one of {', '.join(cost.key for cost in self.costs)}, got {brief(key)}")
 
     def to_dict(self) -> dict[str, Any]:
         """All figures as plain data, without the pictures."""

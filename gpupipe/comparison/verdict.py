@@ -56,6 +56,7 @@ def findings_of(
     reference: Cost,
     delivered: Mapping[str, PixelGap],
     unequal: Mapping[str, str],
+    restless: str,
     steps: Sequence[Step],
     classes: Sequence[JpegClass],
     rate: float | None,
@@ -69,6 +70,7 @@ def findings_of(
         reference: that with whose pixels the others are compared.
         delivered: the differences of the delivered images, by executor.
         unequal: why an executor's work is not that of the reference, by executor.
+        restless: what is other in each pass of the reference itself; "" if nothing: else executors are not to blame.
         steps: the differences step by step.
         classes: the kinds of images.
         rate: images/s of the consumer.
@@ -77,6 +79,12 @@ def findings_of(
     """
     found = [Finding("failed", True, f"{cost.title} failed: {cost.reason}", cost.key) for cost in costs if cost.failed]
     found += _pixels(costs, reference, delivered, unequal, steps)
+    if restless:
+        text = (
+            f"what is delivered cannot be compared: two passes of {reference.title} differ as well ({restless}); the "
+            "chain has deterministic=False, or Python code that draws or counts"
+        )
+        found.append(Finding("delivered", False, text))
     found += _classes(classes)
     measured = [cost for cost in costs if cost.measured]
     for cost in measured:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from gpupipe import Dataset, ops
 from gpupipe.comparison.compare import check_prices
 from gpupipe.comparison.ratios import Spread
 from gpupipe.comparison.result import Cost
-from gpupipe.comparison.rounds import Runner
+from gpupipe.comparison.rounds import Delivered, Runner
 from gpupipe.comparison.steps.looks import looks_like
 from gpupipe.comparison.steps.tolerance import GPU_DECODING, tolerance_of
 from gpupipe.comparison.verdict import break_even, findings_of
@@ -65,9 +67,23 @@ def test_top1_is_the_share_of_labels_that_the_model_gives() -> None:
     assert accuracy.top1 == 0.5
 
 
-def test_a_model_whose_answers_are_no_classes_is_refused() -> None:
-    with pytest.raises(PlanError, match=r"scores \[4,classes\] or classes \[4\] .* got shape \[4, 12, 10, 3\]"):
-        gp.compare(chain(), "numpy", images=16, model=lambda x: x, steps=False)
+@pytest.mark.parametrize(
+    ("model", "got"),
+    [
+        (lambda x: x, r"got float32\[4, 12, 10, 3\]"),
+        (lambda x: x.mean((1, 2, 3)), r"got float32\[4\]"),
+        (lambda x: x.mean((1, 2, 3))[:, None], r"got float32\[4, 1\]"),
+        (lambda x: {"logits": x.mean((1, 2))}, "got {'logits'"),
+        (lambda x: [[1], [1, 2], [1], [1]], r"got \[\[1\], \[1, 2\]"),
+        (lambda x: None, "got None"),
+        (lambda x: np.array(["cat"] * len(x)), r"got <U3\[4\]"),
+        (lambda x: x.mean((1, 2)) * np.nan, "got NaN"),
+    ],
+    ids=["images", "floats", "one score", "dict", "unequal", "nothing", "words", "nan"],
+)
+def test_a_model_whose_answers_are_no_classes_is_refused(model: Any, got: str) -> None:
+    with pytest.raises(PlanError, match=f"compare needs a model that gives .*{got}"):
+        gp.compare(chain(), "numpy", images=16, model=model, steps=False)
 
 
 def test_comparing_counts_no_epoch() -> None:
@@ -85,27 +101,120 @@ def test_a_pass_ends_after_so_many_images_even_of_an_endless_chain() -> None:
     assert (found.images, found.batch) == (20, 4)
 
 
+def on_dali(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    """Let passes on DALI deliver something else."""
+    original = Runner.batches
+
+    def batches(self: Runner) -> Any:
+        for batch in original(self):
+            yield Delivered(change(dict(batch.leaves))) if self.dataset.options().backend == "dali" else batch
+
+    monkeypatch.setattr(Runner, "batches", batches)
+
+
 @needs_dali
-def test_other_labels_are_unequal_work() -> None:
-    """An executor that delivers other elements is not compared by its costs."""
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda x: {**x, "[1]": [n + 1 for n in x["[1]"]]}, "other labels"),
+        (lambda x: {**x, "[0]": x["[0]"][::-1]}, r"image \d+ differs by [\d.]+ levels of 0..255 on average"),
+        (lambda x: {**x, "[0]": x["[0]"][:-1], "[1]": x["[1]"][:-1]}, r"12 images in the first batches, not 16"),
+        (lambda x: {**x, "[2]": [n * 2 for n in x["[2]"]]}, r"other values in row 1, in \[2\]"),
+        (lambda x: {**x, "[3]": x["[3]"][::-1]}, r"image \d+ differs by [\d.]+ levels of 0..255 on average, in \[3\]"),
+    ],
+    ids=["labels", "order", "last", "weights", "second view"],
+)
+def test_what_an_executor_delivers_otherwise_is_unequal_work(
+    change: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An executor that delivers other elements, in any leaf, is not compared by its costs."""
+    ds = Dataset.from_tensor_slices((IMAGES, np.arange(16)))
+    two = ds.map(lambda x, n: (ops.resize(_image(x), (12, 10)), n, n * 0.5, ops.flip_left_right(_image(x)))).batch(4)
+    on_dali(monkeypatch, change)
 
-    class Other:
-        def __init__(self) -> None:
-            self.calls = 0
-
-        def __call__(self) -> Any:
-            self.calls += 1
-            return ((image, number + self.calls) for number, image in enumerate(IMAGES))
-
-    spec = (gp.TensorSpec((24, 20, 3), np.uint8), gp.TensorSpec((), np.int64))
-    ds = Dataset.from_generator(Other(), output_signature=spec)
-
-    found = gp.compare(ds.map(lambda x, n: (ops.resize(_image(x), (12, 10)), n)).batch(4), images=16, steps=False)
+    found = gp.compare(two, ("dali-cpu", "numpy"), images=16, steps=False)
 
     assert not found.equal
-    assert "DALI CPU delivers other images than NumPy: other labels" in found.verdict
+    assert re.search(f"DALI CPU delivers other images than NumPy: {words}", found.verdict)
     assert "costs are not compared" in found.verdict
     assert found.break_even is None
+
+
+@needs_dali
+def test_a_chain_that_differs_in_each_pass_is_not_the_fault_of_an_executor() -> None:
+    calls = itertools.count()
+
+    def other(x: Any, n: Any) -> Any:
+        return x, n + next(calls)
+
+    ds = Dataset.from_tensor_slices((IMAGES, np.arange(16))).map(other, traced=False)
+    found = gp.compare(ds.map(lambda x, n: (ops.resize(_image(x), (12, 10)), n)).batch(4), images=16, steps=False)
+
+    assert found.equal
+    assert "what is delivered cannot be compared: two passes of NumPy differ as well (other labels)" in found.verdict
+    assert "DALI CPU delivers" not in found.verdict
+    assert "cores busy" in found.verdict
+
+
+@needs_dali
+def test_ragged_images_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [(20, 24), (16, 12), (8, 20), (24, 20)]
+    ds = Dataset.from_generator(
+        lambda: (image[:h, :w] for image, (h, w) in zip(IMAGES, sizes, strict=False)),
+        output_signature=gp.TensorSpec((None, None, 3), np.uint8),
+    ).map(lambda x: ops.random_flip_left_right(x))
+    monkeypatch.setattr(Flip, "dali", lambda self, d, x, mirror: x)
+
+    found = gp.compare(ds.ragged_batch(2), images=4, steps=False)
+
+    assert re.search(r"DALI CPU delivers other images than NumPy: image \d differs by", found.verdict)
+
+
+@needs_dali
+def test_a_missed_flip_of_images_that_were_normalised_by_hand_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values from -2 to 2.6 are no levels of 0..255, in which a flip would be a small difference."""
+    ds = Dataset.from_tensor_slices(IMAGES)
+    by_hand = ds.map(lambda x: (ops.cast(ops.random_flip_left_right(_image(x)), np.float32) / 255 - 0.45) / 0.22)
+    monkeypatch.setattr(Flip, "dali", lambda self, d, x, mirror: x)
+
+    found = gp.compare(by_hand.batch(4), images=16, steps=False)
+
+    assert re.search(
+        r"DALI CPU delivers other images .* units of float32, values from -2.\d+ to 2.5 on average", found.verdict
+    )
+
+
+@needs_dali
+@pytest.mark.parametrize("method", ["round", "first", "bottleneck"])
+def test_an_executor_that_fails_half_way_is_left_out_and_the_others_are_measured(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, calls = getattr(Runner, method), itertools.count()
+
+    def failing(self: Runner, *args: Any) -> Any:
+        if self.dataset.options().backend == "dali" and (method != "round" or next(calls) == 3):
+            raise gp.DataError("lost the device")
+        return original(self, *args)
+
+    monkeypatch.setattr(Runner, method, failing)
+    found = gp.compare(chain(), ("dali-cpu", "numpy"), images=16, steps=False)
+
+    assert not found.equal
+    assert found.cost("dali-cpu").failed
+    assert "DALI CPU failed: lost the device" in found.verdict
+    rate = found.cost("numpy").rate
+    assert rate is not None
+    assert rate.count == found.rounds >= 3
+
+
+def test_no_more_images_are_compared_than_a_pass_has() -> None:
+    found = gp.compare(chain().repeat(), "numpy", images=20, compared=10**12)
+
+    assert found.images == 20
+
+
+def test_a_batch_is_as_large_as_the_first_one() -> None:
+    assert gp.compare(chain().unbatch().take(9).batch(8), "numpy", images=16, steps=False).batch == 8
 
 
 @needs_dali
@@ -139,15 +248,24 @@ def test_kinds_of_jpegs_are_told_apart_with_the_decoder_of_each(tmp_path: Path) 
         ({"images": 1}, "compare needs images >= 2, got 1"),
         ({"compared": 0}, "compare needs compared >= 1, got 0"),
         ({"executors": ["cuda"]}, "compare needs executors out of dali-gpu, dali-cpu, numpy, got 'cuda'"),
-        ({"rate": -1}, "compare needs a rate > 0 in images/s, got -1"),
+        ({"rate": -1}, "compare needs a rate from 0.1 to 1e9 images/s, got -1"),
         ({"prices": {"gpu": 1}}, "compare needs prices named core_hour and gpu_hour, got 'gpu'"),
-        ({"prices": {"gpu_hour": "1"}}, "compare needs a price >= 0 for gpu_hour, got '1'"),
+        ({"rate": 1e-300}, "compare needs a rate from 0.1 to 1e9 images/s, got 1e-300"),
+        ({"prices": 0.05}, "compare needs prices by name, core_hour and gpu_hour, got 0.05"),
+        ({"prices": {"core_hour": float("inf")}}, "compare needs a price from 0 to 1e9 for core_hour, got inf"),
+        ({"executors": 5}, "compare needs executors out of dali-gpu, dali-cpu, numpy, got 5"),
+        ({"model": "resnet"}, "compare needs a model that can be called, got 'resnet'"),
+        ({"out": 5}, "compare needs a path for out, got 5"),
+        ({"prices": {"gpu_hour": "1"}}, "compare needs a price from 0 to 1e9 for gpu_hour, got '1'"),
     ],
     ids=str,
 )
-def test_a_wrong_argument_is_refused(arguments: dict[str, Any], words: str) -> None:
+def test_a_wrong_argument_is_refused_before_anything_runs(arguments: dict[str, Any], words: str) -> None:
+    def never(x: Any) -> Any:
+        raise AssertionError("an element was computed")
+
     with pytest.raises(PlanError, match=words):
-        gp.compare(chain(), **arguments)
+        gp.compare(Dataset.range(4).map(never, traced=False), **arguments)
 
 
 def test_an_empty_dataset_is_refused() -> None:
@@ -169,10 +287,10 @@ def test_one_batch_tells_nothing_of_a_consumer_and_is_measured_from_its_start() 
 
     assert runner.waiting(1000) is None
     one = runner.round()
-    assert (one.images, one.batches, one.timed) == (16, 1, 16)
+    assert (one.images, one.batch, one.timed) == (16, 16, 16)
     assert one.seconds >= one.first_batch_s > 0
     several = Runner.on(chain(), "cpu", "numpy", 16).round()
-    assert (several.images, several.batches, several.timed) == (16, 4, 12)
+    assert (several.images, several.batch, several.timed) == (16, 4, 12)
 
 
 def cost(key: str, cpu_ms: float, rate: float) -> Cost:
@@ -191,7 +309,7 @@ def test_break_even_counts_cores_saved_and_the_gpus_share() -> None:
     assert even.saved_per_hour == pytest.approx(2.0 * 0.05 - 0.2 * 0.4)
     assert even.from_core_price == pytest.approx(0.04)  # at which 2 cores cost as much as a fifth of the GPU
     assert even.from_rate == pytest.approx(4000)  # 8 cores at 0.05 cost as much as the whole GPU
-    text = "\n".join(one.text for one in findings_of(costs, costs[2], {}, {}, (), (), 1000, {}, even))
+    text = "\n".join(one.text for one in findings_of(costs, costs[2], {}, {}, "", (), (), 1000, {}, even))
     assert "the GPU saves 2.00 CPU-ms an image against dali-cpu: 2.0 cores at 1,000 images/s" in text
     assert "pays from 0.04 a core-hour on" in text
     assert "saves 0.02 an hour" in text
@@ -211,7 +329,9 @@ def test_without_a_gpu_there_is_no_break_even_and_cores_are_counted() -> None:
     costs = [Cost("dali-gpu", "DALI GPU", "no GPU"), cost("numpy", 3.0, 700)]
 
     assert break_even(costs, None, {}) is None
-    text = "\n".join(one.text for one in findings_of(costs, costs[1], {}, {}, (), (), None, {"core_hour": 0.1}, None))
+    text = "\n".join(
+        one.text for one in findings_of(costs, costs[1], {}, {}, "", (), (), None, {"core_hour": 0.1}, None)
+    )
     assert "numpy keeps 3.0 cores busy at 1,000 images/s, which costs 0.3 an hour" in text
     assert "none was measured here" in text
 
@@ -222,7 +342,7 @@ def test_a_gpu_that_saves_no_cpu_time_never_pays() -> None:
 
     assert even is not None
     assert even.from_core_price is even.from_rate is None
-    (finding,) = findings_of(costs, costs[1], {}, {}, (), (), None, {}, even)
+    (finding,) = findings_of(costs, costs[1], {}, {}, "", (), (), None, {}, even)
     assert finding.text == "the GPU saves no CPU time: -1.00 CPU-ms an image"
 
 

@@ -71,8 +71,8 @@ def compare_steps(reference: Runner, others: dict[str, Runner], rows: int) -> Co
     as_run = _Walk(reference.dataset, reference, others, rows, found)
     for number, material in enumerate(as_run.materials, 1):
         as_run.stage(number, material, seen)
-        last = calls_of(material.program)[-1]
-        found.scale = levels_of(last.op)
+    shown = [value for one in as_run.materials for value in one.program.outputs if isinstance(value, Apply)]
+    found.scale = levels_of(shown[0].op) if shown else None
     return found
 
 
