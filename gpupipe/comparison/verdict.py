@@ -129,7 +129,9 @@ def _pixels(
             )
             yield Finding("delivered", False, text, key)
             continue
+        missing = [step.name for step in steps for gap in step.gaps if gap.executor == key and gap.own is None]
         within = "no step differs beyond its stated tolerance" if steps else "the same crops and flips"
+        within += f", but {', '.join(missing)} could not be compared" if missing else ""
         size = f"max {whole.maximum:.3g}, {whole.ring:.3g} at the edge, mean {whole.mean:.3g} {whole.unit}"
         yield Finding("delivered", False, f"{titles[key]} against {reference.title}: {within}; delivered: {size}", key)
 

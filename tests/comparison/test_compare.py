@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,9 @@ from gpupipe import Dataset, ops
 from gpupipe.comparison.compare import check_prices
 from gpupipe.comparison.ratios import Spread
 from gpupipe.comparison.result import Cost
-from gpupipe.comparison.rounds import Delivered, Runner
+from gpupipe.comparison.rounds import Runner
 from gpupipe.comparison.steps.looks import looks_like
+from gpupipe.comparison.steps.material import alone
 from gpupipe.comparison.steps.tolerance import GPU_DECODING, tolerance_of
 from gpupipe.comparison.verdict import break_even, findings_of
 from gpupipe.errors import PlanError
@@ -101,122 +100,6 @@ def test_a_pass_ends_after_so_many_images_even_of_an_endless_chain() -> None:
     assert (found.images, found.batch) == (20, 4)
 
 
-def on_dali(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
-    """Let passes on DALI deliver something else."""
-    original = Runner.batches
-
-    def batches(self: Runner) -> Any:
-        for batch in original(self):
-            yield Delivered(change(dict(batch.leaves))) if self.dataset.options().backend == "dali" else batch
-
-    monkeypatch.setattr(Runner, "batches", batches)
-
-
-@needs_dali
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda x: {**x, "[1]": [n + 1 for n in x["[1]"]]}, "other labels"),
-        (lambda x: {**x, "[0]": x["[0]"][::-1]}, r"image \d+ differs by [\d.]+ levels of 0..255 on average"),
-        (lambda x: {**x, "[0]": x["[0]"][:-1], "[1]": x["[1]"][:-1]}, r"12 images in the first batches, not 16"),
-        (lambda x: {**x, "[2]": [n * 2 for n in x["[2]"]]}, r"other values in row 1, in \[2\]"),
-        (lambda x: {**x, "[3]": x["[3]"][::-1]}, r"image \d+ differs by [\d.]+ levels of 0..255 on average, in \[3\]"),
-    ],
-    ids=["labels", "order", "last", "weights", "second view"],
-)
-def test_what_an_executor_delivers_otherwise_is_unequal_work(
-    change: Any, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An executor that delivers other elements, in any leaf, is not compared by its costs."""
-    ds = Dataset.from_tensor_slices((IMAGES, np.arange(16)))
-    two = ds.map(lambda x, n: (ops.resize(_image(x), (12, 10)), n, n * 0.5, ops.flip_left_right(_image(x)))).batch(4)
-    on_dali(monkeypatch, change)
-
-    found = gp.compare(two, ("dali-cpu", "numpy"), images=16, steps=False)
-
-    assert not found.equal
-    assert re.search(f"DALI CPU delivers other images than NumPy: {words}", found.verdict)
-    assert "costs are not compared" in found.verdict
-    assert found.break_even is None
-
-
-@needs_dali
-def test_a_chain_that_differs_in_each_pass_is_not_the_fault_of_an_executor() -> None:
-    calls = itertools.count()
-
-    def other(x: Any, n: Any) -> Any:
-        return x, n + next(calls)
-
-    ds = Dataset.from_tensor_slices((IMAGES, np.arange(16))).map(other, traced=False)
-    found = gp.compare(ds.map(lambda x, n: (ops.resize(_image(x), (12, 10)), n)).batch(4), images=16, steps=False)
-
-    assert found.equal
-    assert "what is delivered cannot be compared: two passes of NumPy differ as well (other labels)" in found.verdict
-    assert "DALI CPU delivers" not in found.verdict
-    assert "cores busy" in found.verdict
-
-
-@needs_dali
-def test_ragged_images_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = [(20, 24), (16, 12), (8, 20), (24, 20)]
-    ds = Dataset.from_generator(
-        lambda: (image[:h, :w] for image, (h, w) in zip(IMAGES, sizes, strict=False)),
-        output_signature=gp.TensorSpec((None, None, 3), np.uint8),
-    ).map(lambda x: ops.random_flip_left_right(x))
-    monkeypatch.setattr(Flip, "dali", lambda self, d, x, mirror: x)
-
-    found = gp.compare(ds.ragged_batch(2), images=4, steps=False)
-
-    assert re.search(r"DALI CPU delivers other images than NumPy: image \d differs by", found.verdict)
-
-
-@needs_dali
-def test_a_missed_flip_of_images_that_were_normalised_by_hand_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values from -2 to 2.6 are no levels of 0..255, in which a flip would be a small difference."""
-    ds = Dataset.from_tensor_slices(IMAGES)
-    by_hand = ds.map(lambda x: (ops.cast(ops.random_flip_left_right(_image(x)), np.float32) / 255 - 0.45) / 0.22)
-    monkeypatch.setattr(Flip, "dali", lambda self, d, x, mirror: x)
-
-    found = gp.compare(by_hand.batch(4), images=16, steps=False)
-
-    assert re.search(
-        r"DALI CPU delivers other images .* units of float32, values from -2.\d+ to 2.5 on average", found.verdict
-    )
-
-
-@needs_dali
-@pytest.mark.parametrize("method", ["round", "first", "bottleneck"])
-def test_an_executor_that_fails_half_way_is_left_out_and_the_others_are_measured(
-    method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original, calls = getattr(Runner, method), itertools.count()
-
-    def failing(self: Runner, *args: Any) -> Any:
-        if self.dataset.options().backend == "dali" and (method != "round" or next(calls) == 3):
-            raise gp.DataError("lost the device")
-        return original(self, *args)
-
-    monkeypatch.setattr(Runner, method, failing)
-    found = gp.compare(chain(), ("dali-cpu", "numpy"), images=16, steps=False)
-
-    assert not found.equal
-    assert found.cost("dali-cpu").failed
-    assert "DALI CPU failed: lost the device" in found.verdict
-    rate = found.cost("numpy").rate
-    assert rate is not None
-    assert rate.count == found.rounds >= 3
-
-
-def test_no_more_images_are_compared_than_a_pass_has() -> None:
-    found = gp.compare(chain().repeat(), "numpy", images=20, compared=10**12)
-
-    assert found.images == 20
-
-
-def test_a_batch_is_as_large_as_the_first_one() -> None:
-    assert gp.compare(chain().unbatch().take(9).batch(8), "numpy", images=16, steps=False).batch == 8
-
-
 @needs_dali
 def test_kinds_of_jpegs_are_told_apart_with_the_decoder_of_each(tmp_path: Path) -> None:
     pixels = np.kron(IMAGES[0], np.ones((2, 2, 1), np.uint8))
@@ -240,6 +123,26 @@ def test_kinds_of_jpegs_are_told_apart_with_the_decoder_of_each(tmp_path: Path) 
     assert of_cmyk == (1, "host")
     assert all(one.gaps["dali-cpu"].psnr is None for one in found.classes)  # one decoder decides: all are equal
     assert f"25% of the images are decoded on the host by every executor: {kind} (1)" in found.verdict
+
+
+@needs_dali
+def test_a_step_that_an_executor_cannot_run_alone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two decoders one fails on DALI, where it runs alone: all others are compared, and nothing is said of it."""
+    Image.fromarray(IMAGES[0]).save(tmp_path / "a.jpg")
+    files = Dataset.from_tensor_slices([str(tmp_path / "a.jpg")] * 4).map(gp.io.read_file)
+    two = files.map(lambda x: (ops.decode_jpeg(x, channels=3), ops.decode_jpeg(x, channels=1)))
+
+    def failing(call: Any, material: Any, settings: Any) -> Any:
+        if call.op == DecodeJpeg(channels=1):
+            raise gp.DataError("not alone")
+        return alone(call, material, settings)
+
+    monkeypatch.setattr("gpupipe.comparison.steps.compare_steps.alone", failing)
+    found = gp.compare(two.batch(2), ("dali-cpu", "numpy"), images=4)
+
+    assert found.equal
+    assert "no step differs beyond its stated tolerance, but decode_jpeg could not be compared" in found.verdict
+    assert [one.images for one in found.classes] == [8]
 
 
 @pytest.mark.parametrize(
@@ -354,8 +257,8 @@ def test_a_gpu_that_saves_no_cpu_time_never_pays() -> None:
         (lambda x: x[::-1], "mirrored upside down: a flip that is missing, or one too many"),
         (lambda x: x[::-1, ::-1], "rotated by 180 degrees"),
         (lambda x: np.roll(x, (1, -2), (0, 1)), "shifted by 1 pixel down and 2 pixels to the left"),
-        (lambda x: x + 7, "offset by +7: another mean"),
-        (lambda x: x * 1.5 - 3, "scaled by +1.5 and offset by -3: another mean or deviation"),
+        (lambda x: x + 7, "offset by +7"),
+        (lambda x: x * 1.5 - 3, "scaled by +1.5 and offset by -3: other brightness or contrast"),
         (lambda x: (x + np.roll(x, 1, 0) + np.roll(x, -1, 0)) / 3, "less fine detail"),
         (lambda x: 2 * x - (x + np.roll(x, 1, 0) + np.roll(x, -1, 0)) / 3, "more fine detail"),
         (lambda x: x[:-1], "images of another size"),
@@ -363,6 +266,14 @@ def test_a_gpu_that_saves_no_cpu_time_never_pays() -> None:
 )
 def test_a_difference_is_put_into_words(change: Any, words: str) -> None:
     assert looks_like([change(image) for image in SCENE], SCENE).startswith(words)
+
+
+def test_what_is_normalised_by_another_deviation_has_no_offset_and_as_many_digits_as_it_takes() -> None:
+    off = [(image - 120) / (50 * 1.0005) for image in SCENE]
+
+    found = looks_like(off, [(image - 120) / 50 for image in SCENE], 50.0)
+
+    assert found == "scaled by +0.9995: another mean or deviation"
 
 
 def test_noise_looks_like_nothing_known() -> None:
