@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from gpupipe import io, ops
@@ -52,6 +53,6 @@ def training_chain(source: Source, images: int, batch: int, size: int) -> Datase
         elements = files.interleave(TFRecordDataset, cycle_length=8, num_parallel_calls=AUTOTUNE).take(images)
         examples = elements.shuffle(SHUFFLE_BUFFER, seed=SEED).map(from_record, num_parallel_calls=AUTOTUNE)
     else:
-        pairs = Dataset.from_tensor_slices((list(source.paths), list(source.labels)))
+        pairs = Dataset.from_tensor_slices((list(map(os.fsencode, source.paths)), list(source.labels)))
         examples = pairs.shuffle(SHUFFLE_BUFFER, seed=SEED).map(from_file, num_parallel_calls=AUTOTUNE)
     return examples.batch(batch, drop_remainder=True).prefetch(AUTOTUNE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -122,7 +123,11 @@ def _chain(source: Source, images: int, size: int) -> Dataset:
     if source.patterns:
         files = Dataset.list_files(list(source.patterns), shuffle=False)
         return files.interleave(TFRecordDataset, cycle_length=8).take(images).map(from_record)
-    return Dataset.from_tensor_slices((list(source.paths), list(source.labels))).take(images).map(from_file)
+    return (
+        Dataset.from_tensor_slices((list(map(os.fsencode, source.paths)), list(source.labels)))
+        .take(images)
+        .map(from_file)
+    )
 
 
 def _on_host(chain: Dataset, epoch: int) -> Iterator[Any]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, ops
+from gpupipe.comparison.chain import training_chain
 from gpupipe.comparison.rounds import Delivered, Runner
+from gpupipe.comparison.source import find_source
 from gpupipe.ops._shared.flip import Flip
 from gpupipe.transform.machine import has_dali
 from tests.comparison.test_compare import IMAGES, _image, chain
@@ -144,3 +149,18 @@ def test_no_more_images_are_compared_than_a_pass_has() -> None:
 
 def test_a_batch_is_as_large_as_the_first_one() -> None:
     assert gp.compare(chain().unbatch().take(9).batch(8), "numpy", images=16, steps=False).batch == 8
+
+
+def test_a_folder_may_have_names_that_are_no_text(tmp_path: Path) -> None:
+    folder = os.path.join(os.fsencode(tmp_path), b"caf\xe9")
+    os.mkdir(folder)
+    for name in (b"\xe9.jpg", b"b.jpg"):
+        with open(os.path.join(folder, name), "wb") as file:
+            Image.fromarray(IMAGES[0]).save(file, "JPEG")
+
+    source = find_source(os.fsdecode(tmp_path), 2)
+
+    (images, labels), *rest = training_chain(source, 2, 2, 8)
+    assert images.shape == (2, 8, 8, 3)
+    assert labels.tolist() == [0, 0]
+    assert not rest

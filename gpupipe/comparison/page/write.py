@@ -74,7 +74,8 @@ def check_page() -> Any:
 
 def write_page(result: Result, path: str | os.PathLike[str]) -> None:
     """Write the page of a comparison; see `Comparison.save`."""
-    Path(path).write_text(page_of(result), encoding="utf-8")
+    # names of files may hold bytes that are no text
+    Path(path).write_text(page_of(result), encoding="utf-8", errors="backslashreplace")
 
 
 def page_of(result: Result) -> str:
