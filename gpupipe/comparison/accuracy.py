@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..brief import brief
 from ..errors import PlanError
 from .result import Accuracy
 from .rounds import Runner
@@ -23,7 +24,7 @@ def accuracies(model: Callable[[Any], Any], runners: Mapping[str, Runner]) -> di
         runners: the executors, by key.
 
     Raises:
-        PlanError: the model's answers are neither, or the chain delivers no images.
+        PlanError: the model's answers are neither, or the chain delivers no images, or ragged ones.
     """
     answers = {key: _answers(model, runner) for key, runner in runners.items()}
     reference, _ = list(answers.values())[-1]
@@ -43,6 +44,8 @@ def _answers(model: Callable[[Any], Any], runner: Runner) -> tuple[npt.NDArray[A
     for batch in runner.batches():
         if not batch.images:
             raise PlanError("compare needs a chain that delivers images for model=, got elements without any")
+        if len({image.shape for image in batch.images}) > 1:
+            raise PlanError("compare needs batches of images of one size for model=, got ragged ones")
         classes.append(_classes(model(np.stack(batch.images)), len(batch.images)))
         labels.append(batch.labels)
     return np.concatenate(classes), np.concatenate(labels)
@@ -51,12 +54,18 @@ def _answers(model: Callable[[Any], Any], runner: Runner) -> tuple[npt.NDArray[A
 def _classes(answer: Any, images: int) -> npt.NDArray[Any]:
     """The classes in a model's answer, which may be an array of another library."""
     answer = answer.detach().cpu().numpy() if hasattr(answer, "detach") else answer
-    scores = np.asarray(answer.get() if hasattr(answer, "get") else answer)
-    if scores.ndim == 2 and len(scores) == images:
-        scores = scores.argmax(axis=1)
-    if scores.shape != (images,):
+    try:
+        scores = np.asarray(answer.get() if hasattr(answer, "get") else answer)
+    except (TypeError, ValueError):  # a dict of scores, lists of unequal length
+        scores = np.asarray(None)
+    if scores.ndim == 2 and len(scores) == images and scores.shape[1] > 1 and scores.dtype.kind in "biuf":
+        if np.isnan(scores).any():
+            raise PlanError("compare needs a model that gives numbers for scores, got NaN")
+        return np.asarray(scores.argmax(axis=1))
+    if scores.shape != (images,) or scores.dtype.kind not in "biu":
+        got = f"{scores.dtype}{list(scores.shape)}" if scores.dtype.kind != "O" else brief(answer)
         raise PlanError(
-            f"compare needs a model that gives scores [{images},classes] or classes [{images}] for a batch of {images} "
-            f"images, got shape {list(scores.shape)}"
+            f"compare needs a model that gives scores [{images},classes], of two classes or more, or integer classes "
+            f"[{images}] for a batch of {images} images, got {got}"
         )
     return scores

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..arguments import integer
 from ..brief import brief
@@ -43,12 +45,13 @@ def compare(
         executors: "dali-gpu", "dali-cpu" and "numpy", or some of them; by default all. The last one measured is the
             reference for pixels.
         images: a pass ends after so many; fewer if the data ends. More than a few batches make figures steadier.
-        compared: images whose pixels are compared, at most; all of their intermediate images are kept in memory.
+        compared: images whose pixels are compared, at most `images`; all of their intermediate images are kept in
+            memory.
         steps: whether to compare pixels step by step, too.
         rate: images/s of your training: then the share of the time that it would wait is measured.
         prices: "core_hour" and "gpu_hour" in one currency: then the verdict says from when on a GPU pays.
-        model: from a batch of images (NumPy) to scores [B,classes] or classes [B]: then top-1 of each executor is
-            measured, against the first leaf of integers.
+        model: from a batch of images (NumPy) to scores [B,classes] or integer classes [B]: then top-1 of each executor
+            is measured, against the first leaf of integers.
         out: an HTML page to write.
 
     Raises:
@@ -62,8 +65,10 @@ def compare(
 
     if not isinstance(dataset, Dataset):
         raise PlanTypeError(f"compare needs a Dataset, got {brief(dataset)}")
-    if out is not None:
-        check_page()
+    if model is not None and not callable(model):
+        raise PlanTypeError(f"compare needs a model that can be called, got {brief(model)}")
+    if out is not None and not isinstance(out, str | os.PathLike):
+        raise PlanTypeError(f"compare needs a path for out, got {brief(out)}")
     request = Request(
         dataset=dataset,
         data="dataset",
@@ -71,7 +76,7 @@ def compare(
         compared=integer("compare", "compared", compared, 1),
         steps=bool(steps),
         rate=check_rate(rate),
-        prices=check_prices(prices or {}),
+        prices=check_prices({} if prices is None else prices),
         model=model,
     )
     keys = check_executors(executors)
@@ -89,10 +94,13 @@ def check_executors(keys: Sequence[str] | None) -> Sequence[str]:
 
     Raises:
         PlanError: there is no such executor.
+        PlanTypeError: they are no texts.
     """
     from .contestants import EXECUTORS
 
     known = [executor.key for executor in EXECUTORS]
+    if keys is not None and not isinstance(keys, str | Sequence | Set):
+        raise PlanTypeError(f"compare needs executors out of {', '.join(known)}, got {brief(keys)}")
     given = [keys] if isinstance(keys, str) else list(keys or ())
     for key in given:
         if key not in known:
@@ -104,22 +112,31 @@ def check_rate(rate: float | None) -> float | None:
     """Check the images/s of a consumer.
 
     Raises:
-        PlanError: it is no positive number.
+        PlanError: it is no number from 0.1 to 1e9.
     """
-    if rate is None or (isinstance(rate, int | float) and not isinstance(rate, bool) and 0 < rate < 1e9):
-        return rate
-    raise PlanError(f"compare needs a rate above 0 and below 1e9 images/s, got {brief(rate)}")
+    if rate is None:
+        return None
+    if not _is_number(rate) or not 0.1 <= rate <= 1e9:
+        raise PlanError(f"compare needs a rate from 0.1 to 1e9 images/s, got {brief(rate)}")
+    return float(rate)
 
 
 def check_prices(prices: Mapping[str, float]) -> Mapping[str, float]:
     """Check prices.
 
     Raises:
-        PlanError: a name is unknown, or a price is no number >= 0.
+        PlanError: a name is unknown, or a price is no number from 0 to 1e9.
+        PlanTypeError: they are no mapping.
     """
+    if not isinstance(prices, Mapping):
+        raise PlanTypeError(f"compare needs prices by name, {' and '.join(PRICES)}, got {brief(prices)}")
     for name, price in prices.items():
         if name not in PRICES:
             raise PlanError(f"compare needs prices named {' and '.join(PRICES)}, got {brief(name)}")
-        if isinstance(price, bool) or not isinstance(price, int | float) or not price >= 0:
-            raise PlanError(f"compare needs a price >= 0 for {name}, got {brief(price)}")
-    return prices
+        if not _is_number(price) or not 0 <= price <= 1e9:
+            raise PlanError(f"compare needs a price from 0 to 1e9 for {name}, got {brief(price)}")
+    return {name: float(price) for name, price in prices.items()}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,10 +17,10 @@ from ..progress import Progress
 from .accuracy import accuracies
 from .comparison import Comparison
 from .contestants import EXECUTORS, Contestant, Executor
-from .pixels import gap_of, same_images
+from .pixels import gap_of
 from .ratios import Spread, pair_order, ratios
 from .result import Cost, PixelGap
-from .rounds import Delivered, Round, Runner
+from .rounds import Delivered, Round, Runner, unlike
 from .steps.classes import classes_of
 from .steps.compare_steps import Compared, compare_steps
 from .usage.nvml import cards, first_visible
@@ -91,22 +92,22 @@ def contest(
     Raises:
         GpupipeError: no executor could be measured.
     """
+    request = replace(request, compared=min(request.compared, request.images))
     costs: dict[str, Cost] = {}
     entries = _entries(request, keys, enter, progress, costs)
-    if not entries:
-        why = "; ".join(f"{cost.title}: {cost.reason}" for cost in costs.values())
-        cannot = not any(cost.failed for cost in costs.values())
-        raise (PlanError if cannot else GpupipeError)(f"no executor could be measured: {why}")
+    noise = _rounds(entries, costs, progress)
+    noise_of = entries[0].executor.key
+    for entry in list(entries):
+        with _failing(entry, entries, costs):
+            costs[entry.executor.key] = _cost(entry, request, progress)
+    _check_any(entries, costs)
     reference = entries[-1]
-    noise = _rounds(entries, progress)
-    for entry in entries:
-        costs[entry.executor.key] = _cost(entry, request, progress)
     if request.model is not None:
         progress.start("asking the model")
         for key, found in accuracies(request.model, {e.executor.key: e.runner for e in entries}).items():
             costs[key] = replace(costs[key], accuracy=found)
     steps, missing = _steps(request, entries, progress)
-    return _comparison(request, entries, reference, costs, noise, steps, missing)
+    return replace(_comparison(request, entries, reference, costs, steps, missing), noise=noise, noise_of=noise_of)
 
 
 def _entries(
@@ -131,25 +132,63 @@ def _entries(
             first = contestant.round(lambda done: progress.update(done, request.images, "images"))
             entries.append(_Entry(executor, contestant, runner, first, contestant.first(request.compared)))
         except GpupipeError as error:
-            failed = not isinstance(error, PlanError | MissingDependencyError)
-            costs[executor.key] = Cost(executor.key, executor.title, str(error), failed)
+            costs[executor.key] = _failure(executor, error)
     return entries
 
 
-def _rounds(entries: Sequence[_Entry], progress: Progress) -> Spread:
-    """Let all run in turn, every second time in the other order; the first also against itself, which is the noise."""
+def _failure(executor: Executor, error: GpupipeError) -> Cost:
+    failed = not isinstance(error, PlanError | MissingDependencyError)
+    return Cost(executor.key, executor.title, str(error), failed)
+
+
+@contextmanager
+def _failing(entry: _Entry, entries: list[_Entry], costs: dict[str, Cost]) -> Iterator[None]:
+    """An executor that fails now takes no further part; the others do."""
+    try:
+        yield
+    except GpupipeError as error:
+        entries.remove(entry)
+        costs[entry.executor.key] = _failure(entry.executor, error)
+
+
+def _check_any(entries: Sequence[_Entry], costs: Mapping[str, Cost]) -> None:
+    if not entries:
+        why = "; ".join(f"{cost.title}: {cost.reason}" for cost in costs.values())
+        cannot = not any(cost.failed for cost in costs.values())
+        raise (PlanError if cannot else GpupipeError)(f"no executor could be measured: {why}")
+
+
+def _rounds(entries: list[_Entry], costs: dict[str, Cost], progress: Progress) -> Spread:
+    """The noise of rounds in which all run in turn; they begin anew without an executor that fails."""
+    while True:
+        _check_any(entries, costs)
+        count = len(entries)
+        for entry in entries:
+            entry.rounds.clear()
+        again = _measured(entries, costs, progress)
+        if len(entries) == count:
+            return ratios([_rate(one) for one in again], [_rate(one) for one in entries[0].rounds])
+
+
+def _measured(entries: list[_Entry], costs: dict[str, Cost], progress: Progress) -> list[Round]:
+    """Let all run in turn, every second time in the other order; return rounds of the first against itself."""
     again: list[Round] = []
-    seconds, count = 0.0, 0
+    seconds, count, all_of = 0.0, 0, len(entries)
     progress.start("measuring")
     while count < MIN_ROUNDS or (seconds < ENOUGH_SECONDS * len(entries) and count < MAX_ROUNDS):
-        order = entries if pair_order(count)[0] == 0 else entries[::-1]
+        order = list(entries) if pair_order(count)[0] == 0 else entries[::-1]
         for entry in order:
-            entry.rounds.append(entry.contestant.round())
-            seconds += entry.rounds[-1].seconds
-        again.append(entries[0].contestant.round())
+            with _failing(entry, entries, costs):
+                entry.rounds.append(entry.contestant.round())
+                seconds += entry.rounds[-1].seconds
+        if len(entries) == all_of:
+            with _failing(entries[0], entries, costs):
+                again.append(entries[0].contestant.round())
+        if len(entries) < all_of:
+            break
         count += 1
         progress.update(count, MAX_ROUNDS, "rounds at most")
-    return ratios([_rate(one) for one in again], [_rate(one) for one in entries[0].rounds])
+    return again
 
 
 def _rate(one: Round) -> float:
@@ -212,16 +251,15 @@ def _comparison(
     entries: Sequence[_Entry],
     reference: _Entry,
     costs: Mapping[str, Cost],
-    noise: Spread,
     found: Compared,
     missing: str,
 ) -> Comparison:
     others = [entry for entry in entries if entry is not reference]
-    delivered, unequal = _delivered(others, reference, found.scale)
+    delivered, unequal, restless = _delivered(others, reference, found.scale)
     classes = classes_of(found, [entry.executor.key for entry in others])
     even = None if unequal else break_even(list(costs.values()), request.rate, request.prices)
     findings = findings_of(
-        list(costs.values()), costs[reference.executor.key], delivered, unequal, found.steps, classes,
+        list(costs.values()), costs[reference.executor.key], delivered, unequal, restless, found.steps, classes,
         request.rate, request.prices, even,
     )  # fmt: skip
     first = reference.rounds[0]
@@ -230,11 +268,11 @@ def _comparison(
         chain=tuple(str(reference.runner.dataset.explain()).splitlines()),
         machine=_machine(),
         images=first.images,
-        batch=-(-first.images // first.batches),
+        batch=first.batch,
         rounds=len(reference.rounds),
         reference=reference.executor.key,
-        noise=noise,
-        noise_of=entries[0].executor.key,
+        noise=None,
+        noise_of="",
         costs=tuple(costs.values()),
         delivered=delivered,
         steps=tuple(found.steps),
@@ -249,34 +287,39 @@ def _comparison(
     )
 
 
-def _delivered(others: Sequence[_Entry], reference: _Entry, scale: Any) -> tuple[dict[str, PixelGap], dict[str, str]]:
-    """The differences of the delivered images, and why an executor's work is not that of the reference."""
-    unequal: dict[str, str] = {}
-    delivered: dict[str, PixelGap] = {}
-    for entry in others:
-        key = entry.executor.key
-        if why := _other_work(entry, reference):
-            unequal[key] = why
-            continue
-        delivered[key] = gap_of(entry.delivered.images, reference.delivered.images, scale)
-        if not same_images(delivered[key]):
-            worst = delivered[key]
-            unequal[key] = f"image {worst.worst} differs by {worst.worst_mean:.3g} {worst.unit} on average"
-    return delivered, unequal
+def _delivered(
+    others: Sequence[_Entry], reference: _Entry, scale: Any
+) -> tuple[dict[str, PixelGap], dict[str, str], str]:
+    """Compare what was delivered.
+
+    Returns:
+        The differences of the images; why an executor's work is not that of the reference; why nothing can be said of
+        executors, since already two passes of the reference differ.
+    """
+    why = {entry.executor.key: _other_work(entry, reference, scale) for entry in others}
+    unequal = {key: words for key, words in why.items() if words}
+    if unequal and (restless := _restless(reference, scale)):
+        return {}, {}, restless
+    mine = {entry.executor.key: entry.delivered.images for entry in others}
+    theirs = reference.delivered.images
+    comparable = {key: images for key, images in mine.items() if len(images) == len(theirs)}
+    return {key: gap_of(images, theirs, scale) for key, images in comparable.items()}, unequal, ""
 
 
-def _other_work(entry: _Entry, reference: _Entry) -> str:
-    """Why the work of an executor is not that of the reference; "" if it is, as far as counts and labels tell."""
-    mine, theirs = entry.rounds[0], reference.rounds[0]
-    if mine.images != theirs.images:
-        return f"{mine.images} images a pass, not {theirs.images}"
-    a, b = entry.delivered, reference.delivered
-    if len(a.images) != len(b.images):
-        return f"{len(a.images)} images in the first batches, not {len(b.images)}"
-    if not np.array_equal(a.labels, b.labels):
-        return "other labels"
-    shapes = next(((x.shape, y.shape) for x, y in zip(a.images, b.images, strict=True) if x.shape != y.shape), None)
-    return "" if shapes is None else f"images of shape {list(shapes[0])}, not {list(shapes[1])}"
+def _other_work(entry: _Entry, reference: _Entry, scale: Any) -> str:
+    """Why the work of an executor is not that of the reference; "" if it is, as far as counts and first rows tell."""
+    mine, theirs = entry.rounds[0].images, reference.rounds[0].images
+    if mine != theirs:
+        return f"{mine} images a pass, not {theirs}"
+    return unlike(entry.delivered, reference.delivered, scale)
+
+
+def _restless(reference: _Entry, scale: Any) -> str:
+    """What is other in a second pass of the reference; "" if nothing."""
+    counts = sorted({one.images for one in reference.rounds})
+    if len(counts) > 1:
+        return f"{counts[0]} to {counts[-1]} images a pass"
+    return unlike(reference.contestant.first(reference.delivered.rows), reference.delivered, scale)
 
 
 def _machine() -> dict[str, str]:

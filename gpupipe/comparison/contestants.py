@@ -78,7 +78,7 @@ class Contestant(Protocol):
         ...
 
     def first(self, count: int) -> Delivered:
-        """The first images, `count` at most."""
+        """The first rows, `count` at most."""
         ...
 
 
@@ -119,9 +119,9 @@ class Alone:
 
     def first(self, count: int) -> Delivered:
         """See `Contestant`."""
-        images = self._ask(do="first", count=count, path=str(self._images))
+        self._ask(do="first", count=count, path=str(self._images))
         with np.load(self._images) as arrays:
-            return Delivered([arrays[f"arr_{i}"] for i in range(images)], arrays["labels"])
+            return Delivered.of_arrays(arrays)
 
     def _ask(self, said: Callable[[int], None] = lambda images: None, **task: Any) -> Any:
         """Let the process do a task.

@@ -92,7 +92,7 @@ def _answer(runner: Runner, say: Callable[[dict[str, Any]], None], do: str, **ar
         case "bottleneck":
             return runner.bottleneck()
         case "first":
-            kept = runner.first(arguments["count"])
-            np.savez(arguments["path"], *kept.images, labels=kept.labels)
-            return len(kept.images)
+            arrays: dict[str, Any] = runner.first(arguments["count"]).arrays()
+            np.savez(arguments["path"], **arrays)
+            return None
     raise GpupipeError(f"a task needs to be known, got {do!r}; please report it")

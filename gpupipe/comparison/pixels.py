@@ -89,7 +89,7 @@ def _peak(others: Sequence[Array], scale: Any) -> tuple[float, str]:
     finite = [image[np.isfinite(image)] for image in others if image.size]
     low = min((float(part.min()) for part in finite if part.size), default=0.0)
     high = max((float(part.max()) for part in finite if part.size), default=0.0)
-    # Of a resize, which may overshoot by an eighth. Normalised images have no values as large as 16.
-    if others[0].dtype.kind == "f" and low >= -32 and 16 < high <= 287:
+    # A resize may overshoot by an eighth, where there is contrast: small values with negative ones are normalised.
+    if others[0].dtype.kind == "f" and low >= -32 and 2 < high <= 287 and (low >= 0 or high > 32):
         return 255.0, LEVELS
     return (high - low) or 1.0, f"units of {others[0].dtype}, values from {low:.3g} to {high:.3g}"

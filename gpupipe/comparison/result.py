@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..brief import brief
+from ..errors import PlanError
 from .ratios import Spread
 
 __all__ = [
@@ -104,12 +106,12 @@ class PixelGap:
     Attributes:
         maximum: over all values but those of the ring.
         mean: over all values.
-        psnr: the peak signal-to-noise ratio in dB, over all values; None if they are equal.
+        psnr: the peak signal-to-noise ratio in dB, over all values; None if they are equal, or all of other shapes.
         ring: the maximum on the outermost ring of pixels, where the edge rules of resizers differ.
         images: how many were compared.
         worst: number of the image with the largest mean difference.
         worst_mean: its mean difference.
-        unit: what a difference of 1 is: "levels of 0..255", or "units of the output" for normalised images.
+        unit: what a difference of 1 is: "levels of 0..255", or "units of float32, values from -1 to 1".
         peak: the range of values that PSNR relates to: 255, or that of the reference's values.
     """
 
@@ -136,7 +138,7 @@ class StepGap:
         looks_like: what its own difference looks like, in words: "red and blue exchanged"; "" if like nothing known.
         pair: index in `Result.pairs` of the worst image; None if the images are equal.
         reason: why a difference is missing.
-        allowed: the tolerance for this executor.
+        allowed: the tolerance for this executor: the largest difference that is expected, in the gap's unit.
         ring_allowed: the same on the outermost ring of pixels.
     """
 
@@ -160,10 +162,7 @@ class Step:
         line: ``file:line`` where the user wrote it, or "".
         stage: number of the transform stage, from 1.
         fused: whether it is an op that the optimiser made of several, which runs in their place.
-        tolerance: the largest difference between executors that is expected, in the gap's unit: the most that one of
-            them is allowed.
-        ring_tolerance: the same on the outermost ring of pixels.
-        tolerance_from: where both come from, in words.
+        tolerance_from: where the tolerances of the executors come from, in words.
         gaps: one for each executor but the reference.
     """
 
@@ -171,8 +170,6 @@ class Step:
     line: str
     stage: int
     fused: bool
-    tolerance: float
-    ring_tolerance: float
     tolerance_from: str
     gaps: tuple[StepGap, ...]
 
@@ -185,7 +182,7 @@ class JpegClass:
         kind: "baseline JPEG, YCbCr 4:2:0".
         images: how many.
         bytes_mean: of an encoded image.
-        decoder: which decoder DALI executors use for it: "DALI" or "host (libjpeg)".
+        decoder: which decoder DALI executors use for it: "DALI" or "host".
         gaps: for each executor but the reference, the difference after decoding, by its key.
     """
 
@@ -212,8 +209,7 @@ class BreakEven:
         gpu_share: the share of the GPU that the executor takes at that rate: its rate over the most possible.
         saved_per_hour: price of the cores saved less that of the GPU's share, in the unit of the prices; None without.
         from_core_price: the price of a core for an hour from which on the GPU pays; None without a price of the GPU.
-        from_rate: images/s from which on it pays; None if it never does, or without prices.
-        currency: unit of the prices, in words.
+        from_rate: images/s from which on a whole GPU pays; None if one GPU never does, or without prices.
     """
 
     cpu: str
@@ -228,7 +224,6 @@ class BreakEven:
     saved_per_hour: float | None = None
     from_core_price: float | None = None
     from_rate: float | None = None
-    currency: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,8 +329,15 @@ class Result:
         return not any(finding.bad for finding in self.findings)
 
     def cost(self, key: str) -> Cost:
-        """The cost of an executor, by its key."""
-        return next(cost for cost in self.costs if cost.key == key)
+        """The cost of an executor, by its key.
+
+        Raises:
+            PlanError: there is none of this key.
+        """
+        for cost in self.costs:
+            if cost.key == key:
+                return cost
+        raise PlanError(f"Comparison.cost needs one of {', '.join(cost.key for cost in self.costs)}, got {brief(key)}")
 
     def to_dict(self) -> dict[str, Any]:
         """All figures as plain data, without the pictures."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from .page.numbers import allowed, decibels
 from .ratios import Spread
-from .result import Cost, PixelGap, Result, StepGap
+from .result import Cost, Result
 
 __all__ = ["cost_rows", "laid_out", "speed_of", "text_of"]
 
@@ -124,21 +125,12 @@ def _step_rows(result: Result) -> Iterator[Sequence[str]]:
                 titles[gap.executor],
                 f"{own.maximum:.3g}",
                 f"{own.ring:.3g}",
-                _allowed(gap),
+                allowed(gap),
                 f"{own.mean:.3g}",
-                _decibels(own),
+                decibels(own, "-"),
                 through,
                 f"#{own.worst}",
             )
-
-
-def _allowed(gap: StepGap) -> str:
-    ring = f"/{gap.ring_allowed:.3g}" if gap.ring_allowed != gap.allowed else ""
-    return f"{gap.allowed:.3g}{ring}"
-
-
-def _decibels(gap: PixelGap) -> str:
-    return "equal" if gap.psnr is None else f"{gap.psnr:.1f} dB"
 
 
 def _class_rows(result: Result) -> Iterator[Sequence[str]]:

@@ -27,7 +27,7 @@ def break_even(costs: Sequence[Cost], rate: float | None, prices: Mapping[str, f
     share = None if rate is None else rate / gpu.rate.median
     core, card = prices.get("core_hour"), prices.get("gpu_hour")
     core_price = None if card is None or saved <= 0 else card / gpu.rate.median / (saved / 1000)
-    both = core is not None and card is not None
+    from_rate = card / (core * saved / 1000) if core and card is not None and saved > 0 else None
     return BreakEven(
         cpu=cpu.key,
         gpu=gpu.key,
@@ -42,7 +42,7 @@ def break_even(costs: Sequence[Cost], rate: float | None, prices: Mapping[str, f
         if core is not None and card is not None and rate is not None and share is not None
         else None,
         from_core_price=core_price,
-        from_rate=card / (core * saved / 1000) if both and core and card is not None and saved > 0 else None,
+        from_rate=None if from_rate is None or from_rate > gpu.rate.median else from_rate,  # one GPU gives no more
     )
 
 
@@ -56,6 +56,7 @@ def findings_of(
     reference: Cost,
     delivered: Mapping[str, PixelGap],
     unequal: Mapping[str, str],
+    restless: str,
     steps: Sequence[Step],
     classes: Sequence[JpegClass],
     rate: float | None,
@@ -69,6 +70,7 @@ def findings_of(
         reference: that with whose pixels the others are compared.
         delivered: the differences of the delivered images, by executor.
         unequal: why an executor's work is not that of the reference, by executor.
+        restless: what is other in each pass of the reference itself; "" if nothing: else executors are not to blame.
         steps: the differences step by step.
         classes: the kinds of images.
         rate: images/s of the consumer.
@@ -77,6 +79,12 @@ def findings_of(
     """
     found = [Finding("failed", True, f"{cost.title} failed: {cost.reason}", cost.key) for cost in costs if cost.failed]
     found += _pixels(costs, reference, delivered, unequal, steps)
+    if restless:
+        text = (
+            f"what is delivered cannot be compared: two passes of {reference.title} differ as well ({restless}); the "
+            "chain has deterministic=False, or Python code that draws or counts"
+        )
+        found.append(Finding("delivered", False, text))
     found += _classes(classes)
     measured = [cost for cost in costs if cost.measured]
     for cost in measured:
@@ -121,7 +129,9 @@ def _pixels(
             )
             yield Finding("delivered", False, text, key)
             continue
+        missing = [step.name for step in steps for gap in step.gaps if gap.executor == key and gap.own is None]
         within = "no step differs beyond its stated tolerance" if steps else "the same crops and flips"
+        within += f", but {', '.join(missing)} could not be compared" if missing else ""
         size = f"max {whole.maximum:.3g}, {whole.ring:.3g} at the edge, mean {whole.mean:.3g} {whole.unit}"
         yield Finding("delivered", False, f"{titles[key]} against {reference.title}: {within}; delivered: {size}", key)
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
+import numpy as np
+
 from ..arguments import integer
 from ..errors import PlanError, PlanTypeError
 from ..options import Options
@@ -211,7 +213,7 @@ class Running(Chain):
 
         steps, warmup = integer("profile", "steps", steps, 1), integer("profile", "warmup", warmup, 0)
         consume = consumer_of(consumer)
-        if not seconds > 0:
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float | np.number) or not seconds > 0:
             raise PlanError(f"profile needs seconds > 0, got {seconds!r}")
         settings = self.options().resolve()
         return profile_of(measure(self.plan, settings, self._peeked_epoch(), steps, warmup, seconds, consume))

@@ -9,7 +9,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from time import perf_counter
+from time import perf_counter, process_time
 from types import TracebackType
 from typing import Any
 
@@ -421,6 +421,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         self._done, self._check_at = True, AT_ONCE
         if os.getpid() != self._pid:
             return
+        self._loop.closed = self._loop.closed or process_time()
         if self._run is not None:
             self._run.stop()  # first, so that a thread which is filling a long batch stops
         if not self._busy:  # a thread inside `next` closes the flow itself when it leaves, as it finds `_done` set

@@ -24,6 +24,7 @@ class Loop:
         rows: of the batches delivered.
         before: elements that were delivered before a loaded state.
         cpu: CPU time of the process when the first element was delivered.
+        closed: the same when the iterator was closed or at its end; 0 before.
     """
 
     entered: float = 0.0
@@ -33,6 +34,7 @@ class Loop:
     rows: int = 0
     before: int = 0
     cpu: float = 0.0
+    closed: float = 0.0
 
     def waited(self, asked: float, before: int) -> None:
         """Note an element that was asked for at a time, is there now, and comes after so many others."""
@@ -107,7 +109,8 @@ class IteratorStats:
         startup: seconds from the first call of `next` to the first element.
         seconds: from the first element to the last one.
         waiting: the seconds of these that the loop waited in `next`; the rest is the loop's own work.
-        cpu_seconds: CPU time of this process and its workers since the first element, the loop's own work included.
+        cpu_seconds: CPU time of this process and its workers since the first element, until the iterator was at its
+            end or was closed; the loop's own work included.
         reads: requests to storages.
         read_bytes: that they returned.
         read_seconds: that they took, retries included; those of several threads may overlap.
@@ -218,7 +221,7 @@ def stats_of(run: Run | None, loop: Loop, elements: int) -> IteratorStats:
         startup=loop.first - loop.entered,
         seconds=loop.left - loop.first,
         waiting=loop.waiting,
-        cpu_seconds=process_time() - loop.cpu + sum(one.cpu_seconds for one in steps if one.processes),
+        cpu_seconds=(loop.closed or process_time()) - loop.cpu + sum(one.cpu_seconds for one in steps if one.processes),
         reads=reads.requests,
         read_bytes=reads.bytes,
         read_seconds=reads.seconds,

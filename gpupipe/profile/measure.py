@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..brief import brief
 from ..errors import PlanError
 from ..load.iterator import DatasetIterator
@@ -257,6 +259,6 @@ def consumer_of(given: Callable[[Any], Any] | float | None) -> Callable[[Any], A
         return lambda element: None
     if callable(given):
         return given
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < 3600:
+    if isinstance(given, bool) or not isinstance(given, int | float | np.number) or not 0 <= given < 3600:
         raise PlanError(f"profile needs a consumer that is a function, or seconds from 0 to 3600, got {brief(given)}")
-    return lambda element: time.sleep(given)
+    return lambda element: time.sleep(float(given))

@@ -49,6 +49,11 @@ class Part:
     cpu: float
     waiting: float
 
+    @property
+    def where(self) -> tuple[str, str]:
+        """Step and line, which tell steps apart: two functions may have the same name."""
+        return self.step, self.line
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:
@@ -72,14 +77,14 @@ class Change:
     """Something to change in a chain.
 
     Attributes:
-        factors: by step, what its work is multiplied by.
-        workers: by step, the workers that its Python function would get, and whether they would be processes.
+        factors: by step and line, what its work is multiplied by.
+        workers: step and line, the workers that its Python function would get, and whether they would be processes.
         loop: what the loop's own work is multiplied by.
         room: elements that may wait before the loop; None leaves it as it is.
     """
 
-    factors: Mapping[str, float] | None = None
-    workers: tuple[str, int, bool] | None = None
+    factors: Mapping[tuple[str, str], float] | None = None
+    workers: tuple[tuple[str, str], int, bool] | None = None
     loop: float = 1.0
     room: int | None = None
 
@@ -148,6 +153,7 @@ class Model:
             was = before.get((one.step, one.line))
             seconds, cpu = one.worked - (was.worked if was else 0), one.cpu_seconds - (was.cpu_seconds if was else 0)
             name = f"processes of {one.step}"
+            name += f" at {one.line}" * (name in self.resources)
             self.resources[name] = Resource(name, one.workers, locked=False)
             elements = one.elements - (was.elements if was else 0)
             numbers = (elements, seconds, cpu, seconds - cpu)
@@ -228,11 +234,11 @@ class Model:
         totals: dict[str, float] = {}
         cpu = python = 0.0
         for part in self.parts:
-            factor = (change.factors or {}).get(part.step, 1.0)
+            factor = (change.factors or {}).get(part.where, 1.0)
             resource, calls = self.resources[part.resource], part.kind in ("workers", "python")
-            if change.workers is not None and change.workers[0] == part.step and calls:
+            if change.workers is not None and change.workers[0] == part.where and calls:
                 _, workers, processes = change.workers
-                resource = Resource(f"workers of {part.step}", workers, locked=not processes)
+                resource = Resource(f"workers of {part.step} at {part.line}", workers, locked=not processes)
             if side(resource):
                 name = resource.name
                 totals[name] = totals.get(name, 0.0) + part.seconds * factor / resource.workers

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from ..brief import brief
 from ..errors import MissingDependencyError, PlanError
 from ..extract.storage.replacing import replacing
 from ..timing import Span
@@ -34,6 +37,8 @@ def plot(spans: Sequence[Span], title: str, path: str | os.PathLike[str], second
         raise MissingDependencyError(
             'Profile.plot needs matplotlib, which is not installed; install it with: pip install "gpupipe[plot]"'
         ) from error
+    if seconds is not None and (not isinstance(seconds, int | float | np.number) or not seconds > 0):
+        raise PlanError(f"Profile.plot needs seconds > 0, got {brief(seconds)}")
     kind = Path(path).suffix[1:].lower() or "png"
     if kind not in (kinds := Figure().canvas.get_supported_filetypes()):
         raise PlanError(

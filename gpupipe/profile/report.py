@@ -123,7 +123,7 @@ class Profile:
 
         Raises:
             MissingDependencyError: matplotlib is not installed.
-            PlanError: matplotlib writes no such format.
+            PlanError: matplotlib writes no such format, or `seconds` is no positive number.
             OSError: the file cannot be written; an older one is unchanged.
         """
         from .picture import plot

@@ -14,11 +14,20 @@ __all__ = ["chrome_trace", "rows_of"]
 
 
 def rows_of(spans: Sequence[Span]) -> dict[tuple[str, str], list[Span]]:
-    """The spans of each row of a picture: of each thread and step, threads in the order in which they started."""
+    """The spans of each row of a picture: of each thread and step, threads in the order in which they started.
+
+    Two pools may have threads of one name; where such a thread's span begins before the last one ends, it has a row of
+    its own.
+    """
     threads = {thread: number for number, thread in enumerate(dict.fromkeys(span.thread for span in spans))}
     rows: dict[tuple[str, str], list[Span]] = {}
-    for span in spans:
-        rows.setdefault((span.thread, span.step), []).append(span)
+    for span in sorted(spans, key=lambda span: span.start):
+        thread, number = span.thread, 1
+        while (last := rows.get((thread, span.step))) and last[-1].end > span.start:
+            number += 1
+            thread = f"{span.thread} ({number})"
+        threads.setdefault(thread, threads[span.thread])
+        rows.setdefault((thread, span.step), []).append(span)
     first = {row: min(span.start for span in of_row) for row, of_row in rows.items()}
     return {row: rows[row] for row in sorted(rows, key=lambda row: (threads[row[0]], first[row]))}
 

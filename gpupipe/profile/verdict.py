@@ -39,6 +39,11 @@ class WhatIf:
     change: str
     gain: float
 
+    @property
+    def where(self) -> tuple[str, str]:
+        """Step and line, see `Part`."""
+        return self.step, self.line
+
     def __str__(self) -> str:
         percent = (self.gain - 1) * 100
         return f"{self.change}: {f'{percent:+.0f} %' if percent >= 1 else 'nothing gained'}"
@@ -89,14 +94,16 @@ _OF_METERS = {"storage": "storage", "host": "parse", "executor": "decode", "pyth
 
 def judge(model: Model) -> Verdict:
     """Find the bottleneck: the one thing whose doubling, or for a queue whose growing, raises the rate most."""
-    halved: list[tuple[WhatIf, str]] = []
-    steps = list(dict.fromkeys((part.step, part.line) for part in model.parts if part.seconds > 0))
-    for step, line in steps:
-        kind = _kind([part for part in model.parts if part.step == step])
-        gain = model.gain(Change({step: 0.5}))
-        halved.append((WhatIf(kind, step, line, f"{step} in half the time", gain), step))
+    found = []
+    steps = list(dict.fromkeys(part.where for part in model.parts if part.seconds > 0))
+    for where in steps:
+        step, line = where
+        kind = _kind([part for part in model.parts if part.where == where])
+        several = f" at {line}" if [name for name, _ in steps].count(step) > 1 else ""
+        gain = model.gain(Change({where: 0.5}))
+        found.append(WhatIf(kind, step, line, f"{step}{several} in half the time", gain))
     loop = WhatIf("loop", "the loop", "", "the loop's own work in half the time", model.gain(Change(loop=0.5)))
-    found = [one for one, _ in halved] + ([loop] if model.loop > 0 else [])
+    found += [loop] if model.loop > 0 else []
     queue = _queue(model)
     found.sort(key=lambda one: -one.gain)
     best = found[0] if found else None
@@ -123,7 +130,7 @@ def _share(model: Model, best: WhatIf) -> float:
         return min(1.0, model.loop / total)
     if best.kind == "queue":
         return 1.0
-    parts = [part for part in model.parts if part.step == best.step]
+    parts = [part for part in model.parts if part.where == best.where]
     return min(1.0, max(part.seconds / model.resources[part.resource].workers for part in parts) / total)
 
 
@@ -144,7 +151,7 @@ def _queue(model: Model) -> WhatIf | None:
 
 def _mends(model: Model, best: WhatIf) -> list[WhatIf]:
     """What a user can write to make a bottleneck faster, with the gains, the first the best to try."""
-    parts = [part for part in model.parts if part.step == best.step]
+    parts = [part for part in model.parts if part.where == best.where]
     largest = max(parts, key=lambda part: part.seconds) if parts else None
 
     def mend(text: str, change: Change) -> WhatIf:
@@ -153,14 +160,14 @@ def _mends(model: Model, best: WhatIf) -> list[WhatIf]:
     if best.kind == "python" and largest is not None and not best.step.startswith(("from_generator", "scan")):
         pool = model.resources[largest.resource]
         count = 2 * pool.workers if largest.kind == "workers" else 2
-        threads = mend(f"num_parallel_calls={count}", Change(workers=(best.step, count, False)))
-        processes = mend(f'num_parallel_calls={count}, workers="process"', Change(workers=(best.step, count, True)))
+        threads = mend(f"num_parallel_calls={count}", Change(workers=(best.where, count, False)))
+        processes = mend(f'num_parallel_calls={count}, workers="process"', Change(workers=(best.where, count, True)))
         return [processes, threads] if processes.gain > threads.gain * 1.1 else [threads, processes]
     if best.kind == "decode" and largest is not None:
         pool = model.resources[best.step]
         if pool.workers < model.cores and "GPU" not in best.step:
             factor = pool.workers / model.cores
-            return [mend(f"Options(threads={model.cores})", Change({best.step: factor}))]
+            return [mend(f"Options(threads={model.cores})", Change({best.where: factor}))]
     return []
 
 

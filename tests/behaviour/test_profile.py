@@ -222,6 +222,9 @@ def test_a_timeline_is_drawn(tmp_path: Path) -> None:
     profile = Dataset.range(20).map(_slow).prefetch(2).profile(4, warmup=1, consumer=NAP)
     profile.plot(tmp_path / "all.png")
     profile.plot(tmp_path / "end.svg", seconds=NAP)
+    for seconds in (0, -1.0, float("nan"), "1"):
+        with pytest.raises(PlanError, match=r"Profile\.plot needs seconds > 0"):
+            profile.plot(tmp_path / "never.png", seconds=seconds)  # type: ignore[arg-type]
     profile.plot(tmp_path / "plain")
 
     assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
@@ -255,6 +258,7 @@ def test_a_timeline_needs_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         ({"warmup": -1}, "warmup"),
         ({"consumer": -1.0}, "seconds from 0 to 3600"),
         ({"consumer": "fast"}, "a consumer that is a function"),
+        ({"seconds": "1"}, "profile needs seconds > 0, got '1'"),
         ({"seconds": 0}, "seconds > 0"),
         ({"warmup": 20}, "more elements than its warm-up of 20, got 5"),
     ],

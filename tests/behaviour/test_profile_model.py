@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from gpupipe import timing
 from gpupipe.load.stats import IteratorStats, StepStats
 from gpupipe.profile.measure import Measurement, Slice, Turn
 from gpupipe.profile.model import Change, Model, queued
+from gpupipe.profile.trace import rows_of
 from gpupipe.profile.verdict import Verdict, judge
-from gpupipe.timing import Clock, Log, Meter, Tracker
+from gpupipe.timing import Clock, Log, Meter, Span, Tracker
 
 STEPS = 100
 MAP = Meter("map(f)", "a.py:3", "python")
@@ -85,6 +87,39 @@ def test_a_function_that_computes_gets_processes() -> None:
     assert verdict.mend.gain == pytest.approx(2, rel=0.05)
     threads = next(one for one in verdict.others if one.change == "num_parallel_calls=2")
     assert threads.gain == pytest.approx(1, abs=0.02)  # they share the interpreter's lock
+
+
+def test_of_two_functions_of_one_name_the_slow_one_is_named_by_its_line() -> None:
+    quick, slow = (Meter("map(the lambda)", f"a.py:{line}", "python") for line in (3, 4))
+
+    verdict = _judged([_slice(quick, 2), _slice(slow, 8)], 9, 2, made=[10] * STEPS)
+
+    assert (verdict.kind, verdict.line) == ("python", "a.py:4")
+    assert verdict.share == pytest.approx(0.8, rel=0.02)
+    halved = next(one for one in verdict.others if one.change == "map(the lambda) at a.py:4 in half the time")
+    assert halved.gain == pytest.approx(10 / 6, rel=0.05)  # the other one stays as it is
+
+
+def test_processes_of_two_functions_of_one_name_are_two_pools() -> None:
+    steps = tuple(
+        StepStats("map(the lambda)", f"a.py:{line}", STEPS, workers=2, worked=0.01 * STEPS, processes=True)
+        for line in (3, 4)
+    )
+    measured = replace(_measured([], 8, 2), stats=(IteratorStats(), IteratorStats(steps=steps)))
+
+    pools = {name for name in Model(measured).resources if name.startswith("processes of")}
+    assert pools == {"processes of map(the lambda)", "processes of map(the lambda) at a.py:4"}
+
+
+def test_threads_of_one_name_that_work_at_once_have_rows_of_their_own() -> None:
+    spans = [Span("map(f)", "python", "pool-0", start, start + 2.0) for start in (0.0, 1.0, 2.5, 3.0)]
+
+    rows = rows_of(spans)
+
+    assert {row: [span.start for span in of_row] for row, of_row in rows.items()} == {
+        ("pool-0", "map(f)"): [0.0, 2.5],
+        ("pool-0 (2)", "map(f)"): [1.0, 3.0],
+    }
 
 
 def test_a_pool_gets_twice_its_workers() -> None:

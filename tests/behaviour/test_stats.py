@@ -103,6 +103,22 @@ def test_worker_processes_report_their_work() -> None:
     assert step.worked >= 6 * NAP
 
 
+@pytest.mark.parametrize("close", [False, True])
+def test_work_after_the_end_of_an_iterator_is_not_counted(close: bool) -> None:
+    items = iter(Dataset.range(9))
+    for _ in items:
+        if close:
+            items.close()
+            break
+    before = items.stats().cpu_seconds
+
+    until = time.process_time() + 0.05
+    while time.process_time() < until:
+        pass
+
+    assert items.stats().cpu_seconds == before
+
+
 def test_reads_are_counted_with_their_bytes(tmp_path: Path) -> None:
     (path,) = write_shards(tmp_path, 4, 1)
     stats = _ended(gp.TFRecordDataset([str(path)]))

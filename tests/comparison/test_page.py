@@ -188,6 +188,12 @@ def _never(x: int) -> int:
     raise AssertionError("the chain was run")
 
 
+def test_names_of_files_that_are_no_text_are_shown_escaped(result: Result, tmp_path: Path) -> None:
+    write_page(replace(result, data=os.fsdecode(b"caf\xe9.jpg")), tmp_path / "page.html")
+
+    assert "caf\\udce9.jpg" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
 def test_a_missing_template_engine_is_named_with_its_extra_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -53,11 +53,11 @@ def between(spread: Spread) -> str:
     return f"{number(spread.least)} to {number(spread.most)}"
 
 
-def decibels(gap: PixelGap) -> str:
-    """The peak signal-to-noise ratio, which images without a difference do not have."""
+def decibels(gap: PixelGap, absent: str = ABSENT) -> str:
+    """The peak signal-to-noise ratio, which images without a difference and those of other shapes do not have."""
     if gap.psnr is not None:
         return f"{gap.psnr:.1f} dB"
-    return ABSENT if gap.maximum or gap.ring else "equal"
+    return absent if gap.maximum or gap.ring else "equal"
 
 
 def tick(value: float) -> str:

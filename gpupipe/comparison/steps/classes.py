@@ -47,7 +47,7 @@ def classes_of(found: Compared, executors: Sequence[str]) -> tuple[JpegClass, ..
 
 
 def _class(kind: str, dali: bool, members: Sequence[tuple[int, dict[str, Any], Any]]) -> JpegClass:
-    keys = members[0][1]
+    keys = [key for key in members[0][1] if all(key in images for _, images, _ in members)]
     return JpegClass(
         kind=kind,
         images=len(members),

@@ -23,6 +23,9 @@ DETAIL = 1.2
 SHIFT = 2
 """Pixels of the largest shift that is tried."""
 
+NO_OFFSET = 0.01
+"""A share of the difference below which an offset is none."""
+
 MOST = 8
 """Images that are looked at."""
 
@@ -46,7 +49,7 @@ def looks_like(images: Sequence[Array], others: Sequence[Array], scale: Any = No
     for text, change in _CHANGES:
         if _explains(change, pairs):
             return text
-    return _shift(pairs) or _linear(pairs) or _detail(pairs)
+    return _shift(pairs) or _linear(pairs, scale is not None) or _detail(pairs)
 
 
 def _exchanged(image: Array) -> Array:
@@ -88,26 +91,30 @@ def _inner(image: Array, down: int, right: int) -> Array:
     return image[SHIFT + down : height - SHIFT + down, SHIFT + right : width - SHIFT + right]
 
 
-def _linear(pairs: Sequence[tuple[Array, Array]]) -> str:
+def _linear(pairs: Sequence[tuple[Array, Array]], normalised: bool) -> str:
     """The change of each channel's brightness that explains the difference: an offset, or a factor and an offset."""
+    mean, both = (
+        (": another mean", ": another mean or deviation") if normalised else ("", ": other brightness or contrast")
+    )
     if len({a.shape[2] for a, _ in pairs}) > 1:
         return ""
     a = np.concatenate([one.reshape(-1, one.shape[2]) for one, _ in pairs])
     b = np.concatenate([one.reshape(-1, one.shape[2]) for _, one in pairs])
     present, offset = np.abs(a - b).mean(), (a - b).mean(axis=0)
     if np.abs(a - b - offset).mean() <= EXPLAINED * present:
-        return f"offset by {_numbers(offset)}: another mean"
+        return f"offset by {_numbers(offset)}{mean}"
     spread = b.std(axis=0)
     slope = a.std(axis=0) / np.where(spread, spread, 1.0)
     moved = a.mean(axis=0) - slope * b.mean(axis=0)
     if np.abs(a - slope * b - moved).mean() <= EXPLAINED * present:
-        return f"scaled by {_numbers(slope)} and offset by {_numbers(moved)}: another mean or deviation"
+        offset_by = f" and offset by {_numbers(moved)}" if np.abs(moved).max() > NO_OFFSET * present else ""
+        return f"scaled by {_numbers(slope, 5)}{offset_by}{both}"
     return ""
 
 
-def _numbers(values: Array) -> str:
+def _numbers(values: Array, digits: int = 3) -> str:
     same = np.ptp(values) < 0.02 * np.abs(values).max()
-    return f"{values.mean():+.3g}" if same else "(" + ", ".join(f"{value:+.3g}" for value in values) + ")"
+    return f"{values.mean():+.{digits}g}" if same else "(" + ", ".join(f"{one:+.{digits}g}" for one in values) + ")"
 
 
 def _detail(pairs: Sequence[tuple[Array, Array]]) -> str:
