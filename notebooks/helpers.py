@@ -171,7 +171,7 @@ def _cpu_seconds() -> float:
     return time.process_time() + ended.children_user + ended.children_system + alive
 
 
-def gallery(images: Sequence[Any], titles: Sequence[str] = (), columns: int = 6, side: int = 96) -> Any:
+def gallery(images: Sequence[Any], titles: Sequence[str] = (), columns: int = 6, side: int = 88) -> Any:
     """Show images of 0..255 in rows, as one JPEG: each is fitted into a square of `side` pixels, its title above it.
 
     Shapes: each ``uint8[H,W,3]{HWC}``, or float32, which is rounded and clipped.
@@ -185,12 +185,12 @@ def gallery(images: Sequence[Any], titles: Sequence[str] = (), columns: int = 6,
     rows = [pictures[first : first + columns] for first in range(0, len(pictures), columns)]
     heights = [GAP + (LINE if titles else 0) + max(picture.height for picture in row) for row in rows]
     sheet = Image.new("RGB", (len(rows[0]) * (side + GAP) - GAP, sum(heights)), "white")
-    font, texts, top = ImageFont.load_default(12), iter(titles), 0
+    font, texts, top = ImageFont.load_default(11), iter(titles), 0
     for row, height in zip(rows, heights, strict=True):
         for column, picture in enumerate(row):
             sheet.paste(picture, (column * (side + GAP), top + (LINE if titles else 0)))
             ImageDraw.Draw(sheet).text((column * (side + GAP), top), next(texts, ""), "black", font)
         top += height
     stream = io.BytesIO()
-    sheet.save(stream, "JPEG", quality=55, optimize=True, progressive=True)
+    sheet.save(stream, "JPEG", quality=50, optimize=True, progressive=True)
     return Shown(data=stream.getvalue(), format="jpeg")
