@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,9 @@ def photographs(count: int = 240, shards: int = 8) -> str:
     """Write `count` photographs as TFRecord files, once, and return their pattern.
 
     gpupipe draws them. The environment variable DATA names yours instead, as `gpupipe demo --data` does: TFRecord
-    files (a name, a wildcard, a folder), or a folder of class directories with JPEG files. `count` of them at most are
-    copied, in turn from up to 64 files at a time; yours are never written to.
+    files (a name, a wildcard, a folder), or a folder of class directories with JPEG files. `count` of them are copied,
+    in turn from up to 64 files at a time, and fewer are repeated, so that there are always `count`; yours are never
+    written to.
 
     Features: ``image/encoded`` (bytes, JPEG) and ``image/class/label`` (int64), among others.
     """
@@ -46,7 +48,7 @@ def photographs(count: int = 240, shards: int = 8) -> str:
     else:
         source = find_source(data, count)
         folder = _once(f"yours-{_digest(data, source, count, shards)}", lambda new: _copy(source, new, count, shards))
-        print(f"{len(gp.TFRecordDataset(sorted(map(str, folder.iterdir()))))} photographs of DATA, copied")
+        print(f"{count} photographs of DATA, copied (repeated where DATA has fewer)")
     return f"{folder}/photos-*.tfrecord"
 
 
@@ -86,6 +88,9 @@ def _copy(source: Source, folder: Path, count: int, shards: int) -> None:
             gp.io.encode_example({"image/encoded": [Path(path).read_bytes()], "image/class/label": [label]})
             for path, label in zip(source.paths, source.labels, strict=True)
         ]
+    if not records:
+        raise gp.PlanError(f"DATA needs records without damage, got none in {source.name!r}")
+    records = list(islice(cycle(records), count))
     for shard in range(shards):
         with gp.io.TFRecordWriter(str(folder / f"photos-{shard:05d}-of-{shards:05d}.tfrecord")) as writer:
             for record in records[shard::shards]:
@@ -166,7 +171,7 @@ def _cpu_seconds() -> float:
     return time.process_time() + ended.children_user + ended.children_system + alive
 
 
-def gallery(images: Sequence[Any], titles: Sequence[str] = (), columns: int = 6, side: int = 100) -> Any:
+def gallery(images: Sequence[Any], titles: Sequence[str] = (), columns: int = 6, side: int = 88) -> Any:
     """Show images of 0..255 in rows, as one JPEG: each is fitted into a square of `side` pixels, its title above it.
 
     Shapes: each ``uint8[H,W,3]{HWC}``, or float32, which is rounded and clipped.
@@ -180,12 +185,12 @@ def gallery(images: Sequence[Any], titles: Sequence[str] = (), columns: int = 6,
     rows = [pictures[first : first + columns] for first in range(0, len(pictures), columns)]
     heights = [GAP + (LINE if titles else 0) + max(picture.height for picture in row) for row in rows]
     sheet = Image.new("RGB", (len(rows[0]) * (side + GAP) - GAP, sum(heights)), "white")
-    font, texts, top = ImageFont.load_default(12), iter(titles), 0
+    font, texts, top = ImageFont.load_default(11), iter(titles), 0
     for row, height in zip(rows, heights, strict=True):
         for column, picture in enumerate(row):
             sheet.paste(picture, (column * (side + GAP), top + (LINE if titles else 0)))
             ImageDraw.Draw(sheet).text((column * (side + GAP), top), next(texts, ""), "black", font)
         top += height
     stream = io.BytesIO()
-    sheet.save(stream, "JPEG", quality=65)
+    sheet.save(stream, "JPEG", quality=50, optimize=True, progressive=True)
     return Shown(data=stream.getvalue(), format="jpeg")

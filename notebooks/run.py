@@ -118,12 +118,12 @@ def clean(book: Any) -> None:
 
 
 def smaller(png: str) -> str:
-    """A PNG of 128 colours, which a plot does not exceed by much; the picture itself if that is no smaller."""
+    """A PNG of 64 colours, which a plot does not exceed by much; the picture itself if that is no smaller."""
     from PIL import Image
 
     stream = io.BytesIO()
     picture = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
-    picture.quantize(128, dither=Image.Dither.NONE).save(stream, "PNG", optimize=True)
+    picture.quantize(64, dither=Image.Dither.NONE).save(stream, "PNG", optimize=True)
     made = base64.b64encode(stream.getvalue()).decode()
     return min(png, made, key=len)
 

@@ -46,11 +46,13 @@ def plot(spans: Sequence[Span], title: str, path: str | os.PathLike[str], second
         )
     end = max((span.end for span in spans), default=0.0)
     start = 0.0 if seconds is None else max(0.0, end - seconds)
+    pixel = (end - start) / 1000  # a shorter span would leave no trace
     rows = rows_of([span for span in spans if span.end >= start])
     figure: Any = Figure(figsize=(12, 1.5 + 0.32 * len(rows)), layout="constrained")
     axes = figure.subplots()
     for number, ((thread, _), of_row) in enumerate(rows.items()):
-        bars = [(max(span.start, start), span.end - max(span.start, start)) for span in of_row]
+        begins = [max(span.start, start) for span in of_row]
+        bars = [(begin, max(span.end - begin, pixel)) for begin, span in zip(begins, of_row, strict=True)]
         axes.broken_barh(bars, (number - 0.4, 0.8), facecolors=COLOURS.get(of_row[0].kind, OTHER))
         if number and thread != list(rows)[number - 1][0]:
             axes.axhline(number - 0.5, color="#888888", linewidth=0.5)

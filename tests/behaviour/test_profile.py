@@ -19,8 +19,9 @@ import gpupipe as gp
 from gpupipe import Dataset, ops
 from gpupipe.comparison.photographs import write_shards
 from gpupipe.errors import MissingDependencyError, PlanError
+from gpupipe.profile.picture import plot
 from gpupipe.profile.report import Profile
-from gpupipe.timing import TRACKER
+from gpupipe.timing import TRACKER, Span
 from gpupipe.transform.machine import has_dali
 from tests.behaviour import test_process_functions as functions
 
@@ -230,6 +231,16 @@ def test_a_timeline_is_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "plain").read_bytes().startswith(b"\x89PNG")
     assert "map(_slow())" in (tmp_path / "end.svg").read_text()
+
+
+def test_a_span_shorter_than_a_pixel_is_seen_in_a_timeline(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+    spans = [Span("reader", "storage", "a", 0.5, 0.5 + 1e-9), Span("the loop", "loop", "b", 0.0, 1.0)]
+    plot(spans, "", tmp_path / "a.png", None)
+
+    with Image.open(tmp_path / "a.png") as drawn:
+        green = (np.asarray(drawn.convert("RGB")) == (0x22, 0x88, 0x33)).all(axis=2)  # the colour of storage
+    assert green.any(axis=0).sum() in (1, 2)
 
 
 def test_a_timeline_in_no_format_is_refused(tmp_path: Path) -> None:
