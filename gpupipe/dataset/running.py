@@ -218,7 +218,11 @@ class Running(Chain):
         """The epoch of what looks at a dataset without counting as a loop."""
         if self._epoch is not None:
             return self._epoch
-        return (self._counter.requested(self.plan) or (0, 0))[1]
+        return (self.requested_epoch() or (0, 0))[1]
+
+    def requested_epoch(self) -> tuple[int, int] | None:
+        """The last `set_epoch` call that concerns this dataset: its number among all such calls, and the epoch."""
+        return self._counter.requested(self.plan)
 
     def __iter__(self) -> DatasetIterator:
         return self.iterator()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import MissingDependencyError, PlanError
 from ..spec import DatasetSpec
-from ..structure import flatten
 from .running import Running
 
 if TYPE_CHECKING:
@@ -42,9 +41,7 @@ class Tensors(Running):
 
         self._refuse_datasets("as_numpy_iterator")
         convert = arrays_of("as_numpy_iterator", to_host)
-        return ConvertedIterator(
-            self.plan, self.options().resolve(), self.numbered("as_numpy_iterator"), convert
-        )
+        return ConvertedIterator(self.plan, self.options().resolve(), self.numbered("as_numpy_iterator"), convert)
 
     def as_torch(self, device: Any = None, *, dtype: Any = None, non_blocking: bool = True) -> TorchLoader:
         """Make a `torch.utils.data.DataLoader` of this dataset's elements, as tensors.
@@ -102,7 +99,7 @@ class Tensors(Running):
         return self._loader("as_cupy", to_cupy)
 
     def as_keras(self) -> KerasLoader:
-        """Make a `keras.utils.PyDataset`, which `fit`, `evaluate` and `predict` of Keras 3 take on each of its backends.
+        """Make a `keras.utils.PyDataset`, which Keras 3 takes in `fit`, `evaluate` and `predict`, on each backend.
 
         An epoch of Keras has as many steps as this dataset has batches, with other random values each time.
 

@@ -36,6 +36,11 @@ class ConvertedIterator(DatasetIterator):
     def _next(self) -> Any:
         return map_structure(self._convert, super()._next())
 
+    def stopped_within(self, elements: int) -> bool:
+        """Whether it started, gave at most so many elements of its epoch, and did not come to the end."""
+        progress = self._progress
+        return progress.epoch is not None and not progress.ended and progress.in_epoch <= elements
+
 
 def on_host(leaf: Any) -> Any:
     """Return a leaf in host memory; a `Compound`, such as a nested dataset, as it is."""
@@ -45,20 +50,17 @@ def on_host(leaf: Any) -> Any:
 
 
 def arrays_of(who: str, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A conversion that refuses nested datasets and passes ragged leaves on as they are.
+    """A conversion that refuses nested datasets.
 
     Args:
         who: the method that is asked for arrays.
-        convert: a function of any other leaf.
+        convert: a function of any other leaf, also of a `Ragged` one.
     """
 
     def converted(leaf: Any) -> Any:
-        if not isinstance(leaf, Compound):
-            return convert(leaf)
-        spec = leaf.leaf_spec()
-        if isinstance(spec, DatasetSpec):
+        if isinstance(leaf, Compound) and isinstance(spec := leaf.leaf_spec(), DatasetSpec):
             raise refusal(who, spec)
-        return leaf
+        return convert(leaf)
 
     return converted
 

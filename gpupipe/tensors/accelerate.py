@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import DataError
 from ..load.converted import ConvertedIterator
@@ -13,10 +13,8 @@ from ..load.iterator import AT_ONCE
 from ..load.progress import Numbers
 from ..options import Settings
 from ..plan.node import Node
-from ..spec import TensorSpec, flatten
-
-if TYPE_CHECKING:
-    from .. import Dataset
+from ..spec import TensorSpec
+from .loader import Chain
 
 __all__ = ["Prepared", "PreparedIterator", "prepared"]
 
@@ -31,7 +29,7 @@ class PreparedIterator(ConvertedIterator):
         settings: its options.
         epochs: the numbers of the epochs.
         convert: a function of one leaf.
-        remainder: rows of the last step that are not repeated ones, over all ranks; 0 if none is repeated, -1 if unknown.
+        remainder: rows of the last step, over all ranks, that are not there a second time; 0 if none is, -1 if unknown.
 
     Attributes:
         end_of_dataloader: whether the last element was given.
@@ -89,16 +87,17 @@ class Prepared:
         remainder: see `PreparedIterator`.
     """
 
-    chain: Dataset
+    chain: Chain
     device: Any
     remainder: int
 
-    def iterator(self, chain: Dataset, epochs: Numbers, convert: Callable[[Any], Any]) -> PreparedIterator:
-        """An iterator over one epoch."""
-        return PreparedIterator(chain.plan, chain.options().resolve(), epochs, convert, self.remainder)
+    def iterator(self, epochs: Numbers, convert: Callable[[Any], Any]) -> PreparedIterator:
+        """An iterator over the batches of this rank."""
+        settings = self.chain.options().resolve()
+        return PreparedIterator(self.chain.plan, settings, epochs, convert, self.remainder)
 
 
-def prepared(chain: Dataset) -> Prepared | None:
+def prepared(chain: Chain) -> Prepared | None:
     """The part of this process in a run under Accelerate; None if there is no such run.
 
     Batch i is that of rank ``i % ranks``. The last ranks get batches from the start a second time where their number
@@ -115,16 +114,14 @@ def prepared(chain: Dataset) -> Prepared | None:
         return Prepared(chain, here.device, 0)
     batches = max(chain.cardinality(), 0)
     over = batches % here.num_processes
-    rows = _rows(chain.element_spec)
+    rows = _rows(chain.plan.element.specs)
     remainder = -1 if not batches or (over and rows is None) else over * (rows or 0)
     return Prepared(chain.shard(here.num_processes, here.process_index, even="wrap"), here.device, remainder)
 
 
-def _rows(element: Any) -> int | None:
+def _rows(specs: Sequence[TensorSpec]) -> int | None:
     """The number of rows that every batch has; None if it varies."""
-    leaves, _ = flatten(element)
-    first = leaves[0] if leaves else None
-    return first.shape[0] if isinstance(first, TensorSpec) and first.shape else None
+    return specs[0].shape[0] if specs and specs[0].shape else None
 
 
 def _gradients() -> Any:

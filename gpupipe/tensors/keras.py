@@ -2,48 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
 
 from ..plan.order import never_ends
 from ..transform.array import on_gpu, to_host
-from .loader import Loader
-
-if TYPE_CHECKING:
-    from .. import Dataset
+from .loader import Chain, Passes
 
 __all__ = ["KerasLoader"]
 
 
-class KerasLoader(Loader, keras.utils.PyDataset):
+class KerasLoader(Passes, keras.utils.PyDataset):
     """A dataset as a `keras.utils.PyDataset`. Keras asks it for batches by number; it gives the next one.
 
-    So Keras' `shuffle=` has no effect: the chain shuffles. Every pass is the next epoch, with other random values. With
-    `steps_per_epoch`, Keras' epochs are parts of a pass, and a pass that was not finished is continued.
+    So Keras' `shuffle=` has no effect: the chain shuffles. With `steps_per_epoch`, Keras' epochs are parts of a pass.
 
     Args:
         chain: the dataset, of batches: ``(inputs, targets)``, ``(inputs, targets, weights)``, inputs or a dict.
     """
 
-    def __init__(self, chain: Dataset) -> None:
+    def __init__(self, chain: Chain) -> None:
         keras.utils.PyDataset.__init__(self)
-        Loader.__init__(self, chain, "as_keras", _host_or_dlpack(keras.backend.backend()))
+        Passes.__init__(self, chain, "as_keras", _host_or_dlpack(keras.backend.backend()))
+        self._asked = True
 
     @property
     def num_batches(self) -> int | None:
-        """The number of batches of a pass; None for an endless dataset, which needs `steps_per_epoch`."""
+        """The number of batches of a pass; None for an endless dataset, which needs `steps_per_epoch`.
+
+        Keras asks for it before every pass, and never within one: so the batch that it asks for next is the first.
+        """
+        self._asked = True
         return None if never_ends(self.chain.plan) else len(self)
 
     def __getitem__(self, index: int) -> Any:
-        if self._items is None or self._coming:
+        if self._asked or self._items is None:
+            self._asked = False
             iter(self)
         assert self._items is not None
-        for items in (self._items, self):
+        for items in (self._items, self):  # bad elements that were left out: a pass ends early, the next one continues
             for element in items:
                 return element if isinstance(element, (tuple, dict)) else (element,)
-        raise IndexError("the dataset is empty: it has no batch for Keras")
+        raise IndexError("as_keras needs a dataset with batches, got an empty one")
 
 
 def _host_or_dlpack(backend: str) -> Any:

@@ -3,15 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, Protocol
 
 from ..errors import PlanError
 from ..load.converted import ConvertedIterator, arrays_of
+from ..load.progress import Numbers
+from ..options import Options
+from ..plan.node import Node
 
-if TYPE_CHECKING:
-    from .. import Dataset
+__all__ = ["Chain", "Loader", "Passes"]
 
-__all__ = ["Loader"]
+LOOK = 2
+"""Elements that a library takes to see what they are like, before it iterates."""
+
+
+class Chain(Protocol):
+    """What a loader needs of a `Dataset`."""
+
+    plan: Node
+
+    def options(self) -> Options:
+        """Its options."""
+        ...
+
+    def cardinality(self) -> int:
+        """Its number of elements."""
+        ...
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of its next loop."""
+        ...
+
+    def requested_epoch(self) -> tuple[int, int] | None:
+        """The last `set_epoch` call: its number and the epoch."""
+        ...
+
+    def shard(self, num_shards: int, index: int, *, even: Literal["drop", "wrap"] | None = None) -> Chain:
+        """Every `num_shards`-th element."""
+        ...
+
+    def numbered(self, who: str, epoch: int | None = None) -> Numbers:
+        """The numbers of the epochs of an iterator."""
+        ...
+
+    def __len__(self) -> int: ...
 
 
 class Loader:
@@ -29,9 +64,9 @@ class Loader:
         chain: the dataset.
     """
 
-    chain: Dataset
+    chain: Chain
 
-    def __init__(self, chain: Dataset, who: str, convert: Callable[[Any], Any]) -> None:
+    def __init__(self, chain: Chain, who: str, convert: Callable[[Any], Any]) -> None:
         self.chain = chain
         self._who = who
         self._convert = arrays_of(who, convert)
@@ -56,9 +91,9 @@ class Loader:
             self._coming = True
         return self._items
 
-    def _new(self) -> ConvertedIterator:
+    def _new(self, epoch: int | None = None) -> ConvertedIterator:
         chain = self.chain
-        return ConvertedIterator(chain.plan, chain.options().resolve(), chain.numbered(self._who), self._convert)
+        return ConvertedIterator(chain.plan, chain.options().resolve(), chain.numbered(self._who, epoch), self._convert)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next loop, as `Dataset.set_epoch`.
@@ -95,3 +130,19 @@ class Loader:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.chain!r}>"
+
+
+class Passes(Loader):
+    """A loader for libraries that look at some elements before they iterate: a look is not an epoch.
+
+    After a pass that was broken off within `LOOK` elements the next one is of the same epoch.
+    """
+
+    _request: tuple[int, int] | None = None  # the `set_epoch` call that the last pass followed
+
+    def _new(self, epoch: int | None = None) -> ConvertedIterator:
+        last, request = self._items, self.chain.requested_epoch()
+        if last is not None and request == self._request and last.stopped_within(LOOK):
+            epoch = last.epoch
+        self._request = request
+        return super()._new(epoch)

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import tensorflow as tf
 
 from ..errors import PlanError
+from ..load.converted import refusal
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from ..ragged import Ragged, RaggedSpec
 from ..spec import DatasetSpec, TensorSpec, map_structure
-from ..load.converted import refusal
-
-if TYPE_CHECKING:
-    from .. import Dataset
+from ..transform.array import to_host
+from .loader import Chain, Passes
 
 __all__ = ["as_tf"]
 
 
-def as_tf(chain: Dataset) -> Any:
+def as_tf(chain: Chain) -> Any:
     """A `tf.data.Dataset` of the same elements, with their types; each iteration over it is the next epoch.
 
     Raises:
         PlanTypeError: a leaf is a dataset.
         PlanError: the type of a leaf is unknown before the chain runs.
     """
-    signature = map_structure(_spec, chain.element_spec)
+    signature = map_structure(_spec, chain.plan.element.nested)
+
+    passes = Passes(chain, "as_tf", _value)
 
     def elements() -> Iterator[Any]:
-        with chain.as_numpy_iterator() as items:
-            for element in items:
-                yield map_structure(_value, element)
+        with iter(passes) as items:
+            yield from items
 
     dataset = tf.data.Dataset.from_generator(elements, output_signature=signature)
     count = chain.cardinality()
@@ -51,12 +51,16 @@ def _spec(spec: Any) -> Any:
         )
     dtype = tf.string if spec.dtype is bytes else tf.as_dtype(spec.dtype)
     if isinstance(spec, RaggedSpec):
-        return tf.RaggedTensorSpec(spec.shape, dtype, ragged_rank=spec.ragged_rank, row_splits_dtype=spec.row_splits_dtype)
+        return tf.RaggedTensorSpec(
+            spec.shape, dtype, ragged_rank=spec.ragged_rank, row_splits_dtype=spec.row_splits_dtype
+        )
     assert isinstance(spec, TensorSpec)
-    return tf.TensorSpec(spec.shape, dtype)
+    shape: Any = spec.shape  # None: of unknown rank; TensorFlow's types leave it out
+    return tf.TensorSpec(shape, dtype)
 
 
 def _value(leaf: Any) -> Any:
     if not isinstance(leaf, Ragged):
-        return leaf
-    return tf.RaggedTensor.from_row_splits(_value(leaf.values), leaf.row_splits, validate=False)
+        return to_host(leaf)
+    ragged: Any = tf.RaggedTensor  # pyright does not see its class methods
+    return ragged.from_row_splits(_value(leaf.values), leaf.row_splits, validate=False)

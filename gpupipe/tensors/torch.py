@@ -11,10 +11,9 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from ..errors import DeviceError, PlanError, PlanTypeError
 from ..transform.array import on_gpu
-from .loader import Loader
+from .loader import Chain, Loader
 
 if TYPE_CHECKING:
-    from .. import Dataset
     from ..load.converted import ConvertedIterator
     from .accelerate import Prepared
 
@@ -134,16 +133,16 @@ class TorchLoader(Loader, DataLoader):
 
     use_stateful_dataloader = True  # Accelerate's `save_state` looks for it
 
-    def __init__(self, chain: Dataset, device: Any, dtype: Any, non_blocking: bool) -> None:
+    def __init__(self, chain: Chain, device: Any, dtype: Any, non_blocking: bool) -> None:
         DataLoader.__init__(self, _Elements(self), batch_size=None)
         self._to = ToTorch(device_of(device), dtype_of(dtype), non_blocking)
         Loader.__init__(self, chain, "as_torch", self._to)
         self._prepared: Prepared | None = None
 
-    def _new(self) -> ConvertedIterator:
+    def _new(self, epoch: int | None = None) -> ConvertedIterator:
         if self._prepared is None:
-            return super()._new()
-        return self._prepared.iterator(self.chain, self.chain.numbered(self._who), self._convert)
+            return super()._new(epoch)
+        return self._prepared.iterator(self.chain.numbered(self._who, epoch), self._convert)
 
     @property
     def _is_accelerate_prepared(self) -> bool:
