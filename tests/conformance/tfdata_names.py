@@ -196,7 +196,7 @@ NAMES = {
 def comparisons() -> Counter[str]:
     """How many comparisons with TensorFlow use each name: entries of the tables of chains, and other tests."""
     found: Counter[str] = Counter()
-    for path in sorted(DIFFERENTIAL.glob("test_*.py")):
+    for path in sorted(DIFFERENTIAL.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Dict):
                 for value in node.values:
