@@ -166,3 +166,40 @@ def test_a_wrong_argument_is_refused(
 
     with pytest.raises((gp.PlanError, TypeError), match=words):
         gp.image_folder(**{"path": "data", **arguments})
+
+
+@pytest.mark.parametrize("mode", ["int", "categorical", "binary", None])
+@pytest.mark.parametrize("interpolation", ["bilinear", "nearest"])
+def test_the_arguments_of_keras_give_what_keras_gives(tmp_path: Path, mode: Any, interpolation: str) -> None:
+    pytest.importorskip("tensorflow")
+    keras = pytest.importorskip("keras")
+    make(tmp_path, "ab", images=5)
+    for hidden in [*tmp_path.rglob(".hidden.png"), *tmp_path.rglob("**/0.png")]:
+        hidden.unlink()  # Keras reads them
+    (tmp_path / ".cache").rmdir()
+    arguments: dict[str, Any] = {
+        "label_mode": mode, "image_size": (7, 3), "batch_size": 4, "shuffle": False, "interpolation": interpolation,
+    }  # fmt: skip
+
+    theirs = list(keras.utils.image_dataset_from_directory(str(tmp_path), **arguments).as_numpy_iterator())
+    ours = list(gp.compat.image_dataset_from_directory(tmp_path, **arguments))
+
+    def rows(batches: list[Any], part: int) -> Any:
+        return np.concatenate([batch if mode is None else batch[part] for batch in batches])
+
+    order = np.argsort(rows(theirs, 0)[:, 0, 0, 0], kind="stable")
+    mine = np.argsort(rows(ours, 0)[:, 0, 0, 0], kind="stable")
+    assert [len(batch if mode is None else batch[0]) for batch in ours] == [4, 4, 2]
+    assert np.allclose(rows(ours, 0)[mine], rows(theirs, 0)[order], atol=1e-3)  # of 255: both round in float32
+    if mode is not None:
+        assert rows(ours, 1).dtype == rows(theirs, 1).dtype
+        assert sorted(rows(ours, 1).tolist()) == sorted(rows(theirs, 1).tolist())
+
+
+def test_both_subsets_of_keras_are_two_datasets(tmp_path: Path) -> None:
+    training, validation = gp.compat.image_dataset_from_directory(
+        make(tmp_path), image_size=(4, 4), batch_size=None, validation_split=0.2, subset="both"
+    )
+
+    assert (len(training), len(validation)) == (24, 6)
+    assert len({float(image[0, 0, 0]) for image, _ in training}) > 1
