@@ -15,6 +15,7 @@ from .dataset import (
     FixedLengthRecordDataset,
     TextLineDataset,
     TFRecordDataset,
+    image_folder,
     release_memory,
 )
 from .errors import (
@@ -66,6 +67,7 @@ __all__ = [
     "TraceError",
     "__version__",
     "compare",
+    "image_folder",
     "io",
     "ops",
     "release_memory",

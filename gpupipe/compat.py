@@ -19,22 +19,24 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from . import ops
 from .arguments import integer, integer_or_none
-from .dataset import Dataset
+from .dataset import Dataset, image_folder
 from .errors import FunctionError, GpupipeError, PlanError, PlanTypeError, TraceError
 from .graph.classify import name_of
 from .graph.symbols import active_trace
-from .options import AUTOTUNE
+from .options import ALL, AUTOTUNE
 from .spec import as_dtype, as_leaf, own, spec_of
 
 __all__ = [
     "NotInitializedError",
     "OutOfRangeError",
     "ValueIterator",
+    "image_dataset_from_directory",
     "make_initializable_iterator",
     "make_one_shot_iterator",
     "map_and_batch",
@@ -299,6 +301,90 @@ def py_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: s
     if len(results) != len(Tout):
         raise FunctionError(f"py_function needs {len(Tout)} results of {name_of(func)}, got {len(results)}")
     return tuple([_typed(func, value, dtype) for value, dtype in zip(results, Tout, strict=True)])
+
+
+def image_dataset_from_directory(
+    directory: Any,
+    labels: Literal["inferred"] | None = "inferred",
+    label_mode: Literal["int", "categorical", "binary"] | None = "int",
+    class_names: Sequence[str] | None = None,
+    color_mode: Literal["grayscale", "rgb", "rgba"] = "rgb",
+    batch_size: int | None = 32,
+    image_size: tuple[int, int] = (256, 256),
+    shuffle: bool = True,
+    seed: int | None = None,
+    validation_split: float | None = None,
+    subset: Literal["training", "validation", "both"] | None = None,
+    interpolation: str = "bilinear",
+    follow_links: bool = False,
+) -> Any:
+    """Make batches of the images of a folder of classes, with the arguments of Keras' function of this name.
+
+    Today: `image_folder(directory)`, then `shuffle(gp.ALL)`, a `map` that decodes, crops and augments, and `batch`.
+
+    Here the shuffle is uniform over all files, and subsets are the same whatever is shuffled: each class is divided.
+
+    Args:
+        directory: see `image_folder`.
+        labels: None for images alone.
+        label_mode: "int": int32; "categorical": float32, one-hot; "binary": float32[B, 1] of 0 and 1; None: no labels.
+        class_names: see `image_folder`.
+        color_mode: "grayscale", "rgb" or "rgba": 1, 3 or 4 channels.
+        batch_size: None for single images.
+        image_size: height and width that images are resized to, without antialiasing and without keeping their ratio.
+        shuffle: a new order in each epoch.
+        seed: of the order.
+        validation_split: see `image_folder`.
+        subset: "both" gives two datasets, the training's and the validation's.
+        interpolation: a method of `ops.resize`.
+        follow_links: see `image_folder`.
+
+    Shapes: ``float32[B,h,w,C]{NHWC}`` of 0 to 255, and the labels.
+
+    Raises:
+        PlanError: as `image_folder`, or an argument is none of those above.
+    """
+    who = "image_dataset_from_directory"
+    if subset == "both":
+        parts: tuple[Literal["training", "validation"], ...] = ("training", "validation")
+        return tuple(
+            image_dataset_from_directory(
+                directory, labels, label_mode, class_names, color_mode, batch_size, image_size, shuffle, seed,
+                validation_split, part, interpolation, follow_links,
+            )
+            for part in parts
+        )  # fmt: skip
+    channels = {"grayscale": 1, "rgb": 3, "rgba": 4}.get(color_mode)
+    if channels is None:
+        raise PlanError(f"{who} needs color_mode 'grayscale', 'rgb' or 'rgba', got {color_mode!r}")
+    if labels not in ("inferred", None):
+        raise PlanError(f"{who} needs labels='inferred' or None, got {labels!r}; for others zip a dataset of labels")
+    if label_mode not in ("int", "categorical", "binary", None):
+        raise PlanError(f"{who} needs label_mode 'int', 'categorical', 'binary' or None, got {label_mode!r}")
+    folder = image_folder(
+        directory, class_names=class_names, validation_split=validation_split, subset=subset, follow_links=follow_links
+    )
+    classes = len(folder.class_names)
+    if label_mode == "binary" and classes != 2:
+        raise PlanError(f"{who} needs two classes for label_mode='binary', got {classes}")
+
+    def load(image: Any, label: Any) -> Any:
+        pixels = ops.resize(ops.decode_image(image, channels=channels), image_size, interpolation)
+        pixels = ops.cast(pixels, np.float32)
+        if labels is None or label_mode is None:
+            return pixels
+        if label_mode == "categorical":
+            return pixels, ops.one_hot(label, classes)
+        return pixels, ops.cast(label, np.int32 if label_mode == "int" else np.float32)
+
+    ds = folder.shuffle(ALL, seed=integer_or_none(who, "seed", seed)) if shuffle else folder
+    ds = ds.map(load)
+    if batch_size is None:
+        return ds
+    ds = ds.batch(integer(who, "batch_size", batch_size, 1))
+    if label_mode == "binary" and labels is not None:
+        ds = ds.map(lambda pixels, label: (pixels, np.reshape(label, (-1, 1))))
+    return ds.prefetch(2)
 
 
 py_function.__gpupipe_python__ = True  # type: ignore[attr-defined]  # see `classify.classify`

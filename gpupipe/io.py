@@ -18,7 +18,7 @@ from .extract.examples.encode import encode_example
 from .extract.examples.example import ExampleParser
 from .extract.examples.features import Feature, FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, VarLenFeature
 from .extract.records.writer import TFRecordWriter
-from .extract.storage.files import LOCAL
+from .extract.storage.remote import storage_of
 from .graph.op import Op
 from .graph.symbols import Named, Symbol, active_trace, apply
 from .missing import names_missing
@@ -218,15 +218,16 @@ class ReadFile(Op):
 
     def reference(self, x: Any) -> bytes:
         name = os.fsdecode(bytes(x))
-        size, _ = LOCAL.size(name)
-        return LOCAL.read(name, 0, size)
+        storage = storage_of(name)
+        size, tag = storage.size(name)
+        return storage.read(name, 0, size, tag)
 
 
 def read_file(path: Any) -> Any:
     """Read a whole file.
 
     Args:
-        path: of a local file: a string, bytes or path.
+        path: of a file, or its URL: a string, bytes or path.
 
     Returns:
         The content as bytes.

@@ -3,6 +3,7 @@
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from .core import Dataset
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+from .image_folder import image_folder
 from .memory import release_memory
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "FixedLengthRecordDataset",
     "TFRecordDataset",
     "TextLineDataset",
+    "image_folder",
     "release_memory",
 ]
 

@@ -8,14 +8,14 @@ from .batches import Batches
 from .buffers import Buffers
 from .elements import Elements
 from .mixing import Mixing
-from .running import Running
 from .scanning import Scanning
 from .sources import Sources
+from .tensors import Tensors
 
 __all__ = ["Dataset"]
 
 
-class Dataset(Sources, Mixing, Elements, Scanning, Batches, Buffers, Running):
+class Dataset(Sources, Mixing, Elements, Scanning, Batches, Buffers, Tensors):
     """A lazy chain of steps over elements. It is immutable: every method returns a new dataset.
 
     Start with a constructor (`from_tensor_slices`, `list_files`, `TFRecordDataset`, ...), add steps, then iterate.

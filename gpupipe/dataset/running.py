@@ -14,13 +14,11 @@ from ..options import Options
 from ..plan.index import ENDLESS, Select, Sliced, blocker, why_not
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from ..plan.order import WithOptions, never_ends, options_of
-from ..spec import DatasetSpec
 from .base import Chain
 from .epochs import Counted
 
 if TYPE_CHECKING:
     from .. import Dataset
-    from ..load.host_arrays import OwnedIterator
     from ..load.iterator import DatasetIterator
     from ..load.progress import Numbers
     from ..optimize.report.checks import Finding
@@ -222,7 +220,11 @@ class Running(Chain):
         """The epoch of what looks at a dataset without counting as a loop."""
         if self._epoch is not None:
             return self._epoch
-        return (self._counter.requested(self.plan) or (0, 0))[1]
+        return (self.requested_epoch() or (0, 0))[1]
+
+    def requested_epoch(self) -> tuple[int, int] | None:
+        """The last `set_epoch` call that concerns this dataset: its number among all such calls, and the epoch."""
+        return self._counter.requested(self.plan)
 
     def __iter__(self) -> DatasetIterator:
         return self.iterator()
@@ -239,7 +241,7 @@ class Running(Chain):
         """
         from ..load.iterator import DatasetIterator
 
-        return DatasetIterator(self.plan, self.options().resolve(), self._numbered("iterator", epoch))
+        return DatasetIterator(self.plan, self.options().resolve(), self.numbered("iterator", epoch))
 
     def progress(self, epoch: int | None = None) -> DatasetIterator:
         """Make an iterator that shows its progress: elements, rows per second, the share that the loop waited for data.
@@ -257,7 +259,7 @@ class Running(Chain):
         """
         from ..load.shown import ShownIterator
 
-        return ShownIterator(self.plan, self.options().resolve(), self._numbered("progress", epoch))
+        return ShownIterator(self.plan, self.options().resolve(), self.numbered("progress", epoch))
 
     def epochs(self, count: int, start: int = 0) -> DatasetIterator:
         """Make one iterator over `count` epochs, numbered from `start`."""
@@ -308,8 +310,13 @@ class Running(Chain):
         self.refuse_epoch("set_epoch")
         self._counter.set(self.plan, number)
 
-    def _numbered(self, who: str, epoch: int | None = None) -> Numbers:
-        """The source of an iterator's epoch."""
+    def numbered(self, who: str, epoch: int | None = None) -> Numbers:
+        """The numbers of the epochs of an iterator: one that is given, or counted when it starts.
+
+        Args:
+            who: the method that makes the iterator.
+            epoch: the number, if one was asked for.
+        """
         from ..load.progress import Epochs
 
         if epoch is not None:
@@ -321,22 +328,6 @@ class Running(Chain):
                 return Counted(self._counter, self.plan, self.options().resolve())
             number = self._epoch
         return Epochs(range(number, number + 1))
-
-    def as_numpy_iterator(self) -> OwnedIterator:
-        """Make an iterator with all leaves on the host: arrays, NumPy scalars and bytes; ragged leaves stay `Ragged`.
-
-        Raises:
-            PlanTypeError: a leaf is a dataset, as after `window`.
-        """
-        for spec in self.plan.element.specs:
-            if isinstance(spec, DatasetSpec):
-                raise PlanTypeError(
-                    f"as_numpy_iterator needs arrays, numbers or bytes, got a {spec}; iterate over the dataset itself, "
-                    f"or flat_map(lambda w: w.batch(n)) first"
-                )
-        from ..load.host_arrays import OwnedIterator
-
-        return OwnedIterator(self.plan, self.options().resolve(), self._numbered("as_numpy_iterator"))
 
     def first(self) -> Any:
         """Return the first element, in the epoch that `epoch(n)` or the last `set_epoch(n)` says, else in epoch 0.

@@ -93,11 +93,11 @@ class Scanning(Chain):
         state, structure = _state("reduce", initial_state)
         specs = tuple(map(spec_of, state))
         from ..flow.maps.scan import next_state
-        from ..load.host_arrays import HostIterator
+        from ..load.converted import ConvertedIterator, on_host
 
         state = [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in state]
         chain = cast("Dataset", self)
-        with HostIterator(self.plan, chain.options().resolve(), chain._numbered("reduce")) as items:
+        with ConvertedIterator(self.plan, chain.options().resolve(), chain.numbered("reduce"), on_host) as items:
             for i, element in enumerate(items):
                 try:
                     value = reduce_func(structure.unflatten(state), element)

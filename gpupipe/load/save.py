@@ -38,7 +38,7 @@ from ..plan.node import ElementType, Node
 from ..serial.elements_file import ElementsWriter
 from ..serial.structures import Malformed, json_object
 from ..spec import LEAF, Compound, Structure, TensorSpec, describe, spec_of
-from .host_arrays import on_host
+from .converted import on_host
 
 __all__ = ["read_saved", "save"]
 

@@ -33,6 +33,7 @@ __all__ = [
     "on_gpu",
     "overlap",
     "run_array",
+    "to_cupy",
     "to_device",
     "to_device_array",
     "to_host",
@@ -202,6 +203,22 @@ def on_gpu(array: Any) -> bool:
 def to_host(array: Any) -> Any:
     """Copy a GPU array to NumPy; return anything else as it is."""
     return array.get() if on_gpu(array) else array
+
+
+def to_cupy(leaf: Any) -> Any:
+    """A numeric array as a CuPy array, copied from the host or as it is on its GPU; anything else as it is.
+
+    Raises:
+        MissingDependencyError: CuPy is not installed.
+    """
+    if not has_cupy():
+        raise MissingDependencyError("as_cupy needs CuPy, which is not installed; pip install 'gpupipe[cuda12]'")
+    import cupy
+
+    if isinstance(leaf, DeviceArray):
+        return cupy.from_dlpack(leaf)
+    numeric = isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "biuf"
+    return cupy.asarray(leaf) if numeric else leaf
 
 
 def goes_to_gpu(leaf: Any) -> bool:

@@ -1,0 +1,152 @@
+"""tensors: the methods of `Dataset` that hand its elements over: to NumPy, PyTorch, JAX, CuPy, Keras and TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+from ..errors import MissingDependencyError, PlanError
+from ..spec import DatasetSpec
+from .running import Running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .. import Dataset
+    from ..load.converted import ConvertedIterator
+    from ..tensors.keras import KerasLoader
+    from ..tensors.loader import Loader
+    from ..tensors.torch import TorchLoader
+
+__all__ = ["Tensors"]
+
+
+class Tensors(Running):
+    """Elements as arrays and tensors of other libraries.
+
+    The objects that `as_torch`, `as_jax`, `as_cupy` and `as_keras` return are loaders: every loop over one is the next
+    epoch, `len` is its number of steps, and it has `set_epoch`, `state_dict` and `load_state_dict`. Tuples and dicts
+    are kept, and so are bytes, arrays of bytes, and `Ragged`.
+    """
+
+    def as_numpy_iterator(self) -> ConvertedIterator:
+        """Make an iterator with all leaves on the host: arrays, NumPy scalars and bytes; ragged leaves stay `Ragged`.
+
+        Raises:
+            PlanTypeError: a leaf is a dataset, as after `window`.
+        """
+        from ..load.converted import ConvertedIterator, arrays_of
+        from ..transform.array import to_host
+
+        self._refuse_datasets("as_numpy_iterator")
+        convert = arrays_of("as_numpy_iterator", to_host)
+        return ConvertedIterator(self.plan, self.options().resolve(), self.numbered("as_numpy_iterator"), convert)
+
+    def as_torch(self, device: Any = None, *, dtype: Any = None, non_blocking: bool = True) -> TorchLoader:
+        """Make a `torch.utils.data.DataLoader` of this dataset's elements, as tensors.
+
+        Trainers take it as they take PyTorch's own: Lightning with its position in checkpoints, Accelerate's `prepare`.
+        Batches are not copied: those in host memory share it with their NumPy arrays, those on a GPU are DLPack's.
+
+        Args:
+            device: where tensors are put, e.g. "cuda"; by default they stay where they are.
+            dtype: of floating-point tensors, e.g. "bfloat16" or `torch.bfloat16`; by default their own.
+            non_blocking: copy from the host to a GPU from pinned memory on a stream of its own; the loop does not wait.
+
+        Raises:
+            MissingDependencyError: PyTorch is not installed.
+            PlanError: no such device, no floating-point dtype, or a leaf is a dataset.
+            DeviceError: PyTorch finds no GPU.
+        """
+        self._refuse_datasets("as_torch")
+        with _needs("as_torch", "torch", "torch"):
+            from ..tensors.torch import TorchLoader
+        return TorchLoader(cast("Dataset", self), device, dtype, non_blocking)
+
+    def as_jax(self, device: Any = None, *, sharding: Any = None, dtype: Any = None) -> Loader:
+        """Make a loader of this dataset's elements, as `jax.Array`.
+
+        Args:
+            device: a `jax.Device` or `jax.sharding.Sharding` of this process for the arrays; by default they stay where
+                they are, and those in host memory go to JAX's default device.
+            sharding: a `jax.sharding.Sharding` of the array that the batches of all processes make together, as in
+                `jax.make_array_from_process_local_data`: each process reads its own rows, by ``shard(count, index)``.
+            dtype: of floating-point arrays, e.g. "bfloat16"; by default their own.
+
+        Raises:
+            MissingDependencyError: JAX is not installed.
+            PlanError: both a device and a sharding, no floating-point dtype, or a leaf is a dataset.
+        """
+        self._refuse_datasets("as_jax")
+        if device is not None and sharding is not None:
+            raise PlanError("as_jax needs a device or a sharding, got both")
+        with _needs("as_jax", "jax", "jax"):
+            from ..tensors.jax import to_jax
+        return self._loader("as_jax", to_jax(device, sharding, dtype))
+
+    def as_cupy(self) -> Loader:
+        """Make a loader of this dataset's elements, as CuPy arrays; those in host memory are copied to the current GPU.
+
+        Raises:
+            MissingDependencyError: CuPy is not installed.
+            PlanTypeError: a leaf is a dataset.
+        """
+        from ..transform.array import to_cupy
+
+        self._refuse_datasets("as_cupy")
+        to_cupy(None)
+        return self._loader("as_cupy", to_cupy)
+
+    def as_keras(self) -> KerasLoader:
+        """Make a `keras.utils.PyDataset`, which Keras 3 takes in `fit`, `evaluate` and `predict`, on each backend.
+
+        An epoch of Keras has as many steps as this dataset has batches, with other random values each time.
+
+        Raises:
+            MissingDependencyError: Keras 3 is not installed.
+            PlanTypeError: a leaf is a dataset.
+        """
+        self._refuse_datasets("as_keras")
+        with _needs("as_keras", "keras", "keras"):
+            from ..tensors.keras import KerasLoader
+        return KerasLoader(cast("Dataset", self))
+
+    def as_tf(self) -> Any:
+        """Make a `tf.data.Dataset` of the same elements, types and number; each iteration over it is the next epoch.
+
+        Elements pass through host memory and Python: the chain's steps belong before, in gpupipe.
+
+        Raises:
+            MissingDependencyError: TensorFlow is not installed.
+            PlanError: the type of a leaf is unknown before the chain runs, or a leaf is a dataset.
+        """
+        self._refuse_datasets("as_tf")
+        with _needs("as_tf", "tensorflow", "tensorflow"):
+            from ..tensors.tf import as_tf
+        return as_tf(cast("Dataset", self))
+
+    def _loader(self, who: str, convert: Callable[[Any], Any]) -> Loader:
+        from ..tensors.loader import Loader
+
+        return Loader(cast("Dataset", self), who, convert)
+
+    def _refuse_datasets(self, who: str) -> None:
+        for spec in self.plan.element.specs:
+            if isinstance(spec, DatasetSpec):
+                from ..load.converted import refusal
+
+                raise refusal(who, spec)
+
+
+@contextmanager
+def _needs(who: str, package: str, install: str) -> Iterator[None]:
+    """Make a missing package an error that says how to install it; one that is there and broken keeps its own."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise MissingDependencyError(
+            f"{who} needs {package}, which is not installed; install it with: pip install {install}"
+        ) from error

@@ -1,0 +1,73 @@
+"""converted: iterators that convert every leaf of their elements: to host memory, to tensors of a framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import PlanTypeError
+from ..options import Settings
+from ..plan.node import Node
+from ..spec import Compound, DatasetSpec, map_structure
+from ..transform.array import to_host
+from .iterator import DatasetIterator
+from .progress import Numbers
+
+__all__ = ["ConvertedIterator", "arrays_of", "on_host", "refusal"]
+
+
+class ConvertedIterator(DatasetIterator):
+    """An iterator that gives elements with every leaf converted; states are those of an iterator that does not.
+
+    An element whose conversion fails, for example because a GPU has too little memory, is not lost: `next` raises, and
+    the next call gives it again.
+
+    Args:
+        plan: the chain.
+        settings: its options.
+        epochs: the numbers of the epochs.
+        convert: a function of one leaf.
+    """
+
+    def __init__(self, plan: Node, settings: Settings, epochs: Numbers, convert: Callable[[Any], Any]) -> None:
+        super().__init__(plan, settings, epochs)
+        self._convert = convert
+
+    def _next(self) -> Any:
+        return map_structure(self._convert, super()._next())
+
+    def stopped_within(self, elements: int) -> bool:
+        """Whether it started, gave at most so many elements of its epoch, and did not come to the end."""
+        progress = self._progress
+        return progress.epoch is not None and not progress.ended and progress.in_epoch <= elements
+
+
+def on_host(leaf: Any) -> Any:
+    """Return a leaf in host memory; a `Compound`, such as a nested dataset, as it is."""
+    if isinstance(leaf, Compound):
+        return leaf
+    return to_host(leaf)
+
+
+def arrays_of(who: str, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A conversion that refuses nested datasets.
+
+    Args:
+        who: the method that is asked for arrays.
+        convert: a function of any other leaf, also of a `Ragged` one.
+    """
+
+    def converted(leaf: Any) -> Any:
+        if isinstance(leaf, Compound) and isinstance(spec := leaf.leaf_spec(), DatasetSpec):
+            raise refusal(who, spec)
+        return convert(leaf)
+
+    return converted
+
+
+def refusal(who: str, spec: DatasetSpec) -> PlanTypeError:
+    """The error for a dataset where arrays are needed."""
+    return PlanTypeError(
+        f"{who} needs arrays, numbers or bytes, got a {spec}; iterate over the dataset itself, or "
+        "flat_map(lambda w: w.batch(n)) first"
+    )

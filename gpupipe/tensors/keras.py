@@ -1,0 +1,67 @@
+"""keras: a dataset as Keras 3 takes it in `fit`, `evaluate` and `predict`, whatever its backend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from ..plan.order import never_ends
+from ..transform.array import on_gpu, to_host
+from .loader import Chain, Passes
+
+__all__ = ["KerasLoader"]
+
+
+class KerasLoader(Passes, keras.utils.PyDataset):
+    """A dataset as a `keras.utils.PyDataset`. Keras asks it for batches by number; it gives the next one.
+
+    So Keras' `shuffle=` has no effect: the chain shuffles. With `steps_per_epoch`, Keras' epochs are parts of a pass.
+
+    Args:
+        chain: the dataset, of batches: ``(inputs, targets)``, ``(inputs, targets, weights)``, inputs or a dict.
+    """
+
+    def __init__(self, chain: Chain) -> None:
+        keras.utils.PyDataset.__init__(self)
+        Passes.__init__(self, chain, "as_keras", _host_or_dlpack(keras.backend.backend()))
+        self._asked = True
+
+    @property
+    def num_batches(self) -> int | None:
+        """The number of batches of a pass; None for an endless dataset, which needs `steps_per_epoch`.
+
+        Keras asks for it before every pass, and never within one: so the batch that it asks for next is the first.
+        """
+        self._asked = True
+        return None if never_ends(self.chain.plan) else len(self)
+
+    def __getitem__(self, index: int) -> Any:
+        if self._asked or self._items is None:
+            self._asked = False
+            iter(self)
+        assert self._items is not None
+        for items in (self._items, self):  # bad elements that were left out: a pass ends early, the next one continues
+            for element in items:
+                return element if isinstance(element, (tuple, dict)) else (element,)
+        raise IndexError("as_keras needs a dataset with batches, got an empty one")
+
+
+def _host_or_dlpack(backend: str) -> Any:
+    """The conversion of a leaf for a backend: NumPy arrays, which Keras moves, but tensors for what is on a GPU."""
+
+    def converted(leaf: Any) -> Any:
+        if not on_gpu(leaf):
+            return leaf
+        if backend == "torch":
+            import torch
+
+            return torch.from_dlpack(leaf)
+        if backend == "jax":
+            import jax
+
+            return jax.dlpack.from_dlpack(leaf)
+        return np.asarray(to_host(leaf))
+
+    return converted

@@ -1,0 +1,168 @@
+"""torch: batches as tensors of PyTorch, in a DataLoader that trainers take as they take PyTorch's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from ..errors import DeviceError, PlanError, PlanTypeError
+from ..transform.array import on_gpu
+from .loader import Chain, Loader
+
+if TYPE_CHECKING:
+    from ..load.converted import ConvertedIterator
+    from .accelerate import Prepared
+
+__all__ = ["ToTorch", "TorchLoader"]
+
+
+class ToTorch:
+    """The conversion of a leaf to a tensor; bytes and arrays of them stay what they are.
+
+    Arrays in host memory are not copied unless they are read-only, as those of single elements are. Arrays on a GPU are
+    taken over by DLPack: complete, on any stream, on their device.
+
+    Args:
+        device: where tensors are put; None: where they are.
+        dtype: of floating-point tensors; None: their own.
+        non_blocking: copy from the host to a GPU from pinned memory, on a stream of its own, while the GPU computes.
+    """
+
+    def __init__(self, device: Any, dtype: Any, non_blocking: bool) -> None:
+        self.device, self.dtype, self.non_blocking = device, dtype, non_blocking
+        self._stream: Any = None
+
+    def __call__(self, leaf: Any) -> Any:
+        if on_gpu(leaf):
+            tensor = torch.from_dlpack(leaf)
+        elif isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "biuf":
+            array = np.asarray(leaf)
+            own = array.flags.writeable and isinstance(leaf, np.ndarray) and min(array.strides, default=0) >= 0
+            tensor = torch.from_numpy(array if own else array.copy())
+        else:
+            return leaf
+        if self.dtype is not None and tensor.is_floating_point():
+            tensor = tensor.to(self.dtype)
+        if self.device is None or tensor.device == self.device:
+            return tensor
+        if self.device.type == "cuda" and tensor.device.type == "cpu" and self.non_blocking:
+            return self._copied(tensor)
+        return tensor.to(self.device)
+
+    def _copied(self, tensor: Any) -> Any:
+        """Copy to a GPU on a stream of its own; the caller's current stream waits for it, the caller does not.
+
+        PyTorch's allocators keep the pinned memory until the copy has ended, and the memory on the GPU until
+        the caller's stream has passed the point at which the tensor is dropped.
+        """
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self.device)
+        current = torch.cuda.current_stream(self.device)
+        with torch.cuda.stream(self._stream):
+            there = tensor.pin_memory().to(self.device, non_blocking=True)
+        current.wait_stream(self._stream)
+        there.record_stream(current)
+        return there
+
+
+def device_of(device: Any) -> Any:
+    """A `torch.device` with its number, checked.
+
+    Raises:
+        PlanError: there is no such device.
+        DeviceError: PyTorch cannot use it.
+    """
+    if device is None:
+        return None
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise PlanError(f"as_torch needs a device such as 'cpu', 'cuda' or 'cuda:1', got {device!r}") from error
+    if found.type != "cuda":
+        return found
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not count:
+        raise DeviceError(f"as_torch(device={str(found)!r}) needs a GPU that PyTorch can use, found none")
+    number = torch.cuda.current_device() if found.index is None else found.index
+    if number >= count:
+        raise PlanError(f"as_torch(device={str(found)!r}) needs GPU {number}, found {count} (numbered from 0)")
+    return torch.device("cuda", number)
+
+
+def dtype_of(dtype: Any) -> Any:
+    """A floating-point `torch.dtype` by its name.
+
+    Raises:
+        PlanTypeError: it is not one.
+    """
+    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if dtype is not None and not (isinstance(found, torch.dtype) and found.is_floating_point):
+        raise PlanTypeError(f"as_torch needs a floating-point dtype, such as 'bfloat16', got {dtype!r}")
+    return found
+
+
+class _Elements(IterableDataset):
+    """What a DataLoader needs as its dataset: it says that elements cannot be had by index."""
+
+    def __init__(self, loader: TorchLoader) -> None:
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._loader)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+
+class TorchLoader(Loader, DataLoader):
+    """A dataset as a `torch.utils.data.DataLoader` of the batches that it makes; it has no worker processes.
+
+    Lightning saves and restores its position with a checkpoint. So does Accelerate's `save_state` after `prepare`,
+    which divides the batches among the ranks and puts them on the rank's device, see `gpupipe/tensors/accelerate.py`.
+
+    Args:
+        chain: the dataset.
+        device: see `ToTorch`.
+        dtype: see `ToTorch`.
+        non_blocking: see `ToTorch`.
+    """
+
+    use_stateful_dataloader = True  # Accelerate's `save_state` looks for it
+
+    def __init__(self, chain: Chain, device: Any, dtype: Any, non_blocking: bool) -> None:
+        DataLoader.__init__(self, _Elements(self), batch_size=None)
+        self._to = ToTorch(device_of(device), dtype_of(dtype), non_blocking)
+        Loader.__init__(self, chain, "as_torch", self._to)
+        self._prepared: Prepared | None = None
+
+    def _new(self, epoch: int | None = None) -> ConvertedIterator:
+        if self._prepared is None:
+            return super()._new(epoch)
+        return self._prepared.iterator(self.chain.numbered(self._who, epoch), self._convert)
+
+    @property
+    def _is_accelerate_prepared(self) -> bool:
+        """Accelerate's `prepare` asks a DataLoader for this and takes one that says True as it is: it has no other way.
+
+        What it would do otherwise is right and slow: rank 0 makes the batches of all ranks and sends them.
+        """
+        if self._prepared is None:
+            from .accelerate import prepared
+
+            found = prepared(self.chain)
+            if found is None:
+                return False
+            self._prepared = found
+            self.chain = found.chain
+            if self._to.device is None:
+                self._to.device = found.device
+            self._items, self._coming, self._loaded = None, False, False
+        return True
+
+    @_is_accelerate_prepared.setter
+    def _is_accelerate_prepared(self, value: bool) -> None:
+        """Accelerate sets it for what it has prepared."""

@@ -1,0 +1,36 @@
+"""A loop under Accelerate, on one rank or several, with a resume in the middle of the epoch."""
+
+import sys
+
+import torch
+from accelerate import Accelerator
+
+from tests.tensors.programs import chain, tell
+
+accelerator = Accelerator(cpu=True)
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer, loader = accelerator.prepare(model, optimizer, chain().as_torch())
+batches, ends, steps = [], [], 0
+for step, (inputs, numbers) in enumerate(loader):
+    batches.append(numbers.tolist())
+    with accelerator.accumulate(model):
+        accelerator.backward(model(inputs).mean())
+        optimizer.step()
+        optimizer.zero_grad()
+    steps += accelerator.sync_gradients
+    ends.append(accelerator.gradient_state.end_of_dataloader)
+    if step == 2:
+        accelerator.save_state(sys.argv[1])
+accelerator.load_state(sys.argv[1])
+tell(
+    accelerator.process_index,
+    batches=batches,
+    ends=ends,
+    steps=steps,
+    length=len(loader),
+    device=inputs.device.type,
+    rest=[numbers.tolist() for _, numbers in loader],
+    next=[numbers.tolist() for _, numbers in loader],
+)
+accelerator.end_training()

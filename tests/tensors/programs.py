@@ -1,0 +1,21 @@
+"""What the programs of this folder, each in a process of its own, train on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+import gpupipe as gp
+
+
+def chain() -> gp.Dataset:
+    """11 batches of 4: float32[4, 2] and the numbers of the elements."""
+    inputs = np.random.default_rng(0).random((44, 2), np.float32)
+    return gp.Dataset.from_tensor_slices((inputs, np.arange(44))).shuffle(gp.ALL, seed=1).batch(4).prefetch(2)
+
+
+def tell(rank: int, **found: Any) -> None:
+    """Print what a rank found as one line."""
+    print(json.dumps({"rank": rank, **found}), flush=True)

@@ -1,0 +1,87 @@
+"""Arrays of JAX: on one device, on two devices of a process, and of two processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from tests.chains.data import ROOT
+from tests.tensors.launch import expected
+from tests.tensors.programs import chain
+
+jax = pytest.importorskip("jax")
+
+
+def test_batches_are_arrays_of_jax_with_the_same_values() -> None:
+    for (inputs, numbers), (wanted, wanted_numbers) in zip(chain().as_jax(), chain().iterator(epoch=0), strict=True):
+        assert isinstance(inputs, jax.Array)
+        assert np.array_equal(np.asarray(inputs), wanted)
+        assert np.array_equal(np.asarray(numbers), wanted_numbers)
+
+
+def test_floats_can_have_another_type_and_bytes_stay_bytes() -> None:
+    names = np.array([b"a", b"b"], object)
+    ((values, found),) = (
+        gp.Dataset.from_tensor_slices((np.ones((2, 3), np.float32), names)).batch(2).as_jax(dtype="bfloat16")
+    )
+
+    assert (values.dtype, values.shape) == (jax.numpy.bfloat16, (2, 3))
+    assert found.tolist() == [b"a", b"b"]
+
+
+def test_arrays_go_to_a_device_or_a_sharding_of_this_process() -> None:
+    device = jax.devices()[-1]
+
+    inputs, _ = next(iter(chain().as_jax(device)))
+
+    assert inputs.devices() == {device}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"dtype": "int32"}, "as_jax needs a floating-point dtype, such as 'bfloat16', got "),
+        ({"dtype": "nothing"}, "as_jax needs a floating-point dtype, such as 'bfloat16', got 'nothing'"),
+        ({"device": 1, "sharding": 2}, "as_jax needs a device or a sharding, got both"),
+    ],
+)
+def test_a_wrong_argument_is_refused_at_once(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=words):
+        chain().as_jax(**arguments)
+
+
+def test_two_processes_make_one_array_and_resume() -> None:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    environment = dict(os.environ, PYTHONPATH=str(ROOT), JAX_PLATFORMS="cpu")
+    environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, f"{ROOT}/tests/tensors/on_jax.py", str(rank), address],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    try:
+        ended = [process.communicate(timeout=150) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], ended[0][1][-2000:] + ended[1][1][-2000:]
+    found = [json.loads(out.splitlines()[-1]) for out, _ in ended]
+
+    every = expected(0)[:10]
+    for rank, one in enumerate(found):
+        assert one["own"] == every[rank::2]
+        assert one["sums"] == [sum(a) + sum(b) for a, b in zip(every[::2], every[1::2], strict=True)]
+        assert one["rest"] == one["sums"][2:]
+        assert one["devices"] == 4

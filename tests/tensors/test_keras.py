@@ -1,0 +1,79 @@
+"""Keras 3 takes a dataset on each of its backends; TensorFlow takes it as a tf.data.Dataset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from tests.tensors.launch import expected, run
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax", "tensorflow"])
+def test_fit_takes_an_epoch_for_each_of_its_own(backend: str) -> None:
+    pytest.importorskip("keras")
+    pytest.importorskip(backend)
+
+    (found,) = run("on_keras", KERAS_BACKEND=backend)
+
+    whole = [one for one in found["train"] if len(one) == 11]  # others are looks at the first batches
+    assert whole == [expected(number) for number in range(3)]
+    assert all(one == expected(0)[: len(one)] for one in found["train"] if len(one) < 11)
+    assert found["steps"] == [11, 11, 11]
+    assert [one for one in found["test"] if len(one) == 11] == [expected(number) for number in range(3)]
+    assert found["finite"]
+    assert found["rows"] == [44, 2]
+    assert len(found["parts"][-1]) >= 12  # two epochs of 6 steps from one pass
+    assert found["rest"][-1] == expected(1)[4:]
+
+
+@pytest.fixture
+def tf() -> Any:
+    return pytest.importorskip("tensorflow")
+
+
+def test_tensorflow_gets_the_same_elements_types_and_number(tf: Any) -> None:
+    pixels = np.random.default_rng(0).random((10, 3, 2), np.float32)
+    names = np.array([b"n%d" % i for i in range(10)], object)
+    ds = gp.Dataset.from_tensor_slices({"image": pixels, "name": names}).shuffle(gp.ALL).batch(4)
+
+    theirs = ds.as_tf()
+
+    assert theirs.element_spec == {
+        "image": tf.TensorSpec((None, 3, 2), tf.float32),
+        "name": tf.TensorSpec((None,), tf.string),
+    }
+    assert int(theirs.cardinality()) == 3
+    for epoch in range(2):
+        for found, wanted in zip(theirs.as_numpy_iterator(), ds.iterator(epoch=epoch), strict=True):
+            assert np.array_equal(found["image"], wanted["image"])
+            assert found["name"].tolist() == wanted["name"].tolist()
+
+
+def test_tensorflow_looks_at_an_element_without_using_up_an_epoch(tf: Any) -> None:
+    theirs = gp.Dataset.range(9).shuffle(gp.ALL).as_tf()
+    next(iter(theirs))
+
+    assert [int(x) for x in theirs] == [int(x) for x in gp.Dataset.range(9).shuffle(gp.ALL).iterator(epoch=0)]
+
+
+def test_ragged_leaves_stay_ragged_in_tensorflow(tf: Any) -> None:
+    ds = gp.Dataset.from_tensor_slices(np.arange(1, 5)).map(
+        lambda n: np.arange(n), spec=gp.TensorSpec((None,), "int64")
+    )
+
+    (found,) = ds.ragged_batch(4).as_tf()
+
+    assert isinstance(found, tf.RaggedTensor)
+    assert found.to_list() == [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3]]
+
+
+def test_a_type_that_is_unknown_before_the_chain_runs_is_refused(tf: Any) -> None:
+    with pytest.raises(gp.PlanError, match=r"as_tf needs the dtype of every leaf.*map\(\.\.\., spec=\.\.\.\)"):
+        gp.Dataset.range(3).map(lambda x: str(x)).as_tf()
+
+
+def test_an_endless_dataset_is_endless_in_tensorflow(tf: Any) -> None:
+    assert int(gp.Dataset.range(3).repeat().as_tf().cardinality()) == tf.data.INFINITE_CARDINALITY

@@ -1,0 +1,176 @@
+"""What a loader is, whatever the tensors: epochs, a length, a position that is saved and loaded."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe.load.converted import ConvertedIterator
+from gpupipe.tensors.loader import LOOK, Loader, Passes
+
+
+def chain() -> gp.Dataset:
+    return gp.Dataset.range(20).shuffle(gp.ALL, seed=3).batch(4)
+
+
+def loader(ds: gp.Dataset, kind: type[Loader] = Loader) -> Loader:
+    return kind(ds, "as_lists", lambda leaf: leaf.tolist())
+
+
+def epoch(ds: gp.Dataset, number: int) -> list[Any]:
+    return [batch.tolist() for batch in ds.iterator(epoch=number)]
+
+
+def test_each_loop_is_the_next_epoch_and_the_length_is_the_number_of_steps() -> None:
+    items = loader(chain())
+
+    assert len(items) == 5
+    assert [list(items) for _ in range(3)] == [epoch(chain(), number) for number in range(3)]
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_a_position_is_loaded_into_the_next_loop_and_the_epochs_after_it_follow(steps: int) -> None:
+    items = loader(chain())
+    running = iter(items)
+    for _ in range(steps):
+        next(running)
+    state = json.loads(json.dumps(items.state_dict()))
+
+    again = loader(chain())
+    again.load_state_dict(state)
+
+    assert list(again) == epoch(chain(), 0)[steps:]
+    assert list(again) == epoch(chain(), 1)
+
+
+def test_a_position_at_the_end_of_an_epoch_gives_the_next_one() -> None:
+    items = loader(chain())
+    list(items)
+    again = loader(chain())
+    again.load_state_dict(items.state_dict())
+    again.set_epoch(1)
+
+    assert list(again) == epoch(chain(), 1)
+
+
+def test_set_epoch_says_which_epoch_the_next_loop_is() -> None:
+    items = loader(chain())
+    items.state_dict()  # as trainers ask for before they start
+    items.set_epoch(7)
+
+    assert [list(items), list(items)] == [epoch(chain(), 7), epoch(chain(), 8)]
+
+
+def test_set_epoch_agrees_with_a_loaded_state_or_is_refused() -> None:
+    items = loader(chain())
+    items.set_epoch(2)
+    next(iter(items))
+    state = items.state_dict()
+
+    again = loader(chain())
+    again.load_state_dict(state)
+    again.set_epoch(2)
+    with pytest.raises(gp.PlanError, match="set_epoch needs 2, the epoch that the loaded state continues, got 0"):
+        again.set_epoch(0)
+
+    assert list(again) == epoch(chain(), 2)[1:]
+
+
+def test_a_state_that_is_refused_leaves_the_loader_as_it_was() -> None:
+    items, other = loader(chain()), loader(gp.Dataset.range(9).batch(2))
+    next(iter(other))
+
+    with pytest.raises(gp.StateError):
+        items.load_state_dict(other.state_dict())
+
+    assert list(items) == epoch(chain(), 0)
+
+
+def test_an_element_whose_conversion_fails_is_given_by_the_next_call() -> None:
+    failures = [MemoryError("no memory on the device")]
+
+    def convert(leaf: Any) -> Any:
+        if leaf.tolist() == epoch(chain(), 0)[1] and failures:
+            raise failures.pop()
+        return leaf.tolist()
+
+    items = iter(Loader(chain(), "as_lists", convert))
+    first = next(items)
+    with pytest.raises(MemoryError):
+        next(items)
+
+    assert [first, *items] == epoch(chain(), 0)
+
+
+def test_a_look_at_some_elements_is_no_epoch_where_the_library_looks() -> None:
+    items = loader(chain(), Passes)
+    for looked in range(1, LOOK + 1):
+        running = iter(items)
+        for _ in range(looked):
+            next(running)
+    assert list(items) == epoch(chain(), 0)
+    assert list(items) == epoch(chain(), 1)
+
+    next(iter(items))
+    items.set_epoch(5)
+    assert list(items) == epoch(chain(), 5)
+
+    running = iter(items)
+    for _ in range(LOOK + 1):
+        next(running)
+    assert list(items) == epoch(chain(), 7)  # what was broken off later was an epoch
+
+
+@pytest.mark.parametrize("method", ["as_torch", "as_jax", "as_keras", "as_tf", "as_numpy_iterator", "as_cupy"])
+def test_datasets_as_leaves_are_refused_before_anything_is_imported(method: str) -> None:
+    windows = gp.Dataset.range(6).window(2)
+
+    with pytest.raises(TypeError, match=f"{method} needs arrays, numbers or bytes, got a .*flat_map"):
+        getattr(windows, method)()
+
+
+@pytest.mark.parametrize(
+    ("method", "package"), [("as_torch", "torch"), ("as_jax", "jax"), ("as_keras", "keras"), ("as_tf", "tensorflow")]
+)
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    method: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == package or name.startswith("gpupipe.tensors.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [_Missing(package), *sys.meta_path])
+
+    with pytest.raises(gp.MissingDependencyError, match=f"{method} needs {package}.*pip install {package}"):
+        getattr(chain(), method)()
+
+
+class _Missing:
+    """A finder of modules that finds one package missing."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name.split(".")[0] == self.package:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def test_arrays_of_cupy_need_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpupipe.transform.array.has_cupy", lambda: False)
+
+    with pytest.raises(gp.MissingDependencyError, match="as_cupy needs CuPy"):
+        chain().as_cupy()
+
+
+def test_the_iterator_of_numpy_arrays_has_a_position_too() -> None:
+    items = chain().as_numpy_iterator()
+    assert isinstance(items, ConvertedIterator)
+    first = next(items)
+    again = iter(chain())
+    again.load_state_dict(items.state_dict())
+
+    assert np.array_equal(np.stack([first, *again]), np.stack(list(chain().iterator(epoch=0))))

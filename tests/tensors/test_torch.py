@@ -1,0 +1,185 @@
+"""Tensors of PyTorch, and the trainers that take a DataLoader: torchdata, Lightning, Accelerate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from tests.tensors.launch import expected, run
+
+torch = pytest.importorskip("torch")
+
+
+def images() -> gp.Dataset:
+    pixels = np.random.default_rng(0).random((24, 6, 5, 3), np.float32)
+    labels = np.arange(24)
+    return gp.Dataset.from_tensor_slices({"image": pixels, "label": labels}).shuffle(gp.ALL, seed=1)
+
+
+def test_a_batch_on_the_host_is_shared_not_copied() -> None:
+    arrays: list[Any] = []
+    loader = images().batch(4).as_torch()
+    convert = loader._convert
+
+    def noting(leaf: Any) -> Any:
+        arrays.append(leaf)
+        return convert(leaf)
+
+    loader._convert = noting
+    batch = next(iter(loader))
+
+    assert [tensor.data_ptr() for tensor in batch.values()] == [array.ctypes.data for array in arrays]
+
+
+def test_tensors_have_the_types_and_values_of_the_arrays() -> None:
+    ds = images().batch(5)
+    loader = ds.as_torch()
+
+    for tensors, arrays in zip(loader, ds.iterator(epoch=0), strict=True):
+        assert list(tensors) == list(arrays)
+        for name, tensor in tensors.items():
+            assert tensor.dtype == torch.from_numpy(arrays[name]).dtype
+            assert np.array_equal(tensor.numpy(), arrays[name])
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"])
+def test_numbers_of_each_type_become_tensors_of_it(dtype: str) -> None:
+    (tensor,) = gp.Dataset.from_tensors(np.ones((2, 3), dtype)).as_torch()
+
+    assert tensor.dtype == getattr(torch, dtype)
+    assert tensor.tolist() == np.ones((2, 3), dtype).tolist()
+
+
+def test_an_element_that_is_read_only_is_copied_so_that_writing_harms_nothing() -> None:
+    source = np.zeros((2, 3), np.float32)
+    ds = gp.Dataset.from_tensor_slices(source)
+
+    for tensor in ds.as_torch():
+        tensor += 1
+
+    assert source.sum() == 0
+    (scalar,) = gp.Dataset.range(1).as_torch()
+    assert (scalar.shape, scalar.dtype, int(scalar)) == (torch.Size([]), torch.int64, 0)
+
+
+def test_what_is_no_number_stays_what_it_is() -> None:
+    ds = gp.Dataset.from_tensor_slices((np.array([b"a", b"b"], object), np.arange(2))).batch(2)
+
+    ((names, numbers),) = ds.as_torch()
+
+    assert names.tolist() == [b"a", b"b"]
+    assert numbers.tolist() == [0, 1]
+    (ragged,) = gp.Dataset.from_tensors(gp.Ragged([1, 2, 3], [0, 1, 3])).as_torch()
+    assert isinstance(ragged, gp.Ragged)
+
+
+def test_floats_can_have_another_type_and_integers_keep_theirs() -> None:
+    for dtype in ("bfloat16", torch.bfloat16):
+        batch = next(iter(images().batch(4).as_torch(dtype=dtype)))
+        assert (batch["image"].dtype, batch["label"].dtype) == (torch.bfloat16, torch.int64)
+
+
+def test_tensors_go_to_a_device() -> None:
+    batch = next(iter(images().batch(4).as_torch(device="meta")))
+
+    assert {tensor.device.type for tensor in batch.values()} == {"meta"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "words"),
+    [
+        ({"device": "gpu"}, gp.PlanError, "as_torch needs a device such as 'cpu', 'cuda' or 'cuda:1', got 'gpu'"),
+        ({"device": 1.5}, gp.PlanError, "as_torch needs a device"),
+        ({"dtype": "int32"}, TypeError, "as_torch needs a floating-point dtype, such as 'bfloat16', got 'int32'"),
+        ({"dtype": "bf16"}, TypeError, "as_torch needs a floating-point dtype"),
+    ],
+)
+def test_a_wrong_argument_is_refused_at_once(arguments: dict[str, Any], kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        images().as_torch(**arguments)
+
+
+def test_a_gpu_that_pytorch_does_not_find_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+    with pytest.raises(gp.DeviceError, match="needs a GPU that PyTorch can use, found none"):
+        images().as_torch("cuda")
+
+
+def test_it_is_a_dataloader_whose_elements_are_batches() -> None:
+    loader = images().batch(4).as_torch()
+
+    assert isinstance(loader, torch.utils.data.DataLoader)
+    assert isinstance(loader.dataset, torch.utils.data.IterableDataset)
+    assert (len(loader), len(loader.dataset), loader.batch_size) == (6, 6, None)
+
+
+def test_an_error_of_an_element_is_raised_once_and_the_loop_can_go_on() -> None:
+    def fail(x: Any) -> Any:
+        if x == 3:
+            raise ValueError("three")
+        return x
+
+    items = iter(gp.Dataset.range(6).map(fail, spec=gp.TensorSpec((), "int64")).as_torch())
+    assert [int(next(items)) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(gp.DataError, match="three"):
+        next(items)
+    assert [int(x) for x in items] == [4, 5]
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")  # torchdata calls it
+def test_torchdata_saves_and_restores_its_position() -> None:
+    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+    ds = images().batch(4)
+    loader = stateful(ds.as_torch().dataset, batch_size=None)
+    items = iter(loader)
+    for _ in range(2):
+        next(items)
+    state = json.loads(json.dumps(loader.state_dict()))
+
+    again = stateful(images().batch(4).as_torch().dataset, batch_size=None)
+    again.load_state_dict(state)
+
+    wanted = [batch["label"].tolist() for batch in ds.iterator(epoch=0)][2:]
+    assert [batch["label"].tolist() for batch in again] == wanted
+
+
+def test_lightning_resumes_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
+    pytest.importorskip("lightning")
+
+    (found,) = run("on_lightning", str(tmp_path))
+
+    assert found["whole"] == [*expected(0), *expected(1), *expected(2)]
+    assert found["before"] + found["after"] == found["whole"]
+    assert len(found["before"]) == 14  # of 11 an epoch
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_accelerate_gives_each_rank_its_shard_and_resumes(ranks: int, tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+
+    found = run("on_accelerate", str(tmp_path), ranks=ranks)
+
+    every = expected(0)
+    wrapped = [*every, *every[: -len(every) % ranks]]
+    assert [one["batches"] for one in found] == [wrapped[rank::ranks] for rank in range(ranks)]
+    for one in found:
+        assert one["ends"] == [False] * (len(one["batches"]) - 1) + [True]
+        assert one["rest"] == one["batches"][3:]
+        assert one["next"] == [*expected(1), *expected(1)[: -len(every) % ranks]][one["rank"] :: ranks]
+        assert (one["length"], one["device"], one["steps"]) == (len(one["batches"]), "cpu", len(one["batches"]))
+
+
+def test_two_ranks_train_on_their_shards_and_resume(tmp_path: Path) -> None:
+    found = run("on_ddp", str(tmp_path), ranks=2)
+
+    for rank, one in enumerate(found):
+        epochs = [expected(number)[rank : 10 + rank : 2] for number in range(2)]
+        assert one["batches"] == epochs
+        assert one["rest"] == epochs[1][2:]
+    assert found[0]["weights"] == found[1]["weights"] == found[0]["resumed"] == found[1]["resumed"]
