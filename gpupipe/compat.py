@@ -354,13 +354,7 @@ def image_dataset_from_directory(
             )
             for part in parts
         )  # fmt: skip
-    channels = {"grayscale": 1, "rgb": 3, "rgba": 4}.get(color_mode)
-    if channels is None:
-        raise PlanError(f"{who} needs color_mode 'grayscale', 'rgb' or 'rgba', got {color_mode!r}")
-    if labels not in ("inferred", None):
-        raise PlanError(f"{who} needs labels='inferred' or None, got {labels!r}; for others zip a dataset of labels")
-    if label_mode not in ("int", "categorical", "binary", None):
-        raise PlanError(f"{who} needs label_mode 'int', 'categorical', 'binary' or None, got {label_mode!r}")
+    channels = _channels(who, color_mode, labels, label_mode)
     folder = image_folder(
         directory, class_names=class_names, validation_split=validation_split, subset=subset, follow_links=follow_links
     )
@@ -368,23 +362,45 @@ def image_dataset_from_directory(
     if label_mode == "binary" and classes != 2:
         raise PlanError(f"{who} needs two classes for label_mode='binary', got {classes}")
 
-    def load(image: Any, label: Any) -> Any:
-        pixels = ops.resize(ops.decode_image(image, channels=channels), image_size, interpolation)
-        pixels = ops.cast(pixels, np.float32)
-        if labels is None or label_mode is None:
-            return pixels
-        if label_mode == "categorical":
-            return pixels, ops.one_hot(label, classes)
-        return pixels, ops.cast(label, np.int32 if label_mode == "int" else np.float32)
-
+    mode = None if labels is None else label_mode
+    load = _decoding(channels, image_size, interpolation, mode, classes)
     ds = folder.shuffle(ALL, seed=integer_or_none(who, "seed", seed)) if shuffle else folder
     ds = ds.map(load)
     if batch_size is None:
         return ds
     ds = ds.batch(integer(who, "batch_size", batch_size, 1))
-    if label_mode == "binary" and labels is not None:
+    if mode == "binary":
         ds = ds.map(lambda pixels, label: (pixels, np.reshape(label, (-1, 1))))
     return ds.prefetch(2)
+
+
+def _decoding(
+    channels: int, size: Any, interpolation: str, mode: str | None, classes: int
+) -> Callable[[Any, Any], Any]:
+    """The function that makes an element of `image_dataset_from_directory` of a file and its class."""
+
+    def load(image: Any, label: Any) -> Any:
+        pixels = ops.resize(ops.decode_image(image, channels=channels), size, interpolation)
+        pixels = ops.cast(pixels, np.float32)
+        if mode is None:
+            return pixels
+        if mode == "categorical":
+            return pixels, ops.one_hot(label, classes)
+        return pixels, ops.cast(label, np.int32 if mode == "int" else np.float32)
+
+    return load
+
+
+def _channels(who: str, color_mode: str, labels: Any, label_mode: Any) -> int:
+    """Check the modes of `image_dataset_from_directory`, and return the number of channels."""
+    channels = {"grayscale": 1, "rgb": 3, "rgba": 4}.get(color_mode)
+    if channels is None:
+        raise PlanError(f"{who} needs color_mode 'grayscale', 'rgb' or 'rgba', got {color_mode!r}")
+    if labels not in ("inferred", None):
+        raise PlanError(f"{who} needs labels='inferred' or None, got {labels!r}; for others zip a dataset of labels")
+    if label_mode not in ("int", "categorical", "binary", None):
+        raise PlanError(f"{who} needs label_mode 'int', 'categorical', 'binary' or None, got {label_mode!r}")
+    return channels
 
 
 py_function.__gpupipe_python__ = True  # type: ignore[attr-defined]  # see `classify.classify`

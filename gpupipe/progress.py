@@ -70,7 +70,7 @@ class Progress:
     def _columns(self) -> int:
         try:
             return os.get_terminal_size(self._stream.fileno()).columns or 80
-        except OSError:
+        except (OSError, AttributeError):  # a stream that is no file
             return 80
 
     def __enter__(self) -> Progress:

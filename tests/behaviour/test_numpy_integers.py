@@ -59,6 +59,21 @@ def _folder(path: Path) -> str:
     return str(path)
 
 
+def _classes(at: Any) -> str:
+    """A folder of two classes with two images each."""
+    for name in ("x", "y"):
+        folder = Path(at) / "classes" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for i in range(2):
+            Image.fromarray(np.full((3, 4, 3), 9 * i, np.uint8)).save(folder / f"{i}.png")
+    return f"{at}/classes"
+
+
+def _from_directory(at: Any, **arguments: Any) -> Dataset:
+    made: Dataset = compat.image_dataset_from_directory(_classes(at), **{"image_size": (4, 4), **arguments})
+    return made
+
+
 METHODS: dict[str, Callable[[Number, str], Dataset]] = {
     "assert_cardinality.expected_cardinality": lambda n, _: R(4).assert_cardinality(n(4)),
     "batch.batch_size": lambda n, _: R(4).batch(n(2)),
@@ -133,6 +148,12 @@ METHODS: dict[str, Callable[[Number, str], Dataset]] = {
     ),
     "shuffle_and_repeat.buffer_size": lambda n, _: R(4).apply(compat.shuffle_and_repeat(n(4), 2)),
     "shuffle_and_repeat.count": lambda n, _: R(4).apply(compat.shuffle_and_repeat(4, n(2))),
+    "image_folder.seed": lambda n, at: gp.image_folder(
+        _classes(at), validation_split=0.5, subset="training", seed=n(3)
+    ),
+    "image_dataset_from_directory.batch_size": lambda n, at: _from_directory(at, batch_size=n(2)),
+    "image_dataset_from_directory.image_size": lambda n, at: _from_directory(at, image_size=(n(4), n(5))),
+    "image_dataset_from_directory.seed": lambda n, at: _from_directory(at, seed=n(3)),
     "shuffle_and_repeat.seed": lambda n, _: R(4).apply(compat.shuffle_and_repeat(4, 2, n(42))),
     "TensorSpec.shape": lambda n, _: R(4).map(lambda x: np.zeros(2), spec=TensorSpec((n(2),), "float64")),
     "RaggedSpec.shape": lambda n, _: Dataset.from_generator(
@@ -206,6 +227,8 @@ BATCHED: dict[str, Callable[[Any, Any, Number], Any]] = {
 
 # What has an integer among its arguments, and is no step of a chain: tested below, or refused by what it is made for.
 OTHERS = {
+    "numbered.epoch",
+    "image_dataset_from_directory.label_mode",
     "compare.compared",
     "compare.images",
     "epochs.count",

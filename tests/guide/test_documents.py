@@ -71,19 +71,20 @@ def test_what_the_readme_says_of_going_on_runs(shards: None) -> None:
     assert len(list(names["items"])) == 3
 
 
-def test_a_batch_is_handed_to_pytorch_as_the_readme_says(shards: None) -> None:
-    torch = pytest.importorskip("torch")
-    (code,) = (block for block in blocks(README) if "torch" in block)
-    on_cpu = "\n".join(line for line in code.splitlines() if "cuda" not in line)
-    made: list[Any] = []
-    images, labels = np.ones((4, 2, 2, 3), np.float32), np.arange(4)
+@pytest.mark.parametrize("package", ["torch", "jax", "keras", "tensorflow"])
+def test_a_loader_is_made_as_the_readme_says(package: str) -> None:
+    pytest.importorskip(package)
+    (code,) = (block for block in blocks(README) if "as_torch" in block)
+    method = {"tensorflow": "as_tf"}.get(package, f"as_{package}")
+    (line,) = (line for line in code.splitlines() if f" = ds.{method}(" in line)
+    images, labels = np.ones((8, 2, 2, 3), np.float32), np.arange(8)
+    names: dict[str, Any] = {"ds": gp.Dataset.from_tensor_slices((images, labels)).batch(4)}
 
-    exec(on_cpu.replace("    ...", "    made.append((images, labels))"), {"made": made, "ds": [(images, labels)]})
+    exec(line, names)
 
-    ((x, y),) = made
-    assert (x.dtype, y.dtype) == (torch.float32, torch.int64)
-    x[0] = 7
-    assert (images[0] == 7).all()  # no copy
+    loader = names["theirs" if method == "as_tf" else "loader"]
+    batches = [loader[0], loader[1]] if method == "as_keras" else list(loader)
+    assert [tuple(batch[0].shape) for batch in batches] == [(4, 2, 2, 3)] * 2
 
 
 def examples() -> Iterator[Any]:

@@ -26,11 +26,15 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, ops
+from gpupipe.flow.bad import records as bad_records
 from tests.chains.damage import bad_scan, cut
 from tests.chains.data import on
 
 FILES, RECORDS = 4, 32
 """Few enough that a file is opened for every eighth batch."""
+
+REMEMBERED = 500
+"""Bad elements that an iterator remembers here, instead of 10,000: all of them are there when the warm-up ends."""
 
 FEATURES = {"image": gp.io.FixedLenFeature((), bytes), "label": gp.io.FixedLenFeature((), "int64")}
 
@@ -200,6 +204,7 @@ def main() -> None:
     parser.add_argument("--warm", type=int, default=5_000)
     parser.add_argument("--iterators", type=int, default=50)
     given = parser.parse_args()
+    bad_records.KEPT = REMEMBERED
     print(json.dumps(soak(given.executor, given.batches, given.warm, given.iterators)))
 
 

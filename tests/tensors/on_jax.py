@@ -17,7 +17,7 @@ from tests.tensors.programs import chain, tell  # noqa: E402
 
 rows = NamedSharding(Mesh(np.array(jax.devices()), ("rows",)), PartitionSpec("rows"))
 loader = chain().shard(2, rank, even="drop").as_jax(sharding=rows)
-sums, own, state = [], [], None
+sums, own, state = [], [], {}
 for step, (inputs, numbers) in enumerate(loader):
     assert inputs.shape == (8, 2)
     sums.append(int(jax.jit(lambda x: x.sum())(numbers)))
