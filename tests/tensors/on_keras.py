@@ -12,6 +12,8 @@ from tests.tensors.programs import chain, tell
 class Noting(KerasLoader):
     """Notes the batches that Keras asks for, by pass."""
 
+    passes: list[list[Any]]
+
     def __iter__(self) -> Any:
         self.passes.append([])
         return super().__iter__()
@@ -40,7 +42,7 @@ class Steps(keras.callbacks.Callback):
 
 
 steps: list[int] = []
-model = keras.Sequential([keras.layers.Dense(2)])
+model: Any = keras.Sequential([keras.layers.Dense(2)])
 model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 train, test = noting(chain()), noting(chain())
 model.fit(train, epochs=3, verbose=0, validation_data=test, callbacks=[Steps()])

@@ -116,7 +116,8 @@ def test_it_is_a_dataloader_whose_elements_are_batches() -> None:
 
     assert isinstance(loader, torch.utils.data.DataLoader)
     assert isinstance(loader.dataset, torch.utils.data.IterableDataset)
-    assert (len(loader), len(loader.dataset), loader.batch_size) == (6, 6, None)
+    elements: Any = loader.dataset
+    assert (len(loader), len(elements), loader.batch_size) == (6, 6, None)
 
 
 def test_an_error_of_an_element_is_raised_once_and_the_loop_can_go_on() -> None:
