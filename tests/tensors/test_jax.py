@@ -19,6 +19,8 @@ from tests.tensors.programs import chain
 
 jax = pytest.importorskip("jax")
 
+pytestmark = pytest.mark.timeout(240)  # programs that import a framework, two at a time
+
 
 def test_batches_are_arrays_of_jax_with_the_same_values() -> None:
     for (inputs, numbers), (wanted, wanted_numbers) in zip(chain().as_jax(), chain().iterator(epoch=0), strict=True):

@@ -10,6 +10,8 @@ import pytest
 import gpupipe as gp
 from tests.tensors.launch import expected, run
 
+pytestmark = pytest.mark.timeout(240)  # programs that import a framework, two at a time
+
 
 @pytest.mark.parametrize("backend", ["torch", "jax", "tensorflow"])
 def test_fit_takes_an_epoch_for_each_of_its_own(backend: str) -> None:

@@ -14,6 +14,8 @@ from tests.tensors.launch import expected, run
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.timeout(240)  # programs that import a framework, two at a time
+
 
 def images() -> gp.Dataset:
     pixels = np.random.default_rng(0).random((24, 6, 5, 3), np.float32)
