@@ -11,7 +11,7 @@ accelerator = Accelerator(cpu=True)
 model = torch.nn.Linear(2, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 model, optimizer, loader = accelerator.prepare(model, optimizer, chain().as_torch())
-batches, ends, steps = [], [], 0
+batches, ends, steps, state = [], [], 0, {}
 for step, (inputs, numbers) in enumerate(loader):
     batches.append(numbers.tolist())
     with accelerator.accumulate(model):
@@ -22,7 +22,10 @@ for step, (inputs, numbers) in enumerate(loader):
     ends.append(accelerator.gradient_state.end_of_dataloader)
     if step == 2:
         accelerator.save_state(sys.argv[1])
+        state = loader.state_dict()
 accelerator.load_state(sys.argv[1])
+if accelerator.num_processes > 1:  # save_state has one file for the loaders of all ranks
+    loader.load_state_dict(state)
 tell(
     accelerator.process_index,
     batches=batches,
