@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from gpupipe.cli.contest_arguments import add_contest_arguments, prices_of
+from gpupipe.cli.shared import add_contest, contest
 from gpupipe.comparison.terminal import speed_of
-from gpupipe.tools.contest_of import contest_of
 
 __all__ = ["DESCRIPTION", "EXAMPLES", "add_arguments", "run"]
 
@@ -23,19 +22,11 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `gpupipe bench`."""
-    add_contest_arguments(parser)
+    add_contest(parser)
 
 
 def run(parsed: argparse.Namespace) -> int:
     """Run `gpupipe bench`."""
-    found = contest_of(
-        parsed.data,
-        executors=parsed.executor or (),
-        images=parsed.images,
-        size=parsed.size,
-        steps=False,
-        rate=parsed.rate,
-        prices=prices_of(parsed),
-    )
+    found = contest(parsed, steps=False)
     print(found.json() if parsed.json else speed_of(found))
     return 0 if found.equal else 1

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gpupipe.cli.contest_arguments import add_contest_arguments, prices_of
-from gpupipe.tools.contest_of import contest_of
+from gpupipe.cli.shared import add_contest, contest
 
 __all__ = ["DESCRIPTION", "EXAMPLES", "add_arguments", "run"]
 
@@ -25,7 +24,7 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `gpupipe compare`."""
-    add_contest_arguments(parser)
+    add_contest(parser)
     parser.add_argument(
         "--compared", type=int, default=64, metavar="N", help="images whose pixels are compared (default: %(default)s)"
     )
@@ -35,17 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> int:
     """Run `gpupipe compare`."""
-    found = contest_of(
-        parsed.data,
-        executors=parsed.executor or (),
-        images=parsed.images,
-        size=parsed.size,
-        compared=parsed.compared,
-        steps=not parsed.no_steps,
-        rate=parsed.rate,
-        prices=prices_of(parsed),
-        out=parsed.html,
-    )
+    found = contest(parsed, compared=parsed.compared, steps=not parsed.no_steps, out=parsed.html)
     print(found.json() if parsed.json else found, flush=True)
     if parsed.html:
         found.save(parsed.html)

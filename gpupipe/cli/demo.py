@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gpupipe.comparison.contestants import EXECUTORS
+from gpupipe.cli.shared import add_executor, add_images, add_size
 from gpupipe.comparison.demo import run_demo
 
 __all__ = ["DESCRIPTION", "EXAMPLES", "add_arguments", "run"]
@@ -32,18 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("contact-sheet.png"), help="contact sheet (default: %(default)s)"
     )
-    parser.add_argument(
-        "--images", type=int, default=400, metavar="N", help="images to use at most (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--size", type=int, default=224, metavar="PIXELS", help="side after the crop (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--executor",
-        action="append",
-        choices=[executor.key for executor in EXECUTORS],
-        help="run this one only; repeat for several (default: all)",
-    )
+    add_images(parser)
+    add_size(parser, 224, "side after the crop")
+    add_executor(parser)
 
 
 def run(parsed: argparse.Namespace) -> int:

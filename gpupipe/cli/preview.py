@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from gpupipe.cli.shared import add_data, add_size
 from gpupipe.progress import Progress
 from gpupipe.tools.preview import save_preview
 
@@ -26,18 +27,11 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `gpupipe preview`."""
-    parser.add_argument(
-        "data",
-        metavar="DATA|FILE.py:NAME",
-        help="TFRecord files with image/encoded (a quoted wildcard, a file or a folder), a folder of JPEGs or of class "
-        "directories with JPEGs; or a dataset, or a function that returns one without arguments",
-    )
+    add_data(parser)
     parser.add_argument("--out", type=Path, default=Path("preview.png"), help="picture (default: %(default)s)")
     parser.add_argument("--rows", type=int, default=8, metavar="N", help="images to show (default: %(default)s)")
     parser.add_argument("--draws", type=int, default=4, metavar="N", help="epochs of each (default: %(default)s)")
-    parser.add_argument(
-        "--size", type=int, default=192, metavar="PIXELS", help="side of each image (default: %(default)s)"
-    )
+    add_size(parser, 192, "side of each image")
     parser.add_argument("--json", action="store_true", help="print JSON: what the picture shows, with all windows")
 
 

@@ -46,7 +46,8 @@ class Tensors(Running):
     def as_torch(self, device: Any = None, *, dtype: Any = None, non_blocking: bool = True) -> TorchLoader:
         """Make a `torch.utils.data.DataLoader` of this dataset's elements, as tensors.
 
-        Trainers take it as they take PyTorch's own: Lightning with its position in checkpoints, Accelerate's `prepare`.
+        Trainers take it as they take PyTorch's own: Lightning with its position in checkpoints, Accelerate's `prepare`,
+        see `gpupipe.tensors.torch.TorchLoader`.
         Batches are not copied: those in host memory share it with their NumPy arrays, those on a GPU are DLPack's.
 
         Args:

@@ -84,11 +84,13 @@ class Prepared:
     Attributes:
         chain: its batches.
         device: where they go, a `torch.device`.
+        ranks: how many processes there are.
         remainder: see `PreparedIterator`.
     """
 
     chain: Chain
     device: Any
+    ranks: int
     remainder: int
 
     def iterator(self, epochs: Numbers, convert: Callable[[Any], Any]) -> PreparedIterator:
@@ -111,12 +113,13 @@ def prepared(chain: Chain) -> Prepared | None:
         return None
     here = state()
     if here.num_processes == 1:
-        return Prepared(chain, here.device, 0)
+        return Prepared(chain, here.device, 1, 0)
     batches = max(chain.cardinality(), 0)
     over = batches % here.num_processes
     rows = _rows(chain.plan.element.specs)
     remainder = -1 if not batches or (over and rows is None) else over * (rows or 0)
-    return Prepared(chain.shard(here.num_processes, here.process_index, even="wrap"), here.device, remainder)
+    mine = chain.shard(here.num_processes, here.process_index, even="wrap")
+    return Prepared(mine, here.device, here.num_processes, remainder)
 
 
 def _rows(specs: Sequence[TensorSpec]) -> int | None:

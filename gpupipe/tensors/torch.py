@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from ..errors import DeviceError, PlanError, PlanTypeError
+from ..log import logger
 from ..transform.array import on_gpu
 from .loader import Chain, Loader
 
@@ -121,8 +122,9 @@ class _Elements(IterableDataset):
 class TorchLoader(Loader, DataLoader):
     """A dataset as a `torch.utils.data.DataLoader` of the batches that it makes; it has no worker processes.
 
-    Lightning saves and restores its position with a checkpoint. So does Accelerate's `save_state` after `prepare`,
-    which divides the batches among the ranks and puts them on the rank's device, see `gpupipe/tensors/accelerate.py`.
+    Lightning saves and restores its position with a checkpoint. Accelerate's `prepare` divides the batches among the
+    ranks and puts them on the rank's device. Its `save_state` holds the position of a run of one process; each of
+    several ranks is at a position of its own, and `save_state` has one file for all: save `state_dict()` on every rank.
 
     Args:
         chain: the dataset.
@@ -131,13 +133,22 @@ class TorchLoader(Loader, DataLoader):
         non_blocking: see `ToTorch`.
     """
 
-    use_stateful_dataloader = True  # Accelerate's `save_state` looks for it
-
     def __init__(self, chain: Chain, device: Any, dtype: Any, non_blocking: bool) -> None:
         DataLoader.__init__(self, _Elements(self), batch_size=None)
         self._to = ToTorch(device_of(device), dtype_of(dtype), non_blocking)
         Loader.__init__(self, chain, "as_torch", self._to)
         self._prepared: Prepared | None = None
+
+    @property
+    def use_stateful_dataloader(self) -> bool:
+        """Accelerate's `save_state` and `load_state` ask for this: whether they hold the position."""
+        alone = self._prepared is None or self._prepared.ranks == 1
+        if not alone:
+            logger.warning(
+                "Accelerate has one file for the loaders of all ranks, each of which is at a position of its own: save "
+                "loader.state_dict() on every rank, and give it to loader.load_state_dict() after load_state"
+            )
+        return alone
 
     def _new(self, epoch: int | None = None) -> ConvertedIterator:
         if self._prepared is None:

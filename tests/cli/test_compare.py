@@ -7,7 +7,6 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,8 @@ from gpupipe.transform.machine import has_dali
 from tests.cli.commands import ended, started
 
 NUMPY = ["--executor", "numpy"]
+
+pytestmark = pytest.mark.usefixtures("temporary")
 
 FILE = """
 from gpupipe import Dataset, io, ops
@@ -52,17 +53,6 @@ def users_file(tmp_path: Path) -> str:
         (tmp_path / f"{number}.jpg").write_bytes(encode(pixels, shot.quality))
     (tmp_path / "train_file.py").write_text(FILE.format(pattern=str(tmp_path / "*.jpg")))
     return str(tmp_path / "train_file.py")
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where temporary files go; it must be empty again afterwards."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    yield folder
-    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.skipif(not has_dali(), reason="DALI is not installed")

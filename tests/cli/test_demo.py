@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,17 +21,6 @@ from gpupipe.extract.records.writer import TFRecordWriter
 from tests.cli.commands import ROOT, ended, signalled, started
 
 NUMPY = ["--executor", "numpy"]
-
-
-@pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where temporary files go; it must be empty again afterwards."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    yield folder
-    assert list(folder.iterdir()) == []
 
 
 def test_the_demo_draws_its_own_input_and_leaves_a_table_and_a_picture(

@@ -1,12 +1,16 @@
 """A loop under Accelerate, on one rank or several, with a resume in the middle of the epoch."""
 
+import logging
 import sys
+from logging.handlers import BufferingHandler
 
 import torch
 from accelerate import Accelerator
 
 from tests.tensors.programs import chain, tell
 
+said = BufferingHandler(100)
+logging.getLogger("gpupipe").addHandler(said)
 accelerator = Accelerator(cpu=True)
 model = torch.nn.Linear(2, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -24,13 +28,14 @@ for step, (inputs, numbers) in enumerate(loader):
         accelerator.save_state(sys.argv[1])
         state = loader.state_dict()
 accelerator.load_state(sys.argv[1])
-if accelerator.num_processes > 1:  # save_state has one file for the loaders of all ranks
+if accelerator.num_processes > 1:  # each rank has a position of its own
     loader.load_state_dict(state)
 tell(
     accelerator.process_index,
     batches=batches,
     ends=ends,
     steps=steps,
+    warnings=[record.getMessage() for record in said.buffer],
     length=len(loader),
     device=inputs.device.type,
     rest=[numbers.tolist() for _, numbers in loader],

@@ -17,5 +17,5 @@ def chain() -> gp.Dataset:
 
 
 def tell(rank: int, **found: Any) -> None:
-    """Print what a rank found as one line."""
-    print(json.dumps({"rank": rank, **found}), flush=True)
+    """Print what a rank found as one line, in one write: other ranks print to the same pipe."""
+    print(json.dumps({"rank": rank, **found}) + "\n", end="", flush=True)

@@ -175,6 +175,10 @@ def test_accelerate_gives_each_rank_its_shard_and_resumes(ranks: int, tmp_path: 
         assert one["ends"] == [False] * (len(one["batches"]) - 1) + [True]
         assert one["rest"] == one["batches"][3:]
         assert one["next"] == [*expected(1), *expected(1)[: -len(every) % ranks]][one["rank"] :: ranks]
+        said = "one file for the loaders of all ranks"
+        assert [said in words for words in one["warnings"]] == (
+            [] if ranks == 1 else [True] * 2
+        )  # when it saves and loads
         assert (one["length"], one["device"], one["steps"]) == (len(one["batches"]), "cpu", len(one["batches"]))
 
 
