@@ -1,4 +1,4 @@
-"""The command: `python -m benchmarks [chain|extract|shuffle-memory|bench-gpu|gpu-day|host|on-error|profile]`."""
+"""The command: `python -m benchmarks WHAT`; `--help` lists what."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.commands import commands as measure_commands
 from benchmarks.compare import Comparison, compare
 from benchmarks.equal import UnequalWork
 from benchmarks.gpu_day.command import add_options, gpu_day
@@ -23,7 +24,7 @@ from benchmarks.stop import Stopped, stoppable
 __all__ = ["main"]
 
 RESULTS = Path(__file__).parent / "results"
-COMMANDS = ("chain", "extract", "shuffle-memory", "bench-gpu", "gpu-day", "host", "on-error", "profile")
+COMMANDS = ("chain", "extract", "shuffle-memory", "bench-gpu", "gpu-day", "host", "on-error", "profile", "commands")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -151,6 +152,12 @@ def _profile(options: argparse.Namespace, folder: Path) -> int:
     return 0
 
 
+def _commands(options: argparse.Namespace, folder: Path) -> int:
+    path = measure_commands(options.out, folder, images=options.images, records=options.records, pairs=options.pairs)
+    print(f"written to {path.name}")
+    return 0
+
+
 def _names(options: argparse.Namespace) -> tuple[str, ...]:
     return tuple(options.contestants.split(",")) if options.contestants else ()
 
@@ -207,7 +214,14 @@ def _parser() -> argparse.ArgumentParser:
     names = ", ".join(dict.fromkeys(program.plant for program in PROGRAMS))
     profile.add_argument("--plants", default="", help=f"out of {names}; default: all")
     profile.add_argument("--pairs", type=_positive, default=3, help="loops before and after each mend (%(default)s)")
-    for command in (chain, extract, gpu, memory, host_path, on_error, profile):
+    tools = commands.add_parser(
+        "commands", help="what gpupipe pack costs over the bare library calls, and verify a record"
+    )
+    tools.set_defaults(run=_commands)
+    tools.add_argument("--images", type=_positive, default=2000, help="photographs to pack (%(default)s)")
+    tools.add_argument("--records", type=_positive, default=1_000_000, help="records to verify (%(default)s)")
+    tools.add_argument("--pairs", type=_positive, default=9, help="runs of each (%(default)s)")
+    for command in (chain, extract, gpu, memory, host_path, on_error, profile, tools):
         command.add_argument("--contestants", default="", help="names, separated by commas; default: all")
         command.add_argument(
             "--threads", type=_positive, default=cores(), help="(%(default)s, the cores of this machine)"

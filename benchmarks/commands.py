@@ -1,0 +1,189 @@
+"""commands: what `gpupipe pack` and `gpupipe verify` cost, in CPU time of the process and its children.
+
+`pack --resize-shorter 256 --quality 90` is compared with the bare calls that it cannot do without: read, decode at the
+least eighths that are large enough, resize, encode, checksum, write. Each run is a process of its own; imports and what
+is written for the measurement do not count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks import report, tied
+from benchmarks.pairs import ContestantFailed
+from benchmarks.process import tree_cpu_seconds
+from gpupipe.comparison.ratios import Spread, pair_order, ratios
+
+__all__ = ["GOALS", "commands"]
+
+SHORTER, QUALITY, SHARDS, SEED = 256, 90, 8, 0
+PAYLOAD = 100
+DISTINCT = 400
+"""Photographs that are drawn; the others are copies, since drawing one takes longer than all that is measured."""
+TIMEOUT = 1200
+GOALS: Mapping[str, float] = {"pack over bare calls": 1.1, "verify, us a record": 5.0}
+
+
+def commands(out: Path, folder: Path, *, images: int = 2000, records: int = 1_000_000, pairs: int = 9) -> Path:
+    """Measure both, print a table, and write the result file.
+
+    Args:
+        out: folder of the result file.
+        folder: for temporary files.
+        images: photographs to pack.
+        records: of `PAYLOAD` bytes to verify, in four files.
+        pairs: of `pack` and the bare calls; as many runs of `verify` with one worker and with two.
+
+    Raises:
+        ContestantFailed: one did not end well.
+    """
+    source, shards = folder / "images", folder / "records"
+    source.mkdir()
+    shards.mkdir()
+    draw(source, images)
+    write(shards, records)
+    runs: dict[str, list[float]] = {name: [] for name in RUNS}
+    for number in range(pairs):
+        for name in [("pack", "bare"), ("bare", "pack")][pair_order(number)[0]]:
+            runs[name].append(_alone(name, source, folder / "packed"))
+        runs["pack again"].append(_alone("pack again", source, folder / "packed"))
+        for name in ("verify", "verify with 2 workers"):
+            runs[name].append(_alone(name, shards, folder / "packed"))
+    summary = {
+        "pack over bare calls": ratios(runs["pack"], runs["bare"]),
+        "pack over itself": ratios(runs["pack"], runs["pack again"]),
+        "pack, ms an image": _each(runs["pack"], images, 1e3),
+        "verify, us a record": _each(runs["verify"], records, 1e6),
+        "verify with 2 workers, us a record": _each(runs["verify with 2 workers"], records, 1e6),
+    }
+    print("\n".join(f"{name:<38}{value}{_goal(name)}" for name, value in summary.items()))
+    settings = {"images": images, "distinct": min(images, DISTINCT), "records": records, "payload": PAYLOAD}
+    document = {
+        **report.header("commands", {**settings, "pairs": pairs, "shorter": SHORTER, "quality": QUALITY}),
+        "goals": dict(GOALS),
+        "summary": {name: asdict(value) for name, value in summary.items()},
+        "cpu_seconds": runs,
+    }
+    return report.write(document, out)
+
+
+def _each(seconds: list[float], count: int, unit: float) -> Spread:
+    return Spread.of([one / count * unit for one in seconds])
+
+
+def _goal(name: str) -> str:
+    return f"   (goal: at most {GOALS[name]:g})" if name in GOALS else ""
+
+
+def draw(folder: Path, images: int) -> None:
+    """Write photographs as files, which are links where a photograph comes again."""
+    from gpupipe.comparison.photographs import encode, take
+
+    for number in range(images):
+        path, first = folder / f"{number:05}.jpg", folder / f"{number % DISTINCT:05}.jpg"
+        if number < DISTINCT:
+            shot, pixels = take(number)
+            path.write_bytes(encode(pixels, shot.quality))
+        else:
+            os.link(first, path)
+
+
+def write(folder: Path, records: int) -> None:
+    """Write records of random bytes to four files."""
+    import numpy as np
+
+    from gpupipe.io import TFRecordWriter
+
+    random = np.random.default_rng(SEED)
+    for number in range(4):
+        with TFRecordWriter(folder / f"{number}.tfrecord") as file:
+            for _ in range(records // 4):
+                file.write(random.bytes(PAYLOAD))
+
+
+def _alone(name: str, source: Path, out: Path) -> float:
+    """CPU seconds of a run in a process of its own, after its imports."""
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    done = subprocess.run(
+        tied.command(__name__, name, str(source), str(out)), capture_output=True, text=True, timeout=TIMEOUT,
+        cwd=Path(__file__).parent.parent,
+    )  # fmt: skip
+    if done.returncode:
+        raise ContestantFailed(name, f"ended with {done.returncode}", f"{name} failed:\n{done.stderr[-3000:]}")
+    return float(json.loads(done.stdout.splitlines()[-1]))
+
+
+def _pack() -> Callable[[Path, Path], Any]:
+    from gpupipe.tools.pack.run import pack
+
+    return partial(pack, shards=SHARDS, resize_shorter=SHORTER, quality=QUALITY, seed=SEED, workers=1)
+
+
+def _bare() -> Callable[[Path, Path], Any]:
+    import numpy as np
+    from PIL import Image
+    from simplejpeg import decode_jpeg, decode_jpeg_header, encode_jpeg
+
+    from benchmarks.tfrecord import example, write_record
+
+    def bare(source: Path, out: Path) -> None:
+        with open(out / "all.tfrecord", "wb") as file:
+            for path in sorted(source.iterdir()):
+                data = path.read_bytes()
+                *sides, space, _ = decode_jpeg_header(data)
+                height, width = map(int, sides)
+                scale = SHORTER / min(height, width)
+                if scale < 1:
+                    height, width = int(scale * height), int(scale * width)
+                    gray = space == "Gray"
+                    pixels = decode_jpeg(data, "GRAY" if gray else "RGB", min_height=height, min_width=width)
+                    image = Image.fromarray(pixels[:, :, 0] if gray else pixels)
+                    small = np.asarray(image.resize((width, height), Image.Resampling.BILINEAR))
+                    small = small.reshape(height, width, -1)
+                    data = encode_jpeg(small, QUALITY, "GRAY" if gray else "RGB", "Gray" if gray else "420")
+                write_record(file, example(data, 0))
+
+    return bare
+
+
+def _verify(workers: int) -> Callable[[Path, Path], Any]:
+    from gpupipe.tools.files import find_files
+    from gpupipe.tools.verify import verify
+
+    def run(source: Path, out: Path) -> None:
+        found = verify(find_files([str(source)]), workers=workers)
+        assert not found.bad, found
+
+    return run
+
+
+RUNS: Mapping[str, Callable[[], Callable[[Path, Path], Any]]] = {
+    "pack": _pack,
+    "bare": _bare,
+    "pack again": _pack,
+    "verify": partial(_verify, 1),
+    "verify with 2 workers": partial(_verify, 2),
+}
+
+
+def main() -> None:
+    """Run what is named; print its CPU seconds."""
+    name, source, out = sys.argv[1:]
+    run = RUNS[name]()
+    before = tree_cpu_seconds()
+    run(Path(source), Path(out))
+    print(json.dumps(tree_cpu_seconds() - before))
+
+
+if __name__ == "__main__":
+    main()
