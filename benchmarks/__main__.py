@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks.commands import commands as measure_commands
 from benchmarks.compare import Comparison, compare
 from benchmarks.equal import UnequalWork
+from benchmarks.flowers import flowers
 from benchmarks.gpu_day.command import add_options, gpu_day
 from benchmarks.gpu_day.ledger import LedgerError
 from benchmarks.host import CHAINS, host
@@ -24,7 +25,18 @@ from benchmarks.stop import Stopped, stoppable
 __all__ = ["main"]
 
 RESULTS = Path(__file__).parent / "results"
-COMMANDS = ("chain", "extract", "shuffle-memory", "bench-gpu", "gpu-day", "host", "on-error", "profile", "commands")
+COMMANDS = (
+    "chain",
+    "extract",
+    "shuffle-memory",
+    "bench-gpu",
+    "gpu-day",
+    "host",
+    "on-error",
+    "profile",
+    "commands",
+    "flowers",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -158,6 +170,19 @@ def _commands(options: argparse.Namespace, folder: Path) -> int:
     return 0
 
 
+def _flowers(options: argparse.Namespace, folder: Path) -> int:
+    path = flowers(
+        options.out,
+        folder,
+        contestants=_names(options),
+        images=options.images,
+        rounds=options.pairs,
+        threads=options.threads,
+    )
+    print(f"written to {path.name}")
+    return 0
+
+
 def _names(options: argparse.Namespace) -> tuple[str, ...]:
     return tuple(options.contestants.split(",")) if options.contestants else ()
 
@@ -221,7 +246,11 @@ def _parser() -> argparse.ArgumentParser:
     tools.add_argument("--images", type=_positive, default=2000, help="photographs to pack (%(default)s)")
     tools.add_argument("--records", type=_positive, default=1_000_000, help="records to verify (%(default)s)")
     tools.add_argument("--pairs", type=_positive, default=9, help="runs of each (%(default)s)")
-    for command in (chain, extract, gpu, memory, host_path, on_error, profile, tools):
+    garden = commands.add_parser("flowers", help="a folder of 3,670 photographs in 5 classes: first and later epochs")
+    garden.set_defaults(run=_flowers)
+    garden.add_argument("--images", type=_positive, default=3670, help="photographs in the folder (%(default)s)")
+    garden.add_argument("--pairs", type=_positive, default=9, help="rounds of all contestants (%(default)s)")
+    for command in (chain, extract, gpu, memory, host_path, on_error, profile, tools, garden):
         command.add_argument("--contestants", default="", help="names, separated by commas; default: all")
         command.add_argument(
             "--threads", type=_positive, default=cores(), help="(%(default)s, the cores of this machine)"

@@ -17,6 +17,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from benchmarks.contestants import CONTESTANTS, batches, host_passes
+from benchmarks.flowers import describe
 from benchmarks.job import Audit, Job, Run
 from benchmarks.probe import audit_images, audit_records
 from benchmarks.process import OwnPeak, peak_bytes, resident_parts, tree_cpu_seconds
@@ -87,6 +88,11 @@ def _report(job: Job) -> dict[str, Any]:
         return asdict(measure_pass(job, created))
     if job.mode == "host-audit":
         return audit_pass(job)
+    if job.mode == "flowers":
+        return measure_epochs(job, created)
+    if job.mode == "flowers-audit":
+        epochs = host_passes(job)
+        return asdict(describe(job.contestant, (epochs() for _ in range(job.batches))))
     iterator = batches(job)
     if job.mode == "audit":
         audit: Audit = (audit_records if contestant.work == "extract" else audit_images)(job.contestant, iterator)
@@ -117,6 +123,26 @@ def measure_pass(job: Job, created: float) -> Run:
         shape=_shape(last[0]),
         dtype=str(getattr(last[0], "dtype", "")),
     )
+
+
+def measure_epochs(job: Job, created: float) -> dict[str, Any]:
+    """Time the first epoch, with all that is made for it, and the `job.batches` after it."""
+    cpu, start = tree_cpu_seconds(), time.perf_counter()
+    passes = host_passes(job)
+    found: dict[str, Any] = {}
+    for name, count in (("first", 1), ("later", job.batches)):
+        items, first = 0, 0.0
+        for _ in range(count):
+            for images, _ in passes():
+                first = first or time.monotonic()
+                items += len(images)
+        seconds, used = time.perf_counter() - start, tree_cpu_seconds() - cpu
+        found[name] = asdict(Run(
+            contestant=job.contestant, items=items, seconds=seconds, cpu_seconds=used, first_batch_s=first - created,
+            start_s=first - job.started, peak_rss_mb=peak_bytes() / 1e6, shape=_shape(images), dtype=str(images.dtype),
+        ))  # fmt: skip
+        cpu, start = tree_cpu_seconds(), time.perf_counter()
+    return found
 
 
 def audit_pass(job: Job) -> dict[str, Any]:

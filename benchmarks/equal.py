@@ -21,6 +21,8 @@ _LIMITS = {
         0.0,
     ),  # antialiasing leaves half of what plain bilinear leaves; rounding moves it by a few per cent
     "flipped": (0.0, 0.03),  # half of them; the standard error of 20,000 coins is 0.0035
+    "mirrored": (0.0, 0.08),  # half of them; the standard error of 1,280 coins is 0.014
+    "shift": (0.0, 1.0),  # uniform up to 18 pixels, in whole ones or not: 9.0 to 9.24; the standard error is 0.1
     "level": (0.0, 2.0),  # JPEG decoders and rounding move a mean by less than 1 of 255
     "bytes": (0.0, 0.0),
     "digest": (0.0, 0.0),

@@ -6,14 +6,19 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-__all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "SIZE", "Audit", "Job", "Run"]
+__all__ = ["FLOWER", "IMAGENET_MEAN", "IMAGENET_STD", "SHIFT", "SIZE", "Audit", "Job", "Run"]
 
 # In units of the pixels, 0..255. Not imported, so that no contestant depends on another's package.
 IMAGENET_MEAN = (123.675, 116.28, 103.53)
 IMAGENET_STD = (58.395, 57.12, 57.375)
 SIZE = 224
 
-Mode = Literal["measure", "audit", "damaged", "memory", "host", "host-audit"]
+FLOWER = 180
+"""Side of the images of `benchmarks.flowers`, in pixels."""
+SHIFT = 18
+"""The most by which one of them is shifted, up or down and to either side."""
+
+Mode = Literal["measure", "audit", "damaged", "memory", "host", "host-audit", "flowers", "flowers-audit"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from benchmarks.job import Job
 
 __all__ = ["CONTESTANTS", "Contestant", "batches", "has_module", "host_passes", "missing"]
 
-Work = Literal["chain", "extract", "chain-gpu", "on-error-dali", "on-error-numpy", "shuffle", "host"]
+Work = Literal["chain", "extract", "chain-gpu", "on-error-dali", "on-error-numpy", "shuffle", "host", "flowers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,12 @@ _ALL = (
     Contestant("gpupipe-other", "host", "host_gpupipe", "gpupipe, other checkout", _GPUPIPE, other=True),
     Contestant("tfdata-host", "host", "host_tf", "tf.data", _TF, {"python": "py_function"}),
     Contestant("tfdata-numpy", "host", "host_tf", "tf.data, numpy_function", _TF, {"python": "numpy_function"}),
+    Contestant("flowers-gpupipe", "flowers", "flowers_gpupipe", "gpupipe", _GPUPIPE, {"backend": "auto"}),
+    Contestant("flowers-gpupipe-numpy", "flowers", "flowers_gpupipe", "gpupipe, NumPy", _GPUPIPE, {"backend": "numpy"}),
+    Contestant("flowers-tfdata", "flowers", "flowers_tf", "tf.data", _TF, {"keras": False}),
+    Contestant("flowers-keras", "flowers", "flowers_tf", "image_dataset_from_directory", _TF, {"keras": True}),
+    Contestant("flowers-generator", "flowers", "flowers_generator", "ImageDataGenerator", (*_TF, "scipy")),
+    Contestant("flowers-torch", "flowers", "flowers_torch", "torch DataLoader + Pillow", ("torch", "PIL")),
 )
 CONTESTANTS = {one.name: one for one in _ALL}
 
