@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 from ...errors import MissingFileError, StateError, shown_name
 from ...graph.op import Array
 from ...options import Settings
+from ...plan.index import ENDLESS
 from ..access import RandomAccess, access
-from ..element import Element, Raised
+from ..element import Element, Raised, is_element
 from ..own_bytes import keep
 from ..rekey import Rekey
 from ..run import Context, Flow
@@ -51,7 +53,10 @@ class CacheFlow:
 
     def access(self, at: Context) -> RandomAccess:
         kept = self.kept(at.run.settings)
-        return kept.access(at) if isinstance(kept, Filled) else _Rekeyed(self, at)
+        if isinstance(kept, Filled):
+            return kept.access(at)
+        assert isinstance(self.store, CacheStore)  # a cache in files has no access by index
+        return _FilledByIndex(self, self.store, at)
 
     def kept(self, settings: Settings) -> Filled | SavedPass | None:
         """Return a full pass with these settings, or None if this pass has to fill the cache."""
@@ -132,15 +137,32 @@ class _CacheFill(Running):
         close(self._inner)
 
 
-class _Rekeyed(RandomAccess):
-    """The elements that a cache would hold, by index. Only a full pass fills the cache, so this does not."""
+class _FilledByIndex(RandomAccess):
+    """The elements of the input by index. When each of them was given, in whatever order, the cache is full."""
 
-    def __init__(self, flow: CacheFlow, at: Context) -> None:
+    def __init__(self, flow: CacheFlow, store: CacheStore, at: Context) -> None:
         assert flow.source is not None
         self._source = access(flow.source, at.neutral())
-        self._stream = Rekey(at).stream
+        self._rekey = Rekey(at)
         self.size = self._source.size
+        self._kept = store.start_by_index(at.run, flow.element, self.size) if self.size < ENDLESS else None
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
-        for value, stream, position in self._source.pick(blocks):
-            yield value, self._stream(stream), position
+        asked: deque[int] = deque()
+
+        def noted() -> Iterator[Array]:
+            for block in blocks:
+                asked.extend(block.tolist())
+                yield block
+
+        picked = self._source.pick(noted())
+        try:
+            for found in picked:
+                element = keep(found)
+                if not is_element(element):
+                    self._kept = None  # elements are missing: the next pass tries again
+                elif self._kept is not None and self._kept.add(asked.popleft(), element):
+                    self._kept = None  # it is full
+                yield self._rekey(element)
+        finally:
+            close(picked)

@@ -64,6 +64,10 @@ class CacheStore:
         """Start a pass that fills the cache."""
         return _Memory(self, run, element)
 
+    def start_by_index(self, run: Run, element: Any, size: int) -> _ByIndex:
+        """Start a pass that gives `size` elements in any order."""
+        return _ByIndex(self, run, element, size)
+
 
 class _Replaying(Running):
     """The elements of a full cache after the first `done`."""
@@ -102,3 +106,29 @@ class _Memory:
         """Discard a partial pass: the elements go with this object."""
 
     close = discard
+
+
+class _ByIndex:
+    """The elements of a pass that is filling the cache in any order, by index."""
+
+    def __init__(self, store: CacheStore, run: Run, element: Any, size: int) -> None:
+        self._store = store
+        self._run = run
+        self._element = element
+        self._size = size
+        self._kept: dict[int, Element] = {}
+        run.track_buffer(self, "cache()")
+
+    def buffer_usage(self) -> tuple[int, int]:
+        """Return the number of elements so far, and their bytes."""
+        return bytes_of_all(list(self._kept.values()))
+
+    def add(self, index: int, element: Element) -> bool:
+        """Keep an element; the last one fills the cache. Return whether it is full."""
+        self._kept[index] = element
+        if len(self._kept) < self._size:
+            return False
+        elements = [self._kept[i] for i in range(self._size)]
+        self._store.filled.setdefault(cache_key(self._run.settings), Filled(elements, self._element))
+        self._kept = {}
+        return True
