@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["SAYS", "program"]
+from gpupipe.comparison.photographs import write_shards
+
+__all__ = ["SAYS", "draw", "program"]
 
 ROOT = Path(__file__).resolve().parent.parent
+BATCH = 256
 
 BEFORE = """\
 import os
-from pathlib import Path
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # what is installed here is for a CPU
-from gpupipe.comparison.photographs import write_shards
-
-Path("drawn").mkdir()
-write_shards(Path("drawn"), 256, 2)
 kept = []
 """
 
@@ -29,8 +27,15 @@ print("two batches:", a.shape, b.shape)
 SAYS = "two batches: (256, 224, 224, 3) (256, 224, 224, 3)\n"
 
 
-def program() -> str:
-    """Python that draws photographs, runs both loops of the README's first block on them, and prints `SAYS`."""
+def draw(folder: Path) -> Path:
+    """Write photographs for one batch of the chain into a new folder."""
+    folder.mkdir()
+    write_shards(folder, BATCH, 2)
+    return folder
+
+
+def program(folder: Path) -> str:
+    """Python that runs both loops of the README's first block on the photographs in a folder, and prints `SAYS`."""
     chain = (ROOT / "README.md").read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
-    chain = chain.replace('"train-*.tfrecord"', '"drawn/photos-*.tfrecord"')
+    chain = chain.replace('"train-*.tfrecord"', repr(f"{folder}/photos-*.tfrecord"))
     return BEFORE + chain.replace("    ...\n", "    kept.append((images, labels))\n") + AFTER

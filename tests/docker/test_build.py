@@ -32,6 +32,7 @@ def test_the_image_for_the_cpu_is_well_and_runs_the_chain_of_the_readme(tmp_path
     assert [line.split()[0] for line in image.asked] == ["useradd"]
     said = image.run(*image.health).stdout
     assert re.search(r"^ok +DALI on CPU", said, re.MULTILINE) and "all is well" in said
+    shards = readme_chain.draw(tmp_path / "drawn")
     frozen = image.run(python, "-m", "pip", "freeze").stdout
     installed = {
         canonicalize_name(name): version for name, version in re.findall(r"^(.+)==(.+)$", frozen, re.MULTILINE)
@@ -39,7 +40,7 @@ def test_the_image_for_the_cpu_is_well_and_runs_the_chain_of_the_readme(tmp_path
     assert len(installed) > 10
     assert installed.items() <= {(canonicalize_name(pin.name), str(pin.specifier)[2:]) for pin in pins("cpu")}
 
-    assert image.run(python, "-c", readme_chain.program()).stdout == readme_chain.SAYS
+    assert image.run(python, "-c", readme_chain.program(shards)).stdout == readme_chain.SAYS
     assert image.run(*image.command, "--help").stdout.startswith("usage: gpupipe demo")
 
 

@@ -14,6 +14,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests import readme_chain
 from tests.release.build import ROOT, build_twice, changed
 from tests.release.contents import names_in, wrong
 from tests.release.pythons import MINORS, find, try_in
@@ -47,10 +48,10 @@ def main() -> int:
 
 def _try_all(archives: tuple[Path, Path], folder: Path) -> bool:
     """Try each archive on each Python; print a line for each, and answer whether one failed."""
-    found = find()
+    found, shards = find(), readme_chain.draw(folder / "drawn")
     with ThreadPoolExecutor(2) as pool:
         running = {
-            (minor, archive.name): pool.submit(try_in, python, archive, folder / f"{minor}{archive.suffix}")
+            (minor, archive.name): pool.submit(try_in, python, archive, shards, folder / f"{minor}{archive.suffix}")
             for minor, python in found.items()
             for archive in archives
         }

@@ -42,15 +42,15 @@ def _is(place: Path, minor: int) -> bool:
     return asked.stdout.split() == ["3", str(minor), "cpython"]
 
 
-def try_in(python: str, archive: Path, folder: Path) -> str:
+def try_in(python: str, archive: Path, shards: Path, folder: Path) -> str:
     """Install an archive into an empty environment and run the README's chain; answer what went wrong, or ""."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "GPUPIPE"))}
     own = folder / "env" / "bin" / "python"
-    program = "import gpupipe, sys; assert gpupipe.__file__.startswith(sys.prefix)\n" + readme_chain.program()
+    program = "import gpupipe, sys; assert gpupipe.__file__.startswith(sys.prefix)\n" + readme_chain.program(shards)
     folder.mkdir(parents=True)
     for command in (
         [python, "-m", "venv", "--without-pip", str(folder / "env")],
-        [sys.executable, "-m", "pip", "--python", str(own), "install", "--quiet", str(archive)],
+        [sys.executable, "-m", "pip", "--python", str(own), "install", "--quiet", "--no-compile", str(archive)],
         [str(own), "-W", "error", "-c", program],
         [str(folder / "env" / "bin" / "gpupipe"), "doctor"],
     ):
