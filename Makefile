@@ -29,11 +29,11 @@ RUN := $(VENV)/.gpupipe-$(EXTRA)
 DEV := $(VENV)/.gpupipe-$(EXTRA)-dev
 BOOK := $(VENV)/.gpupipe-$(EXTRA)-notebooks
 
-.PHONY: help demo test check bench bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz setup setup-dev clean
+.PHONY: help demo test check bench bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz test-images release constraints setup setup-dev clean
 
 help:
 	@sed -n '3,9s/^# *//p' Makefile
-	@echo 'others: check bench bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz setup setup-dev clean'
+	@echo 'others: check bench bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz test-images release constraints setup setup-dev clean'
 
 demo: $(RUN)
 	$(VENV)/bin/gpupipe demo $(if $(DATA),--data '$(DATA)') $(ARGS)
@@ -82,6 +82,23 @@ fuzz: $(DEV)
 # Each from top to bottom; DATA='shards/*' runs them on your own images, WRITE=1 keeps the outputs in the files.
 notebooks: $(BOOK)
 	DATA='$(DATA)' $(PY) notebooks/run.py $(if $(WRITE),--write) $(ARGS)
+
+# The Dockerfiles carried out without Docker, in a folder: installs hundreds of MB from the package index.
+test-images: $(DEV)
+	GPUPIPE_INDEX=1 $(PY) -m pytest tests/docker -n 2 $(ARGS)
+
+# A wheel and a source archive of HEAD into dist/, built twice and tried on every Python of this machine. Uploads nothing.
+release: $(DEV)
+	$(PY) -m tests.release
+
+# The versions that images and CI install, newest that fit pyproject.toml, for Python 3.10 and later; ARGS='-P numpy' changes
+# one package alone, ARGS=--upgrade all of them.
+constraints: $(DEV)
+	@$(PIP) install uv
+	for kind in cpu cuda12 cuda13; do \
+	  $(VENV)/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.10 --no-annotate --custom-compile-command 'make constraints' \
+	    --extra $$kind --extra jupyter --extra dev --output-file docker/constraints-$$kind.txt $(ARGS) || exit; \
+	done
 
 setup: $(RUN)
 setup-dev: $(DEV)

@@ -1,0 +1,47 @@
+"""contents: what a wheel and a source archive may hold, and what they must."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = ["names_in", "wrong"]
+
+CODE = r"gpupipe/([a-z_0-9]+/)*[a-z_0-9]+\.py|gpupipe/py\.typed|gpupipe/comparison/page/page\.(html|css)"
+WHEEL = rf"{CODE}|gpupipe-[\w.]+\.dist-info/(METADATA|WHEEL|RECORD|entry_points\.txt|licenses/LICENSE)"
+SOURCES = (
+    rf"{CODE}|gpupipe/([a-z_]+/)*[A-Z]+\.md|gpupipe/guide/[a-z-]+\.md|pyproject\.toml|PKG-INFO|LICENSE|\.gitignore"
+    r"|(README|ARCHITECTURE|CHANGELOG|CONTRIBUTING|SECURITY)\.md"
+)
+"""No tests and what they read, no notebooks and their outputs, no benchmarks and their results."""
+
+NEEDED = {"gpupipe/__init__.py", "gpupipe/py.typed", "gpupipe/comparison/page/page.html", "gpupipe/ops/resize.py"}
+
+
+def names_in(archive: Path) -> list[str]:
+    """The files of an archive, those of a source archive without its top folder."""
+    if archive.suffix == ".whl":
+        return zipfile.ZipFile(archive).namelist()
+    with tarfile.open(archive) as files:
+        return [member.name.split("/", 1)[1] for member in files if not member.isdir()]
+
+
+def wrong(archive: Path, tree: Path) -> list[str]:
+    """What an archive holds that it may not, and lacks that it must; `tree` holds the files it was built from."""
+    names = names_in(archive)
+    code = {path.relative_to(tree).as_posix() for path in _python(tree / "gpupipe")}
+    code |= {f"gpupipe/ops/{path.relative_to(tree / 'ops').as_posix()}" for path in _python(tree / "ops")}
+    allowed = WHEEL if archive.suffix == ".whl" else SOURCES
+    found = [f"{archive.name} holds {name}" for name in names if not re.fullmatch(allowed, name)]
+    found += [
+        f"{archive.name} holds {name} more than once" for name in sorted({n for n in names if names.count(n) > 1})
+    ]
+    return found + [f"{archive.name} lacks {name}" for name in sorted((code | NEEDED) - set(names))]
+
+
+def _python(folder: Path) -> Iterable[Path]:
+    # `rglob` of some Python versions follows the symlink gpupipe/ops and of others does not
+    return (path for path in folder.rglob("*.py") if "ops" not in path.relative_to(folder).parts)

@@ -1,0 +1,69 @@
+"""What SECURITY.md promises, read from the source text: no file's contents become code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted(
+    path
+    for folder in ("gpupipe", "ops")
+    for path in (ROOT / folder).rglob("*.py")
+    if folder == "ops" or "ops" not in path.relative_to(ROOT / folder).parts
+)
+
+UNSAFE = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml", "runpy", "code"}
+HOMES = {
+    "pickle": {"gpupipe/flow/workers/pool.py", "gpupipe/flow/workers/worker.py"},  # settings of gpupipe's own processes
+}
+CALLS = {"eval", "exec", "compile", "__import__"}
+IMPORTS = {  # ... of modules by a name that is computed
+    "gpupipe/cli/__init__.py",  # subcommands, from a list
+    "gpupipe/tools/users_file.py",  # named on the command line
+    "gpupipe/flow/workers/messages.py",  # the module of a function that the parent process sent
+    "ops/__init__.py",  # its own files
+}
+
+
+def unsafe(path: str, source: str) -> Iterator[str]:
+    """What a file uses that can make code of data."""
+    for node in ast.walk(ast.parse(source)):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+        for name in {name.split(".")[0] for name in names} & UNSAFE:
+            if path not in HOMES.get(name, ()):
+                yield f"{path}:{node.lineno} imports {name}"
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called in CALLS or called.endswith(("allow_pickle", "extractall", "os.system", "os.popen")):
+                yield f"{path}:{node.lineno} calls {called}"
+            if called.split(".")[-1] == "import_module" and path not in IMPORTS:
+                yield f"{path}:{node.lineno} imports what a name says"
+            if any(given.arg == "shell" or given.arg == "allow_pickle" for given in node.keywords):
+                yield f"{path}:{node.lineno} calls {called} with a shell, or with pickles allowed"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_file_makes_no_code_of_data(path: Path) -> None:
+    assert list(unsafe(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "from pickle import loads",
+        "def f(x):\n    import marshal",
+        "eval(text)",
+        "np.load(file, allow_pickle=True)",
+        "subprocess.run(text, shell=True)",
+        "importlib.import_module(name)",
+        "archive.extractall(folder)",
+    ],
+)
+def test_what_makes_code_of_data_is_found(source: str) -> None:
+    assert len(list(unsafe("gpupipe/io.py", source))) == 1
