@@ -15,6 +15,7 @@ from .dataset import (
     FixedLengthRecordDataset,
     TextLineDataset,
     TFRecordDataset,
+    WebDataset,
     image_folder,
     release_memory,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "TextLineDataset",
     "TooManyBadError",
     "TraceError",
+    "WebDataset",
     "__version__",
     "compare",
     "image_folder",

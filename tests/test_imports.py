@@ -22,7 +22,7 @@ ORDERS = {
         " < spec < ragged < extract < serial < graph < ops < io < plan < transform < flow < optimize < load < profile"
         " < tensors < arguments < dataset < compat < comparison < tools < cli"
     ),
-    "extract": "storage < images < examples < records",
+    "extract": "storage < images < examples < records < shards",
     "flow": (
         "element < own_bytes < step < buffer_sizes < check < bad < idle_workers < counters < run < rekey < state"
         " < access < measured < words < stall < sources < prefetch < maps < workers < combine < order < batching"

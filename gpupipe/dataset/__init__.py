@@ -5,6 +5,7 @@ from .core import Dataset
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from .image_folder import image_folder
 from .memory import release_memory
+from .shards import WebDataset
 
 __all__ = [
     "INFINITE_CARDINALITY",
@@ -13,6 +14,7 @@ __all__ = [
     "FixedLengthRecordDataset",
     "TFRecordDataset",
     "TextLineDataset",
+    "WebDataset",
     "image_folder",
     "release_memory",
 ]

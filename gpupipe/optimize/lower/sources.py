@@ -17,6 +17,7 @@ from ...flow.sources.generator import GeneratorFlow
 from ...flow.sources.numbers import CounterFlow, RandomFlow
 from ...flow.sources.readers import FixedRecordsFlow, LinesFlow
 from ...flow.sources.records import RecordsFlow
+from ...flow.sources.samples import SamplesFlow
 from ...plan.cache import Saved, SavedFiles
 from ...plan.node import Node
 from ...plan.sources import (
@@ -31,6 +32,7 @@ from ...plan.sources import (
     RandomNumbers,
     Range,
     Records,
+    Samples,
     Slices,
     Tensors,
 )
@@ -106,6 +108,14 @@ def fixed_records(lowerer: Lowerer, node: FixedRecords, source: Pending) -> Pend
     return Pending.columns_of(flow, node.element, (node.describe(),))
 
 
+def samples(lowerer: Lowerer, node: Samples, source: Pending) -> Pending:
+    """Read the samples of a tar archive, or the places of their payloads."""
+    held = lowerer.references(node) and node.by_index
+    flow = SamplesFlow(source.flow, node.leaf, node.columns, node.compression, held, lowerer.above.ahead, node.index)
+    text = f"{node.describe()}{' as references (file, offset, length)' if held else ''}"
+    return Pending.columns_of(flow, node.element, (text,), references=held)
+
+
 SOURCES: dict[type[Node], Lowering] = {
     Param: param,
     Tensors: plain(lambda node: SlicesFlow(node.leaves, whole=True)),
@@ -123,4 +133,5 @@ SOURCES: dict[type[Node], Lowering] = {
     Records: records,
     Lines: lines,
     FixedRecords: fixed_records,
+    Samples: samples,
 }
