@@ -65,12 +65,13 @@ class Members:
 
     Attributes:
         at: the offset of the next header.
+        last: the offset of the last member.
     """
 
     def __init__(self, window: Window, path: str, start: int = 0, stop: int | None = None) -> None:
         self._window = window
         self._path = path
-        self.at = start
+        self.at = self.last = start
         self._limit = window.limit if stop is None else stop
         self._reach = 0  # where the payload of the last member ends
         self._done = False
@@ -97,7 +98,7 @@ class Members:
                 size = quick(fields, view[at - base : at - base + BLOCK])
                 data = at + BLOCK
                 if 0 <= size <= self._limit - data:
-                    self._reach = data + size
+                    self.last, self._reach = at, data + size
                     self.at = data + (size + BLOCK - 1) // BLOCK * BLOCK
                     yield at, fields[0].partition(b"\0")[0], data, size, ""
                     continue
@@ -171,7 +172,7 @@ class Members:
             return self._damaged(
                 first, at, b"", f"{shown!r} needs {size} bytes, the archive has {left} after its header"
             )
-        self.at, self._reach = data + _padded(size), data + size
+        self.at, self.last, self._reach = data + _padded(size), first, data + size
         return first, name + b"/" if kind == DIRECTORY else name, data, size, refused
 
     def _after_sparse(self, at: int) -> int:

@@ -169,8 +169,14 @@ class _Samples:
         """End a sample where the archive is damaged, or ends."""
         if damage is None:
             self._done = True
-            if self._members.cut_off and not self._broken:
-                self._fail(f"the archive is truncated, {self._members.cut_off} bytes of the last member are missing")
+            missing = 0 if self._broken else self._members.cut_off
+            if missing:
+                reason = f"the archive is truncated, {missing} bytes of the last member are missing"
+                if self._key is not None:
+                    self._fail(reason)
+                else:
+                    at = self._members.last
+                    damage = Damage(at, RecordError(reason, file=self._path, offset=at, stage="read"))
         self._flush(out)
         if damage is not None:
             out.append((damage.offset, damage.error))
