@@ -39,6 +39,7 @@ HOMES = {
     "cupy": ("transform/array.py",),
     "fsspec": ("extract/storage/remote.py",),
     "pyarrow": ("tools/pack/parquet.py",),
+    "lmdb": ("extract/shards/lmdb.py",),
     "matplotlib": ("profile/picture.py",),
     "jinja2": ("comparison/page/write.py",),
     "torch": ("tensors/torch.py", "tensors/keras.py"),

@@ -5,13 +5,14 @@ from .core import Dataset
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from .image_folder import image_folder
 from .memory import release_memory
-from .shards import WebDataset
+from .shards import LMDBDataset, WebDataset
 
 __all__ = [
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
     "Dataset",
     "FixedLengthRecordDataset",
+    "LMDBDataset",
     "TFRecordDataset",
     "TextLineDataset",
     "WebDataset",

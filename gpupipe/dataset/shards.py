@@ -1,4 +1,4 @@
-"""shards: datasets of samples in tar archives, as the webdataset library groups them."""
+"""shards: datasets of samples in tar archives, as the webdataset library groups them, and of LMDB databases."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import os
 from typing import Any
 
 from ..arguments import index_location
-from ..errors import PlanError, PlanTypeError
+from ..errors import PlanError, PlanTypeError, shown_name
 from ..extract.records.compression import checked_compression
+from ..extract.shards.lmdb import need_lmdb
 from ..extract.shards.samples import BY_NAME, KEY
-from ..plan.node import Node
-from ..plan.sources import Samples
+from ..extract.storage.patterns import is_url
+from ..plan.node import Node, walk
+from ..plan.sources import Entries, Files, Samples
 from ..structure import flatten
 from .files import FileDataset
 
-__all__ = ["WebDataset"]
+__all__ = ["LMDBDataset", "WebDataset"]
 
 
 class WebDataset(FileDataset):
@@ -66,6 +68,38 @@ class WebDataset(FileDataset):
             return Samples(source, leaf, compression, columns, structure, where)
 
         super().__init__(filenames, None, num_parallel_reads, samples)
+
+
+class LMDBDataset(FileDataset):
+    """The entries of LMDB databases: (key, value) as bytes, in the order of the keys.
+
+    Databases are opened read-only and without a lock, once in each process; they must not be written to meanwhile. A
+    value has no checksum, and LMDB trusts its pages: a database that is missing, no database or shorter than it says is
+    an error, but one whose pages were overwritten, or that is truncated while it is read, may end the process. After an
+    error the rest of a database is lost: see `Options.lost_files`. Needs the package lmdb: ``gpupipe[lmdb]``.
+
+    The key of an entry is its identity. `len(ds)` asks the database; `ds[i]` and `shuffle(gp.ALL)` list its keys, which
+    takes their bytes and 8 for each in memory, and refuse more than 512 MiB of them.
+
+    Args:
+        filenames: a path, a (nested) list of them, or a dataset of them: of a file, or of a folder with ``data.mdb``.
+        num_parallel_reads: databases read in turn, one entry each; `AUTOTUNE` is 16; None reads one after the other.
+
+    Raises:
+        MissingDependencyError: lmdb is not installed.
+        PlanError: a pattern where a name is needed, or a URL.
+        PlanTypeError: names that are not paths.
+    """
+
+    def __init__(self, filenames: Any, num_parallel_reads: int | None = None) -> None:
+        need_lmdb()
+        super().__init__(filenames, None, num_parallel_reads, Entries)
+        for path in (path for node in walk(self.plan) if isinstance(node, Files) for path in node.paths):
+            if is_url(path):
+                raise PlanError(
+                    f"LMDBDataset needs databases on a local disk, got {shown_name(path)!r}: LMDB maps them into "
+                    "memory; copy it there"
+                )
 
 
 def _names(key: Any) -> tuple[bytes, ...]:

@@ -17,6 +17,7 @@ from .node import INFINITE, UNKNOWN_CARDINALITY, ElementType, Facts, Node, Step
 __all__ = [
     "Counted",
     "Counter",
+    "Entries",
     "Files",
     "FixedRecords",
     "FromGenerator",
@@ -405,3 +406,17 @@ class Samples(OneFile):
 
     def resume_cost(self, settings: Settings) -> str:
         return "" if self.by_index else "decompresses its file from the start again"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entries(OneFile):
+    """The entries (key, value) of one LMDB database."""
+
+    facts = Facts(name="LMDBDataset", by_index=True)
+
+    def infer(self, *inputs: ElementType) -> ElementType:
+        spec = TensorSpec((), bytes)
+        return ElementType(Structure(tuple, children=(LEAF, LEAF), count=2), (spec, spec))
+
+    def describe(self) -> str:
+        return self.name

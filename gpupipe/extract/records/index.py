@@ -18,7 +18,7 @@ import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from crc32c import crc32c
@@ -153,7 +153,19 @@ def offset_after(file: OpenFile, where: str, offset: int) -> int | None:
     return index.extent(found + 1)[0] if found + 1 < len(index) else file.size
 
 
-class Indexes:
+class Held(Protocol):
+    """What takes memory."""
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in memory, in bytes."""
+        ...
+
+
+_Index = TypeVar("_Index", bound=Held)
+
+
+class Indexes(Generic[_Index]):
     """An LRU of indexes, by path and version of the file. Safe to use from several threads.
 
     Args:
@@ -163,7 +175,7 @@ class Indexes:
     def __init__(self, limit: int = LIMIT) -> None:
         self.limit = limit
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, tuple[Version, RecordIndex]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[Version, _Index]] = OrderedDict()
         self._distrusted: dict[str, Version | None] = {}
         self._bytes = 0
         renew_lock(self)
@@ -173,7 +185,7 @@ class Indexes:
         """The bytes that all indexes take."""
         return self._bytes
 
-    def get(self, path: str, version: Version) -> RecordIndex | None:
+    def get(self, path: str, version: Version) -> _Index | None:
         """Return the index of this version of a file, None if there is none."""
         with self._lock:
             found = self._known.get(path)
@@ -182,7 +194,7 @@ class Indexes:
             self._known.move_to_end(path)
             return found[1]
 
-    def put(self, path: str, version: Version, index: RecordIndex) -> None:
+    def put(self, path: str, version: Version, index: _Index) -> None:
         """Keep an index, unless it alone exceeds the limit."""
         with self._lock:
             self._drop(path)
@@ -221,7 +233,7 @@ class Indexes:
             self._bytes = 0
 
 
-INDEXES = Indexes()
+INDEXES: Indexes[RecordIndex] = Indexes()
 
 
 class Kind(NamedTuple):
@@ -235,7 +247,7 @@ class Kind(NamedTuple):
     """
 
     build: Callable[[str, LocalStorage], RecordIndex]
-    indexes: Indexes
+    indexes: Indexes[RecordIndex]
     magic: bytes
     shortest: int
 

@@ -19,7 +19,7 @@ from ..state.snapshot import Counted, State, as_int, int_part, part
 from ..step import Running
 from .readers import ReaderIterator, element_of, how_to_read, path_of
 
-__all__ = ["RecordsFlow", "index_of"]
+__all__ = ["RecordsFlow", "index_of", "uncounted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def index_of(flow: Any, at: Context, build: bool, name: str, kind: Kind) -> tupl
 
     Raises:
         PlanTypeError: an index is to be built of a remote file.
-        DataError: the file cannot be read to its end, see `_uncounted`.
+        DataError: the file cannot be read to its end, see `uncounted`.
     """
     path = path_of(flow, at)
     if path is None:
@@ -163,11 +163,11 @@ def index_of(flow: Any, at: Context, build: bool, name: str, kind: Kind) -> tupl
         index = known
     stream = at.stream(name, path, "offset")
     if index.failure is not None:
-        _uncounted(at.run, index.failure, stream)
+        uncounted(at.run, index.failure, stream)
     return path, index, stream
 
 
-def _uncounted(run: Run, failure: DataError, stream: Stream) -> None:
+def uncounted(run: Run, failure: DataError, stream: Stream) -> None:
     """Report a file that could not be read to its end. ``lost_files="skip"`` allows it, and the rest is left out.
 
     Raises:

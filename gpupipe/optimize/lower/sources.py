@@ -13,6 +13,7 @@ from ...flow.maps.python_function import PythonFunction
 from ...flow.maps.python_map import PythonMapFlow
 from ...flow.run import Flow
 from ...flow.sources.arrays import FilesFlow, ItemsFlow, ParamFlow, RangeFlow, SlicesFlow
+from ...flow.sources.entries import EntriesFlow
 from ...flow.sources.generator import GeneratorFlow
 from ...flow.sources.numbers import CounterFlow, RandomFlow
 from ...flow.sources.readers import FixedRecordsFlow, LinesFlow
@@ -22,6 +23,7 @@ from ...plan.cache import Saved, SavedFiles
 from ...plan.node import Node
 from ...plan.sources import (
     Counter,
+    Entries,
     Files,
     FixedRecords,
     FromGenerator,
@@ -116,6 +118,12 @@ def samples(lowerer: Lowerer, node: Samples, source: Pending) -> Pending:
     return Pending.columns_of(flow, node.element, (text,), references=held)
 
 
+def entries(lowerer: Lowerer, node: Entries, source: Pending) -> Pending:
+    """Read the entries of an LMDB database."""
+    flow = EntriesFlow(source.flow, node.leaf, lowerer.above.ahead)
+    return Pending.columns_of(flow, node.element, (node.describe(),))
+
+
 SOURCES: dict[type[Node], Lowering] = {
     Param: param,
     Tensors: plain(lambda node: SlicesFlow(node.leaves, whole=True)),
@@ -134,4 +142,5 @@ SOURCES: dict[type[Node], Lowering] = {
     Lines: lines,
     FixedRecords: fixed_records,
     Samples: samples,
+    Entries: entries,
 }
