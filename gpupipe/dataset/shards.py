@@ -8,8 +8,7 @@ from typing import Any
 from ..arguments import index_location
 from ..errors import PlanError, PlanTypeError, shown_name
 from ..extract.records.compression import checked_compression
-from ..extract.shards.lmdb import need_lmdb
-from ..extract.shards.samples import BY_NAME, KEY
+from ..extract.shards.names import BY_NAME, KEY
 from ..extract.storage.patterns import is_url
 from ..plan.node import Node, walk
 from ..plan.sources import Entries, Files, Samples
@@ -92,6 +91,8 @@ class LMDBDataset(FileDataset):
     """
 
     def __init__(self, filenames: Any, num_parallel_reads: int | None = None) -> None:
+        from ..extract.shards.lmdb import need_lmdb
+
         need_lmdb()
         super().__init__(filenames, None, num_parallel_reads, Entries)
         for path in (path for node in walk(self.plan) if isinstance(node, Files) for path in node.paths):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..extract.shards.samples import compression_of
+from ..extract.shards.names import compression_of
 from ..extract.storage.patterns import is_url
 from .node import INFINITE, Facts, Node, Step, walk
 from .order import never_ends

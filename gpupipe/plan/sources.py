@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..extract.shards.samples import BY_NAME
+from ..extract.shards.names import BY_NAME
 from ..extract.storage.names import Names
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec, spec_of

@@ -1,7 +1,8 @@
-"""LMDBDataset: the entries of databases, in order and by index, from threads and forked children, and what is refused."""
+"""LMDBDataset: entries in order and by index, from threads and in forked children, and what is refused."""
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import shutil
 import sys
@@ -84,6 +85,7 @@ def test_what_is_drawn_for_an_entry_depends_on_its_key_and_the_name_of_its_file(
     assert drawn(gp.LMDBDataset([path, other], num_parallel_reads=2)) == expected
     assert drawn(gp.LMDBDataset(moved)) == expected
     assert drawn(gp.LMDBDataset([path, other]).shuffle(gp.ALL)) == expected
+    gc.collect()
     with lmdb.open(moved[0], map_size=64 << 20, subdir=False) as environment, environment.begin(write=True) as out:
         out.put(b"00000x", b"new")  # moves all others by one place
     more = drawn(gp.LMDBDataset(moved))
@@ -141,7 +143,6 @@ def test_a_url_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_a_database_that_the_program_has_open_says_so(path: str) -> None:
-    reader._environments._open.clear()
     own = lmdb.open(path, subdir=False, readonly=True, lock=False)
     with own, iter(gp.LMDBDataset(path)) as items, pytest.raises(RecordError, match="close it there"):
         next(items)
@@ -168,9 +169,9 @@ def of_child(path: str, out: Any) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_forked_child_opens_the_database_again(path: str) -> None:
-    assert gp.LMDBDataset(path)[7][0] == b"00007"
-    before = list(reader._environments._open.values())
-    assert before
+    items = iter(gp.LMDBDataset(path))
+    assert next(items)[0] == b"00000"
+    assert len(reader._environments._open) == 1
     context = multiprocessing.get_context("fork")
     out = context.Queue()
     child = context.Process(target=of_child, args=(path, out))
@@ -178,11 +179,21 @@ def test_a_forked_child_opens_the_database_again(path: str) -> None:
     assert out.get(timeout=60) == (60, b"00007")
     child.join(60)
     assert child.exitcode == 0
-    assert list(reader._environments._open.values()) == before
-    assert len(list(gp.LMDBDataset(path))) == 60
+    assert len(list(items)) == 59
 
 
 def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lmdb", None)
     with pytest.raises(gp.MissingDependencyError, match=r'pip install "gpupipe\[lmdb\]"'):
         gp.LMDBDataset("x")
+
+
+def test_a_database_is_closed_behind_its_last_reader(path: str) -> None:
+    assert len(list(gp.LMDBDataset(path))) == 60
+    assert gp.LMDBDataset(path)[3][0] == b"00003"
+    gc.collect()
+    assert len(reader._environments._open) == 0
+    with lmdb.open(path, map_size=64 << 20, subdir=False) as own, own.begin(write=True) as out:
+        out.put(b"new", b"1")
+    assert len(list(gp.LMDBDataset(path))) == 61
+    assert gp.LMDBDataset(path)[60] == (b"new", b"1")

@@ -14,7 +14,8 @@ import pytest
 from gpupipe.errors import DataError
 from gpupipe.extract.records.index import record_index
 from gpupipe.extract.shards.header import read_header
-from gpupipe.extract.shards.samples import KEY, SAMPLES, SampleReader, split_name
+from gpupipe.extract.shards.names import KEY, split_name
+from gpupipe.extract.shards.samples import SAMPLES, SampleReader
 from gpupipe.extract.storage.files import LocalStorage
 from tests.extract.archives import JPG_CLS, archive, bad, good, items, member, pairs
 

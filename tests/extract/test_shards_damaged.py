@@ -12,7 +12,8 @@ import pytest
 
 from gpupipe.extract.records.index import record_index
 from gpupipe.extract.shards import members as walk
-from gpupipe.extract.shards.samples import KEY, SAMPLES
+from gpupipe.extract.shards.names import KEY
+from gpupipe.extract.shards.samples import SAMPLES
 from tests.extract.archives import JPG_CLS, archive, bad, good, items, member, pairs
 from tests.fuzz.bounds import lowered
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import threading
 from array import array
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
+from weakref import WeakValueDictionary
 
 from gpupipe.errors import DataError, MissingDependencyError, RecordError
 from gpupipe.extract.records.index import Indexes, Version, version_of
@@ -59,28 +59,36 @@ def position_of(key: bytes) -> int:
     return int.from_bytes(blake2b(key, digest_size=8).digest(), "little") >> 1
 
 
-class _Environments:
-    """The open databases of this process: LMDB must not open one twice, nor use it in a forked child.
+class Environment:
+    """A database that is open, until its last user drops it.
 
-    Args:
-        limit: how many stay open. One that is dropped is closed by its last user.
+    Attributes:
+        lmdb: the library's object.
     """
 
-    def __init__(self, limit: int = 256) -> None:
-        self._limit = limit
+    __slots__ = ("__weakref__", "lmdb")
+
+    def __init__(self, lmdb: Any) -> None:
+        self.lmdb = lmdb
+
+
+class _Environments:
+    """The open databases of this process: LMDB must not open one twice, nor use it in a forked child."""
+
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._open: OrderedDict[tuple[int, int], Any] = OrderedDict()
+        self._open: WeakValueDictionary[tuple[int, int], Environment] = WeakValueDictionary()
         renew_lock(self)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
-        """Close the parent's databases in a forked child, which has the same file mapped: nothing is written."""
-        inherited, self._open = self._open, OrderedDict()
-        for environment in inherited.values():
-            environment.close()
+        """Close the parent's databases in a forked child, which has the same files mapped: nothing is written."""
+        inherited, self._open = list(self._open.values()), WeakValueDictionary()
+        for environment in inherited:
+            environment.lmdb.close()
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str) -> Environment:
         """The database at a path: a file, or a folder with ``data.mdb``.
 
         Raises:
@@ -94,17 +102,12 @@ class _Environments:
         with self._lock:
             found = self._open.get(name)
             if found is None:
+                how = {"readonly": True, "lock": False, "create": False}
                 try:
-                    found = lmdb.open(
-                        path, subdir=file != path, readonly=True, lock=False, create=False, readahead=True
-                    )
+                    found = self._open[name] = Environment(lmdb.open(path, subdir=file != path, **how))
                 except lmdb.Error as error:
                     raise _failed(error, path, " (another part of this program has it open: close it there)") from error
-                self._open[name] = found
-            self._open.move_to_end(name)
-            while len(self._open) > self._limit:
-                self._open.popitem(last=False)
-        needed = (found.info()["last_pgno"] + 1) * found.stat()["psize"]
+        needed = (found.lmdb.info()["last_pgno"] + 1) * found.lmdb.stat()["psize"]
         if needed > size:
             reason = f"its first pages say that the database has {needed} bytes, the file has {size}: it is truncated"
             raise RecordError(reason, file=path, stage="read")
@@ -131,7 +134,7 @@ def count_entries(path: str) -> int:
     Raises:
         DataError: it cannot be read.
     """
-    entries: int = _environments.get(path).stat()["entries"]
+    entries: int = _environments.get(path).lmdb.stat()["entries"]
     return entries
 
 
@@ -143,7 +146,7 @@ def read_entry(path: str, key: bytes) -> bytes:
     """
     environment, lmdb = _environments.get(path), need_lmdb()
     try:
-        with environment.begin() as transaction:
+        with environment.lmdb.begin() as transaction:
             value: bytes | None = transaction.get(key)
     except lmdb.Error as error:
         raise _failed(error, path) from error
@@ -188,7 +191,7 @@ class _Entries:
         self._values = reader.values
         self._after = reader.after
         self._done = False
-        _environments.get(reader.path)
+        self._environment = _environments.get(reader.path)  # stays open between two blocks
 
     def block(self) -> list[tuple[int, Entry | DataError]]:
         out: list[tuple[int, Entry | DataError]] = []
@@ -196,7 +199,8 @@ class _Entries:
             return out
         lmdb = need_lmdb()
         try:
-            with _environments.get(self._path).begin() as transaction, transaction.cursor() as cursor:
+            environment = self._environment = _environments.get(self._path)  # another one in a forked child
+            with environment.lmdb.begin() as transaction, transaction.cursor() as cursor:
                 self._read(cursor, out)
         except (lmdb.Error, DataError) as error:
             self._done = True

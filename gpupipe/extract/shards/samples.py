@@ -16,19 +16,12 @@ from gpupipe.extract.records.reading import BlockReader, Source
 from gpupipe.extract.records.reference import Extent
 from gpupipe.extract.shards.header import BLOCK
 from gpupipe.extract.shards.members import Damage, Members
+from gpupipe.extract.shards.names import KEY, split_name
 from gpupipe.extract.shards.window import FileWindow, StreamWindow, Window
 from gpupipe.extract.storage.blocks import Blocks
 from gpupipe.extract.storage.files import LocalStorage
 
-__all__ = ["BY_NAME", "KEY", "SAMPLES", "SampleReader", "compression_of", "split_name"]
-
-KEY = b"__key__"
-"""The column of a sample's key."""
-
-
-BY_NAME = "by name"
-"""In place of a compression: GZIP where the name of an archive ends with .gz or .tgz."""
-
+__all__ = ["SAMPLES", "SampleReader"]
 
 _RING = 1 << 20
 
@@ -40,27 +33,6 @@ _SHOWN = 20  # extensions of a sample that an error lists
 
 
 _ring = Blocks(_RING)
-
-
-def split_name(name: bytes) -> tuple[bytes, bytes] | None:
-    """The key and the extension in a member's name; None for one that belongs to no sample.
-
-    That is a directory, a name without an extension or with a leading dot, and what lies below ``__name__``.
-    """
-    slash = name.rfind(b"/")
-    dot = name.find(b".", slash + 1)
-    if dot <= slash + 1:
-        return None
-    if name.startswith(b"__") and slash >= 0 and name.partition(b"/")[0].endswith(b"__"):
-        return None
-    return name[:dot], name[dot + 1 :].lower()
-
-
-def compression_of(path: str, given: str) -> str:
-    """The compression of an archive: as given, or by its name."""
-    if given != BY_NAME:
-        return given
-    return "GZIP" if path.lower().endswith((".gz", ".tgz")) else ""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

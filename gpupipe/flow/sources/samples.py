@@ -8,7 +8,8 @@ from typing import Any
 
 from ...errors import DataError, PlanTypeError, RecordError
 from ...extract.records.index import RecordIndex
-from ...extract.shards.samples import BY_NAME, SAMPLES, SampleReader, compression_of
+from ...extract.shards.names import BY_NAME, compression_of
+from ...extract.shards.samples import SAMPLES, SampleReader
 from ...extract.storage.patterns import is_url
 from ..access import RandomAccess, blocks_of, from_list
 from ..element import Element, Hole, Stream
