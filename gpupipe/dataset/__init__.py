@@ -5,14 +5,17 @@ from .core import Dataset
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from .image_folder import image_folder
 from .memory import release_memory
+from .shards import LMDBDataset, WebDataset
 
 __all__ = [
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
     "Dataset",
     "FixedLengthRecordDataset",
+    "LMDBDataset",
     "TFRecordDataset",
     "TextLineDataset",
+    "WebDataset",
     "image_folder",
     "release_memory",
 ]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..extract.shards.names import compression_of
 from ..extract.storage.patterns import is_url
 from .node import INFINITE, Facts, Node, Step, walk
 from .order import never_ends
-from .sources import Files, FromGenerator, Records
+from .sources import Files, FromGenerator, Records, Samples
 
 __all__ = ["ENDLESS", "Everything", "Order", "Part", "Rows", "Select", "Sliced", "blocker", "why_not"]
 
@@ -161,7 +162,7 @@ class Select(Step):
 def blocker(root: Node) -> Node | None:
     """Find the first step of a chain that cannot be indexed; None if all of it can."""
     for node in walk(root, lambda node: node.facts.flattens):
-        if not node.by_index or (node.made is not None and (_endless(node) or _remote(node))):
+        if not node.by_index or (node.made is not None and (_endless(node) or _remote(node) or _compressed(node))):
             return node
         if node.made is not None:
             found = _once(node.sources[0]) or blocker(node.made)
@@ -189,6 +190,14 @@ def _remote(node: Node) -> bool:
     return any(any(map(is_url, below.paths)) for below in walk(node) if isinstance(below, Files))
 
 
+def _compressed(node: Node) -> bool:
+    """Whether some archives below are compressed, as their names say."""
+    made = () if node.made is None else walk(node.made)
+    given = [below.compression for below in made if isinstance(below, Samples)]
+    files = [path for below in walk(node) if isinstance(below, Files) for path in below.paths]
+    return any(compression_of(path, how) for how in given for path in files)
+
+
 def why_not(node: Node) -> str:
     """Say of a step that cannot be indexed what it is, where it was written and what to do."""
     text = f"{node.describe()} at {node.line} cannot be indexed"
@@ -196,8 +205,10 @@ def why_not(node: Node) -> str:
         return f"{text}: it makes datasets without end; use repeat after it"
     if node.facts.flattens and _remote(node):
         return f"{text}: it reads files named by URLs; copy them to a local disk"
+    if node.facts.flattens and _compressed(node):
+        return f"{text}: it reads compressed archives; decompress them"
     if node.shuffles:
         return f"{text}; use shuffle(gp.ALL), which can"
-    if isinstance(node, Records):
+    if isinstance(node, (Records, Samples)):
         return f"{text}: a compressed file has no index; use uncompressed files"
     return text

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..extract.shards.names import BY_NAME
 from ..extract.storage.names import Names
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec, spec_of
@@ -16,6 +17,7 @@ from .node import INFINITE, UNKNOWN_CARDINALITY, ElementType, Facts, Node, Step
 __all__ = [
     "Counted",
     "Counter",
+    "Entries",
     "Files",
     "FixedRecords",
     "FromGenerator",
@@ -27,6 +29,7 @@ __all__ = [
     "RandomNumbers",
     "Range",
     "Records",
+    "Samples",
     "Slices",
     "Tensors",
 ]
@@ -372,3 +375,48 @@ class FixedRecords(OneFile):
         parts += [f"header {self.header}"] if self.header else []
         parts += [f"footer {self.footer}"] if self.footer else []
         return f"FixedLengthRecordDataset({', '.join(parts)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples(OneFile):
+    """The samples of one tar archive.
+
+    Attributes:
+        columns: for each leaf, the extensions of the member that it may come from, or the key.
+        structure: how the leaves are nested.
+        index: where indexes of archives are stored: "memory", "beside" or a folder.
+    """
+
+    facts = Facts(name="WebDataset")
+
+    columns: tuple[tuple[bytes, ...], ...] = ()
+    structure: Structure = LEAF
+    index: str = field(default="memory", compare=False)
+
+    def infer(self, *inputs: ElementType) -> ElementType:
+        return ElementType(self.structure, (TensorSpec((), bytes),) * len(self.columns))
+
+    @property
+    def by_index(self) -> bool:
+        return self.compression in ("", BY_NAME)
+
+    def describe(self) -> str:
+        columns = ", ".join(b";".join(names).decode() for names in self.columns)
+        return f"WebDataset({columns}{'' if self.by_index else f', {self.compression}'})"
+
+    def resume_cost(self, settings: Settings) -> str:
+        return "" if self.by_index else "decompresses its file from the start again"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entries(OneFile):
+    """The entries (key, value) of one LMDB database."""
+
+    facts = Facts(name="LMDBDataset", by_index=True)
+
+    def infer(self, *inputs: ElementType) -> ElementType:
+        spec = TensorSpec((), bytes)
+        return ElementType(Structure(tuple, children=(LEAF, LEAF), count=2), (spec, spec))
+
+    def describe(self) -> str:
+        return self.name

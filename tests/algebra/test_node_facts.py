@@ -57,8 +57,8 @@ LISTED = {
         " WithOptions"
     ),
     "by_index": (
-        "Batch Cache Concatenate Enumerate Files FromIndexable Map PaddedBatch Param Prefetch Range Repeat Select Shard"
-        " Skip Slices Take Tensors WithOptions Zip"
+        "Batch Cache Concatenate Entries Enumerate Files FromIndexable Map PaddedBatch Param Prefetch Range Repeat"
+        " Select Shard Skip Slices Take Tensors WithOptions Zip"
     ),
     "as_they_are": (
         "AssertCardinality ChooseFrom Concatenate Enumerate IgnoreErrors Prefetch Repeat SampleFrom Select Shard"

@@ -20,6 +20,7 @@ from gpupipe.plan.node import walk
 from gpupipe.plan.outline import outline
 from gpupipe.plan.portable import portable
 from tests.behaviour.model import plain
+from tests.extract.archives import archive
 
 R = Dataset.range
 IMAGE = np.random.default_rng(0).integers(0, 256, (9, 8, 3), np.uint8)
@@ -53,10 +54,18 @@ def _vectors() -> Dataset:
 
 
 def _folder(path: Path) -> str:
+    archive(path / "a.tar", [("a.txt", b"1"), ("b.txt", b"2")])
     (path / "a.bin").write_bytes(b"head" + b"0123456789" + b"foot")
     with gp.io.TFRecordWriter(str(path / "a.tfrecord")) as writer:
         writer.write(b"record")
     return str(path)
+
+
+def _entries(path: str) -> str:
+    """An empty LMDB database."""
+    lmdb = pytest.importorskip("lmdb")
+    lmdb.open(path, subdir=False).close()
+    return path
 
 
 def _classes(at: Any) -> str:
@@ -131,6 +140,8 @@ METHODS: dict[str, Callable[[Number, str], Dataset]] = {
     ),
     "TFRecordDataset.buffer_size": lambda n, at: gp.TFRecordDataset(f"{at}/a.tfrecord", buffer_size=n(99)),
     "TFRecordDataset.num_parallel_reads": lambda n, at: gp.TFRecordDataset(f"{at}/a.tfrecord", num_parallel_reads=n(2)),
+    "LMDBDataset.num_parallel_reads": lambda n, at: gp.LMDBDataset(_entries(f"{at}/a.lmdb"), n(2)),
+    "WebDataset.num_parallel_reads": lambda n, at: gp.WebDataset(f"{at}/a.tar", "txt", num_parallel_reads=n(2)),
     "TextLineDataset.buffer_size": lambda n, at: gp.TextLineDataset(f"{at}/a.bin", buffer_size=n(99)),
     "TextLineDataset.num_parallel_reads": lambda n, at: gp.TextLineDataset(f"{at}/a.bin", num_parallel_reads=n(2)),
     "map_and_batch.batch_size": lambda n, _: R(4).apply(compat.map_and_batch(_python, n(2))),

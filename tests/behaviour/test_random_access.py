@@ -19,7 +19,9 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.extract.records.index import INDEXES
+from gpupipe.extract.shards.samples import SAMPLES
 from gpupipe.flow.combine.interleave import InterleaveOrder
+from tests.extract.archives import archive
 
 SIZES = [5, 0, 9, 1, 13, 3]
 Range = gp.Dataset.range
@@ -31,9 +33,11 @@ CPU = gp.Options(device="cpu", backend="numpy")
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
-    INDEXES.clear()
+    for known in (INDEXES, SAMPLES.indexes):
+        known.clear()
     yield
-    INDEXES.clear()
+    for known in (INDEXES, SAMPLES.indexes):
+        known.clear()
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +45,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("records")
     for i, size in enumerate(SIZES):
         write(folder / f"f{i}.tfrecord", [b"%d-%d" % (i, j) * (j + 1) for j in range(size)])
+        members = [(f"{i}/{j}.{name}", name.encode() * (j + 1)) for j in range(size) for name in ("jpg", "txt")]
+        archive(folder / f"f{i}.tar", members)
     return folder
 
 
@@ -53,6 +59,11 @@ def write(path: Path, records: Sequence[bytes]) -> str:
 
 def files(folder: Path) -> list[str]:
     return [str(folder / f"f{i}.tfrecord") for i in range(len(SIZES))]
+
+
+def samples(folder: Path, **how: Any) -> gp.Dataset:
+    names = [str(folder / f"f{i}.tar") for i in range(len(SIZES))]
+    return gp.WebDataset(names, {"key": "__key__", "text": "txt;text"}, **how)
 
 
 def listed(folder: Path) -> gp.Dataset:
@@ -92,6 +103,11 @@ CHAINS: dict[str, Callable[[Path], gp.Dataset]] = {
     "listed files": lambda d: drawn(Records(listed(d))),
     "listed files twice": lambda d: Records(listed(d).repeat(2)),
     "in parallel": lambda d: drawn(Records(files(d), num_parallel_reads=3)),
+    "samples": lambda d: drawn(samples(d)),
+    "samples in parallel": lambda d: drawn(samples(d, num_parallel_reads=3)),
+    "samples, skip": lambda d: drawn(samples(d).skip(7)),
+    "samples, shard": lambda d: drawn(samples(d).shard(4, 3)),
+    "samples, shuffle ALL": lambda d: drawn(samples(d).shuffle(gp.ALL, seed=5)),
     "interleave": lambda d: drawn(listed(d).interleave(Records, cycle_length=4, block_length=2)),
     "interleave, readers ahead": lambda d: listed(d).interleave(Records, 2, 3, num_parallel_calls=2),
     "flat_map of parts": lambda d: Slices(files(d)).flat_map(lambda f: Records(f).skip(1).take(3)),

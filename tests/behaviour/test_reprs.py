@@ -58,6 +58,8 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "BadRecord": lambda: gp.BadRecord(NAME, 3, "offset", 1, "read", "y" * 500, "left out", 0),
     "FixedLenFeature": lambda: gp.io.FixedLenFeature((100, 100), "int64", default_value=np.zeros((100, 100), int)),
     "FixedLenSequenceFeature": lambda: gp.io.FixedLenSequenceFeature((1,) * 5000, "int64", True),
+    "LMDBDataset": lambda: pytest.importorskip("lmdb") and gp.LMDBDataset(FILES),
+    "WebDataset": lambda: gp.WebDataset(FILES, dict.fromkeys(WIDE, "jpg")),
     "VarLenFeature": lambda: gp.io.VarLenFeature("int64"),
     "RaggedFeature": lambda: gp.io.RaggedFeature("int64"),
     "ValueIterator": lambda: gp.compat.make_one_shot_iterator(Dataset.from_tensors(WIDE)),

@@ -286,7 +286,7 @@ def test_the_second_epoch_of_a_shuffle_walks_no_headers(path: str, monkeypatch: 
 
 
 def test_more_than_the_bound_is_not_kept() -> None:
-    indexes = Indexes(limit=100)
+    indexes: Indexes[RecordIndex] = Indexes(limit=100)
     version = Version(1, 2, 3)
     small = [RecordIndex(array("Q", range(5))) for _ in range(3)]  # 40 bytes each
 
@@ -299,7 +299,7 @@ def test_more_than_the_bound_is_not_kept() -> None:
 
 
 def test_the_one_used_last_stays() -> None:
-    indexes = Indexes(limit=100)
+    indexes: Indexes[RecordIndex] = Indexes(limit=100)
     version = Version(1, 2, 3)
     a, b, c = (RecordIndex(array("Q", range(5))) for _ in range(3))
     indexes.put("a", version, a)

@@ -26,6 +26,7 @@ from gpupipe.extract.storage import retry
 from gpupipe.extract.storage import waiting as waits
 from gpupipe.extract.storage.files import LOCAL
 from gpupipe.flow.sources import readers as flow_readers
+from tests.extract.archives import archive
 from tests.reliability.faulty import Disk, Faulty, every
 from tests.reliability.resume import through_json
 
@@ -66,6 +67,10 @@ def lines(path: Path, file: int) -> None:
     path.write_bytes(b"".join(payload(file, i) + b"\n" for i in range(EACH)))
 
 
+def archives(path: Path, file: int) -> None:
+    archive(path, [(f"{i}.bin", payload(file, i)) for i in range(EACH)])
+
+
 def fixed(path: Path, file: int) -> None:
     path.write_bytes(b"h" * 100 + b"".join(payload(file, i) for i in range(EACH)) + b"f" * 10)
 
@@ -73,6 +78,7 @@ def fixed(path: Path, file: int) -> None:
 KINDS: dict[str, tuple[Callable[[Path, int], None], Callable[[Any], Dataset]]] = {
     "records": (tfrecords, gp.TFRecordDataset),
     "gzip": (zipped, lambda name: gp.TFRecordDataset(name, "GZIP")),
+    "samples": (archives, lambda name: gp.WebDataset(name, "bin")),
     "lines": (lines, gp.TextLineDataset),
     "fixed": (fixed, lambda name: gp.FixedLengthRecordDataset(name, SIZE, 100, 10)),
 }

@@ -27,6 +27,7 @@ from gpupipe.extract.storage.files import LOCAL, LocalStorage
 from gpupipe.extract.storage.waiting import LIMITS, MOST_OF_A_FILE, MOST_STUCK, Limits
 from gpupipe.flow import run as flow_run
 from tests.behaviour.model import take_until_closed
+from tests.extract.archives import archive
 
 PATIENCE = 20.0
 """Seconds until something counts as hanging: a deadline, never what it should take."""
@@ -61,6 +62,15 @@ def lines(path: Path, file: int) -> None:
     path.write_bytes(b"".join(payload(file, i) + b"\n" for i in range(COUNT)))
 
 
+def archives(path: Path, file: int) -> None:
+    archive(path, [(f"{i}.bin", payload(file, i)) for i in range(COUNT)])
+
+
+def zipped_archives(path: Path, file: int) -> None:
+    archives(path, file)
+    path.write_bytes(gzip.compress(path.read_bytes(), 0))
+
+
 def fixed(path: Path, file: int) -> None:
     path.write_bytes(b"".join(payload(file, i) for i in range(COUNT)))
 
@@ -87,6 +97,9 @@ KINDS = {
     ),
     "references": Kind(tfrecords, lambda files: gp.TFRecordDataset(files).shuffle(10, seed=1)),
     "gzip": Kind(zipped, joined(lambda name: gp.TFRecordDataset(name, compression_type="GZIP"))),
+    "samples": Kind(archives, joined(lambda name: gp.WebDataset(name, "bin"))),
+    "places of samples": Kind(archives, lambda files: gp.WebDataset(files, "bin").shuffle(10, seed=1)),
+    "samples, gzip": Kind(zipped_archives, joined(lambda name: gp.WebDataset(name, "bin", compression_type="GZIP"))),
     "lines": Kind(lines, joined(gp.TextLineDataset)),
     "fixed": Kind(fixed, joined(lambda name: gp.FixedLengthRecordDataset(name, SIZE))),
 }

@@ -17,7 +17,8 @@ import tempfile
 import threading
 from array import array
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from crc32c import crc32c
@@ -39,7 +40,9 @@ __all__ = [
     "BESIDE",
     "INDEXES",
     "MEMORY",
+    "TFRECORD",
     "Indexes",
+    "Kind",
     "RecordIndex",
     "Version",
     "build_index",
@@ -97,6 +100,10 @@ class RecordIndex:
         """The reason the file could not be read to its end, if so; records after that point are not counted."""
         return None if self.lasting else self.faults[max(self.faults)]
 
+    def span(self, i: int) -> tuple[int, int]:
+        """Return the offset of record `i`, and that of the next one or the end."""
+        return self._offsets[i], self._offsets[i + 1]
+
     def extent(self, i: int) -> tuple[int, int]:
         """Return the offset of record `i`'s header and the bytes of its payload; meaningless for a damaged record."""
         start = self._offsets[i]
@@ -146,7 +153,19 @@ def offset_after(file: OpenFile, where: str, offset: int) -> int | None:
     return index.extent(found + 1)[0] if found + 1 < len(index) else file.size
 
 
-class Indexes:
+class Held(Protocol):
+    """What takes memory."""
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in memory, in bytes."""
+        ...
+
+
+_Index = TypeVar("_Index", bound=Held)
+
+
+class Indexes(Generic[_Index]):
     """An LRU of indexes, by path and version of the file. Safe to use from several threads.
 
     Args:
@@ -156,7 +175,7 @@ class Indexes:
     def __init__(self, limit: int = LIMIT) -> None:
         self.limit = limit
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, tuple[Version, RecordIndex]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[Version, _Index]] = OrderedDict()
         self._distrusted: dict[str, Version | None] = {}
         self._bytes = 0
         renew_lock(self)
@@ -166,7 +185,7 @@ class Indexes:
         """The bytes that all indexes take."""
         return self._bytes
 
-    def get(self, path: str, version: Version) -> RecordIndex | None:
+    def get(self, path: str, version: Version) -> _Index | None:
         """Return the index of this version of a file, None if there is none."""
         with self._lock:
             found = self._known.get(path)
@@ -175,7 +194,7 @@ class Indexes:
             self._known.move_to_end(path)
             return found[1]
 
-    def put(self, path: str, version: Version, index: RecordIndex) -> None:
+    def put(self, path: str, version: Version, index: _Index) -> None:
         """Keep an index, unless it alone exceeds the limit."""
         with self._lock:
             self._drop(path)
@@ -214,10 +233,28 @@ class Indexes:
             self._bytes = 0
 
 
-INDEXES = Indexes()
+INDEXES: Indexes[RecordIndex] = Indexes()
 
 
-def record_index(path: str, where: str = MEMORY, *, storage: LocalStorage = LOCAL) -> RecordIndex:
+class Kind(NamedTuple):
+    """What an index lists: the records of TFRecord files, or the samples of archives.
+
+    Attributes:
+        build: reads a whole file; called with the path and the storage.
+        indexes: those in memory.
+        magic: how a saved one starts.
+        shortest: bytes of the shortest record.
+    """
+
+    build: Callable[[str, LocalStorage], RecordIndex]
+    indexes: Indexes[RecordIndex]
+    magic: bytes
+    shortest: int
+
+
+def record_index(
+    path: str, where: str = MEMORY, *, storage: LocalStorage = LOCAL, kind: Kind | None = None
+) -> RecordIndex:
     """Return the index of an uncompressed local file: from memory, as it was saved, or built now.
 
     A file that cannot be read has one damaged record. Never raises a DataError.
@@ -226,17 +263,19 @@ def record_index(path: str, where: str = MEMORY, *, storage: LocalStorage = LOCA
         path: the file.
         where: `MEMORY`, `BESIDE`, or a folder to save the index in.
         storage: the storage of the file.
+        kind: what is indexed; None: TFRecords.
     """
+    kind = kind or TFRECORD
     before = version_of(path)
-    found = find_index(path, before, where)
+    found = find_index(path, before, where, kind)
     if found is not None:
         return found
-    index = build_index(path, storage=storage)
-    keep_index(path, before, index, where)
+    index = kind.build(path, storage)
+    keep_index(path, before, index, where, kind)
     return index
 
 
-def build_index(path: str, *, storage: LocalStorage = LOCAL) -> RecordIndex:
+def build_index(path: str, storage: LocalStorage = LOCAL) -> RecordIndex:
     """Build an index in one pass over the headers; it is not kept."""
     offsets, faults, end, lasting = array("Q"), dict[int, DataError](), 0, True
     for part in walk_headers(path, storage=storage):
@@ -252,37 +291,40 @@ def build_index(path: str, *, storage: LocalStorage = LOCAL) -> RecordIndex:
     return RecordIndex(offsets, faults, lasting)
 
 
-def find_index(path: str, version: Version | None, where: str = MEMORY) -> RecordIndex | None:
+TFRECORD = Kind(build_index, INDEXES, b"gpindex\n", OVERHEAD)
+"""Indexes of TFRecord files."""
+
+
+def find_index(path: str, version: Version | None, where: str = MEMORY, kind: Kind = TFRECORD) -> RecordIndex | None:
     """Return an existing index of this version of a file, from memory or saved; None if there is none."""
     if version is None:
         return None
-    found = INDEXES.get(path, version)
+    found = kind.indexes.get(path, version)
     if where == MEMORY:
         return found
     target = saved_path(path, where)
     if found is None:
-        found = _load(target, path, version) if INDEXES.trusted(path, version) else None
+        found = _load(target, path, version, kind) if kind.indexes.trusted(path, version) else None
         if found is not None:
-            INDEXES.put(path, version, found)
+            kind.indexes.put(path, version, found)
     elif not found.faults and target not in found.saved:
-        _save(target, version, found)
+        _save(target, version, found, kind)
     return found
 
 
-def keep_index(path: str, version: Version | None, index: RecordIndex, where: str = MEMORY) -> None:
+def keep_index(
+    path: str, version: Version | None, index: RecordIndex, where: str = MEMORY, kind: Kind = TFRECORD
+) -> None:
     """Keep an index in memory, and save it if `where` says so. `version` is the file's from before the pass."""
     if version is None or not index.lasting or version != version_of(path):
         return
-    INDEXES.put(path, version, index)
+    kind.indexes.put(path, version, index)
     if where == MEMORY:
         return
     if index.faults:
         logger.info("the index of %s is not saved: %d records are damaged", shown_name(path), len(index.faults))
         return
-    _save(saved_path(path, where), version, index)
-
-
-_MAGIC = b"gpindex\n"
+    _save(saved_path(path, where), version, index, kind)
 
 
 _LAYOUT = struct.Struct("<8sIIQQQ")  # magic, version of the layout, CRC-32C of the rest, size, mtime_ns, records
@@ -300,7 +342,7 @@ def saved_path(path: str, where: str) -> str:
     return os.path.join(where, f"{name}-{hashlib.blake2b(whole, digest_size=8).hexdigest()}{INDEX_SUFFIX}")
 
 
-def _save(target: str, version: Version, index: RecordIndex) -> None:
+def _save(target: str, version: Version, index: RecordIndex, kind: Kind) -> None:
     """Write an index under another name and rename it, so that no reader sees half of one."""
     index.saved.add(target)
     body = struct.pack("<QQQ", version.size, version.mtime_ns, len(index)) + index.offsets.astype("<u8").tobytes()
@@ -310,7 +352,7 @@ def _save(target: str, version: Version, index: RecordIndex) -> None:
         os.makedirs(folder, exist_ok=True)
         descriptor, part = tempfile.mkstemp(dir=folder, prefix=".", suffix=f".part{INDEX_SUFFIX}")
         with os.fdopen(descriptor, "wb") as file:
-            file.write(struct.pack("<8sII", _MAGIC, _VERSION, crc32c(body)))
+            file.write(struct.pack("<8sII", kind.magic, _VERSION, crc32c(body)))
             file.write(body)
         os.replace(part, target)
     except OSError as error:
@@ -319,10 +361,10 @@ def _save(target: str, version: Version, index: RecordIndex) -> None:
             os.unlink(part)
 
 
-def _load(source: str, path: str, version: Version) -> RecordIndex | None:
+def _load(source: str, path: str, version: Version, kind: Kind) -> RecordIndex | None:
     """Read a saved index; None if it is missing, damaged or belongs to another version of the file."""
     try:
-        found = bounded(source, _saved, source, version)
+        found = bounded(source, _saved, source, version, kind)
     except DataError as error:
         found = str(error)
     if isinstance(found, str):
@@ -331,14 +373,14 @@ def _load(source: str, path: str, version: Version) -> RecordIndex | None:
     return found
 
 
-def _saved(source: str, version: Version) -> RecordIndex | str | None:
+def _saved(source: str, version: Version, kind: Kind) -> RecordIndex | str | None:
     """Read a saved index; return the reason if it cannot be used, None if there is none."""
     try:
         status = os.stat(source)
         size = status.st_size
         if not stat.S_ISREG(status.st_mode):
             return "it is not a regular file"
-        most = _LAYOUT.size + 8 * (version.size // OVERHEAD + 1)
+        most = _LAYOUT.size + 8 * (version.size // kind.shortest + 1)
         if size < _LAYOUT.size + 8 or size > most or (size - _LAYOUT.size) % 8:
             return "its size is wrong"
         with open(source, "rb") as file:
@@ -350,7 +392,7 @@ def _saved(source: str, version: Version) -> RecordIndex | str | None:
     if len(data) != size:
         return "it changes while it is read"
     magic, layout, crc, length, mtime, count = _LAYOUT.unpack_from(data)
-    if magic != _MAGIC or layout != _VERSION:
+    if magic != kind.magic or layout != _VERSION:
         return "it is not an index, or of another version"
     if (length, mtime) != (version.size, version.mtime_ns):
         return "the file has changed since"
@@ -358,7 +400,8 @@ def _saved(source: str, version: Version) -> RecordIndex | str | None:
         return "it is damaged"
     found = np.frombuffer(data, "<u8", offset=_LAYOUT.size)
     gaps = found[1:] - found[:-1]  # unsigned: an offset below its neighbour wraps to a gap beyond the file
-    if found[0] != 0 or found[-1] != version.size or (count and (gaps.min() < OVERHEAD or gaps.max() > version.size)):
+    first = found[0] != 0 and kind is TFRECORD  # a directory may come before the first sample
+    if first or found[-1] != version.size or (count and (gaps.min() < kind.shortest or gaps.max() > version.size)):
         return "its offsets make no sense"
     offsets = array("Q")
     offsets.frombytes(found.astype(np.uint64).tobytes())

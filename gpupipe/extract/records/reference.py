@@ -29,7 +29,7 @@ from gpupipe.extract.records.walk import Bad, walk_headers
 from gpupipe.extract.storage.blocks import Blocks
 from gpupipe.extract.storage.files import LOCAL, LocalStorage
 
-__all__ = ["HeaderWalker", "Reference", "indexed_elements", "read_many", "reference_at"]
+__all__ = ["LAZY", "Extent", "HeaderWalker", "Reference", "indexed_elements", "read_many", "reference_at"]
 
 _blocks = Blocks(1 << 20)
 
@@ -77,6 +77,39 @@ class Reference(NamedTuple):
         return payload
 
 
+class Extent(NamedTuple):
+    """Bytes of an uncompressed local file that no checksum covers: the payload of a member of an archive.
+
+    Attributes:
+        path: the file.
+        offset: in bytes.
+        length: in bytes.
+        element: the position of the element that they belong to, for errors.
+    """
+
+    path: str
+    offset: int
+    length: int
+    element: int
+
+    def read(self, check_crc: bool = True, storage: LocalStorage = LOCAL) -> bytes:
+        """Read the bytes; there is no CRC to check.
+
+        Raises:
+            RecordError: the file is too short, or was replaced.
+            MissingFileError: the file is gone.
+        """
+        try:
+            return storage.read(self.path, self.offset, self.length)
+        except DataError as error:
+            error.offset = self.element
+            raise
+
+
+LAZY = frozenset((Reference, Extent))
+"""The types of columns that are read when they are needed."""
+
+
 def reference_at(path: str, offset: int, storage: LocalStorage = LOCAL) -> Reference:
     """Make the reference to the record at `offset`; the 12 bytes of its header are read.
 
@@ -94,9 +127,9 @@ def reference_at(path: str, offset: int, storage: LocalStorage = LOCAL) -> Refer
 
 
 def read_many(
-    references: Sequence[Reference], check_crc: bool = True, storage: LocalStorage = LOCAL
+    references: Sequence[Reference | Extent], check_crc: bool = True, storage: LocalStorage = LOCAL
 ) -> list[memoryview | DataError]:
-    """Read the payloads of several records into one buffer, which is reused once no view of it is left.
+    """Read the payloads of several records or members into one buffer, which is reused once no view of it is left.
 
     A record costs one `preadv`, of its payload and CRC, and no page fault: for 110 KB a third of the time that
     `Reference.read` takes with fresh memory for each record.
@@ -110,25 +143,33 @@ def read_many(
     readinto = storage.readinto
     for reference in references:
         length = reference.length
-        end = at + length + FOOTER
+        start, size, element = reference.offset, length, reference.offset
+        if type(reference) is Reference:
+            start, size = start + HEADER, length + FOOTER
+        elif type(reference) is Extent:
+            element = reference.element
+        end = at + size
         try:
             if end > len(block):
-                size = length + FOOTER
                 # Before memory is allocated: a shorter file may have replaced this one, or the reference is wrong.
-                storage.check(reference.path, reference.offset + HEADER, size)
+                storage.check(reference.path, start, size)
                 fits = left > _SMALL and size <= _blocks.size
                 block = memoryview(_blocks.take() if fits else bytearray(max(size, left)))
                 at, end = 0, size
-            readinto(reference.path, reference.offset + HEADER, block[at:end])
+            readinto(reference.path, start, block[at:end])
             payload = block[at : at + length].toreadonly()
-            if check_crc and masked_crc32c(payload) != footer_at(block, at + length)[0]:
+            if (
+                check_crc
+                and type(reference) is Reference
+                and masked_crc32c(payload) != footer_at(block, at + length)[0]
+            ):
                 raise _damaged(reference, storage)
             out.append(payload)
         except DataError as error:
-            error.offset = reference.offset
+            error.offset = element
             out.append(error.kept())
         at = end
-        left -= length + FOOTER
+        left -= length + FOOTER  # as if all had one: it only bounds what is allocated
     return out
 
 

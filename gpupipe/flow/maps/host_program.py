@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from ...errors import DataError, FunctionError, text_of
-from ...extract.records.reference import Reference
+from ...extract.records.reference import LAZY
 from ...graph.host_values import HostValues, header_size
 from ...graph.values import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from ..element import element_keys
@@ -79,7 +79,7 @@ class HostProgram:
             have = blank.copy()
             for i, index in columns:
                 column = row[index]
-                have[i] = column.read() if type(column) is Reference else column
+                have[i] = column.read() if type(column) in LAZY else column
             name = ""
             try:
                 for i, call, lone, arguments, items, step in steps:
@@ -110,7 +110,7 @@ class HostProgram:
 
         def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
             value = row[index]
-            if type(value) is Reference:
+            if type(value) in LAZY:
                 value = value.read()
             name = ""
             try:
@@ -148,7 +148,7 @@ class HostProgram:
         seed, epoch = at.run.settings.seed, at.epoch
 
         def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
-            row = tuple(column.read() if type(column) is Reference else column for column in row)
+            row = tuple(column.read() if type(column) in LAZY else column for column in row)
 
             def keys(index: int) -> Any:
                 who = (stream, position) if index < 0 else row[index]
@@ -177,8 +177,8 @@ def picked(indices: Sequence[int]) -> Callable[[tuple[Any, ...], Any, int], tupl
     def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
         out = (row[first],) if lone else several(row)
         for column in out:
-            if type(column) is Reference:
-                return tuple([column.read() if type(column) is Reference else column for column in out])
+            if type(column) in LAZY:
+                return tuple([column.read() if type(column) in LAZY else column for column in out])
         return out
 
     return compute

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ...errors import DataError
-from ...extract.records.reference import Reference, read_many
+from ...extract.records.reference import LAZY, read_many
 from ...threads import DaemonPool
 from ..access import RandomAccess, Through
 from ..element import Element, Hole
@@ -97,7 +97,7 @@ class _Fetching(Running):
             wanted = [
                 row
                 for row, (columns, _, _) in enumerate(elements)
-                if type(columns) is tuple and type(columns[i]) is Reference
+                if type(columns) is tuple and type(columns[i]) in LAZY
             ]
             payloads = read_many([elements[row][0][i] for row in wanted])
             for row, payload in zip(wanted, payloads, strict=True):

@@ -160,9 +160,12 @@ class ReaderIterator(Running):
 
 
 def element_of(item: tuple[int, Any], stream: Stream) -> Element:
-    """A reader's item as an element: an error as a hole, or as `Raised` if it hides the rest of the file."""
+    """A reader's item as an element: an error as a hole, or as `Raised` if it hides the rest of the file.
+
+    The value of an item is its one column, or a tuple of its columns.
+    """
     offset, value = item
     if isinstance(value, DataError):
         value.at(stream.name, offset, "read", "offset")
         return hole_of(value), stream, offset
-    return (value,), stream, offset
+    return value if type(value) is tuple else (value,), stream, offset

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import DataError, LengthError, PlanTypeError
-from ...extract.records.index import RecordIndex, find_index, record_index, version_of
+from ...extract.records.index import TFRECORD, Kind, RecordIndex, find_index, record_index, version_of
 from ...extract.records.reference import HeaderWalker, Reference, indexed_elements
 from ...extract.records.tfrecord import RecordReader
 from ...extract.storage.files import LOCAL
@@ -19,7 +19,7 @@ from ..state.snapshot import Counted, State, as_int, int_part, part
 from ..step import Running
 from .readers import ReaderIterator, element_of, how_to_read, path_of
 
-__all__ = ["RecordsFlow"]
+__all__ = ["RecordsFlow", "index_of", "uncounted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,12 @@ class RecordsFlow:
         return ReaderIterator(reader, stream, at, state)
 
     def access(self, at: Context) -> RandomAccess:
-        found = records_of(self, at, build=True)
-        return from_list([]) if found is None else found
+        return self.indexed(at, build=True) or from_list([])
+
+    def indexed(self, at: Context, build: bool) -> Records | None:
+        """The records by their index, see `index_of`."""
+        found = index_of(self, at, build, "records", TFRECORD)
+        return None if found is None else Records(self, *found)
 
 
 class _References(Running):
@@ -123,12 +127,19 @@ class Records(RandomAccess):
         return self.pick(blocks_of(start, self.size, step))
 
 
-def records_of(flow: RecordsFlow, at: Context, build: bool) -> Records | None:
-    """The records of a file by its index, which is built if `build`; None without an index or a file.
+def index_of(flow: Any, at: Context, build: bool, name: str, kind: Kind) -> tuple[str, RecordIndex, Stream] | None:
+    """The file of a flow, its index and its stream; None without an index or a file.
+
+    Args:
+        flow: as `path_of` takes it, with the place of its indexes.
+        at: where it is opened.
+        build: build a missing index.
+        name: of the stream.
+        kind: of the index.
 
     Raises:
         PlanTypeError: an index is to be built of a remote file.
-        DataError: the file cannot be read to its end, see `_uncounted`.
+        DataError: the file cannot be read to its end, see `uncounted`.
     """
     path = path_of(flow, at)
     if path is None:
@@ -143,16 +154,20 @@ def records_of(flow: RecordsFlow, at: Context, build: bool) -> Records | None:
     except DataError:
         if not build:
             return None
-    index = record_index(path, flow.index) if build else find_index(path, version_of(path), flow.index)
-    if index is None:
-        return None
-    stream = at.stream("records", path, "offset")
+    if build:
+        index = record_index(path, flow.index, kind=kind)
+    else:
+        known = find_index(path, version_of(path), flow.index, kind)
+        if known is None:
+            return None
+        index = known
+    stream = at.stream(name, path, "offset")
     if index.failure is not None:
-        _uncounted(at.run, index.failure, stream)
-    return Records(flow, path, index, stream)
+        uncounted(at.run, index.failure, stream)
+    return path, index, stream
 
 
-def _uncounted(run: Run, failure: DataError, stream: Stream) -> None:
+def uncounted(run: Run, failure: DataError, stream: Stream) -> None:
     """Report a file that could not be read to its end. ``lost_files="skip"`` allows it, and the rest is left out.
 
     Raises:

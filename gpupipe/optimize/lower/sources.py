@@ -13,14 +13,17 @@ from ...flow.maps.python_function import PythonFunction
 from ...flow.maps.python_map import PythonMapFlow
 from ...flow.run import Flow
 from ...flow.sources.arrays import FilesFlow, ItemsFlow, ParamFlow, RangeFlow, SlicesFlow
+from ...flow.sources.entries import EntriesFlow
 from ...flow.sources.generator import GeneratorFlow
 from ...flow.sources.numbers import CounterFlow, RandomFlow
 from ...flow.sources.readers import FixedRecordsFlow, LinesFlow
 from ...flow.sources.records import RecordsFlow
+from ...flow.sources.samples import SamplesFlow
 from ...plan.cache import Saved, SavedFiles
 from ...plan.node import Node
 from ...plan.sources import (
     Counter,
+    Entries,
     Files,
     FixedRecords,
     FromGenerator,
@@ -31,6 +34,7 @@ from ...plan.sources import (
     RandomNumbers,
     Range,
     Records,
+    Samples,
     Slices,
     Tensors,
 )
@@ -106,6 +110,20 @@ def fixed_records(lowerer: Lowerer, node: FixedRecords, source: Pending) -> Pend
     return Pending.columns_of(flow, node.element, (node.describe(),))
 
 
+def samples(lowerer: Lowerer, node: Samples, source: Pending) -> Pending:
+    """Read the samples of a tar archive, or the places of their payloads."""
+    held = lowerer.references(node) and node.by_index
+    flow = SamplesFlow(source.flow, node.leaf, node.columns, node.compression, held, lowerer.above.ahead, node.index)
+    text = f"{node.describe()}{' as references (file, offset, length)' if held else ''}"
+    return Pending.columns_of(flow, node.element, (text,), references=held)
+
+
+def entries(lowerer: Lowerer, node: Entries, source: Pending) -> Pending:
+    """Read the entries of an LMDB database."""
+    flow = EntriesFlow(source.flow, node.leaf, lowerer.above.ahead)
+    return Pending.columns_of(flow, node.element, (node.describe(),))
+
+
 SOURCES: dict[type[Node], Lowering] = {
     Param: param,
     Tensors: plain(lambda node: SlicesFlow(node.leaves, whole=True)),
@@ -123,4 +141,6 @@ SOURCES: dict[type[Node], Lowering] = {
     Records: records,
     Lines: lines,
     FixedRecords: fixed_records,
+    Samples: samples,
+    Entries: entries,
 }

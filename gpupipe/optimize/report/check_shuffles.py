@@ -8,7 +8,7 @@ from ...plan.batches import Batch, PaddedBatch
 from ...plan.index import blocker
 from ...plan.node import Node
 from ...plan.order import WHOLE, Shuffle
-from ...plan.sources import Files, Range, Records, Slices
+from ...plan.sources import Files, Range, Records, Samples, Slices
 from ..pending import size_of
 
 __all__ = ["shuffle_holds_all", "small_shuffle"]
@@ -49,6 +49,8 @@ def _bytes_held(node: Node) -> int | None:
     while not node.facts.in_memory:
         if isinstance(node.made, Records) and not node.made.compression:
             return REFERENCE
+        if isinstance(node.made, Samples) and node.made.by_index:
+            return REFERENCE * len(node.made.columns)
         if node.payload == "reads" or not (node.same_leaves or node.outputs):
             return size_of(node.element.specs) if node.element.specs else None
         node = node.sources[0]  # traced maps are computed after the shuffle

@@ -1,0 +1,1 @@
+"""shards: tar archives and LMDB databases cut into samples."""

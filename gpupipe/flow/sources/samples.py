@@ -1,0 +1,113 @@
+"""samples: the samples of one tar archive, in file order or by index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import DataError, PlanTypeError, RecordError
+from ...extract.records.index import RecordIndex
+from ...extract.shards.names import BY_NAME, compression_of
+from ...extract.shards.samples import SAMPLES, SampleReader
+from ...extract.storage.patterns import is_url
+from ..access import RandomAccess, blocks_of, from_list
+from ..element import Element, Hole, Stream
+from ..run import Context
+from ..state.snapshot import Counted, State
+from ..step import Running
+from .readers import ReaderIterator, element_of, how_to_read, path_of
+from .records import index_of
+
+__all__ = ["SamplesFlow"]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplesFlow:
+    """The samples of the tar archive that an outer element names.
+
+    Attributes:
+        source: has the one outer element.
+        column: which of its columns is the path.
+        columns: what each column of a sample is, see `SampleReader`.
+        compression: "", "GZIP", "ZLIB" or `BY_NAME`.
+        references: yield the places of payloads instead of payloads, if the archive is local and uncompressed.
+        ahead: whether threads read ahead.
+        index: where indexes of archives are kept, see `record_index`.
+    """
+
+    source: Any
+    column: int
+    columns: tuple[tuple[bytes, ...], ...]
+    compression: str = BY_NAME
+    references: bool = False
+    ahead: bool = False
+    index: str = "memory"
+
+    def open(self, at: Context, state: State = None) -> Running:
+        path = path_of(self, at)
+        if path is None:
+            return Counted(iter(()))
+        how = {**how_to_read(self, path, at, state), "compression": compression_of(path, self.compression)}
+        local = not is_url(path)
+        lazy = self.references and local and not how["compression"]
+        reader = SampleReader(path, columns=self.columns, extents=lazy, keep=self.index if local else None, **how)
+        return ReaderIterator(reader, at.stream("samples", path, "offset"), at, state)
+
+    def access(self, at: Context) -> RandomAccess:
+        return self.indexed(at, build=True) or from_list([])
+
+    def indexed(self, at: Context, build: bool) -> Samples | None:
+        """The samples by their index; None without an index or a file.
+
+        Raises:
+            PlanTypeError: an index is to be built of a remote or compressed archive.
+            DataError: the archive cannot be read to its end.
+        """
+        path = path_of(self, at)
+        if path is not None and compression_of(path, self.compression):
+            if build:
+                raise PlanTypeError(f"access by index needs uncompressed archives, got {path}; decompress it")
+            return None
+        found = index_of(self, at, build, "samples", SAMPLES)
+        return None if found is None else Samples(self, *found)
+
+
+class Samples(RandomAccess):
+    """The samples of one archive that has an index."""
+
+    def __init__(self, flow: SamplesFlow, path: str, index: RecordIndex, stream: Stream) -> None:
+        self.size = len(index) - (not index.lasting)  # an error that hides the rest of the file is not a sample
+        self._flow = flow
+        self._path = path
+        self._index = index
+        self._stream = stream
+
+    def one(self, index: int) -> Element:
+        start, stop = self._index.span(index)
+        stream = self._stream
+        error = self._index.faults.get(index)
+        if error is not None:
+            return Hole(error.at(stream.name, start, "read", "offset")), stream, start
+        for item in self._reader(start, stop):
+            if item[0] == start:
+                return element_of(item, stream)
+            break
+        SAMPLES.indexes.distrust(self._path)
+        reason = (
+            "no sample starts here any more: the archive was changed after its headers were read, but its size and "
+            "time were not; start a new iterator, and write new files beside the old ones"
+        )
+        changed: DataError = RecordError(reason, file=self._path, offset=start, stage="read")
+        return Hole(changed), stream, start
+
+    def strided(self, start: int, step: int) -> Iterator[Element]:
+        """Every `step`-th sample, from index `start`."""
+        if step == 1 and self._index.lasting:
+            first = self._index.span(start)[0]
+            return (element_of(item, self._stream) for item in self._reader(first, None))
+        return self.pick(blocks_of(start, self.size, step))
+
+    def _reader(self, start: int, stop: int | None) -> SampleReader:
+        flow = self._flow
+        return SampleReader(self._path, columns=flow.columns, extents=flow.references, start=start, stop=stop)

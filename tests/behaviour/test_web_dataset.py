@@ -1,0 +1,266 @@
+"""WebDataset: samples of tar archives as elements, what identifies them, and how a chain of them goes on."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe import Dataset, Options, ops
+from gpupipe.errors import ParseError, PlanError, PlanTypeError, RecordError
+from gpupipe.spec import TensorSpec
+from tests.extract.archives import archive, pairs
+from tests.reliability.resume import plain, resumed_after
+
+SIZES = [4, 0, 9, 1]
+BYTES = TensorSpec((), bytes)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    for i, size in enumerate(SIZES):
+        path = Path(archive(tmp_path / "data" / f"{i}.tar", [(f"{i}{name}", data) for name, data in pairs(size, 50)]))
+        (tmp_path / "data" / f"{i}.tar.gz").write_bytes(gzip.compress(path.read_bytes()))
+    return tmp_path / "data"
+
+
+def tars(folder: Path, ending: str = ".tar") -> list[str]:
+    return [str(folder / f"{i}{ending}") for i in range(len(SIZES))]
+
+
+@pytest.mark.parametrize(
+    ("keys", "spec", "first"),
+    [
+        ("cls", BYTES, b"0"),
+        ("CLS", BYTES, b"0"),
+        (("jpg", "cls"), (BYTES, BYTES), (bytes(50), b"0")),
+        ({"x": "png;jpg", "k": "__key__"}, {"x": BYTES, "k": BYTES}, {"x": bytes(50), "k": b"0d/0000"}),
+        (
+            (("jpg",), {"a": "cls", "b": "cls"}),
+            ((BYTES,), {"a": BYTES, "b": BYTES}),
+            ((bytes(50),), {"a": b"0", "b": b"0"}),
+        ),
+    ],
+)
+def test_elements_have_the_nesting_of_the_keys(folder: Path, keys: Any, spec: Any, first: Any) -> None:
+    ds = gp.WebDataset(tars(folder), keys)
+    assert ds.element_spec == spec
+    elements = list(ds)
+    assert elements[0] == first
+    assert len(elements) == sum(SIZES)
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind", "text"),
+    [
+        (".jpg", PlanError, "extensions as they follow the first dot"),
+        ("", PlanError, "extensions as they follow the first dot"),
+        ("jpg;", PlanError, "extensions as they follow the first dot"),
+        ("a/jpg", PlanError, "extensions as they follow the first dot"),
+        ("jpg;__key__", PlanError, "needs '__key__' alone"),
+        (["jpg", "cls"], PlanTypeError, r'like keys=\("jpg;png", "cls"\), got \["jpg|like keys='),
+        ((b"jpg",), PlanTypeError, "extensions as text"),
+        ((), PlanError, "empty"),
+    ],
+)
+def test_keys_that_are_no_extensions_are_refused(keys: Any, kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=text):
+        gp.WebDataset("x.tar", keys)
+
+
+def test_a_compression_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(PlanError, match="compression_type is one of"):
+        gp.WebDataset("x.tar", "jpg", compression_type="gzip")
+
+
+def drawn(ds: Dataset) -> dict[bytes, Any]:
+    """What a random step draws for each sample, by its key."""
+    with ds.map(lambda x, rng: (x, rng.integers(1 << 40)), rng=True).iterator(epoch=0) as items:
+        return {bytes(key): int(number) for key, number in items}
+
+
+def test_what_is_drawn_for_a_sample_depends_neither_on_the_readers_nor_on_the_folder(folder: Path) -> None:
+    expected = drawn(gp.WebDataset(tars(folder), "__key__"))
+    assert len(set(expected.values())) == sum(SIZES)
+    moved = shutil.copytree(folder, folder.parent / "else" / "where")
+    listed = Dataset.list_files(str(moved / "*.tar"), seed=3)
+
+    assert drawn(gp.WebDataset(tars(folder), "__key__", num_parallel_reads=3)) == expected
+    assert drawn(gp.WebDataset(tars(moved), "__key__")) == expected
+    assert drawn(gp.WebDataset(tars(folder), "__key__").shuffle(gp.ALL)) == expected
+    assert drawn(gp.WebDataset(tars(folder), "__key__").shuffle(5)) == expected
+    assert (
+        drawn(gp.WebDataset(tars(folder), "__key__", index=folder.parent / "kept").skip(2)).items() <= expected.items()
+    )
+    by_pattern = drawn(listed.interleave(lambda path: gp.WebDataset(path, "__key__"), cycle_length=2))
+    assert len(by_pattern) == len(expected)
+
+
+CHAINS: dict[str, Callable[[Path], Dataset]] = {
+    "file after file": lambda d: gp.WebDataset(tars(d), ("cls", "jpg")),
+    "in turn": lambda d: gp.WebDataset(tars(d), ("cls", "jpg"), num_parallel_reads=2),
+    "compressed": lambda d: gp.WebDataset(tars(d, ".tar.gz"), ("cls", "__key__")),
+    "a buffer": lambda d: gp.WebDataset(tars(d), ("cls", "jpg")).shuffle(4, seed=1),
+    "a buffer of one column": lambda d: gp.WebDataset(tars(d), "cls").shuffle(4, seed=1),
+    "a compressed buffer": lambda d: gp.WebDataset(tars(d, ".tar.gz"), "cls").shuffle(4, seed=1),
+    "all": lambda d: gp.WebDataset(tars(d), ("cls", "jpg")).shuffle(gp.ALL, seed=1),
+    "interleave": lambda d: (
+        Dataset.list_files(str(d / "*.tar"), seed=1)
+        .interleave(lambda path: gp.WebDataset(path, {"a": "cls"}), cycle_length=2, num_parallel_calls=2)
+        .shuffle(3)
+        .batch(2)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_state_behind_any_sample_goes_on_with_the_next(folder: Path, name: str) -> None:
+    def build() -> Dataset:
+        return CHAINS[name](folder)
+
+    with iter(build()) as items:
+        whole = [plain(element) for element in items]
+    for count in range(len(whole) + 1):
+        assert resumed_after(build, count)[0] == whole[count:]
+
+
+def test_a_state_behind_a_bad_sample_goes_on_with_the_next(folder: Path) -> None:
+    path = folder / "2.tar"
+    raw = bytearray(path.read_bytes())
+    raw[2048 * 3] ^= 1
+    raw[2048 * 6] ^= 1
+    path.write_bytes(raw)
+
+    def build() -> Dataset:
+        return gp.WebDataset(tars(folder), ("cls", "jpg")).with_options(Options(on_error="skip"))
+
+    with iter(build()) as items:
+        whole = [plain(element) for element in items]
+        assert [(error.file, error.offset, error.stage) for error in items.errors] == [
+            (str(path), offset, "read") for offset in (6144, 7168, 12288, 13312)
+        ]
+    assert len(whole) == sum(SIZES) - 2
+    for count in range(len(whole) + 1):
+        assert resumed_after(build, count)[0] == whole[count:]
+
+
+def test_an_archive_with_an_index_has_a_length_and_samples_by_place(folder: Path) -> None:
+    ds = gp.WebDataset(tars(folder), ("__key__", "cls"))
+    whole = list(ds)
+    assert len(ds) == sum(SIZES)
+    assert [ds[i] for i in range(len(ds))] == whole
+    assert list(ds[3:12:2]) == whole[3:12:2]
+    assert sorted(ds.shuffle(gp.ALL)) == sorted(whole)
+
+
+@pytest.mark.parametrize("how", [None, "GZIP"])
+def test_a_compressed_archive_cannot_be_indexed(folder: Path, how: str | None) -> None:
+    ds = gp.WebDataset(tars(folder, ".tar.gz"), "cls", compression_type=how)
+    assert [int(x) for x in ds] == [*range(4), *range(9), 0]
+    with pytest.raises(PlanTypeError, match="unknown before it is read"):
+        len(ds)
+    with pytest.raises(PlanTypeError, match=r"WebDataset.*cannot be indexed: (it reads|a) compressed"):
+        ds[0]
+    names = Dataset.from_tensor_slices(tars(folder, ".tar.gz"))
+    with pytest.raises(PlanTypeError, match=r"needs uncompressed archives, got .*0.tar.gz"):
+        names.flat_map(lambda path: gp.WebDataset(path, "cls"))[0]
+
+
+def test_archives_behind_a_url_are_read_and_cannot_be_indexed(folder: Path) -> None:
+    files = fsspec.filesystem("memory")
+    for path in (*tars(folder), *tars(folder, ".tar.gz")):
+        files.pipe_file(f"/shards/{Path(path).name}", Path(path).read_bytes())
+    local = list(gp.WebDataset(tars(folder), ("jpg", "cls")))
+    for ending in (".tar", ".tar.gz"):
+        ds = gp.WebDataset([f"memory://shards/{i}{ending}" for i in range(4)], ("jpg", "cls"))
+        assert list(ds) == local
+        with pytest.raises(PlanTypeError, match="cannot be indexed: it reads"):
+            ds[0]
+    with (
+        iter(gp.WebDataset("memory://shards/none.tar", "jpg")) as items,
+        pytest.raises(gp.DataError, match="no such file"),
+    ):
+        next(items)
+
+
+def test_a_sample_without_a_wanted_member_says_what_it_has(folder: Path) -> None:
+    with (
+        iter(gp.WebDataset(tars(folder), ("jpg", "txt;json"))) as items,
+        pytest.raises(
+            ParseError, match=r"0.tar at offset 0: read: a sample needs a member 'txt;json', 0d/0000 has jpg, cls"
+        ),
+    ):
+        next(items)
+    left = gp.WebDataset(tars(folder), ("jpg", "txt")).with_options(Options(on_error="skip"))
+    assert list(left) == []
+
+
+def test_a_buffer_holds_the_places_of_payloads(folder: Path) -> None:
+    ds = gp.WebDataset(tars(folder), ("jpg", "cls")).shuffle(9).batch(2)
+    assert "as references (file, offset, length)" in str(ds.explain())
+    assert "shuffle(9, seed=None) holding 9 references" in str(ds.explain())
+
+
+def test_a_payload_that_is_gone_when_it_is_needed_is_a_bad_element(folder: Path) -> None:
+    path = Path(archive(folder / "x.tar", pairs(60, 50)))
+    ds = gp.WebDataset(str(path), ("jpg", "cls")).shuffle(4, seed=1)
+    with iter(ds) as items:
+        next(items)
+        with path.open("r+b") as file:
+            file.truncate(100_000)
+        found = []
+        while True:
+            try:
+                found.append(next(items))
+            except StopIteration:
+                break
+            except RecordError as error:
+                found.append(error)
+    wrong = [error for error in found if isinstance(error, RecordError)]
+    assert wrong
+    assert all(error.file == str(path) and (error.offset or 0) % 2048 == 0 for error in wrong)
+
+
+def test_an_archive_that_changed_under_its_index_is_noticed(folder: Path) -> None:
+    import os
+
+    path = folder / "0.tar"
+    ds = gp.WebDataset(str(path), ("__key__", "cls"))
+    assert len(ds) == 4
+    before = path.stat()
+    raw = path.read_bytes()
+    path.write_bytes(raw[512:7680] + raw[:512] + raw[7680:])
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    with pytest.raises((RecordError, ParseError)):
+        [ds[i] for i in range(4)]
+
+
+def test_images_of_archives_are_decoded_as_those_of_records(tmp_path: Path) -> None:
+    members: list[tuple[str, bytes]] = []
+    pixels = [np.full((8, 9, 3), 10 * i, np.uint8) for i in range(6)]
+    for i, image in enumerate(pixels):
+        data = io.BytesIO()
+        Image.fromarray(image).save(data, "PNG")
+        members += [(f"{i}.png", data.getvalue()), (f"{i}.cls", str(i).encode())]
+    path = archive(tmp_path / "x.tar", members)
+
+    def decoded(image: Any, label: Any) -> Any:
+        return ops.decode_image(image), ops.py_function(int, [label], gp.TensorSpec((), "int64"))
+
+    ds = gp.WebDataset(path, ("jpg;png", "cls")).shuffle(4, seed=1).map(decoded).batch(3)
+    seen = {}
+    for images, labels in ds.with_options(Options(device="cpu", backend="numpy")):
+        seen.update({int(label): image for image, label in zip(images, labels, strict=True)})
+    assert sorted(seen) == list(range(6))
+    assert all(np.array_equal(seen[i], pixels[i]) for i in range(6))

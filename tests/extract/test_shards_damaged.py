@@ -1,0 +1,263 @@
+"""Damaged tar archives: every way of reading them agrees on what is left, and nothing else is raised."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpupipe.extract.records.index import record_index
+from gpupipe.extract.shards import members as walk
+from gpupipe.extract.shards.names import KEY
+from gpupipe.extract.shards.samples import SAMPLES
+from tests.extract.archives import JPG_CLS, archive, bad, good, items, member, pairs
+from tests.fuzz.bounds import lowered
+
+COLUMNS = (*JPG_CLS, (KEY,))
+
+
+def agreed(path: str) -> list[tuple[int, Any]]:
+    """The items of a file, which are the same in blocks of any size, compressed, as references and by index."""
+    found = items(path, COLUMNS)
+    assert [offset for offset, _ in found] == sorted({offset for offset, _ in found})
+    for block in (1024, 5000):
+        assert items(path, COLUMNS, block=block) == found
+    assert items(path, COLUMNS, extents=True) == found
+    index = record_index(path, kind=SAMPLES)
+    assert index.offsets[:-1].tolist() == [offset for offset, _ in found]
+    for i, item in enumerate(found):
+        start, stop = index.span(i)
+        if i in index.faults:
+            assert index.faults[i].reason == item[1][1]
+        else:
+            assert items(path, COLUMNS, start=start, stop=stop) == [item]
+        if i % 5 == 0:
+            assert items(path, COLUMNS, start=start) == found[i:]
+    return found
+
+
+def changed(data: bytes, rng: random.Random) -> bytes:
+    """Damage: bits, zeros, a part that is missing or there twice, the end cut off."""
+    raw = bytearray(data)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(raw))
+        if rng.random() < 0.6:
+            at -= at % 512
+        how = rng.randrange(7)
+        if how == 0:
+            raw[at] ^= 1 << rng.randrange(8)
+        elif how == 1:
+            raw[at : at + 512] = bytes(min(512, len(raw) - at))
+        elif how == 2:
+            del raw[at : at + 512 * rng.randint(1, 3)]
+        elif how == 3:
+            raw[at:at] = raw[at : at + 512]
+        elif how == 4:
+            raw[at : at + 512] = rng.randbytes(min(512, len(raw) - at))
+        elif how == 5:
+            resize(raw, at - at % 512, rng.choice([0, 1, 5000, 1 << 33, (1 << 33) - 1]))
+        else:
+            del raw[at:]
+        if not raw:
+            break
+    return bytes(raw)
+
+
+def resize(raw: bytearray, at: int, size: int) -> None:
+    """Give the header at an offset another size, and the checksum that fits."""
+    head = raw[at : at + 512]
+    if len(head) < 512:
+        return
+    head[124:136] = b"%011o\0" % size if size < 1 << 33 else b"\x80" + size.to_bytes(11, "big")
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    raw[at : at + 512] = head
+
+
+def unplaced(found: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
+    """Items without the names of files; of errors where they are."""
+    return [(offset, "bad" if isinstance(value[-1], bool) else value) for offset, value in found]
+
+
+@pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_every_way_of_reading_agrees_on_a_damaged_archive(tmp_path: Path, kind: int) -> None:
+    names = ["d/", "e" * 90 + "/"] if kind == tarfile.USTAR_FORMAT else ["d/", "e" * 120 + "/"]
+    members = [(f"{names[i // 2 % 2]}{name}", data) for i, (name, data) in enumerate(pairs(6, 600))]
+    sound = Path(archive(tmp_path / "sound", [*members[:6], ("d", member(tarfile.DIRTYPE)), *members[6:]], kind=kind))
+    data = sound.read_bytes()[: -9 * 512]
+    for seed in range(120):
+        rng = random.Random(seed)
+        path = tmp_path / f"{seed}.tar"
+        path.write_bytes(changed(data, rng))
+        found = agreed(str(path))
+        packed = tmp_path / f"{seed}.gz"
+        packed.write_bytes(gzip.compress(path.read_bytes(), 0))
+        whole = items(str(packed), COLUMNS, compression="GZIP", block=1024)
+        # The length of a compressed archive is known at its end only: what claims more takes the rest with it.
+        cut = next((k for k, (_, value) in enumerate(whole) if "truncated" in str(value[1])), None)
+        assert unplaced(whole[:cut]) == unplaced(found[:cut])
+
+
+# ---- one damage
+
+
+def three(folder: Path) -> tuple[Path, bytearray]:
+    """Three samples of two members: headers at 0, 1536, 2560, 4096, 5120, 6656."""
+    path = Path(archive(folder / "x.tar", pairs(3)))
+    return path, bytearray(path.read_bytes())
+
+
+def reasons(found: list[tuple[int, Any]]) -> list[tuple[int, str]]:
+    return [(offset, value[1]) for offset, value in bad(found)]
+
+
+def test_a_damaged_header_costs_its_sample_and_no_other(tmp_path: Path) -> None:
+    path, raw = three(tmp_path)
+    raw[2560 + 5] ^= 1
+    path.write_bytes(raw)
+
+    found = agreed(str(path))
+
+    assert [value[2] for value in good(found)] == [b"d/0000", b"d/0002"]
+    assert reasons(found) == [
+        (2560, "the header of a member and its checksum do not match; 1536 bytes are skipped"),
+        (4096, "a sample needs a member 'jpg', d/0001 has cls"),
+    ]
+    assert all(value[2:] == (str(path), offset, "read", False) for offset, value in bad(found))
+
+
+def test_a_member_that_nobody_takes_may_be_damaged_without_a_loss_of_others(tmp_path: Path) -> None:
+    path, raw = three(tmp_path)
+    raw[4096 + 5] ^= 1
+    path.write_bytes(raw)
+
+    found = items(str(path), ((b"jpg",),))
+
+    assert [value[0][:1] for value in good(found)] == [b"\0", b"\1", b"\2"]
+    assert [offset for offset, _ in bad(found)] == [4096]
+
+
+@pytest.mark.parametrize("size", [2000, 1 << 31, (1 << 33) - 1, 1 << 60])
+def test_a_size_beyond_the_end_is_one_error_and_costs_no_memory(tmp_path: Path, size: int) -> None:
+    path, raw = three(tmp_path)
+    resize(raw, 6656, size)
+    path.write_bytes(raw[:8000])
+
+    found = agreed(str(path))
+
+    assert [value[2] for value in good(found)] == [b"d/0000", b"d/0001"]
+    assert reasons(found)[1] == (
+        6656,
+        f"'d/0002.cls' needs {size} bytes, the archive has 832 after its header; no further member follows",
+    )
+
+
+def test_reading_goes_on_behind_a_size_that_is_too_large(tmp_path: Path) -> None:
+    path, raw = three(tmp_path)
+    resize(raw, 1536, 1 << 40)
+    path.write_bytes(raw)
+
+    found = agreed(str(path))
+
+    assert [value[2] for value in good(found)] == [b"d/0001", b"d/0002"]
+    assert [offset for offset, _ in bad(found)] == [0, 1536]
+
+
+@pytest.mark.parametrize("how", ["", "GZIP"])
+def test_what_is_cut_off_at_any_byte_gives_what_lies_before_it(tmp_path: Path, how: str) -> None:
+    _, raw = three(tmp_path)
+    whole = [b"d/0000", b"d/0001", b"d/0002"]
+    ends = [1536 + 512 + 1, 4096 + 512 + 1, 6656 + 512 + 1]  # of the labels, without the zeros after them
+    for end in [*range(0, 7300, 61), 512, 1536, 2048, 2560, 4096, 6656, 7168, 7169]:
+        path = tmp_path / f"{end}.tar"
+        path.write_bytes(gzip.compress(raw[:end], 1) if how else raw[:end])
+
+        found = items(str(path), COLUMNS, compression=how)
+
+        assert [value[2] for value in good(found)] == [
+            key for key, last in zip(whole, ends, strict=True) if last <= end
+        ]
+        inside = end not in (0, 2560, 5120) and not any(last <= end <= last + 511 for last in ends)
+        assert bool(bad(found)) == inside, end
+
+
+def test_a_damaged_gzip_stream_keeps_what_lies_before_it(tmp_path: Path) -> None:
+    data = bytearray(gzip.compress(Path(archive(tmp_path / "x.tar", pairs(400))).read_bytes(), 0))
+    data[len(data) // 2] ^= 255
+    del data[-100_000:]
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(data)
+
+    found = items(str(path), COLUMNS, compression="GZIP")
+
+    assert 150 < len(good(found)) < 400
+    assert bad(found) == found[-1:]
+    assert "the GZIP stream ends without its last bytes" in found[-1][1][1]
+
+
+def test_a_run_of_zeros_in_the_middle_is_damage_only_where_a_header_was(tmp_path: Path) -> None:
+    path, raw = three(tmp_path)
+    raw[2560 : 2560 + 512] = bytes(512)
+    path.write_bytes(raw)
+
+    found = agreed(str(path))
+
+    assert [value[2] for value in good(found)] == [b"d/0000", b"d/0002"]
+    assert [offset for offset, _ in bad(found)] == [3072, 4096]
+
+
+def test_a_damaged_long_name_is_not_taken_for_a_short_one(tmp_path: Path) -> None:
+    path = Path(archive(tmp_path / "x.tar", [("a" * 150 + ".jpg", b"1"), ("a" * 150 + ".cls", b"2"), ("b.jpg", b"3")]))
+    raw = bytearray(path.read_bytes())
+    raw[1] ^= 1
+    path.write_bytes(raw)
+
+    found = items(str(path), ((b"jpg",), (KEY,)))
+
+    assert good(found) == [(b"3", b"b")]
+    assert [offset for offset, _ in bad(found)] == [0, 2048]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x1f\x8b" + bytes(600), 'a tar archive is needed, this is gzip data: pass compression_type="GZIP"'),
+        (b"\x1f\x8b" + bytes(60), 'a tar archive is needed, this is gzip data: pass compression_type="GZIP"'),
+        (b"PK\x03\x04" + bytes(600), "a tar archive is needed, this is a zip archive"),
+        (b"what" * 300, "do not match; no further member follows (is this a tar archive?)"),
+        (b"what", "the archive ends inside the header of a member, 508 bytes are missing"),
+    ],
+)
+def test_a_file_of_another_kind_is_one_error_that_names_it(tmp_path: Path, data: bytes, reason: str) -> None:
+    path = tmp_path / "x.tar"
+    path.write_bytes(data)
+
+    ((offset, error),) = agreed(str(path))
+
+    assert offset == 0
+    assert error[1].endswith(reason)
+
+
+def test_a_hole_of_a_terabyte_is_searched_for_a_while_only(tmp_path: Path) -> None:
+    path, raw = three(tmp_path)
+    with path.open("wb") as file:
+        file.write(raw[:7680])
+        file.truncate(1 << 40)
+    with lowered(walk, SEARCHED=1 << 20):
+        found = items(str(path), COLUMNS)
+    assert len(good(found)) == 3
+    ((offset, error),) = bad(found)
+    assert (offset, error[1]) == (
+        7680,
+        "only zeros follow; no member starts within 1048576 bytes, what follows is left unread",
+    )
+
+
+def test_a_missing_file_is_lost(tmp_path: Path) -> None:
+    ((offset, error),) = items(str(tmp_path / "none.tar"))
+    assert offset == 0
+    assert error[0] == "MissingFileError" and error[-1]
