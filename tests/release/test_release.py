@@ -84,7 +84,8 @@ def test_builds_that_differ_are_an_error(tmp_path: Path, monkeypatch: pytest.Mon
         build_twice(tmp_path)
 
 
-def test_interpreters_that_only_seem_to_be_there_are_not_found(tmp_path: Path) -> None:
+def test_interpreters_that_only_seem_to_be_there_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYENV_ROOT", raising=False)
     lies = tmp_path / "python3.10"
     lies.write_text("#!/bin/sh\necho 'python3.10: command not found' >&2\nexit 127\n", encoding="utf-8")
     lies.chmod(0o755)
