@@ -44,7 +44,8 @@ STAND_INS = {
 def instructions(dockerfile: str) -> list[tuple[str, str]]:
     """The instructions of a file in `docker/` with what follows each, continued lines joined."""
     text = (ROOT / "docker" / dockerfile).read_bytes()
-    structure: list[dict[str, Any]] = DockerfileParser(fileobj=io.BytesIO(text)).structure
+    parser: Any = DockerfileParser  # its annotations want a file of text, its code one of bytes
+    structure: list[dict[str, Any]] = parser(fileobj=io.BytesIO(text)).structure
     return [(each["instruction"], each["value"]) for each in structure if each["instruction"] != "COMMENT"]
 
 
