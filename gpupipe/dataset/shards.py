@@ -34,6 +34,9 @@ class WebDataset(FileDataset):
 
     The offset of a sample in its archive is its identity, as keys may be there twice.
 
+    Labels are bytes as well: in a map that is traced, ``ops.py_function(int, [label], gp.TensorSpec((), "int64"))``
+    makes numbers of them, in one that is not, ``int``.
+
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.
         keys: an extension, or a tuple or dict of them: ``("jpg", "cls")``. Alternatives as in ``"jpg;png;jpeg"``: the

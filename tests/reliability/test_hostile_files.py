@@ -130,6 +130,8 @@ READERS: dict[str, Callable[[str], Dataset]] = {
     "gzip": lambda path: gp.TFRecordDataset(path, compression_type="GZIP"),
     "lines": gp.TextLineDataset,
     "fixed": lambda path: gp.FixedLengthRecordDataset(path, 4),
+    "samples": lambda path: gp.WebDataset(path, "jpg"),
+    "places of samples": lambda path: gp.WebDataset(path, "jpg").shuffle(2, seed=1),
     "read_file": lambda path: Dataset.from_tensors(path).map(lambda name: gp.io.read_file(name)),
 }
 
