@@ -59,10 +59,12 @@ def test_blocks_of_any_size_give_the_same_entries(path: str) -> None:
 
 def test_a_database_has_a_length_and_entries_by_place(tmp_path: Path, path: str) -> None:
     other = database(tmp_path / "b.lmdb", numbered(7, start=100), folder=True)
+    reader._known.clear()
     ds = gp.LMDBDataset([path, other])
     whole = [*numbered(60).items(), *numbered(7, start=100).items()]
     assert len(ds) == 67
     assert [ds[i] for i in (0, 59, 60, 66)] == [whole[i] for i in (0, 59, 60, 66)]
+    assert reader._known.nbytes == 67 * (8 + 5) + 16  # the keys are listed once
     assert list(ds[50:66:3]) == whole[50:66:3]
     assert list(ds.skip(58)) == whole[58:]
     assert sorted(ds.shuffle(gp.ALL, seed=1)) == whole

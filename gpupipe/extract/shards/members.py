@@ -170,7 +170,7 @@ class Members:
             shown = shown_name(name.decode(errors="surrogateescape"))
             left = max(self._limit - data, 0)
             return self._damaged(
-                first, at, b"", f"{shown!r} needs {size} bytes, the archive has {left} after its header"
+                first, at, b"", f"{shown!r} needs {size} bytes, the archive has at most {left} after its header"
             )
         self.at, self.last, self._reach = data + _padded(size), first, data + size
         return first, name + b"/" if kind == DIRECTORY else name, data, size, refused

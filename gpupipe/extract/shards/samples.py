@@ -180,14 +180,10 @@ class _Samples:
             self._parts[extension] = b""
         else:
             try:
-                payload = self._parts[extension] = self._window.view(data, size)
+                self._parts[extension] = self._window.view(data, size)  # if it is cut off, it is the last: `_finish`
             except DataError as error:
                 error.offset = self._at
                 self._error, self._broken = self._error or error.kept(), not self._plain
-            else:
-                if len(payload) < size:
-                    missing = size - len(payload)
-                    self._fail(f"the archive is truncated, {missing} bytes of {_text(name)} are missing")
 
     def _fail(self, reason: str) -> None:
         if self._error is None:
