@@ -5,12 +5,14 @@ from .core import Dataset
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from .image_folder import image_folder
 from .memory import release_memory
+from .tables import ParquetDataset
 
 __all__ = [
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
     "Dataset",
     "FixedLengthRecordDataset",
+    "ParquetDataset",
     "TFRecordDataset",
     "TextLineDataset",
     "image_folder",

@@ -17,14 +17,14 @@ from ..graph.symbols import Symbol
 from ..options import AUTOTUNE
 from ..plan.maps import FlatMap, Interleave
 from ..plan.node import ElementType, Node
-from ..plan.sources import Files, FixedRecords, Lines, Param, Records
+from ..plan.sources import Files, FixedRecords, Lines, Param, Records, first_files
 from ..spec import LEAF, TensorSpec
 from .core import Dataset
 
-__all__ = ["FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset"]
+__all__ = ["FileDataset", "FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset"]
 
 
-class _FileDataset(Dataset):
+class FileDataset(Dataset):
     """Datasets over named files, read one after the other or in turn."""
 
     def __init__(
@@ -40,7 +40,8 @@ class _FileDataset(Dataset):
         spec = source.element_spec
         if not isinstance(spec, TensorSpec) or spec.dtype not in (bytes, None) or spec.shape not in ((), None):
             raise PlanTypeError(f"{who} needs a dataset of single file names, got {spec}")
-        one = inner(Param(ElementType(LEAF, (TensorSpec((), bytes),)), 0, source.plan.random_calls), 0)
+        name = ElementType(LEAF, (TensorSpec((), bytes),))
+        one = inner(Param(name, 0, source.plan.random_calls, first_files(source.plan)), 0)
         plan: Node
         if num_parallel_reads is None:
             plan = FlatMap(source.plan, type(self), one)
@@ -51,7 +52,7 @@ class _FileDataset(Dataset):
         super().__init__(plan, source._counter, source._epoch)
 
 
-class TFRecordDataset(_FileDataset):
+class TFRecordDataset(FileDataset):
     """The records of TFRecord files, as bytes.
 
     A record with a damaged payload is one bad element. After a damaged length the reader searches for the next good
@@ -93,7 +94,7 @@ class TFRecordDataset(_FileDataset):
         super().__init__(filenames, buffer_size, num_parallel_reads, records)
 
 
-class TextLineDataset(_FileDataset):
+class TextLineDataset(FileDataset):
     r"""The lines of text files, as bytes without their ends.
 
     ``\n`` and ``\r\n`` end a line; empty lines are elements; text after the last newline is an element if not empty.
@@ -123,7 +124,7 @@ class TextLineDataset(_FileDataset):
         super().__init__(filenames, buffer_size, num_parallel_reads, lines)
 
 
-class FixedLengthRecordDataset(_FileDataset):
+class FixedLengthRecordDataset(FileDataset):
     """The records of files with a header, records of one length and a footer (such as CIFAR's), as bytes.
 
     A file whose body is not a multiple of `record_bytes` is a bad element that names all sizes. An uncompressed one

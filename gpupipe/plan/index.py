@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..extract.storage.patterns import is_url
 from .node import INFINITE, Facts, Node, Step, walk
 from .order import never_ends
-from .sources import Files, FromGenerator, Records
+from .sources import Files, FromGenerator, Records, TableRows
 
 __all__ = ["ENDLESS", "Everything", "Order", "Part", "Rows", "Select", "Sliced", "blocker", "why_not"]
 
@@ -200,4 +200,6 @@ def why_not(node: Node) -> str:
         return f"{text}; use shuffle(gp.ALL), which can"
     if isinstance(node, Records):
         return f"{text}: a compressed file has no index; use uncompressed files"
+    if isinstance(node, TableRows):
+        return f"{text}: where a row of such a file starts is known only by reading all before it"
     return text

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..extract.storage.names import Names
+from ..extract.tables.table import Format
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec, spec_of
-from .node import INFINITE, UNKNOWN_CARDINALITY, ElementType, Facts, Node, Step
+from .node import INFINITE, UNKNOWN_CARDINALITY, Buffer, ElementType, Facts, Node, Step
 
 __all__ = [
     "Counted",
@@ -28,7 +29,9 @@ __all__ = [
     "Range",
     "Records",
     "Slices",
+    "TableRows",
     "Tensors",
+    "first_files",
 ]
 
 
@@ -289,13 +292,18 @@ class Files(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Param(Node):
-    """The outer element of an `interleave` or `flat_map`, inside the plan of its function."""
+    """The outer element of an `interleave` or `flat_map`, inside the plan of its function.
+
+    Attributes:
+        files: some of the files that its first leaf names, to look at, as far as the plan tells.
+    """
 
     facts = Facts(by_index=True)
 
     outer: ElementType
     depth: int
     below: tuple[tuple[str, int], ...]
+    files: tuple[str, ...] = field(default=(), compare=False)
 
     def infer(self, *inputs: ElementType) -> ElementType:
         return self.outer
@@ -372,3 +380,44 @@ class FixedRecords(OneFile):
         parts += [f"header {self.header}"] if self.header else []
         parts += [f"footer {self.footer}"] if self.footer else []
         return f"FixedLengthRecordDataset({', '.join(parts)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableRows(OneFile):
+    """The rows of one tabular file.
+
+    Attributes:
+        format: opens the file.
+        names: of the columns that are read, in the order of the leaves.
+        type: of a row.
+    """
+
+    facts = Facts(name="rows")
+
+    format: Format = field(kw_only=True)
+    names: tuple[str, ...] = field(kw_only=True)
+    type: ElementType = field(kw_only=True)
+
+    def infer(self, *inputs: ElementType) -> ElementType:
+        return self.type
+
+    @property
+    def name(self) -> str:
+        return self.format.name
+
+    @property
+    def by_index(self) -> bool:
+        return self.format.indexed
+
+    def describe(self) -> str:
+        return f"{self.name}({', '.join(filter(None, self.names))})"
+
+    def buffer(self, settings: Settings) -> Buffer | None:
+        return Buffer(self.name, None, sized=False)
+
+
+def first_files(node: Node, most: int = 8) -> tuple[str, ...]:
+    """Some of the files that the first leaf of a chain's elements names: none where a step may have changed it."""
+    while node.same_leaves:
+        node = node.sources[0]
+    return tuple(path for path, _ in node.named_files()[:most])

@@ -223,7 +223,8 @@ In reading order:
 
 - `base.py`: `Chain`, which holds a plan and the count of its epochs; helpers that trace a user's function.
 - `core.py`: `Dataset`, made of the parts below, each a class with the methods of one family.
-- `sources.py`, `files.py`, `mixing.py`: where elements come from; datasets of files; mixtures and small sources.
+- `sources.py`, `files.py`, `tables.py`, `mixing.py`: where elements come from; datasets of files, of tabular files;
+  mixtures and small sources.
 - `elements.py`, `batches.py`, `buffers.py`, `scanning.py`: steps on elements; batches and windows; shuffle, prefetch,
   caches; steps that keep a state or a count.
 - `running.py`: options, length, `ds[i]`, iterators, epochs and reports.

@@ -15,7 +15,8 @@ from ..maps.python_map import PythonMapFlow
 from ..measured import Measured
 from ..run import Context, Flow
 from ..sources.arrays import ItemsFlow, RangeFlow, SlicesFlow
-from ..sources.records import RecordsFlow, records_of
+from ..sources.records import RecordsFlow
+from ..sources.rows import RowsFlow
 from ..stall import Where
 from ..state.snapshot import State
 from ..step import Running, close
@@ -130,7 +131,7 @@ def _can_start(flow: Flow) -> bool:
     if isinstance(base, PythonMapFlow):
         return isinstance(base.source, ItemsFlow)
     if isinstance(base, FlatMapFlow):
-        return isinstance(_base(base.inner.flow), RecordsFlow)
+        return isinstance(_base(base.inner.flow), RecordsFlow | RowsFlow)
     return isinstance(base, RangeFlow | SlicesFlow | ItemsFlow | SelectFlow)
 
 
@@ -166,8 +167,8 @@ def _strided_files(flow: FlatMapFlow, at: Context, left: int, step: int) -> Iter
     try:
         for element in outer:
             known = None
-            if type(element[0]) is tuple and isinstance(records, RecordsFlow):
-                known = records_of(records, inside(at, element), build=False)
+            if type(element[0]) is tuple and isinstance(records, RecordsFlow | RowsFlow):
+                known = records.indexed(inside(at, element), build=False)
             if known is not None:
                 if left < known.size:
                     for item in known.strided(left, step):

@@ -11,14 +11,14 @@ from typing import Any
 from ...errors import DataError
 from ...extract.records.fixed import FixedReader
 from ...extract.records.lines import LineReader
-from ...extract.records.reading import BlockReader
+from ...extract.records.reading import BlockReader, Pool
 from ...extract.storage.patterns import is_url
 from ..element import Element, Stream, hole_of
 from ..run import Context
 from ..state.snapshot import Counted, State, fast_forward, int_part
 from ..step import Running, close
 
-__all__ = ["FixedRecordsFlow", "LinesFlow", "ReaderIterator", "element_of", "how_to_read", "path_of"]
+__all__ = ["FixedRecordsFlow", "LinesFlow", "ReaderIterator", "element_of", "how_to_read", "path_of", "readers_of"]
 
 REMOTE_BLOCK = 4 << 20
 """Bytes of one request to a remote storage: at 50 ms each, requests of 256 KB would read 5 MB/s."""
@@ -36,13 +36,21 @@ def path_of(flow: Any, at: Context) -> str | None:
 
 
 def how_to_read(flow: Any, path: str, at: Context, state: State) -> dict[str, Any]:
-    """The arguments of every reader. Remote files have many threads that read ahead: waiting needs no CPU."""
-    remote = is_url(path)
-    readers = at.run.remote_readers if flow.ahead and remote else at.run.readers if flow.ahead else None
-    size = REMOTE_BLOCK if remote else LOCAL_BLOCK
+    """The arguments of every reader of bytes."""
+    size = REMOTE_BLOCK if is_url(path) else LOCAL_BLOCK
     block = {} if size is None else {"block": size}
     start = 0 if state is None else int_part(state, "block")
-    return {"compression": flow.compression, "readers": readers, "start": start, **block}
+    return {"compression": flow.compression, "readers": readers_of(flow, path, at), "start": start, **block}
+
+
+def readers_of(flow: Any, path: str, at: Context) -> Pool | None:
+    """The threads that read a file ahead; None where the thread that needs it reads.
+
+    Remote files have many: waiting needs no CPU.
+    """
+    if not flow.ahead:
+        return None
+    return at.run.remote_readers if is_url(path) else at.run.readers
 
 
 def open_file(flow: Any, at: Context, state: State, kind: str, reader: Callable[..., BlockReader]) -> Running:

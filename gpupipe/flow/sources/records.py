@@ -19,7 +19,7 @@ from ..state.snapshot import Counted, State, as_int, int_part, part
 from ..step import Running
 from .readers import ReaderIterator, element_of, how_to_read, path_of
 
-__all__ = ["RecordsFlow"]
+__all__ = ["RecordsFlow", "uncounted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,12 @@ class RecordsFlow:
         return ReaderIterator(reader, stream, at, state)
 
     def access(self, at: Context) -> RandomAccess:
-        found = records_of(self, at, build=True)
+        found = self.indexed(at, build=True)
         return from_list([]) if found is None else found
+
+    def indexed(self, at: Context, build: bool) -> Records | None:
+        """The records by the index of their file, see `records_of`."""
+        return records_of(self, at, build)
 
 
 class _References(Running):
@@ -128,7 +132,7 @@ def records_of(flow: RecordsFlow, at: Context, build: bool) -> Records | None:
 
     Raises:
         PlanTypeError: an index is to be built of a remote file.
-        DataError: the file cannot be read to its end, see `_uncounted`.
+        DataError: the file cannot be read to its end, see `uncounted`.
     """
     path = path_of(flow, at)
     if path is None:
@@ -148,11 +152,11 @@ def records_of(flow: RecordsFlow, at: Context, build: bool) -> Records | None:
         return None
     stream = at.stream("records", path, "offset")
     if index.failure is not None:
-        _uncounted(at.run, index.failure, stream)
+        uncounted(at.run, index.failure, stream)
     return Records(flow, path, index, stream)
 
 
-def _uncounted(run: Run, failure: DataError, stream: Stream) -> None:
+def uncounted(run: Run, failure: DataError, stream: Stream) -> None:
     """Report a file that could not be read to its end. ``lost_files="skip"`` allows it, and the rest is left out.
 
     Raises:

@@ -17,6 +17,7 @@ from ...flow.sources.generator import GeneratorFlow
 from ...flow.sources.numbers import CounterFlow, RandomFlow
 from ...flow.sources.readers import FixedRecordsFlow, LinesFlow
 from ...flow.sources.records import RecordsFlow
+from ...flow.sources.rows import RowsFlow
 from ...plan.cache import Saved, SavedFiles
 from ...plan.node import Node
 from ...plan.sources import (
@@ -32,6 +33,7 @@ from ...plan.sources import (
     Range,
     Records,
     Slices,
+    TableRows,
     Tensors,
 )
 from ...plan.windows import NestedElements
@@ -106,6 +108,12 @@ def fixed_records(lowerer: Lowerer, node: FixedRecords, source: Pending) -> Pend
     return Pending.columns_of(flow, node.element, (node.describe(),))
 
 
+def table_rows(lowerer: Lowerer, node: TableRows, source: Pending) -> Pending:
+    """Read the rows of a tabular file."""
+    flow = RowsFlow(source.flow, node.leaf, node.format, node.names, node.type.specs, lowerer.above.ahead)
+    return Pending.columns_of(flow, node.element, (node.describe(),))
+
+
 SOURCES: dict[type[Node], Lowering] = {
     Param: param,
     Tensors: plain(lambda node: SlicesFlow(node.leaves, whole=True)),
@@ -123,4 +131,5 @@ SOURCES: dict[type[Node], Lowering] = {
     Records: records,
     Lines: lines,
     FixedRecords: fixed_records,
+    TableRows: table_rows,
 }

@@ -1,0 +1,177 @@
+"""tables: datasets of the rows of tabular files: Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..arguments import signature
+from ..errors import DataError, PlanError, PlanTypeError, TraceError
+from ..extract.tables.columns import value_like
+from ..extract.tables.parquet import Parquet
+from ..extract.tables.table import Format
+from ..plan.node import ElementType, Node
+from ..plan.sources import Param, TableRows
+from ..spec import LEAF, Structure, TensorSpec
+from .files import FileDataset
+
+__all__ = ["ParquetDataset"]
+
+
+class TableDataset(FileDataset):
+    """Datasets of rows: what the formats have in common."""
+
+    def __init__(
+        self, form: Format, filenames: Any, columns: Any, num_parallel_reads: Any, defaults: Any, spec: Any
+    ) -> None:
+        who = form.name
+        names = chosen_columns(who, columns)
+        given = None if spec is None else signature(who, spec)
+
+        def rows(source: Node, leaf: int) -> Node:
+            files = source.files if isinstance(source, Param) and leaf == 0 else ()
+            found = given or type_of_first(form, files, names, isinstance(columns, str))
+            read = names or tuple(found.structure.keys if found.structure else ()) or ("",)
+            check_columns(who, found, read)
+            filled = replace(form, defaults=checked_defaults(who, defaults, read, found.specs))
+            return TableRows(source, leaf, format=filled, names=read, type=found)
+
+        super().__init__(filenames, None, num_parallel_reads, rows)
+
+
+def chosen_columns(who: str, columns: Any) -> tuple[str, ...] | None:
+    """The names of the columns to read; None for all.
+
+    Raises:
+        PlanTypeError: neither a name nor a sequence of names.
+        PlanError: no name, or one twice.
+    """
+    if columns is None:
+        return None
+    names = (columns,) if isinstance(columns, str) else tuple(columns) if isinstance(columns, Sequence) else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise PlanTypeError(f"{who} needs a name or a list of names for columns, got {columns!r}")
+    if not names or len(set(names)) < len(names):
+        raise PlanError(f"{who} needs different names for columns, got {columns!r}")
+    return names
+
+
+def type_of_first(form: Format, files: Sequence[str], names: tuple[str, ...] | None, one: bool) -> ElementType:
+    """The type of the rows of the first file that can be opened.
+
+    Raises:
+        TraceError: no file is known.
+        PlanError: the file lacks a column, or has one whose values cannot be leaves.
+        DataError: none of the files can be opened; the error of the first.
+    """
+    if not files:
+        raise TraceError(  # an interleave then calls its function for each file
+            f"{form.name} needs to know its columns, and here the plan names no file to look into; give spec=, "
+            f"a dict of a TensorSpec for each column, or list the files: Dataset.list_files(p).interleave({form.name})"
+        )
+    failures: list[DataError] = []
+    for path in files:
+        try:
+            table = form.open(path, names)
+            break
+        except DataError as error:
+            failures.append(error)
+    else:
+        raise failures[0]
+    every = table.columns
+    for name in names or ():
+        if name not in every:
+            raise PlanError(f"{form.name} needs a column {name!r}, and {path} has none")
+    for name, spec in every.items():
+        if isinstance(spec, str):
+            raise PlanError(f"{form.name} needs columns of numbers, bytes or lists, got {name!r} in {path} {spec}")
+    specs = tuple(spec for spec in every.values() if isinstance(spec, TensorSpec))
+    if not specs:
+        raise PlanError(f"{form.name} needs a file with columns, and {path} has none")
+    if one or tuple(every) == ("",):
+        return ElementType(LEAF, specs)
+    return ElementType(Structure(dict, tuple(every), (LEAF,) * len(every), len(every)), specs)
+
+
+def check_columns(who: str, found: ElementType, names: Sequence[str]) -> None:
+    """Check that a type has a leaf for each column.
+
+    Raises:
+        PlanError: it is nested in another way.
+    """
+    structure = found.structure
+    single = structure == LEAF and len(names) == 1
+    several = structure is not None and structure.kind is dict and structure.keys == tuple(names)
+    if not single and (not several or structure is None or structure.count != len(structure.keys)):
+        raise PlanError(
+            f"{who} needs a spec with a TensorSpec for each column in their order, {', '.join(map(repr, names))}, got "
+            f"{found.nested}"
+        )
+    for spec in found.specs:
+        if not spec.known:
+            raise PlanError(f"{who} needs a spec of known dtypes and ranks, got {spec}")
+
+
+def checked_defaults(
+    who: str, defaults: Any, names: Sequence[str], specs: Sequence[TensorSpec]
+) -> tuple[tuple[str, Any], ...]:
+    """The values that replace nulls, as leaves.
+
+    Raises:
+        PlanTypeError: not a dict.
+        PlanError: a column that is not read, or a value of another type.
+    """
+    if defaults is None:
+        return ()
+    if not isinstance(defaults, Mapping):
+        raise PlanTypeError(f"{who} needs a dict for defaults, of the value for each column, got {defaults!r}")
+    kinds = dict(zip(names, specs, strict=True))
+    for name in defaults:
+        if name not in kinds:
+            raise PlanError(f"{who} needs defaults for columns that are read, got one for {name!r}")
+    return tuple((name, value_like(kinds[name], value)) for name, value in defaults.items())
+
+
+class ParquetDataset(TableDataset):
+    """The rows of Parquet files, as dicts of their columns. Needs ``pip install "gpupipe[parquet]"``.
+
+    Numbers are NumPy scalars; text and binary values are bytes; lists of one length are arrays, other lists are arrays
+    of unknown length. A dictionary column has the values it stands for. A struct with a binary field ``bytes``, as
+    Hugging Face's image columns are, is that field. Other types (times, decimals, maps, other structs) are refused;
+    leave them out with `columns`. All files need the chosen columns of the first one; the rows of another are bad.
+
+    Only the chosen columns are read, one row group at a time, which is held in memory while its rows are given, and the
+    next one with it where threads read ahead. The rows have an index: `ds[i]` and `shuffle(gp.ALL)` decode the whole
+    row group that a row is in. A full shuffle cuts up to 4,096 rows, or 64 MB of them, at a time, and decodes each row
+    group that they are in once: small row groups (some MB) make that cheap.
+
+    A row group that cannot be read makes each of its rows a bad element; so does a null without a default for its row.
+    A file without a sound footer is lost, see `Options.lost_files`. Without checksums of pages
+    (``write_page_checksum=True`` in pyarrow) a changed byte may be a wrong value that nobody notices.
+
+    Args:
+        filenames: a path or URL, a (nested) list of them, or a dataset of them.
+        columns: names of the columns to read, in this order; one name as a string gives its values alone; None reads
+            all columns of the first file.
+        num_parallel_reads: files read in turn, one row each; `AUTOTUNE` is 16; None reads one file after the other.
+        defaults: the values that replace nulls, by column.
+        spec: the type of the elements; None takes it from the first file, which is opened here. Where the names of
+            the files are computed, None tells it at the first element, and `spec` keeps rows indexable.
+
+    Raises:
+        PlanError: a column that the first file lacks, or whose type is not supported.
+        DataError: the first file cannot be opened, nor one of the seven after it.
+        MissingDependencyError: pyarrow is not installed.
+    """
+
+    def __init__(
+        self,
+        filenames: Any,
+        columns: str | Sequence[str] | None = None,
+        num_parallel_reads: int | None = None,
+        *,
+        defaults: Mapping[str, Any] | None = None,
+        spec: Any = None,
+    ) -> None:
+        super().__init__(Parquet(), filenames, columns, num_parallel_reads, defaults, spec)

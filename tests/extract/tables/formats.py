@@ -1,0 +1,117 @@
+"""The tabular formats, for tests that all of them must pass: how a file is written, read by others and damaged."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+
+Columns = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FormatCase:
+    """One format.
+
+    Attributes:
+        name: for the names of tests, and of files.
+        library: that writes and reads it.
+        extra: that installs the library.
+        make: the dataset class.
+        write: columns, rows of a block -> the bytes of a file.
+        read: the columns of a file, by the library.
+        block: bytes of a file, the number of a block -> where to change a byte so that the block is known to be bad; of
+            column "name", which comes after "a".
+        header: where the bytes start without which no row is known.
+        compression: of the data of blocks, if there is one.
+    """
+
+    name: str
+    library: str
+    extra: str
+    make: Any
+    write: Callable[[Columns, int], bytes]
+    read: Callable[[bytes], Columns]
+    block: Callable[[bytes, int], int] | None
+    header: Callable[[bytes], int]
+
+    def file(self, path: Path, columns: Columns, rows: int = 4) -> Path:
+        """Write a file with blocks of some rows."""
+        path.write_bytes(self.write(columns, rows))
+        return path
+
+    def damaged(self, path: Path, number: int) -> None:
+        """Change a byte of a block."""
+        assert self.block is not None
+        data = bytearray(path.read_bytes())
+        data[self.block(bytes(data), number)] ^= 0xFF
+        path.write_bytes(data)
+
+
+def columns(n: int = 10, first: int = 0) -> Columns:
+    """Columns of the types that every format has: numbers, texts, arrays."""
+    numbers = np.arange(first, first + n)
+    return {
+        "a": numbers.astype(np.int64),
+        "name": [b"row %d of many" % i for i in numbers],
+        "x": (numbers / 4).astype(np.float32),
+    }
+
+
+def rows_of(given: Columns) -> list[dict[str, Any]]:
+    """The rows of some columns, as plain Python."""
+    return [
+        dict(zip(given, row, strict=True)) for row in zip(*(map(plain, given[name]) for name in given), strict=True)
+    ]
+
+
+def plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def element(value: Any) -> Any:
+    """An element as plain Python."""
+    return {name: plain(leaf) for name, leaf in value.items()} if isinstance(value, dict) else plain(value)
+
+
+def _write_parquet(given: Columns, rows: int) -> bytes:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    out = io.BytesIO()
+    parquet.write_table(
+        pa.table(given), out, row_group_size=rows, write_page_checksum=True, compression="none", use_dictionary=False
+    )
+    return out.getvalue()
+
+
+def _read_parquet(data: bytes) -> Columns:
+    table = pytest.importorskip("pyarrow.parquet").read_table(io.BytesIO(data))
+    return {name: table.column(name).to_pylist() for name in table.column_names}
+
+
+def _block_of_parquet(data: bytes, number: int) -> int:
+    metadata = pytest.importorskip("pyarrow.parquet").ParquetFile(io.BytesIO(data)).metadata
+    found = metadata.row_group(number).column(1)
+    return int(found.data_page_offset + found.total_compressed_size - 1)
+
+
+FORMATS: list[FormatCase] = [
+    FormatCase(
+        "parquet",
+        "pyarrow",
+        "parquet",
+        gp.ParquetDataset,
+        _write_parquet,
+        _read_parquet,
+        _block_of_parquet,
+        lambda data: len(data) - 4,
+    ),
+]
+
+every_format = pytest.mark.parametrize("case", FORMATS, ids=lambda case: case.name)
