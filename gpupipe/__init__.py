@@ -11,6 +11,7 @@ from .comparison.compare import compare
 from .dataset import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
+    ArrowDataset,
     Dataset,
     FixedLengthRecordDataset,
     ParquetDataset,
@@ -45,6 +46,7 @@ __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
+    "ArrowDataset",
     "BadRecord",
     "ClosedError",
     "DataError",

@@ -5,11 +5,12 @@ from .core import Dataset
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from .image_folder import image_folder
 from .memory import release_memory
-from .tables import ParquetDataset
+from .tables import ArrowDataset, ParquetDataset
 
 __all__ = [
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
+    "ArrowDataset",
     "Dataset",
     "FixedLengthRecordDataset",
     "ParquetDataset",

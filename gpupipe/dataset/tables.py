@@ -1,4 +1,4 @@
-"""tables: datasets of the rows of tabular files: Parquet."""
+"""tables: datasets of the rows of tabular files: Parquet, Arrow."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from ..arguments import signature
 from ..errors import DataError, PlanError, PlanTypeError, TraceError
 from ..extract.tables.columns import value_like
+from ..extract.tables.ipc import Ipc
 from ..extract.tables.parquet import Parquet
 from ..extract.tables.table import Format
 from ..plan.node import ElementType, Node
@@ -16,7 +17,7 @@ from ..plan.sources import Param, TableRows
 from ..spec import LEAF, Structure, TensorSpec
 from .files import FileDataset
 
-__all__ = ["ParquetDataset"]
+__all__ = ["ArrowDataset", "ParquetDataset"]
 
 
 class TableDataset(FileDataset):
@@ -175,3 +176,36 @@ class ParquetDataset(TableDataset):
         spec: Any = None,
     ) -> None:
         super().__init__(Parquet(), filenames, columns, num_parallel_reads, defaults, spec)
+
+
+class ArrowDataset(TableDataset):
+    """The rows of Arrow IPC files (Feather v2), as dicts of their columns. Needs ``pip install "gpupipe[parquet]"``.
+
+    As `ParquetDataset`, with record batches for row groups: types, nulls, index, and what is read. IPC files have no
+    checksums, so of damage in a batch only what makes it invalid is noticed; a changed number is a wrong value. The
+    streams that Hugging Face's ``datasets`` keeps are not IPC files: they have no index.
+
+    Args:
+        filenames: a path or URL, a (nested) list of them, or a dataset of them.
+        columns: names of the columns to read, in this order; one name as a string gives its values alone; None reads
+            all columns of the first file.
+        num_parallel_reads: files read in turn, one row each; `AUTOTUNE` is 16; None reads one file after the other.
+        defaults: the values that replace nulls, by column.
+        spec: the type of the elements, as for `ParquetDataset`.
+
+    Raises:
+        PlanError: a column that the first file lacks, or whose type is not supported.
+        DataError: the first file cannot be opened, nor one of the seven after it.
+        MissingDependencyError: pyarrow is not installed.
+    """
+
+    def __init__(
+        self,
+        filenames: Any,
+        columns: str | Sequence[str] | None = None,
+        num_parallel_reads: int | None = None,
+        *,
+        defaults: Mapping[str, Any] | None = None,
+        spec: Any = None,
+    ) -> None:
+        super().__init__(Ipc(), filenames, columns, num_parallel_reads, defaults, spec)

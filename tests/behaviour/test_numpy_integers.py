@@ -56,6 +56,9 @@ def _folder(path: Path) -> str:
     (path / "a.bin").write_bytes(b"head" + b"0123456789" + b"foot")
     with gp.io.TFRecordWriter(str(path / "a.tfrecord")) as writer:
         writer.write(b"record")
+    pytest.importorskip("pyarrow.feather").write_feather(
+        pytest.importorskip("pyarrow").table({"a": [1]}), path / "a.arrow"
+    )
     pytest.importorskip("pyarrow.parquet").write_table(
         pytest.importorskip("pyarrow").table({"a": [1, 2]}), path / "a.parquet"
     )
@@ -134,6 +137,7 @@ METHODS: dict[str, Callable[[Number, str], Dataset]] = {
     ),
     "TFRecordDataset.buffer_size": lambda n, at: gp.TFRecordDataset(f"{at}/a.tfrecord", buffer_size=n(99)),
     "TFRecordDataset.num_parallel_reads": lambda n, at: gp.TFRecordDataset(f"{at}/a.tfrecord", num_parallel_reads=n(2)),
+    "ArrowDataset.num_parallel_reads": lambda n, at: gp.ArrowDataset(f"{at}/a.arrow", num_parallel_reads=n(2)),
     "ParquetDataset.num_parallel_reads": lambda n, at: gp.ParquetDataset(f"{at}/a.parquet", num_parallel_reads=n(2)),
     "TextLineDataset.buffer_size": lambda n, at: gp.TextLineDataset(f"{at}/a.bin", buffer_size=n(99)),
     "TextLineDataset.num_parallel_reads": lambda n, at: gp.TextLineDataset(f"{at}/a.bin", num_parallel_reads=n(2)),

@@ -53,6 +53,7 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "TFRecordDataset": lambda: gp.TFRecordDataset(FILES),
     "TextLineDataset": lambda: gp.TextLineDataset(FILES),
     "FixedLengthRecordDataset": lambda: gp.FixedLengthRecordDataset(FILES, 8),
+    "ArrowDataset": lambda: gp.ArrowDataset(FILES, "a", spec=gp.TensorSpec((), "int64")),
     "ParquetDataset": lambda: gp.ParquetDataset(FILES, "a", spec=gp.TensorSpec((), "int64")),
     "DatasetIterator": lambda: iter(Dataset.from_tensors(WIDE)),
     "Options": lambda: Options(error_manifest=NAME, bad_records=NAME),

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from gpupipe.errors import DataError, RecordError
+from gpupipe.errors import DataError
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.tables.arrow import ENCODED, arrow, chosen, column_of
 from gpupipe.extract.tables.byte_file import ByteFile
 from gpupipe.extract.tables.columns import Column, Nulls
-from gpupipe.extract.tables.table import MOST_BYTES, Format, Table
+from gpupipe.extract.tables.table import Format, Table
 
 __all__ = ["Parquet"]
 
@@ -52,23 +52,10 @@ class _Parquet(Table):
         typed = [name for name in found if not isinstance(columns[name], str)]
         self._read = [f"{name}.{ENCODED}" if is_struct(schema.field(name).type) else name for name in typed]
         metadata = opened.metadata
-        wanted = set(self._read)
-        leaves = [
-            i
-            for i, column in enumerate(metadata.schema.column(i) for i in range(metadata.num_columns))
-            if column.path in wanted or column.path.partition(".")[0] in wanted
-        ]
-        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-        self._bytes = [sum(group.column(i).total_uncompressed_size for i in leaves) for group in groups]
-        rows = [group.num_rows for group in groups]
-        each = sum(max(size, 0) for size in self._bytes) / max(sum(rows), 1)
-        super().__init__(file, columns, rows, each, form.defaults)
+        # Nothing is asked of the columns of a row group: pyarrow ends the process where their statistics are damaged.
+        rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        super().__init__(file, columns, rows, form.defaults)
 
     def load(self, block: int) -> Sequence[tuple[Column, Nulls]]:
-        if not 0 <= self._bytes[block] <= MOST_BYTES:
-            raise RecordError(
-                f"a row group of at most {MOST_BYTES} bytes in the chosen columns is needed, got {self._bytes[block]}; "
-                "write the file again with smaller row groups"
-            )
         table = self._opened.read_row_group(block, columns=self._read, use_threads=False)
         return [column_of(table.column(name)) for name in self.columns]

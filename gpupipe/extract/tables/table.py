@@ -101,8 +101,7 @@ class Format(ABC):
 
     def damaged(self, file: OpenFile, found: object) -> RecordError:
         """Make the error for a file whose rows are not known."""
-        kind = self.name.removesuffix("Dataset")
-        return RecordError(f"{self.name} needs a {kind} file, got {found}", file=file.path, stage="read")
+        return RecordError(f"{self.name} needs a sound file of its format, got {found}", file=file.path, stage="read")
 
 
 class Table(ABC):
@@ -112,7 +111,6 @@ class Table(ABC):
         file: its bytes.
         columns: the type of each chosen column, or why it has none, by name in the order of the elements.
         sizes: rows of each block.
-        row_bytes: of the chosen columns of one row, about.
         defaults: the value that replaces a null, for some columns.
 
     Attributes:
@@ -127,7 +125,6 @@ class Table(ABC):
         file: OpenFile,
         columns: Mapping[str, TensorSpec | str],
         sizes: Iterable[int],
-        row_bytes: float = 0,
         defaults: Iterable[tuple[str, Any]] = (),
     ) -> None:
         self.file = file
@@ -142,7 +139,6 @@ class Table(ABC):
                 stage="read",
             )
         self.starts: Array = np.cumsum([0, *counts], dtype=np.int64)
-        self.row_bytes = max(row_bytes, 1)
         self._defaults = dict(defaults)
         self._lock = threading.RLock()
         renew_lock(self)

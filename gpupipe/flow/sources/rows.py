@@ -230,19 +230,33 @@ class RowsByIndex(RandomAccess):
         self._flow = flow
         self._table = table
         self._stream = stream
-        self._most = max(1, int(AT_ONCE / table.row_bytes))
+        self._most: int | None = None  # rows that are cut at a time
         self._key = table.path, table.file.tag, digest_of(flow.format, flow.names, flow.specs)
 
     def one(self, index: int) -> Element:
         number = self._table.block_of(index)
-        block = BLOCKS.block((*self._key, number), lambda: self._flow.block(self._table, number))
-        return self._cut(block, number, index)
+        return self._cut(self._block(number), number, index)
+
+    def _block(self, number: int) -> Block | DataError:
+        return BLOCKS.block((*self._key, number), lambda: self._flow.block(self._table, number))
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
         """The rows at some indices, many at a time: each block is read once for all of its rows among them."""
         for indices in blocks:
-            for start in range(0, len(indices), self._most):
-                yield from self._some(indices[start : start + self._most])
+            start = 0
+            while start < len(indices):
+                most = self._at_once(int(indices[start]))
+                yield from self._some(indices[start : start + most])
+                start += most
+
+    def _at_once(self, index: int) -> int:
+        """The number of rows that have `AT_ONCE` bytes, by the block of one of them."""
+        if self._most is None:
+            block = self._block(self._table.block_of(index))
+            if isinstance(block, DataError):
+                return 1
+            self._most = max(1, AT_ONCE * block.size // max(block.nbytes, 1))
+        return self._most
 
     def _some(self, indices: Array) -> Iterator[Element]:
         numbers = np.searchsorted(self._table.starts, indices, side="right") - 1

@@ -101,6 +101,28 @@ def _block_of_parquet(data: bytes, number: int) -> int:
     return int(found.data_page_offset + found.total_compressed_size - 1)
 
 
+def _write_arrow(given: Columns, rows: int) -> bytes:
+    pa = pytest.importorskip("pyarrow")
+    out = io.BytesIO()
+    table = pa.table(given)
+    with pa.ipc.new_file(out, table.schema) as writer:
+        writer.write_table(table, max_chunksize=rows)
+    return out.getvalue()
+
+
+def _read_arrow(data: bytes) -> Columns:
+    table = pytest.importorskip("pyarrow").ipc.open_file(data).read_all()
+    return {name: table.column(name).to_pylist() for name in table.column_names}
+
+
+def _block_of_arrow(data: bytes, number: int) -> int:
+    """The highest byte of the second offset of column "name"."""
+    pa = pytest.importorskip("pyarrow")
+    whole = pa.py_buffer(data)
+    offsets = pa.ipc.open_file(whole).get_batch(number).column(1).buffers()[1]
+    return int(offsets.address - whole.address + 7)
+
+
 FORMATS: list[FormatCase] = [
     FormatCase(
         "parquet",
@@ -110,6 +132,16 @@ FORMATS: list[FormatCase] = [
         _write_parquet,
         _read_parquet,
         _block_of_parquet,
+        lambda data: len(data) - 4,
+    ),
+    FormatCase(
+        "arrow",
+        "pyarrow",
+        "parquet",
+        gp.ArrowDataset,
+        _write_arrow,
+        _read_arrow,
+        _block_of_arrow,
         lambda data: len(data) - 4,
     ),
 ]

@@ -12,7 +12,6 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.errors import PlanError, PlanTypeError
-from gpupipe.extract.tables import parquet as reader
 from gpupipe.extract.tables.arrow import column_of, type_of
 from gpupipe.spec import TensorSpec, spec_of
 from tests.behaviour.model import run
@@ -83,11 +82,21 @@ TYPES: dict[str, tuple[Any, list[Any], TensorSpec, list[Any]]] = {
 }
 
 
+def _parquet(path: Path, table: Any) -> Any:
+    return gp.ParquetDataset(write(path, table, rows=2), "x")
+
+
+def _ipc(path: Path, table: Any) -> Any:
+    with pa.ipc.new_file(path, pa.table(table).schema) as writer:
+        writer.write_table(pa.table(table), max_chunksize=2)
+    return gp.ArrowDataset(str(path), "x")
+
+
+@pytest.mark.parametrize("make", [_parquet, _ipc])
 @pytest.mark.parametrize("name", TYPES)
-def test_a_column_has_the_type_and_the_values_of_its_file(name: str, tmp_path: Path) -> None:
+def test_a_column_has_the_type_and_the_values_of_its_file(name: str, make: Any, tmp_path: Path) -> None:
     kind, given, spec, expected = TYPES[name]
-    path = write(tmp_path / "one", {"x": pa.array(given, kind)}, rows=2)
-    ds = gp.ParquetDataset(path, "x")
+    ds = make(tmp_path / "one", {"x": pa.array(given, kind)})
 
     assert ds.element_spec == spec
     assert elements(ds) == expected
@@ -184,19 +193,6 @@ def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(PlanError, match="that several columns are called"):
         gp.ParquetDataset(str(tmp_path / "one"))
-
-
-def test_a_row_group_that_claims_too_much_is_bad_before_memory_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write(tmp_path / "one", {"a": list(range(1000)), "b": [1] * 1000}, rows=500)
-    monkeypatch.setattr(reader, "MOST_BYTES", 2000)
-
-    with iter(skipping(gp.ParquetDataset(path, "a"))) as items:
-        assert elements(items) == []
-        assert "a row group of at most 2000 bytes in the chosen columns is needed" in items.errors[0].reason
-        assert items.left_out == 1000
-    assert elements(gp.ParquetDataset(path, "b")) == [1] * 1000
 
 
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
