@@ -5,7 +5,7 @@ from .core import Dataset
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from .image_folder import image_folder
 from .memory import release_memory
-from .tables import ArrowDataset, ParquetDataset
+from .tables import ArrowDataset, NumpyDataset, ParquetDataset
 
 __all__ = [
     "INFINITE_CARDINALITY",
@@ -13,6 +13,7 @@ __all__ = [
     "ArrowDataset",
     "Dataset",
     "FixedLengthRecordDataset",
+    "NumpyDataset",
     "ParquetDataset",
     "TFRecordDataset",
     "TextLineDataset",

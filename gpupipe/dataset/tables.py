@@ -1,4 +1,4 @@
-"""tables: datasets of the rows of tabular files: Parquet, Arrow."""
+"""tables: datasets of the rows of tabular files: Parquet, Arrow, NumPy."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ..arguments import signature
 from ..errors import DataError, PlanError, PlanTypeError, TraceError
 from ..extract.tables.columns import value_like
 from ..extract.tables.ipc import Ipc
+from ..extract.tables.numpy import Npy
 from ..extract.tables.parquet import Parquet
 from ..extract.tables.table import Format
 from ..plan.node import ElementType, Node
@@ -17,7 +18,7 @@ from ..plan.sources import Param, TableRows
 from ..spec import LEAF, Structure, TensorSpec
 from .files import FileDataset
 
-__all__ = ["ArrowDataset", "ParquetDataset"]
+__all__ = ["ArrowDataset", "NumpyDataset", "ParquetDataset"]
 
 
 class TableDataset(FileDataset):
@@ -209,3 +210,37 @@ class ArrowDataset(TableDataset):
         spec: Any = None,
     ) -> None:
         super().__init__(Ipc(), filenames, columns, num_parallel_reads, defaults, spec)
+
+
+class NumpyDataset(TableDataset):
+    """The items of NumPy's files along the first axis: of .npy the items alone, of .npz dicts of those of its arrays.
+
+    Arrays of numbers and of fixed-size strings (as bytes without trailing NULs; ``U`` as UTF-8) with one length. Arrays
+    of objects are refused: they could only be unpickled. So are Fortran order, structured types and complex numbers.
+
+    The items have an index, and reading some costs only these (in blocks of 256 KB), but for compressed members of an
+    .npz (``savez_compressed``): such a file is one block. Neither has .npy checksums, nor are those of .npz compared
+    where members are not compressed: a changed byte is a wrong value. A file that is cut off, or has no sound header,
+    is lost, see `Options.lost_files`. All files need the arrays of the first one; the items of another are bad.
+
+    Args:
+        filenames: a path or URL, a (nested) list of them, or a dataset of them.
+        columns: names of the arrays of .npz files to read, in this order; one name as a string gives its items alone;
+            None reads all arrays of the first file.
+        num_parallel_reads: files read in turn, one item each; `AUTOTUNE` is 16; None reads one file after the other.
+        spec: the type of the elements; None takes it from the first file, which is opened here.
+
+    Raises:
+        PlanError: an array that the first file lacks, or whose type is not supported.
+        DataError: the first file cannot be opened, nor one of the seven after it.
+    """
+
+    def __init__(
+        self,
+        filenames: Any,
+        columns: str | Sequence[str] | None = None,
+        num_parallel_reads: int | None = None,
+        *,
+        spec: Any = None,
+    ) -> None:
+        super().__init__(Npy(), filenames, columns, num_parallel_reads, None, spec)

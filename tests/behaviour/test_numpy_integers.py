@@ -59,6 +59,7 @@ def _folder(path: Path) -> str:
     pytest.importorskip("pyarrow.feather").write_feather(
         pytest.importorskip("pyarrow").table({"a": [1]}), path / "a.arrow"
     )
+    np.save(path / "a.npy", np.arange(2))
     pytest.importorskip("pyarrow.parquet").write_table(
         pytest.importorskip("pyarrow").table({"a": [1, 2]}), path / "a.parquet"
     )
@@ -138,6 +139,7 @@ METHODS: dict[str, Callable[[Number, str], Dataset]] = {
     "TFRecordDataset.buffer_size": lambda n, at: gp.TFRecordDataset(f"{at}/a.tfrecord", buffer_size=n(99)),
     "TFRecordDataset.num_parallel_reads": lambda n, at: gp.TFRecordDataset(f"{at}/a.tfrecord", num_parallel_reads=n(2)),
     "ArrowDataset.num_parallel_reads": lambda n, at: gp.ArrowDataset(f"{at}/a.arrow", num_parallel_reads=n(2)),
+    "NumpyDataset.num_parallel_reads": lambda n, at: gp.NumpyDataset(f"{at}/a.npy", num_parallel_reads=n(2)),
     "ParquetDataset.num_parallel_reads": lambda n, at: gp.ParquetDataset(f"{at}/a.parquet", num_parallel_reads=n(2)),
     "TextLineDataset.buffer_size": lambda n, at: gp.TextLineDataset(f"{at}/a.bin", buffer_size=n(99)),
     "TextLineDataset.num_parallel_reads": lambda n, at: gp.TextLineDataset(f"{at}/a.bin", num_parallel_reads=n(2)),

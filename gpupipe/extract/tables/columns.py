@@ -6,7 +6,7 @@ A leaf never is a view of its block: a shuffle buffer of a few rows would keep b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ import numpy as np
 from gpupipe.errors import PlanError
 from gpupipe.spec import Array, TensorSpec, as_leaf, byte_array, spec_of
 
-__all__ = ["Arrays", "Column", "Filled", "Lists", "Nulls", "Scalars", "Slices", "value_like"]
+__all__ = ["Arrays", "Column", "Filled", "Lists", "Nulls", "Scalars", "Slices", "Values", "value_like"]
 
 
 class Nulls(NamedTuple):
@@ -126,6 +126,23 @@ class Lists(Column):
     @property
     def nbytes(self) -> int:
         return self.inner.nbytes + int(self.ends.nbytes)
+
+
+class Values(Column):
+    """Byte strings, or anything else that is a leaf already and has a length."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def one(self, i: int) -> Any:
+        return self.values[i]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(map(len, self.values))
 
 
 class Filled(Column):

@@ -22,15 +22,14 @@ class FormatCase:
 
     Attributes:
         name: for the names of tests, and of files.
-        library: that writes and reads it.
+        library: that writes and reads it; "" is NumPy.
         extra: that installs the library.
         make: the dataset class.
         write: columns, rows of a block -> the bytes of a file.
         read: the columns of a file, by the library.
         block: bytes of a file, the number of a block -> where to change a byte so that the block is known to be bad; of
-            column "name", which comes after "a".
+            column "name", which comes after "a"; None where no block is checked.
         header: where the bytes start without which no row is known.
-        compression: of the data of blocks, if there is one.
     """
 
     name: str
@@ -123,6 +122,18 @@ def _block_of_arrow(data: bytes, number: int) -> int:
     return int(offsets.address - whole.address + 7)
 
 
+def _write_npz(given: Columns, rows: int) -> bytes:
+    out = io.BytesIO()
+    arrays: Any = {name: np.asarray(values) for name, values in given.items()}
+    np.savez(out, **arrays)
+    return out.getvalue()
+
+
+def _read_npz(data: bytes) -> Columns:
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays}
+
+
 FORMATS: list[FormatCase] = [
     FormatCase(
         "parquet",
@@ -144,6 +155,7 @@ FORMATS: list[FormatCase] = [
         _block_of_arrow,
         lambda data: len(data) - 4,
     ),
+    FormatCase("npz", "", "", gp.NumpyDataset, _write_npz, _read_npz, None, lambda data: len(data) - 22),
 ]
 
 every_format = pytest.mark.parametrize("case", FORMATS, ids=lambda case: case.name)

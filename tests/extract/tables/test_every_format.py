@@ -446,17 +446,17 @@ def test_a_missing_first_file_is_an_error_where_the_dataset_is_made(case: Format
 
 
 @every_format
-def test_a_file_that_is_replaced_while_it_is_read_is_noticed(case: FormatCase, tmp_path: Path) -> None:
-    path = case.file(tmp_path / "one", columns(10))
+def test_a_file_that_is_replaced_while_it_is_read_is_read_to_its_end_as_it_was(
+    case: FormatCase, tmp_path: Path
+) -> None:
+    path = case.file(tmp_path / "one", {"a": np.arange(70_000)}, rows=7_000)
+    new = case.file(tmp_path / "new", {"a": np.arange(70_001) + 80_000}, rows=7_000)
 
-    with iter(skipping(case.make(str(path), "a"))) as items:
+    with iter(case.make(str(path), "a")) as items:
         assert element(next(items)) == 0
-        case.file(path, columns(11, 50))
-        rest = taken(items)
-
-    assert len(rest) < 10
-    assert all(record.unit == "row" for record in items.errors)
-    assert items.left_out > 0
+        new.replace(path)
+        assert elements(items) == list(range(1, 70_000))
+    assert int(case.make(str(path), "a").first()) == 80_000
 
 
 # ---- the library
@@ -464,6 +464,8 @@ def test_a_file_that_is_replaced_while_it_is_read_is_noticed(case: FormatCase, t
 
 @every_format
 def test_a_missing_library_is_an_error_that_names_the_extra(case: FormatCase, tmp_path: Path) -> None:
+    if not case.library:
+        pytest.skip(f"{case.name} needs NumPy alone")
     path = case.file(tmp_path / "one", columns(3))
     code = (
         f"import sys; sys.modules[{case.library!r}] = None\n"
