@@ -5,12 +5,13 @@ from .core import Dataset
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from .image_folder import image_folder
 from .memory import release_memory
-from .tables import ArrowDataset, NumpyDataset, ParquetDataset
+from .tables import ArrowDataset, CsvDataset, NumpyDataset, ParquetDataset
 
 __all__ = [
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
     "ArrowDataset",
+    "CsvDataset",
     "Dataset",
     "FixedLengthRecordDataset",
     "NumpyDataset",

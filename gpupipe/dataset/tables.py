@@ -1,24 +1,29 @@
-"""tables: datasets of the rows of tabular files: Parquet, Arrow, NumPy."""
+"""tables: datasets of the rows of tabular files: Parquet, Arrow, NumPy, CSV."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
-from ..arguments import signature
+import numpy as np
+
+from ..arguments import integer, signature
 from ..errors import DataError, PlanError, PlanTypeError, TraceError
+from ..extract.records.compression import checked_compression
 from ..extract.tables.columns import value_like
+from ..extract.tables.csv_layout import CsvLayout
 from ..extract.tables.ipc import Ipc
 from ..extract.tables.numpy import Npy
 from ..extract.tables.parquet import Parquet
 from ..extract.tables.table import Format
 from ..plan.node import ElementType, Node
-from ..plan.sources import Param, TableRows
-from ..spec import LEAF, Structure, TensorSpec
+from ..plan.sources import Csv, Param, TableRows
+from ..spec import LEAF, Structure, TensorSpec, as_dtype, as_leaf
 from .files import FileDataset
 
-__all__ = ["ArrowDataset", "NumpyDataset", "ParquetDataset"]
+__all__ = ["ArrowDataset", "CsvDataset", "NumpyDataset", "ParquetDataset"]
 
 
 class TableDataset(FileDataset):
@@ -244,3 +249,94 @@ class NumpyDataset(TableDataset):
         spec: Any = None,
     ) -> None:
         super().__init__(Npy(), filenames, columns, num_parallel_reads, None, spec)
+
+
+class CsvDataset(FileDataset):
+    r"""The records of CSV files, as tuples of the chosen columns: tf.data.experimental.CsvDataset.
+
+    A record is identified by its byte offset. Quotes enclose whole values, which may hold delimiters and ends of lines
+    then; two quotes stand for one. A lone ``\r`` is data, where TensorFlow ends a line. A bad record (too few values,
+    a required one missing, another type) is one bad element. A quote without an end takes no more than its own line:
+    what follows is read again from the next one, after at most 1 MB. Rows have no index: where one starts is known only
+    after reading all before it.
+
+    Args:
+        filenames: a path or URL, a (nested) list of them, or a dataset of them.
+        record_defaults: for each chosen column its dtype (int32, int64, float32, float64 or ``string``), if a value is
+            required, or the value that replaces a missing one: as a NumPy scalar, a list of one, or as Python's, which
+            are int32, float32 and bytes, as in TensorFlow.
+        compression_type: "", "GZIP" or "ZLIB"; None is "".
+        buffer_size: accepted for compatibility.
+        header: leave out the first record of each file.
+        field_delim: between two values, one character of ASCII.
+        use_quote_delim: False takes quotes for ordinary characters.
+        na_value: a text that stands for a missing value, besides the empty one.
+        select_cols: numbers of the columns to read, in growing order; None reads all.
+        num_parallel_reads: files read in turn, one record each; `AUTOTUNE` is 16; None reads one file after the other.
+
+    Raises:
+        PlanError: columns, defaults or a delimiter that cannot be meant.
+        PlanTypeError: arguments of other types.
+    """
+
+    def __init__(
+        self,
+        filenames: Any,
+        record_defaults: Sequence[Any],
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        header: bool = False,
+        field_delim: str = ",",
+        use_quote_delim: bool = True,
+        na_value: str = "",
+        select_cols: Sequence[int] | None = None,
+        num_parallel_reads: int | None = None,
+    ) -> None:
+        who = "CsvDataset"
+        compression = checked_compression(compression_type)
+        if not isinstance(record_defaults, (list, tuple)) or not record_defaults:
+            raise PlanTypeError(f"{who} needs a list of a dtype or a default for each column, got {record_defaults!r}")
+        kinds, defaults = zip(*map(_csv_column, record_defaults), strict=True)
+        select = None if select_cols is None else tuple(integer(who, "select_cols", i, 0) for i in select_cols)
+        if select is not None and (len(select) != len(kinds) or any(b <= a for a, b in pairwise(select))):
+            raise PlanError(f"{who} needs growing numbers in select_cols, as many as record_defaults, got {select}")
+        if not isinstance(field_delim, str) or len(field_delim.encode()) != 1 or field_delim in '"\r\n':
+            raise PlanError(f"{who} needs one character of ASCII for field_delim, no quote, got {field_delim!r}")
+        if not isinstance(na_value, str):
+            raise PlanTypeError(f"{who} needs a text for na_value, got {na_value!r}")
+        delimiter, missing = field_delim.encode(), na_value.encode()
+        layout = CsvLayout(kinds, defaults, select, bool(header), delimiter, bool(use_quote_delim), missing)
+
+        def records(source: Node, leaf: int) -> Node:
+            return Csv(source, leaf, compression, layout=layout)
+
+        super().__init__(filenames, buffer_size, num_parallel_reads, records)
+
+
+def _csv_column(given: Any) -> tuple[Any, Any]:
+    """The dtype of a column of CSV, and its default or None.
+
+    Raises:
+        PlanTypeError: neither a dtype nor a number or text, or one of another type.
+    """
+    default: Any = None
+    if isinstance(given, (str, bytes)) and given not in ("string", "bytes", "int32", "int64", "float32", "float64"):
+        default = as_leaf(given)
+    elif isinstance(given, (list, tuple, np.ndarray)) and np.size(given) <= 1:
+        if np.size(given):
+            return _csv_column(given[0] if np.ndim(given) else given[()])  # type: ignore[call-overload]
+        dtype = given.dtype if isinstance(given, np.ndarray) else None
+        return _csv_column(dtype)
+    elif isinstance(given, np.generic):
+        default = given
+    elif isinstance(given, (int, float)) and not isinstance(given, bool):
+        default = (np.int32 if isinstance(given, int) else np.float32)(given)
+    try:
+        kind: Any = as_dtype(given) if default is None else bytes if isinstance(default, bytes) else default.dtype
+    except PlanTypeError:
+        kind = None
+    if kind is not bytes and str(kind) not in ("int32", "int64", "float32", "float64"):
+        raise PlanTypeError(
+            f"CsvDataset needs int32, int64, float32, float64 or string, or a default of such, got {given!r}"
+        )
+    return kind, default

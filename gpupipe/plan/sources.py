@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..extract.storage.names import Names
+from ..extract.tables.csv_layout import CsvLayout
 from ..extract.tables.table import Format
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec, spec_of
@@ -17,6 +18,7 @@ from .node import INFINITE, UNKNOWN_CARDINALITY, Buffer, ElementType, Facts, Nod
 __all__ = [
     "Counted",
     "Counter",
+    "Csv",
     "Files",
     "FixedRecords",
     "FromGenerator",
@@ -380,6 +382,21 @@ class FixedRecords(OneFile):
         parts += [f"header {self.header}"] if self.header else []
         parts += [f"footer {self.footer}"] if self.footer else []
         return f"FixedLengthRecordDataset({', '.join(parts)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Csv(OneFile):
+    """The records of one CSV file, as tuples of the chosen columns."""
+
+    facts = Facts(name="CsvDataset")
+
+    layout: CsvLayout = field(kw_only=True)
+
+    def infer(self, *inputs: ElementType) -> ElementType:
+        kinds = self.layout.kinds
+        return ElementType(
+            Structure(tuple, (), (LEAF,) * len(kinds), len(kinds)), tuple(TensorSpec((), k) for k in kinds)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""readers: sources of one file whose elements are identified by byte offset: lines, records of fixed length."""
+"""readers: sources of one file whose elements are identified by byte offset: lines, CSV, records of fixed length."""
 
 from __future__ import annotations
 
@@ -13,12 +13,23 @@ from ...extract.records.fixed import FixedReader
 from ...extract.records.lines import LineReader
 from ...extract.records.reading import BlockReader, Pool
 from ...extract.storage.patterns import is_url
+from ...extract.tables.csv import CsvReader
+from ...extract.tables.csv_layout import CsvLayout
 from ..element import Element, Stream, hole_of
 from ..run import Context
 from ..state.snapshot import Counted, State, fast_forward, int_part
 from ..step import Running, close
 
-__all__ = ["FixedRecordsFlow", "LinesFlow", "ReaderIterator", "element_of", "how_to_read", "path_of", "readers_of"]
+__all__ = [
+    "CsvFlow",
+    "FixedRecordsFlow",
+    "LinesFlow",
+    "ReaderIterator",
+    "element_of",
+    "how_to_read",
+    "path_of",
+    "readers_of",
+]
 
 REMOTE_BLOCK = 4 << 20
 """Bytes of one request to a remote storage: at 50 ms each, requests of 256 KB would read 5 MB/s."""
@@ -110,6 +121,28 @@ class FixedRecordsFlow:
         return open_file(self, at, state, "fixed", reader)
 
 
+@dataclass(frozen=True, slots=True)
+class CsvFlow:
+    """The records of the CSV file that an outer element names, a column for each value.
+
+    Attributes:
+        source: has the one outer element.
+        column: which of its columns is the path.
+        compression: "", "GZIP" or "ZLIB".
+        layout: says how a record is read.
+        ahead: whether threads read ahead.
+    """
+
+    source: Any
+    column: int
+    compression: str
+    layout: CsvLayout
+    ahead: bool = False
+
+    def open(self, at: Context, state: State = None) -> Running:
+        return open_file(self, at, state, "csv", partial(CsvReader, layout=self.layout))
+
+
 class ReaderIterator(Running):
     """The elements of a file, with holes for damaged ones; reads block by block.
 
@@ -173,4 +206,4 @@ def element_of(item: tuple[int, Any], stream: Stream) -> Element:
     if isinstance(value, DataError):
         value.at(stream.name, offset, "read", "offset")
         return hole_of(value), stream, offset
-    return (value,), stream, offset
+    return value if type(value) is tuple else (value,), stream, offset

@@ -15,13 +15,14 @@ from ...flow.run import Flow
 from ...flow.sources.arrays import FilesFlow, ItemsFlow, ParamFlow, RangeFlow, SlicesFlow
 from ...flow.sources.generator import GeneratorFlow
 from ...flow.sources.numbers import CounterFlow, RandomFlow
-from ...flow.sources.readers import FixedRecordsFlow, LinesFlow
+from ...flow.sources.readers import CsvFlow, FixedRecordsFlow, LinesFlow
 from ...flow.sources.records import RecordsFlow
 from ...flow.sources.rows import RowsFlow
 from ...plan.cache import Saved, SavedFiles
 from ...plan.node import Node
 from ...plan.sources import (
     Counter,
+    Csv,
     Files,
     FixedRecords,
     FromGenerator,
@@ -101,6 +102,12 @@ def lines(lowerer: Lowerer, node: Lines, source: Pending) -> Pending:
     return Pending.columns_of(flow, node.element, (node.describe(),))
 
 
+def csv(lowerer: Lowerer, node: Csv, source: Pending) -> Pending:
+    """Read the records of a CSV file."""
+    flow = CsvFlow(source.flow, node.leaf, node.compression, node.layout, lowerer.above.ahead)
+    return Pending.columns_of(flow, node.element, (node.describe(),))
+
+
 def fixed_records(lowerer: Lowerer, node: FixedRecords, source: Pending) -> Pending:
     """Read a file of records of one length."""
     sizes = node.record, node.header, node.footer
@@ -130,6 +137,7 @@ SOURCES: dict[type[Node], Lowering] = {
     FromIndexable: from_indexable,
     Records: records,
     Lines: lines,
+    Csv: csv,
     FixedRecords: fixed_records,
     TableRows: table_rows,
 }
