@@ -38,6 +38,7 @@ HOMES = {
     "nvidia": ("transform/dali/library.py",),
     "cupy": ("transform/array.py",),
     "fsspec": ("extract/storage/remote.py",),
+    "h5py": ("extract/tables/hdf5.py",),
     "pyarrow": ("extract/tables/arrow.py", "tools/pack/parquet.py"),
     "matplotlib": ("profile/picture.py",),
     "jinja2": ("comparison/page/write.py",),

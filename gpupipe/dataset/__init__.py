@@ -5,7 +5,7 @@ from .core import Dataset
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from .image_folder import image_folder
 from .memory import release_memory
-from .tables import ArrowDataset, CsvDataset, NumpyDataset, ParquetDataset
+from .tables import ArrowDataset, CsvDataset, HDF5Dataset, NumpyDataset, ParquetDataset
 
 __all__ = [
     "INFINITE_CARDINALITY",
@@ -14,6 +14,7 @@ __all__ = [
     "CsvDataset",
     "Dataset",
     "FixedLengthRecordDataset",
+    "HDF5Dataset",
     "NumpyDataset",
     "ParquetDataset",
     "TFRecordDataset",

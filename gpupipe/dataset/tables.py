@@ -1,4 +1,4 @@
-"""tables: datasets of the rows of tabular files: Parquet, Arrow, NumPy, CSV."""
+"""tables: datasets of the rows of tabular files: Parquet, Arrow, NumPy, HDF5, CSV."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ..errors import DataError, PlanError, PlanTypeError, TraceError
 from ..extract.records.compression import checked_compression
 from ..extract.tables.columns import value_like
 from ..extract.tables.csv_layout import CsvLayout
+from ..extract.tables.hdf5 import Hdf5
 from ..extract.tables.ipc import Ipc
 from ..extract.tables.numpy import Npy
 from ..extract.tables.parquet import Parquet
@@ -23,7 +24,7 @@ from ..plan.sources import Csv, Param, TableRows
 from ..spec import LEAF, Structure, TensorSpec, as_dtype, as_leaf
 from .files import FileDataset
 
-__all__ = ["ArrowDataset", "CsvDataset", "NumpyDataset", "ParquetDataset"]
+__all__ = ["ArrowDataset", "CsvDataset", "HDF5Dataset", "NumpyDataset", "ParquetDataset"]
 
 
 class TableDataset(FileDataset):
@@ -249,6 +250,45 @@ class NumpyDataset(TableDataset):
         spec: Any = None,
     ) -> None:
         super().__init__(Npy(), filenames, columns, num_parallel_reads, None, spec)
+
+
+class HDF5Dataset(TableDataset):
+    """The items of HDF5 files along the first axis of their datasets, as dicts. Needs ``pip install "gpupipe[hdf5]"``.
+
+    Datasets of numbers, of strings (as bytes), and of numbers of varying count, all of one length. Compound types,
+    references, links, and data in other files are refused. The items have an index; one is read with its block, which
+    is as long as the longest chunk of the chosen datasets, or 256 KB where none is chunked: `shuffle(gp.ALL)` reads
+    4,096 items, or 64 MB of them, at a time, and each block that they are in once. One thread at a time reads HDF5.
+
+    HDF5's own library is not proof against damaged files: where a file's structure is damaged, it may end the process.
+    So read only files that you trust; with ``libver="latest"``, their structure has checksums.
+
+    A block that cannot be read makes each of its items a bad element. Damage within the data is noticed only where the
+    file has checksums (``fletcher32=True``) or is compressed. A file that cannot be opened is lost, see
+    `Options.lost_files`. All files need the datasets of the first one; the items of another are bad.
+
+    Args:
+        filenames: a path or URL, a (nested) list of them, or a dataset of them.
+        keys: names of the datasets to read, in this order, with slashes between groups; one name as a string gives its
+            items alone; None reads all datasets of the first file that are in no group.
+        num_parallel_reads: files read in turn, one item each; `AUTOTUNE` is 16; None reads one file after the other.
+        spec: the type of the elements; None takes it from the first file, which is opened here.
+
+    Raises:
+        PlanError: a dataset that the first file lacks, or whose type is not supported.
+        DataError: the first file cannot be opened, nor one of the seven after it.
+        MissingDependencyError: h5py is not installed.
+    """
+
+    def __init__(
+        self,
+        filenames: Any,
+        keys: str | Sequence[str] | None = None,
+        num_parallel_reads: int | None = None,
+        *,
+        spec: Any = None,
+    ) -> None:
+        super().__init__(Hdf5(), filenames, keys, num_parallel_reads, None, spec)
 
 
 class CsvDataset(FileDataset):

@@ -60,6 +60,8 @@ def _folder(path: Path) -> str:
         pytest.importorskip("pyarrow").table({"a": [1]}), path / "a.arrow"
     )
     np.save(path / "a.npy", np.arange(2))
+    with pytest.importorskip("h5py").File(path / "a.h5", "w") as file:
+        file["a"] = [1, 2]
     (path / "a.csv").write_bytes(b"1\n2\n")
     pytest.importorskip("pyarrow.parquet").write_table(
         pytest.importorskip("pyarrow").table({"a": [1, 2]}), path / "a.parquet"
@@ -143,6 +145,7 @@ METHODS: dict[str, Callable[[Number, str], Dataset]] = {
     "CsvDataset.buffer_size": lambda n, at: gp.CsvDataset(f"{at}/a.csv", ["int32"], buffer_size=n(9)),
     "CsvDataset.select_cols": lambda n, at: gp.CsvDataset(f"{at}/a.csv", ["int32"], select_cols=[n(0)]),
     "CsvDataset.num_parallel_reads": lambda n, at: gp.CsvDataset(f"{at}/a.csv", ["int32"], num_parallel_reads=n(2)),
+    "HDF5Dataset.num_parallel_reads": lambda n, at: gp.HDF5Dataset(f"{at}/a.h5", num_parallel_reads=n(2)),
     "NumpyDataset.num_parallel_reads": lambda n, at: gp.NumpyDataset(f"{at}/a.npy", num_parallel_reads=n(2)),
     "ParquetDataset.num_parallel_reads": lambda n, at: gp.ParquetDataset(f"{at}/a.parquet", num_parallel_reads=n(2)),
     "TextLineDataset.buffer_size": lambda n, at: gp.TextLineDataset(f"{at}/a.bin", buffer_size=n(99)),

@@ -55,6 +55,7 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "FixedLengthRecordDataset": lambda: gp.FixedLengthRecordDataset(FILES, 8),
     "ArrowDataset": lambda: gp.ArrowDataset(FILES, "a", spec=gp.TensorSpec((), "int64")),
     "CsvDataset": lambda: gp.CsvDataset(FILES, ["int32"]),
+    "HDF5Dataset": lambda: gp.HDF5Dataset(FILES, "a", spec=gp.TensorSpec((), "int64")),
     "NumpyDataset": lambda: gp.NumpyDataset(FILES, spec=gp.TensorSpec((), "int64")),
     "ParquetDataset": lambda: gp.ParquetDataset(FILES, "a", spec=gp.TensorSpec((), "int64")),
     "DatasetIterator": lambda: iter(Dataset.from_tensors(WIDE)),

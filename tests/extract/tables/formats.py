@@ -29,6 +29,7 @@ class FormatCase:
         read: the columns of a file, by the library.
         block: bytes of a file, the number of a block -> where to change a byte so that the block is known to be bad; of
             column "name", which comes after "a"; None where no block is checked.
+        hostile: whether the library survives any damage.
         header: where the bytes start without which no row is known.
     """
 
@@ -40,6 +41,7 @@ class FormatCase:
     read: Callable[[bytes], Columns]
     block: Callable[[bytes, int], int] | None
     header: Callable[[bytes], int]
+    hostile: bool = True
 
     def file(self, path: Path, columns: Columns, rows: int = 4) -> Path:
         """Write a file with blocks of some rows."""
@@ -134,6 +136,27 @@ def _read_npz(data: bytes) -> Columns:
         return {name: arrays[name] for name in arrays}
 
 
+def _write_hdf5(given: Columns, rows: int) -> bytes:
+    h5py = pytest.importorskip("h5py")
+    out = io.BytesIO()
+    with h5py.File(out, "w") as file:
+        for name, values in given.items():
+            array = np.asarray(values)
+            chunks = (min(rows, len(array)),) if len(array) else None
+            file.create_dataset(name, data=array, chunks=chunks, fletcher32=len(array) > 0)
+    return out.getvalue()
+
+
+def _read_hdf5(data: bytes) -> Columns:
+    with pytest.importorskip("h5py").File(io.BytesIO(data), "r") as file:
+        return {name: file[name][:] for name in ("a", "name", "x")}
+
+
+def _block_of_hdf5(data: bytes, number: int) -> int:
+    with pytest.importorskip("h5py").File(io.BytesIO(data), "r") as file:
+        return int(file["name"].id.get_chunk_info(number).byte_offset)
+
+
 FORMATS: list[FormatCase] = [
     FormatCase(
         "parquet",
@@ -155,6 +178,7 @@ FORMATS: list[FormatCase] = [
         _block_of_arrow,
         lambda data: len(data) - 4,
     ),
+    FormatCase("hdf5", "h5py", "hdf5", gp.HDF5Dataset, _write_hdf5, _read_hdf5, _block_of_hdf5, lambda data: 0, False),
     FormatCase("npz", "", "", gp.NumpyDataset, _write_npz, _read_npz, None, lambda data: len(data) - 22),
 ]
 

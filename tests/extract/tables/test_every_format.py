@@ -404,6 +404,8 @@ def test_a_file_whose_rows_are_not_known_is_lost_and_the_others_follow(
 
 @every_format
 def test_any_byte_may_be_wrong_and_nothing_else_than_a_data_error_comes_of_it(case: FormatCase, tmp_path: Path) -> None:
+    if not case.hostile:
+        pytest.skip(f"{case.library} itself crashes on some damaged files, which the dataset's docstring says")
     sound = case.write(columns(10), 4)
     path = tmp_path / "one"
     rng = np.random.default_rng(1)
