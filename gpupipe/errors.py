@@ -176,9 +176,9 @@ class BadRecord:
 
     Attributes:
         file: the file or stream it came from.
-        offset: byte offset of the record in the file, or index in the stream; None where unknown.
-        unit: what `offset` counts: "offset" (bytes of a file) or "index"; "file" where the rest of the file from that
-            offset is lost.
+        offset: byte offset of the record in the file, number of the row, or index in the stream; None where unknown.
+        unit: what `offset` counts: "offset" (bytes of a file), "row" (of a table) or "index"; "file" where the rest of
+            the file from that offset is lost.
         key: its identity, 64 bits, on which its random parameters depend. It differs between the passes of a `repeat`.
         stage: the step that failed (``"read"``, ``"parse_single_example"``, ``"decode_jpeg"``, ...).
         reason: what was needed and what was found, in at most 500 characters.

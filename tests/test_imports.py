@@ -22,7 +22,7 @@ ORDERS = {
         " < spec < ragged < extract < serial < graph < ops < io < plan < transform < flow < optimize < load < profile"
         " < tensors < arguments < dataset < compat < comparison < tools < cli"
     ),
-    "extract": "storage < images < examples < records < shards",
+    "extract": "storage < images < examples < records < shards < tables",
     "flow": (
         "element < own_bytes < step < buffer_sizes < check < bad < idle_workers < counters < run < rekey < state"
         " < access < measured < words < stall < sources < prefetch < maps < workers < combine < order < batching"
@@ -38,7 +38,8 @@ HOMES = {
     "nvidia": ("transform/dali/library.py",),
     "cupy": ("transform/array.py",),
     "fsspec": ("extract/storage/remote.py",),
-    "pyarrow": ("tools/pack/parquet.py",),
+    "h5py": ("extract/tables/hdf5.py",),
+    "pyarrow": ("extract/tables/arrow.py", "tools/pack/parquet.py"),
     "lmdb": ("extract/shards/lmdb.py",),
     "matplotlib": ("profile/picture.py",),
     "jinja2": ("comparison/page/write.py",),

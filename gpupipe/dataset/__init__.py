@@ -6,13 +6,19 @@ from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from .image_folder import image_folder
 from .memory import release_memory
 from .shards import LMDBDataset, WebDataset
+from .tables import ArrowDataset, CsvDataset, HDF5Dataset, NumpyDataset, ParquetDataset
 
 __all__ = [
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
+    "ArrowDataset",
+    "CsvDataset",
     "Dataset",
     "FixedLengthRecordDataset",
+    "HDF5Dataset",
     "LMDBDataset",
+    "NumpyDataset",
+    "ParquetDataset",
     "TFRecordDataset",
     "TextLineDataset",
     "WebDataset",

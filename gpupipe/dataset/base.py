@@ -13,6 +13,7 @@ from ..graph.difference import Difference
 from ..graph.symbols import active_trace
 from ..graph.trace import Traced, require_no_symbols, trace, trace_inner
 from ..plan.difference import plan_difference
+from ..plan.files import first_files
 from ..plan.index import ENDLESS, Order, Select, blocker, why_not
 from ..plan.node import ElementType, Node
 from ..plan.order import never_ends, refuse_options
@@ -172,7 +173,7 @@ class Chain(Compound):
             return None
         outer = active_trace()
         depth = 0 if outer is None else outer.depth + 1
-        param = Param(element, depth, self.plan.random_calls)
+        param = Param(element, depth, self.plan.random_calls, first_files(self.plan))
         random_calls = self.plan.random_calls
         result, failed = trace_inner(fn, element.structure, element.specs, param, depth, random_calls, _differ, who)
         if isinstance(result, Chain):

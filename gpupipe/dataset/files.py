@@ -15,9 +15,10 @@ from ..extract.storage.patterns import is_url, stable_names
 from ..extract.storage.remote import storage_of
 from ..graph.symbols import Symbol
 from ..options import AUTOTUNE
+from ..plan.files import FixedRecords, Lines, Records, first_files
 from ..plan.maps import FlatMap, Interleave
 from ..plan.node import ElementType, Node
-from ..plan.sources import Files, FixedRecords, Lines, Param, Records
+from ..plan.sources import Files, Param
 from ..spec import LEAF, TensorSpec
 from .core import Dataset
 
@@ -40,7 +41,8 @@ class FileDataset(Dataset):
         spec = source.element_spec
         if not isinstance(spec, TensorSpec) or spec.dtype not in (bytes, None) or spec.shape not in ((), None):
             raise PlanTypeError(f"{who} needs a dataset of single file names, got {spec}")
-        one = inner(Param(ElementType(LEAF, (TensorSpec((), bytes),)), 0, source.plan.random_calls), 0)
+        name = ElementType(LEAF, (TensorSpec((), bytes),))
+        one = inner(Param(name, 0, source.plan.random_calls, first_files(source.plan)), 0)
         plan: Node
         if num_parallel_reads is None:
             plan = FlatMap(source.plan, type(self), one)

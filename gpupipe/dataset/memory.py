@@ -11,8 +11,13 @@ def release_memory() -> None:
     """End idle worker processes, destroy idle pipelines and return DALI's unused host and GPU memory.
 
     An iterator that has ended leaves its pipeline for the next one of the same chain: one for each graph, batch size
-    and device, 8 in total. It also leaves its worker processes (see `map`). Running iterators are not affected.
+    and device, 8 in total. It also leaves its worker processes (see `map`), and access by index the last blocks of
+    tables. Running iterators are not affected.
     """
+    if "gpupipe.flow.sources.rows" in sys.modules:
+        from ..flow.sources.rows import BLOCKS
+
+        BLOCKS.clear()
     if "gpupipe.flow.idle_workers" in sys.modules:
         from ..flow.idle_workers import all_idle
 

@@ -10,8 +10,9 @@ from ..errors import PlanError, PlanTypeError, shown_name
 from ..extract.records.compression import checked_compression
 from ..extract.shards.names import BY_NAME, KEY
 from ..extract.storage.patterns import is_url
+from ..plan.files import Entries, Samples
 from ..plan.node import Node, walk
-from ..plan.sources import Entries, Files, Samples
+from ..plan.sources import Files
 from ..structure import flatten
 from .files import FileDataset
 

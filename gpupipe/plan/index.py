@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from ..extract.shards.names import compression_of
 from ..extract.storage.patterns import is_url
+from .files import Records, Samples, TableRows
 from .node import INFINITE, Facts, Node, Step, walk
 from .order import never_ends
-from .sources import Files, FromGenerator, Records, Samples
+from .sources import Files, FromGenerator
 
 __all__ = ["ENDLESS", "Everything", "Order", "Part", "Rows", "Select", "Sliced", "blocker", "why_not"]
 
@@ -211,4 +212,6 @@ def why_not(node: Node) -> str:
         return f"{text}; use shuffle(gp.ALL), which can"
     if isinstance(node, (Records, Samples)):
         return f"{text}: a compressed file has no index; use uncompressed files"
+    if isinstance(node, TableRows):
+        return f"{text}: where a row of such a file starts is known only by reading all before it"
     return text

@@ -1,4 +1,4 @@
-"""sources: nodes without inputs, and those that read the file that an outer element names."""
+"""sources: nodes without inputs."""
 
 from __future__ import annotations
 
@@ -8,28 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from ..extract.shards.names import BY_NAME
 from ..extract.storage.names import Names
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec, spec_of
-from .node import INFINITE, UNKNOWN_CARDINALITY, ElementType, Facts, Node, Step
+from .node import INFINITE, ElementType, Facts, Node
 
 __all__ = [
     "Counted",
     "Counter",
-    "Entries",
     "Files",
-    "FixedRecords",
     "FromGenerator",
     "FromIndexable",
-    "Lines",
     "Listed",
-    "OneFile",
     "Param",
     "RandomNumbers",
     "Range",
-    "Records",
-    "Samples",
     "Slices",
     "Tensors",
 ]
@@ -292,13 +285,18 @@ class Files(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Param(Node):
-    """The outer element of an `interleave` or `flat_map`, inside the plan of its function."""
+    """The outer element of an `interleave` or `flat_map`, inside the plan of its function.
+
+    Attributes:
+        files: some of the files that its first leaf names, to look at, as far as the plan tells.
+    """
 
     facts = Facts(by_index=True)
 
     outer: ElementType
     depth: int
     below: tuple[tuple[str, int], ...]
+    files: tuple[str, ...] = field(default=(), compare=False)
 
     def infer(self, *inputs: ElementType) -> ElementType:
         return self.outer
@@ -308,115 +306,3 @@ class Param(Node):
 
     def _random_calls(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         return self.below
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OneFile(Step):
-    """The content of one file, whose path is leaf number `leaf` of `source` (a `Param`)."""
-
-    leaf: int = 0
-    compression: str = ""
-
-    def infer(self, *inputs: ElementType) -> ElementType:
-        return ElementType(LEAF, (TensorSpec((), bytes),))
-
-    def describe(self) -> str:
-        return f"{self.name}({self.compression or 'uncompressed'})"
-
-    def _cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Records(OneFile):
-    """The records of one TFRecord file.
-
-    Attributes:
-        index: where indexes of files are stored: "memory", "beside" or a folder.
-    """
-
-    facts = Facts(name="TFRecordDataset")
-
-    index: str = field(default="memory", compare=False)
-
-    @property
-    def by_index(self) -> bool:
-        return not self.compression
-
-    def resume_cost(self, settings: Settings) -> str:
-        return "decompresses its file from the start again" if self.compression else ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Lines(OneFile):
-    """The lines of one text file."""
-
-    facts = Facts(name="TextLineDataset")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FixedRecords(OneFile):
-    """The records of one file of fixed-length records.
-
-    Attributes:
-        record: bytes of a record.
-        header: bytes before the first.
-        footer: bytes after the last.
-    """
-
-    facts = Facts(name="FixedLengthRecordDataset")
-
-    record: int = 1
-    header: int = 0
-    footer: int = 0
-
-    def describe(self) -> str:
-        parts = [f"{self.record} bytes", self.compression or "uncompressed"]
-        parts += [f"header {self.header}"] if self.header else []
-        parts += [f"footer {self.footer}"] if self.footer else []
-        return f"FixedLengthRecordDataset({', '.join(parts)})"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Samples(OneFile):
-    """The samples of one tar archive.
-
-    Attributes:
-        columns: for each leaf, the extensions of the member that it may come from, or the key.
-        structure: how the leaves are nested.
-        index: where indexes of archives are stored: "memory", "beside" or a folder.
-    """
-
-    facts = Facts(name="WebDataset")
-
-    columns: tuple[tuple[bytes, ...], ...] = ()
-    structure: Structure = LEAF
-    index: str = field(default="memory", compare=False)
-
-    def infer(self, *inputs: ElementType) -> ElementType:
-        return ElementType(self.structure, (TensorSpec((), bytes),) * len(self.columns))
-
-    @property
-    def by_index(self) -> bool:
-        return self.compression in ("", BY_NAME)
-
-    def describe(self) -> str:
-        columns = ", ".join(b";".join(names).decode() for names in self.columns)
-        return f"WebDataset({columns}{'' if self.by_index else f', {self.compression}'})"
-
-    def resume_cost(self, settings: Settings) -> str:
-        return "" if self.by_index else "decompresses its file from the start again"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Entries(OneFile):
-    """The entries (key, value) of one LMDB database."""
-
-    facts = Facts(name="LMDBDataset", by_index=True)
-
-    def infer(self, *inputs: ElementType) -> ElementType:
-        spec = TensorSpec((), bytes)
-        return ElementType(Structure(tuple, children=(LEAF, LEAF), count=2), (spec, spec))
-
-    def describe(self) -> str:
-        return self.name

@@ -58,6 +58,16 @@ def _folder(path: Path) -> str:
     (path / "a.bin").write_bytes(b"head" + b"0123456789" + b"foot")
     with gp.io.TFRecordWriter(str(path / "a.tfrecord")) as writer:
         writer.write(b"record")
+    pytest.importorskip("pyarrow.feather").write_feather(
+        pytest.importorskip("pyarrow").table({"a": [1]}), path / "a.arrow"
+    )
+    np.save(path / "a.npy", np.arange(2))
+    with pytest.importorskip("h5py").File(path / "a.h5", "w") as file:
+        file["a"] = [1, 2]
+    (path / "a.csv").write_bytes(b"1\n2\n")
+    pytest.importorskip("pyarrow.parquet").write_table(
+        pytest.importorskip("pyarrow").table({"a": [1, 2]}), path / "a.parquet"
+    )
     return str(path)
 
 
@@ -142,6 +152,13 @@ METHODS: dict[str, Callable[[Number, str], Dataset]] = {
     "TFRecordDataset.num_parallel_reads": lambda n, at: gp.TFRecordDataset(f"{at}/a.tfrecord", num_parallel_reads=n(2)),
     "LMDBDataset.num_parallel_reads": lambda n, at: gp.LMDBDataset(_entries(f"{at}/a.lmdb"), n(2)),
     "WebDataset.num_parallel_reads": lambda n, at: gp.WebDataset(f"{at}/a.tar", "txt", num_parallel_reads=n(2)),
+    "ArrowDataset.num_parallel_reads": lambda n, at: gp.ArrowDataset(f"{at}/a.arrow", num_parallel_reads=n(2)),
+    "CsvDataset.buffer_size": lambda n, at: gp.CsvDataset(f"{at}/a.csv", ["int32"], buffer_size=n(9)),
+    "CsvDataset.select_cols": lambda n, at: gp.CsvDataset(f"{at}/a.csv", ["int32"], select_cols=[n(0)]),
+    "CsvDataset.num_parallel_reads": lambda n, at: gp.CsvDataset(f"{at}/a.csv", ["int32"], num_parallel_reads=n(2)),
+    "HDF5Dataset.num_parallel_reads": lambda n, at: gp.HDF5Dataset(f"{at}/a.h5", num_parallel_reads=n(2)),
+    "NumpyDataset.num_parallel_reads": lambda n, at: gp.NumpyDataset(f"{at}/a.npy", num_parallel_reads=n(2)),
+    "ParquetDataset.num_parallel_reads": lambda n, at: gp.ParquetDataset(f"{at}/a.parquet", num_parallel_reads=n(2)),
     "TextLineDataset.buffer_size": lambda n, at: gp.TextLineDataset(f"{at}/a.bin", buffer_size=n(99)),
     "TextLineDataset.num_parallel_reads": lambda n, at: gp.TextLineDataset(f"{at}/a.bin", num_parallel_reads=n(2)),
     "map_and_batch.batch_size": lambda n, _: R(4).apply(compat.map_and_batch(_python, n(2))),

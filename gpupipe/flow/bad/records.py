@@ -23,7 +23,7 @@ from ...log import logger
 from ...options import Settings
 from ...random import hash64, mix64
 
-__all__ = ["KEPT", "RECORDS", "BadRecords", "KnownBad", "cause_of", "line_of", "read_manifest", "whole_name"]
+__all__ = ["KEPT", "PLACES", "RECORDS", "BadRecords", "KnownBad", "cause_of", "line_of", "read_manifest", "whole_name"]
 
 KEPT = 10_000
 """Bad elements that an iterator keeps: the last ones, about 300 bytes each."""
@@ -306,11 +306,15 @@ def _append(path: str, line: bytes) -> None:
         os.close(file)
 
 
+PLACES = ("offset", "row")
+"""The units of positions that say where in a file an element is."""
+
+
 class KnownBad:
     """Records that a manifest lists as bad.
 
-    A record of a file is known by the file's absolute path and the offset, in every pass and epoch. Any other element
-    is known by its key: an index says little without its array.
+    A record or row of a file is known by the file's absolute path and its offset or number, in every pass and epoch.
+    Any other element is known by its key: an index says little without its array.
 
     Attributes:
         of_key: the elements known by key.
@@ -324,7 +328,7 @@ class KnownBad:
         """Add a record; the first for an element counts. A lost file is not added: it may be readable again."""
         if record.unit == "file":
             return
-        if record.unit == "offset" and record.offset is not None:
+        if record.unit in PLACES and record.offset is not None:
             self._files.setdefault(whole_name(record.file), {}).setdefault(record.offset, record)
         else:
             self.of_key.setdefault(record.key, record)
@@ -393,11 +397,7 @@ def record_of(line: bytes, path: str, number: int) -> BadRecord:
     for name, text in texts.items():
         if not isinstance(text, str):
             raise _refused(path, number, f"no text under {name!r}")
-    if (
-        texts["unit"] not in ("offset", "index", "file")
-        or texts["action"] not in _ACTIONS
-        or "\0" in str(texts["file"])
-    ):
+    if texts["unit"] not in (*PLACES, "index", "file") or texts["action"] not in _ACTIONS or "\0" in str(texts["file"]):
         raise _refused(path, number, "a unit, an action or a file name that is not allowed")
     file, unit, stage, reason, action = map(str, texts.values())
     return BadRecord(file, offset, unit, int(key, 16), stage[:REASON], reason[:REASON], action, epoch)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...errors import BadRecord, DataError
 from ...random import mix64
 from ..access import RandomAccess, Through
-from ..bad.records import KnownBad
+from ..bad.records import PLACES, KnownBad
 from ..element import BatchStream, Element, Hole, Replacement
 from ..run import Context, Flow
 from ..state.snapshot import State
@@ -43,9 +43,9 @@ def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:
     for element in inner:
         value, stream, position = element
         if stream is not last:
-            last, of_file = stream, known.of_file(stream.name) if stream.unit == "offset" else {}
+            last, of_file = stream, known.of_file(stream.name) if stream.unit in PLACES else {}
         record = of_file.get(position) if of_file else None
-        if record is None and of_key and stream.unit != "offset":
+        if record is None and of_key and stream.unit not in PLACES:
             record = of_key.get(mix64(stream.key, position))
         # A batch has the identity of its first row, a replacement that of the bad element.
         if record is None or isinstance(stream, (BatchStream, Replacement)):

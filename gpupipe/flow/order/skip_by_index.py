@@ -16,6 +16,7 @@ from ..measured import Measured
 from ..run import Context, Flow
 from ..sources.arrays import ItemsFlow, RangeFlow, SlicesFlow
 from ..sources.records import RecordsFlow
+from ..sources.rows import RowsFlow
 from ..sources.samples import SamplesFlow
 from ..stall import Where
 from ..state.snapshot import State
@@ -131,7 +132,7 @@ def _can_start(flow: Flow) -> bool:
     if isinstance(base, PythonMapFlow):
         return isinstance(base.source, ItemsFlow)
     if isinstance(base, FlatMapFlow):
-        return isinstance(_base(base.inner.flow), RecordsFlow | SamplesFlow)
+        return isinstance(_base(base.inner.flow), RecordsFlow | RowsFlow | SamplesFlow)
     return isinstance(base, RangeFlow | SlicesFlow | ItemsFlow | SelectFlow)
 
 
@@ -167,7 +168,7 @@ def _strided_files(flow: FlatMapFlow, at: Context, left: int, step: int) -> Iter
     try:
         for element in outer:
             known = None
-            if type(element[0]) is tuple and isinstance(records, RecordsFlow | SamplesFlow):
+            if type(element[0]) is tuple and isinstance(records, RecordsFlow | RowsFlow | SamplesFlow):
                 known = records.indexed(inside(at, element), build=False)
             if known is not None:
                 if left < known.size:

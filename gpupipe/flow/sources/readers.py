@@ -1,4 +1,4 @@
-"""readers: sources of one file whose elements are identified by byte offset: lines, records of fixed length."""
+"""readers: sources of one file whose elements are identified by byte offset: lines, CSV, records of fixed length."""
 
 from __future__ import annotations
 
@@ -11,14 +11,25 @@ from typing import Any
 from ...errors import DataError
 from ...extract.records.fixed import FixedReader
 from ...extract.records.lines import LineReader
-from ...extract.records.reading import BlockReader
+from ...extract.records.reading import BlockReader, Pool
 from ...extract.storage.patterns import is_url
+from ...extract.tables.csv import CsvReader
+from ...extract.tables.csv_layout import CsvLayout
 from ..element import Element, Stream, hole_of
 from ..run import Context
 from ..state.snapshot import Counted, State, fast_forward, int_part
 from ..step import Running, close
 
-__all__ = ["FixedRecordsFlow", "LinesFlow", "ReaderIterator", "element_of", "how_to_read", "path_of"]
+__all__ = [
+    "CsvFlow",
+    "FixedRecordsFlow",
+    "LinesFlow",
+    "ReaderIterator",
+    "element_of",
+    "how_to_read",
+    "path_of",
+    "readers_of",
+]
 
 REMOTE_BLOCK = 4 << 20
 """Bytes of one request to a remote storage: at 50 ms each, requests of 256 KB would read 5 MB/s."""
@@ -36,13 +47,21 @@ def path_of(flow: Any, at: Context) -> str | None:
 
 
 def how_to_read(flow: Any, path: str, at: Context, state: State) -> dict[str, Any]:
-    """The arguments of every reader. Remote files have many threads that read ahead: waiting needs no CPU."""
-    remote = is_url(path)
-    readers = at.run.remote_readers if flow.ahead and remote else at.run.readers if flow.ahead else None
-    size = REMOTE_BLOCK if remote else LOCAL_BLOCK
+    """The arguments of every reader of bytes."""
+    size = REMOTE_BLOCK if is_url(path) else LOCAL_BLOCK
     block = {} if size is None else {"block": size}
     start = 0 if state is None else int_part(state, "block")
-    return {"compression": flow.compression, "readers": readers, "start": start, **block}
+    return {"compression": flow.compression, "readers": readers_of(flow, path, at), "start": start, **block}
+
+
+def readers_of(flow: Any, path: str, at: Context) -> Pool | None:
+    """The threads that read a file ahead; None where the thread that needs it reads.
+
+    Remote files have many: waiting needs no CPU.
+    """
+    if not flow.ahead:
+        return None
+    return at.run.remote_readers if is_url(path) else at.run.readers
 
 
 def open_file(flow: Any, at: Context, state: State, kind: str, reader: Callable[..., BlockReader]) -> Running:
@@ -100,6 +119,28 @@ class FixedRecordsFlow:
     def open(self, at: Context, state: State = None) -> Running:
         reader = partial(FixedReader, record_bytes=self.record, header_bytes=self.header, footer_bytes=self.footer)
         return open_file(self, at, state, "fixed", reader)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFlow:
+    """The records of the CSV file that an outer element names, a column for each value.
+
+    Attributes:
+        source: has the one outer element.
+        column: which of its columns is the path.
+        compression: "", "GZIP" or "ZLIB".
+        layout: says how a record is read.
+        ahead: whether threads read ahead.
+    """
+
+    source: Any
+    column: int
+    compression: str
+    layout: CsvLayout
+    ahead: bool = False
+
+    def open(self, at: Context, state: State = None) -> Running:
+        return open_file(self, at, state, "csv", partial(CsvReader, layout=self.layout))
 
 
 class ReaderIterator(Running):

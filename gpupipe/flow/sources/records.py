@@ -54,7 +54,8 @@ class RecordsFlow:
         return ReaderIterator(reader, stream, at, state)
 
     def access(self, at: Context) -> RandomAccess:
-        return self.indexed(at, build=True) or from_list([])
+        found = self.indexed(at, build=True)
+        return from_list([]) if found is None else found
 
     def indexed(self, at: Context, build: bool) -> Records | None:
         """The records by their index, see `index_of`."""

@@ -16,25 +16,22 @@ from ...flow.sources.arrays import FilesFlow, ItemsFlow, ParamFlow, RangeFlow, S
 from ...flow.sources.entries import EntriesFlow
 from ...flow.sources.generator import GeneratorFlow
 from ...flow.sources.numbers import CounterFlow, RandomFlow
-from ...flow.sources.readers import FixedRecordsFlow, LinesFlow
+from ...flow.sources.readers import CsvFlow, FixedRecordsFlow, LinesFlow
 from ...flow.sources.records import RecordsFlow
+from ...flow.sources.rows import RowsFlow
 from ...flow.sources.samples import SamplesFlow
 from ...plan.cache import Saved, SavedFiles
+from ...plan.files import Csv, Entries, FixedRecords, Lines, Records, Samples, TableRows
 from ...plan.node import Node
 from ...plan.sources import (
     Counter,
-    Entries,
     Files,
-    FixedRecords,
     FromGenerator,
     FromIndexable,
-    Lines,
     Listed,
     Param,
     RandomNumbers,
     Range,
-    Records,
-    Samples,
     Slices,
     Tensors,
 )
@@ -103,6 +100,12 @@ def lines(lowerer: Lowerer, node: Lines, source: Pending) -> Pending:
     return Pending.columns_of(flow, node.element, (node.describe(),))
 
 
+def csv(lowerer: Lowerer, node: Csv, source: Pending) -> Pending:
+    """Read the records of a CSV file."""
+    flow = CsvFlow(source.flow, node.leaf, node.compression, node.layout, lowerer.above.ahead)
+    return Pending.columns_of(flow, node.element, (node.describe(),))
+
+
 def fixed_records(lowerer: Lowerer, node: FixedRecords, source: Pending) -> Pending:
     """Read a file of records of one length."""
     sizes = node.record, node.header, node.footer
@@ -124,6 +127,12 @@ def entries(lowerer: Lowerer, node: Entries, source: Pending) -> Pending:
     return Pending.columns_of(flow, node.element, (node.describe(),))
 
 
+def table_rows(lowerer: Lowerer, node: TableRows, source: Pending) -> Pending:
+    """Read the rows of a tabular file."""
+    flow = RowsFlow(source.flow, node.leaf, node.format, node.names, node.type.specs, lowerer.above.ahead)
+    return Pending.columns_of(flow, node.element, (node.describe(),))
+
+
 SOURCES: dict[type[Node], Lowering] = {
     Param: param,
     Tensors: plain(lambda node: SlicesFlow(node.leaves, whole=True)),
@@ -140,7 +149,9 @@ SOURCES: dict[type[Node], Lowering] = {
     FromIndexable: from_indexable,
     Records: records,
     Lines: lines,
+    Csv: csv,
     FixedRecords: fixed_records,
     Samples: samples,
     Entries: entries,
+    TableRows: table_rows,
 }

@@ -5,10 +5,11 @@ from __future__ import annotations
 from ...flow.buffer_sizes import REFERENCE
 from ...flow.order.shuffle_by_index import INDEX_BYTES
 from ...plan.batches import Batch, PaddedBatch
+from ...plan.files import Records, Samples
 from ...plan.index import blocker
 from ...plan.node import Node
 from ...plan.order import WHOLE, Shuffle
-from ...plan.sources import Files, Range, Records, Samples, Slices
+from ...plan.sources import Files, Range, Slices
 from ..pending import size_of
 
 __all__ = ["shuffle_holds_all", "small_shuffle"]

@@ -13,13 +13,14 @@ from typing import Any
 
 from ...graph.values import Draw, topological
 from ...plan.cache import Saved, SavedFiles
+from ...plan.files import OneFile
 from ...plan.index import Everything, Select
 from ...plan.joins import Zip
 from ...plan.maps import Map, RejectionResample
 from ...plan.mixing import SampleFrom
 from ...plan.node import Node, walk
 from ...plan.order import Shuffle
-from ...plan.sources import Files, FromGenerator, FromIndexable, Listed, OneFile, Range, Slices
+from ...plan.sources import Files, FromGenerator, FromIndexable, Listed, Range, Slices
 
 __all__ = ["zip_of_random_ops", "zip_of_shuffles"]
 

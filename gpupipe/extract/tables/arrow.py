@@ -1,0 +1,189 @@
+"""arrow: types and arrays of Arrow as types and values of columns, for Parquet, IPC files and Hugging Face datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpupipe.errors import MissingDependencyError, RecordError
+from gpupipe.extract.tables.columns import Arrays, Column, Lists, Nulls, Scalars, Slices
+from gpupipe.spec import Array, TensorSpec
+
+__all__ = ["ENCODED", "arrow", "chosen", "column_of", "type_of"]
+
+ENCODED = "bytes"
+"""The field with the encoded image in a struct, as Hugging Face's image columns have it."""
+
+
+def arrow(who: str, module: str = "pyarrow") -> Any:
+    """Import pyarrow, or a module of it.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingDependencyError(
+            f'{who} needs pyarrow, which is not installed; install it with: pip install "gpupipe[parquet]"'
+        ) from error
+    return {"pyarrow": pyarrow, "pyarrow.parquet": pyarrow.parquet}[module]
+
+
+def chosen(schema: Any, names: Sequence[str] | None) -> tuple[list[str], dict[str, TensorSpec | str]]:
+    """The names of some columns of a schema, or of all, and their types; those that it lacks are left out.
+
+    A name that several columns have has no type.
+    """
+    found = [name for name in (schema.names if names is None else names) if schema.names.count(name)]
+    columns: dict[str, TensorSpec | str] = {}
+    for name in found:
+        several = schema.names.count(name) > 1
+        columns[name] = "that several columns are called" if several else type_of(schema.field(name).type)
+    return list(columns), columns
+
+
+def type_of(kind: Any) -> TensorSpec | str:
+    """The type of the values of an Arrow type, or why they have none, to follow "a column"."""
+    pa = arrow("")
+    is_ = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return type_of(kind.storage_type)
+    if is_.is_dictionary(kind):
+        return type_of(kind.value_type)
+    if is_.is_boolean(kind) or is_.is_integer(kind) or is_.is_floating(kind):
+        return TensorSpec((), kind.to_pandas_dtype())
+    if _is_bytes(kind) or (is_.is_struct(kind) and _encoded(kind) is not None):
+        return TensorSpec((), bytes)
+    if is_.is_fixed_size_list(kind) or is_.is_list(kind) or is_.is_large_list(kind):
+        inner = type_of(kind.value_type)
+        if isinstance(inner, TensorSpec) and inner.shape is not None:
+            fixed = is_.is_fixed_size_list(kind)
+            several = len(inner.shape) > 0 and inner.dtype is bytes
+            if not several and None not in inner.shape:
+                return TensorSpec((kind.list_size if fixed else None, *inner.shape), inner.dtype)
+    return (
+        f"of type {kind}, which is neither a number nor bytes, nor a list or an array of such; "
+        "leave it out with columns=, or convert it when the file is written"
+    )
+
+
+def _is_bytes(kind: Any) -> bool:
+    is_ = arrow("").types
+    views = [getattr(is_, name) for name in ("is_binary_view", "is_string_view") if hasattr(is_, name)]
+    plain = (is_.is_binary, is_.is_string, is_.is_large_binary, is_.is_large_string, is_.is_fixed_size_binary)
+    return any(test(kind) for test in (*plain, *views))
+
+
+def _encoded(kind: Any) -> int | None:
+    """Which field of a struct has the encoded image; None if it has no such field."""
+    for i in range(kind.num_fields):
+        if kind.field(i).name == ENCODED and _is_bytes(kind.field(i).type):
+            return i
+    return None
+
+
+def column_of(values: Any) -> tuple[Column, Nulls]:
+    """The values of an Arrow array, and which of them are null.
+
+    Raises:
+        RecordError: the array is not what its type says.
+    """
+    pa = arrow("")
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+        if isinstance(values, pa.ChunkedArray):
+            if values.num_chunks != 1:
+                raise RecordError("a block of fewer bytes is needed; write the file again with smaller blocks")
+            values = values.chunk(0)
+    kind, is_ = values.type, pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return column_of(values.storage)
+    if is_.is_dictionary(kind):
+        return column_of(values.dictionary_decode())
+    if is_.is_struct(kind):
+        field, of_struct = _encoded(kind), _nulls(values)
+        column, nulls = column_of(values.field(field))
+        return column, Nulls(_either(of_struct, nulls.whole))
+    nulls = Nulls(_nulls(values))
+    if is_.is_boolean(kind) or is_.is_integer(kind) or is_.is_floating(kind):
+        filled = values if nulls.whole is None else values.fill_null(False if is_.is_boolean(kind) else kind_zero(kind))
+        return Scalars(filled.to_numpy(zero_copy_only=False)), nulls
+    if _is_bytes(kind):
+        return _slices(values), nulls
+    inner = _fixed if is_.is_fixed_size_list(kind) else _variable
+    column, bad = inner(values)
+    if bad is not None and nulls.whole is not None:
+        bad &= ~nulls.whole
+    return column, Nulls(nulls.whole, bad)
+
+
+def kind_zero(kind: Any) -> Any:
+    """Zero, as a scalar of an Arrow type of numbers."""
+    return arrow("").scalar(kind.to_pandas_dtype()(0), kind)
+
+
+def _nulls(values: Any) -> Array | None:
+    if not values.null_count:
+        return None
+    found: Array = values.is_null().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _either(a: Array | None, b: Array | None) -> Array | None:
+    return b if a is None else a if b is None else a | b
+
+
+def _slices(values: Any) -> Column:
+    pa = arrow("")
+    kind = values.type
+    if pa.types.is_fixed_size_binary(kind):
+        ends = (np.arange(len(values) + 1) + values.offset) * kind.byte_width
+        return Slices(_view(values.buffers()[1]), ends)
+    if not any(test(kind) for test in (pa.types.is_large_binary, pa.types.is_large_string)):
+        small = pa.types.is_binary(kind) or pa.types.is_string(kind)
+        if not small:
+            values = values.cast(pa.large_binary())  # views
+        width: Any = np.int32 if small else np.int64
+    else:
+        width = np.int64
+    buffers = values.buffers()
+    if not len(values):
+        return Slices(memoryview(b""), np.zeros(1, np.int64))
+    ends = np.frombuffer(buffers[1], width)[values.offset : values.offset + len(values) + 1]
+    return Slices(_view(buffers[2]), ends)
+
+
+def _view(buffer: Any) -> memoryview:
+    return memoryview(b"") if buffer is None else memoryview(buffer)
+
+
+def _fixed(values: Any) -> tuple[Column, Array | None]:
+    """Lists of one length, and which of them hold a null."""
+    n, count = values.type.list_size, len(values)
+    inner, nulls = column_of(values.values.slice(values.offset * n, count * n))
+    bad: Array | None = None
+    for found in (nulls.whole, nulls.inner):
+        if found is not None:
+            bad = _either(bad, np.asarray(found.reshape(count, n).any(1)))
+    if isinstance(inner, Scalars):
+        return Arrays(inner.values.reshape(count, n, *inner.values.shape[1:])), bad
+    return Lists(inner, np.arange(count + 1) * n), bad
+
+
+def _variable(values: Any) -> tuple[Column, Array | None]:
+    """Lists of different lengths, and which of them hold a null."""
+    ends = values.offsets.to_numpy(zero_copy_only=False) if len(values) else np.zeros(1, np.int64)
+    first, last = int(ends[0]), int(ends[-1])
+    inner, nulls = column_of(values.values.slice(first, last - first))
+    ends = ends - first
+    bad = None
+    for found in (nulls.whole, nulls.inner):
+        if found is not None:
+            before = np.concatenate([[0], np.cumsum(found)])
+            bad = _either(bad, before[ends[1:]] > before[ends[:-1]])
+    return Lists(inner, ends), bad

@@ -1,0 +1,180 @@
+"""columns: the values of one column of a block, each made a leaf of an element when it is asked for.
+
+A leaf never is a view of its block: a shuffle buffer of a few rows would keep blocks of 100 MB.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpupipe.errors import PlanError
+from gpupipe.spec import Array, TensorSpec, as_leaf, byte_array, spec_of
+
+__all__ = ["Arrays", "Column", "Filled", "Lists", "Nulls", "Scalars", "Slices", "Values", "value_like"]
+
+
+class Nulls(NamedTuple):
+    """The nulls of a column: whether a value is null, and whether one is inside of a list, each bool[N] or None."""
+
+    whole: Array | None = None
+    inner: Array | None = None
+
+
+class Column(ABC):
+    """The values of one column of a block."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def one(self, i: int) -> Any:
+        """The value of a row, as a leaf of its own."""
+
+    def some(self, start: int) -> Iterator[Any]:
+        """The values from row `start` on."""
+        return map(self.one, range(start, len(self)))
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+
+
+class Scalars(Column):
+    """Numbers: an array with one axis."""
+
+    def __init__(self, values: Array) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def one(self, i: int) -> Any:
+        return self.values[i]
+
+    def some(self, start: int) -> Iterator[Any]:
+        return iter(self.values[start:])
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.values.nbytes)
+
+
+class Arrays(Scalars):
+    """Arrays of one shape: an array with more axes."""
+
+    def one(self, i: int) -> Any:
+        return self.values[i].copy()
+
+    def some(self, start: int) -> Iterator[Any]:
+        return map(np.copy, self.values[start:])
+
+
+class Slices(Column):
+    """Byte strings that follow one another.
+
+    Args:
+        data: all of them.
+        ends: where each starts, and the end of the last, int[N + 1].
+    """
+
+    def __init__(self, data: memoryview, ends: Array) -> None:
+        self.data = data
+        self.ends = ends
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def one(self, i: int) -> bytes:
+        return bytes(self.data[self.ends[i] : self.ends[i + 1]])
+
+    def some(self, start: int) -> Iterator[bytes]:
+        data, ends = self.data, self.ends[start:].tolist()
+        return (bytes(data[a:b]) for a, b in pairwise(ends))
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.ends[-1] - self.ends[0]) + int(self.ends.nbytes)
+
+
+class Lists(Column):
+    """Arrays of different lengths: parts of one column.
+
+    Args:
+        inner: the values of all rows.
+        ends: where those of each row start, and the end of the last, int[N + 1].
+    """
+
+    def __init__(self, inner: Column, ends: Array) -> None:
+        self.inner = inner
+        self.ends = ends
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def one(self, i: int) -> Any:
+        start, stop = int(self.ends[i]), int(self.ends[i + 1])
+        if isinstance(self.inner, Scalars):
+            return self.inner.values[start:stop].copy()
+        return byte_array([self.inner.one(k) for k in range(start, stop)])
+
+    @property
+    def nbytes(self) -> int:
+        return self.inner.nbytes + int(self.ends.nbytes)
+
+
+class Values(Column):
+    """Byte strings, or anything else that is a leaf already and has a length."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def one(self, i: int) -> Any:
+        return self.values[i]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(map(len, self.values))
+
+
+class Filled(Column):
+    """A column with one value in place of its nulls."""
+
+    def __init__(self, column: Column, nulls: Array, value: Any) -> None:
+        self.column = column
+        self.nulls = nulls
+        self.value = value
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def one(self, i: int) -> Any:
+        return self.value if self.nulls[i] else self.column.one(i)
+
+    @property
+    def nbytes(self) -> int:
+        return self.column.nbytes + int(self.nulls.nbytes)
+
+
+def value_like(spec: TensorSpec, value: Any) -> Any:
+    """A value that stands for nulls, as a leaf of this type.
+
+    Raises:
+        PlanError: it is of another type, or does not fit it.
+    """
+    leaf = as_leaf(value)
+    if spec.dtype is not bytes and isinstance(leaf, (np.generic, np.ndarray)) and leaf.dtype != object:
+        with np.errstate(all="ignore"):
+            cast = np.asarray(leaf).astype(spec.dtype)
+        leaf = cast[()] if np.array_equal(cast, leaf, equal_nan=cast.dtype.kind == "f") else leaf
+    if not spec.accepts(spec_of(leaf)):
+        raise PlanError(f"defaults needs a value of {spec}, got {value!r}")
+    return leaf

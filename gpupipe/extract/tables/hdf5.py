@@ -1,0 +1,123 @@
+"""hdf5: HDF5 files; a row is an item along the first axis of its datasets, a block is what one chunk has of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gpupipe.errors import DataError, MissingDependencyError, RecordError
+from gpupipe.extract.storage.files import OpenFile
+from gpupipe.extract.tables.byte_file import ByteFile
+from gpupipe.extract.tables.columns import Arrays, Column, Nulls, Scalars, Values
+from gpupipe.extract.tables.table import MOST_BYTES, Format, Table
+from gpupipe.spec import Array, TensorSpec
+
+__all__ = ["Hdf5"]
+
+_BLOCK = 256 << 10
+"""Bytes of the rows of one block, where there are no chunks."""
+
+_BLOCKS = 1 << 24
+"""Blocks of a file: a dataset without any data in it may claim to be of any size."""
+
+
+@dataclass(frozen=True)
+class Hdf5(Format):
+    """HDF5, read by h5py. Links and data that lie in other files are not followed."""
+
+    name: ClassVar[str] = "HDF5Dataset"
+
+    def open(self, path: str, names: Sequence[str] | None = None) -> Table:
+        try:
+            import h5py
+        except ImportError as error:
+            raise MissingDependencyError(
+                f'{self.name} needs h5py, which is not installed; install it with: pip install "gpupipe[hdf5]"'
+            ) from error
+        file = self.opened(path)
+        try:
+            root = h5py.File(ByteFile(file), "r")
+            every = _found(h5py, root, root)
+            found = every if names is None else _found(h5py, root, names)
+            return _Hdf5(self, file, found, {name: _type_of(h5py, dataset) for name, dataset in found.items()}, every)
+        except DataError:
+            raise
+        except Exception as error:
+            raise self.damaged(file, f"a damaged one ({error})") from error
+
+
+def _found(h5py: Any, root: Any, names: Iterable[str]) -> dict[str, Any]:
+    """The datasets of these names that there are."""
+    return {name: dataset for name in names if (dataset := _of(h5py, root, name)) is not None}
+
+
+def _of(h5py: Any, root: Any, name: str) -> Any:
+    """The dataset of a name, with slashes between groups; None if there is none that belongs to this file."""
+    at = root
+    for part in name.strip("/").split("/"):
+        if not isinstance(at, h5py.Group) or not isinstance(at.get(part, getlink=True), h5py.HardLink):
+            return None
+        at = at[part]
+    return at if isinstance(at, h5py.Dataset) else None
+
+
+def _type_of(h5py: Any, dataset: Any) -> TensorSpec | str:
+    """The type of the rows of a dataset, or why they have none, to follow "a column"."""
+    shape, dtype = dataset.shape, dataset.dtype
+    if not shape:
+        return "without axes, which has no rows"
+    if dataset.external or dataset.is_virtual:
+        return "whose data are in other files; copy them into this one"
+    if dataset.chunks and prod(dataset.chunks) * dtype.itemsize > MOST_BYTES:
+        return f"with chunks of more than {MOST_BYTES} bytes; write it with smaller ones"
+    if dtype.kind in "biuf" and dtype.itemsize <= 8:
+        return TensorSpec(shape[1:], dtype) if prod(shape[1:]) else "with rows of 0 bytes"
+    if len(shape) == 1 and (dtype.kind == "S" or h5py.check_string_dtype(dtype) is not None):
+        return TensorSpec((), bytes)
+    inner = h5py.check_vlen_dtype(dtype)
+    if len(shape) == 1 and isinstance(inner, np.dtype) and inner.kind in "biuf":
+        return TensorSpec((None,), inner)
+    return f"of {dtype} {shape}, which is neither numbers nor byte strings; leave it out with keys="
+
+
+class _Hdf5(Table):
+    def __init__(
+        self,
+        form: Hdf5,
+        file: OpenFile,
+        found: Mapping[str, Any],
+        types: Mapping[str, TensorSpec | str],
+        every: Mapping[str, Any],
+    ) -> None:
+        self._found = found
+        lengths = {dataset.shape[0] for dataset in (found or every).values() if dataset.shape}
+        if len(lengths) != 1:
+            what = f"datasets of different lengths, {sorted(lengths)}; choose some with keys=" if lengths else "no rows"
+            raise form.damaged(file, f"one with {what}")
+        (rows,) = lengths
+        typed = [dataset for name, dataset in found.items() if isinstance(types[name], TensorSpec)]
+        chunks = [dataset.chunks[0] for dataset in typed if dataset.chunks]
+        self._row_bytes = sum(prod(dataset.shape[1:]) * dataset.dtype.itemsize for dataset in typed)
+        most = max(chunks, default=max(1, _BLOCK // max(self._row_bytes, 1)))
+        if rows > most * _BLOCKS:
+            raise form.damaged(file, f"one of {rows} rows, which are more than {_BLOCKS} blocks of {most}")
+        super().__init__(file, types, [min(most, rows - start) for start in range(0, rows, most)], form.defaults)
+
+    def load(self, block: int) -> Sequence[tuple[Column, Nulls]]:
+        start, stop = self.starts[block : block + 2].tolist()
+        if self._row_bytes * (stop - start) > MOST_BYTES:
+            raise RecordError(f"a block of at most {MOST_BYTES} bytes is needed; write the file with smaller chunks")
+        return [(_column(dataset[start:stop]), Nulls()) for dataset in self._found.values()]
+
+
+def _column(values: Array) -> Column:
+    if values.dtype.kind in "SO":
+        return Values(values.tolist() if values.dtype.kind == "S" else list(values))
+    if values.dtype.kind == "b":  # a byte may be anything in a damaged file
+        values = values.view(np.uint8) != 0
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    return Scalars(values) if values.ndim == 1 else Arrays(values)

@@ -1,0 +1,152 @@
+"""ipc: Arrow IPC files (Feather v2); a block is a record batch, of which only the chosen columns are read.
+
+pyarrow does not tell how many rows a record batch has without reading it, so the lengths are read here from the
+metadata of the messages: FlatBuffers, of which only tables, vectors of structs and integers are needed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from gpupipe.errors import DataError
+from gpupipe.extract.storage.files import OpenFile
+from gpupipe.extract.tables.arrow import arrow, chosen, column_of
+from gpupipe.extract.tables.byte_file import ByteFile
+from gpupipe.extract.tables.columns import Column, Nulls
+from gpupipe.extract.tables.table import Format, Table
+
+__all__ = ["Ipc"]
+
+_MAGIC = b"ARROW1"
+_RECORD_BATCH = 3  # of the union MessageHeader
+_CONTINUES = 0xFFFFFFFF  # before the length of a message's metadata
+_METADATA = 64 << 20
+"""Bytes of the longest footer, and of a message's metadata."""
+
+
+@dataclass(frozen=True)
+class Ipc(Format):
+    """Arrow IPC files, read by pyarrow."""
+
+    name: ClassVar[str] = "ArrowDataset"
+
+    def open(self, path: str, names: Sequence[str] | None = None) -> Table:
+        pa = arrow(self.name)
+        file = self.opened(path)
+        try:
+            batches = list(_batches(file))
+            schema = _reader(pa, file, None).schema
+            found, columns = chosen(schema, names)
+            fields = [schema.get_field_index(name) for name in found if not isinstance(columns[name], str)]
+            reader = _reader(pa, file, fields)
+        except DataError as error:
+            if error.stage:  # of the storage
+                raise
+            raise self.damaged(file, error.reason) from error
+        except Exception as error:
+            raise self.damaged(file, f"one without a sound footer ({error})") from error
+        return _Ipc(file, columns, batches, self.defaults, reader)
+
+
+def _reader(pa: Any, file: OpenFile, fields: list[int] | None) -> Any:
+    """Open a file to read some of its columns; an empty list is all of them to pyarrow, and nothing is read then."""
+    options = pa.ipc.IpcReadOptions(included_fields=fields or None, use_threads=False)
+    return pa.ipc.open_file(pa.PythonFile(ByteFile(file), "r"), options=options)
+
+
+class _Ipc(Table):
+    def __init__(self, *args: Any) -> None:
+        *common, self._reader = args
+        super().__init__(*common)
+
+    def load(self, block: int) -> Sequence[tuple[Column, Nulls]]:
+        batch = self._reader.get_batch(block)
+        batch.validate(full=True)  # offsets are read below without further checks
+        return [column_of(batch.column(batch.schema.get_field_index(name))) for name in self.columns]
+
+
+def _batches(file: OpenFile) -> Iterator[int]:
+    """The rows of each record batch.
+
+    Raises:
+        DataError: this is no IPC file, or a damaged one; without a stage.
+        struct.error, IndexError: it is damaged.
+    """
+    head = file.read_up_to(0, min(file.size, 8))
+    if head[:6] != _MAGIC:
+        stream = head[:4] == struct.pack("<I", _CONTINUES)
+        raise DataError(
+            "an IPC stream, which has no index of its batches; write it with pyarrow.ipc.new_file"
+            if stream
+            else "one that does not start with ARROW1"
+        )
+    end = file.read(file.size - min(file.size, 10), min(file.size, 10))
+    (length,) = struct.unpack_from("<i", end)
+    if end[4:] != _MAGIC or not 0 < length <= min(file.size - 18, _METADATA):
+        raise DataError("one without a sound footer; it may be cut off")
+    footer = _Flat(file.read(file.size - 10 - length, length))
+    root = footer.root()
+    for at in footer.structs(root, 3, 24):  # Footer.recordBatches, of Block
+        offset, size, body = struct.unpack_from("<qi4xq", footer.data, at)
+        if not (8 <= size <= _METADATA and offset >= 0 and 0 <= body <= file.size):
+            raise DataError("one with a record batch outside of it")
+        yield _rows(file.read(offset, size))
+
+
+def _rows(message: bytes) -> int:
+    """The rows of the record batch that a message has the metadata of."""
+    flat = _Flat(message[8:] if message[:4] == struct.pack("<I", _CONTINUES) else message[4:])
+    root = flat.root()
+    if flat.number(root, 1, "<B") != _RECORD_BATCH:
+        raise DataError("one with another message in place of a record batch")
+    return flat.number(flat.table(root, 2), 0, "<q")
+
+
+class _Flat:
+    """A FlatBuffer. Every offset is checked by `struct`, which refuses to read outside of the data."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def _at(self, form: str, place: int) -> int:
+        if place < 0:
+            raise IndexError(place)
+        (number,) = struct.unpack_from(form, self.data, place)
+        return int(number)
+
+    def root(self) -> int:
+        """The place of the root table."""
+        return self._at("<I", 0)
+
+    def _field(self, table: int, field: int) -> int | None:
+        """The place of a field of a table; None if it has its default."""
+        layout = table - self._at("<i", table)
+        if self._at("<H", layout) < 6 + 2 * field:
+            return None
+        offset = self._at("<H", layout + 4 + 2 * field)
+        return table + offset if offset else None
+
+    def number(self, table: int, field: int, form: str) -> int:
+        """A field that is a number; 0 by default."""
+        place = self._field(table, field)
+        return 0 if place is None else self._at(form, place)
+
+    def table(self, table: int, field: int) -> int:
+        """The place of the table that a field points to."""
+        place = self._field(table, field)
+        if place is None:
+            raise IndexError(field)
+        return place + self._at("<I", place)
+
+    def structs(self, table: int, field: int, size: int) -> range:
+        """The places of the structs in a field that is a vector of them."""
+        if self._field(table, field) is None:
+            return range(0)
+        vector = self.table(table, field)
+        count = self._at("<I", vector)
+        if vector + 4 + count * size > len(self.data):
+            raise IndexError(count)
+        return range(vector + 4, vector + 4 + count * size, size)

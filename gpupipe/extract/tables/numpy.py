@@ -1,0 +1,202 @@
+"""numpy: .npy and .npz files; a row is an item along the first axis, and nothing is ever unpickled.
+
+Arrays that are not compressed are read in blocks of some rows. A compressed member of an .npz file cannot be read from
+its middle: it is one block, as are those beside it.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gpupipe.errors import DataError, RecordError
+from gpupipe.extract.storage.files import OpenFile
+from gpupipe.extract.tables.byte_file import ByteFile
+from gpupipe.extract.tables.columns import Arrays, Column, Nulls, Scalars, Values
+from gpupipe.extract.tables.table import MOST_BYTES, Format, Table
+from gpupipe.spec import Array, TensorSpec
+
+__all__ = ["Npy"]
+
+_BLOCK = 256 << 10
+"""Bytes of the rows that are read at once."""
+
+_HEADER = 10_000 + 12
+"""Bytes of the longest header: what NumPy itself accepts, and the magic before it."""
+
+_EXPANDS = 1032  # a byte of deflate expands to 1032 bytes at most
+
+
+@dataclass(frozen=True)
+class Npy(Format):
+    """NumPy's files: one array (.npy), or several of one length (.npz). The content tells which, not the name."""
+
+    name: ClassVar[str] = "NumpyDataset"
+
+    def open(self, path: str, names: Sequence[str] | None = None) -> Table:
+        file = self.opened(path)
+        head = file.read(0, min(file.size, 8))
+        try:
+            if head[:6] == b"\x93NUMPY":
+                return _Npy(self, file, {"": _Member.at(file, 0, file.size)}, names)
+            if head[:2] == b"PK":
+                return _Npy(self, file, _members(file), names)
+        except DataError:
+            raise
+        except Exception as error:
+            raise self.damaged(file, f"a damaged one ({error})") from error
+        raise self.damaged(file, "one that is neither .npy nor .npz")
+
+
+@dataclass(frozen=True)
+class _Member:
+    """One array in a file.
+
+    Attributes:
+        shape: of the array.
+        dtype: of the array.
+        odd: why its rows cannot be read, to follow "a column"; "" if they can.
+        offset: of its first byte in the file; for a compressed member of its first byte after decompression.
+        packed: the member, if it is compressed.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    odd: str
+    offset: int
+    packed: str = ""
+
+    @classmethod
+    def at(cls, file: OpenFile, offset: int, size: int) -> _Member:
+        """The array whose .npy is at an offset, and may have so many bytes.
+
+        Raises:
+            RecordError: it is cut off.
+            ValueError: it is not one.
+        """
+        return cls.of(file.read(offset, min(size, _HEADER)), size, offset)
+
+    @classmethod
+    def of(cls, head: bytes, size: int, offset: int = 0, packed: str = "") -> _Member:
+        """The array whose .npy starts with these bytes, of `size`."""
+        stream = io.BytesIO(head)
+        version = np.lib.format.read_magic(stream)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
+        if read is None:
+            raise ValueError(f"a .npy of version 1.0 or 2.0 is needed, got {version}")
+        shape, fortran, dtype = read(stream)
+        if any(n < 0 for n in shape):
+            raise ValueError(f"the shape {shape}")
+        odd = _odd(shape, fortran, dtype)
+        needed = prod(shape) * dtype.itemsize
+        if not odd and needed > size - stream.tell():
+            raise ValueError(f"an array of {needed} bytes with {size - stream.tell()}; it may be cut off")
+        return cls(shape, dtype, odd, offset + stream.tell(), packed)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return prod(self.shape[1:]) * self.dtype.itemsize
+
+    @property
+    def spec(self) -> TensorSpec | str:
+        """The type of its rows, or why they have none."""
+        if self.odd:
+            return self.odd
+        return TensorSpec(self.shape[1:], bytes if self.dtype.kind in "SU" else self.dtype)
+
+    def column(self, data: bytes) -> Column:
+        """Some of its rows."""
+        values: Array = np.frombuffer(data, self.dtype).reshape(-1, *self.shape[1:])
+        if self.dtype.kind == "b":  # a byte may be anything in a damaged file
+            values = values.view(np.uint8) != 0
+        elif self.dtype.kind in "SU":
+            texts = values.reshape(-1).tolist()
+            return Values([text.encode(errors="replace") if isinstance(text, str) else text for text in texts])
+        values = values.astype(self.dtype.newbyteorder("="), copy=False)
+        return Scalars(values) if values.ndim == 1 else Arrays(values)
+
+
+def _odd(shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]) -> str:
+    if dtype.hasobject:
+        return "of Python objects, which could only be unpickled, and that may run any code; save numbers or bytes"
+    if dtype.kind not in "biufSU" or (dtype.itemsize > 8 and dtype.kind == "f"):
+        return f"of {dtype}, which is neither a number nor bytes; convert it when the file is written"
+    if dtype.kind in "SU" and len(shape) > 1:
+        return f"of {dtype} with more than one axis; save one array for each"
+    if not shape:
+        return "without axes, which has no rows"
+    if fortran and len(shape) > 1:
+        return "in Fortran order, whose rows are scattered; save np.ascontiguousarray(it)"
+    if prod(shape[1:]) * dtype.itemsize == 0:
+        return "with rows of 0 bytes"
+    return ""
+
+
+def _members(file: OpenFile) -> dict[str, _Member]:
+    """The arrays of an .npz file.
+
+    Raises:
+        Exception: it is damaged.
+    """
+    found: dict[str, _Member] = {}
+    with zipfile.ZipFile(ByteFile(file)) as archive:
+        for info in archive.infolist():
+            name = info.filename.removesuffix(".npy")
+            if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ValueError(f"the member {name!r}, which is encrypted or compressed in another way than deflate")
+            if name in found:
+                raise ValueError(f"two members {name!r}")
+            if info.compress_type == zipfile.ZIP_STORED:
+                head = file.read(info.header_offset, 30)
+                start = info.header_offset + 30 + sum(struct.unpack_from("<HH", head, 26))
+                found[name] = _Member.at(file, start, info.file_size)
+                continue
+            if info.file_size > _EXPANDS * info.compress_size + 1024:
+                raise ValueError(
+                    f"the member {name!r}, which claims to expand from {info.compress_size} bytes to {info.file_size}"
+                )
+            with archive.open(info) as stream:
+                found[name] = _Member.of(stream.read(_HEADER), info.file_size, packed=info.filename)
+    return found
+
+
+class _Npy(Table):
+    def __init__(self, form: Npy, file: OpenFile, found: Mapping[str, _Member], names: Sequence[str] | None) -> None:
+        chosen = {name: found[name] for name in (found if names is None else names) if name in found}
+        lengths = {member.shape[0] for member in (chosen or found).values() if member.shape}
+        if len(lengths) != 1:
+            what = (
+                f"arrays of different lengths, {sorted(lengths)}; choose some with columns=" if lengths else "no rows"
+            )
+            raise form.damaged(file, f"one with {what}")
+        (rows,) = lengths
+        self._members = chosen
+        each = max([member.row_bytes for member in chosen.values()], default=1)
+        packed = any(member.packed for member in chosen.values())
+        most = max(rows, 1) if packed else max(1, _BLOCK // max(each, 1))
+        sizes = [min(most, rows - start) for start in range(0, rows, most)]
+        super().__init__(file, {name: member.spec for name, member in chosen.items()}, sizes, form.defaults)
+
+    def load(self, block: int) -> Sequence[tuple[Column, Nulls]]:
+        start, stop = self.starts[block : block + 2].tolist()
+        if sum(member.row_bytes for member in self._members.values()) * (stop - start) > MOST_BYTES:
+            raise RecordError(f"at most {MOST_BYTES} bytes of compressed arrays are needed; save them uncompressed")
+        return [(member.column(self._bytes(member, start, stop)), Nulls()) for member in self._members.values()]
+
+    def _bytes(self, member: _Member, start: int, stop: int) -> bytes:
+        n = (stop - start) * member.row_bytes
+        if not member.packed:
+            return self.file.read(member.offset + start * member.row_bytes, n)
+        with zipfile.ZipFile(ByteFile(self.file)) as archive, archive.open(member.packed) as stream:
+            stream.read(member.offset)
+            data = stream.read(n)
+            stream.read(1)  # at the end, the checksum is compared
+        return data

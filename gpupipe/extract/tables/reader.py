@@ -1,0 +1,62 @@
+"""reader: the blocks of one table from some row on, read one block ahead by a thread pool if there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gpupipe.errors import DataError
+from gpupipe.extract.records.reading import BlockReader, Source
+from gpupipe.extract.tables.table import Block, Table
+
+__all__ = ["Part", "TableReader"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows that follow one another.
+
+    Attributes:
+        first: the number of the first in the file.
+        stop: the number after the last.
+        block: has the rows, the last one at its end; or the error of all of them.
+    """
+
+    first: int
+    stop: int
+    block: Block | DataError
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class TableReader(BlockReader):
+    """Iterates over the `Part`s of one file; a file whose rows are not known is (row, DataError) instead.
+
+    Args:
+        path: a local file, or a URL.
+        readers: a pool whose threads read one block ahead.
+        start: number of the row to start with.
+        table: opens the file.
+        block_of: reads a block of it, by its number.
+    """
+
+    table: Callable[[], Table]
+    block_of: Callable[[Table, int], Block | DataError]
+
+    def source(self) -> Source:
+        return _Blocks(self)
+
+
+class _Blocks:
+    def __init__(self, reader: TableReader) -> None:
+        self._table = reader.table()
+        self._read = reader.block_of
+        self._at = reader.start
+
+    def block(self) -> list[Any]:
+        table = self._table
+        if self._at >= table.size:
+            return []
+        number, first = table.block_of(self._at), self._at
+        self._at = int(table.starts[number + 1])
+        return [Part(first, self._at, self._read(table, number))]

@@ -1,0 +1,219 @@
+"""table: what every tabular format gives: the number of its rows, the types of its columns, and its blocks.
+
+A format is frozen data, a table is one open file. A block is what the file keeps together (a row group, a record batch,
+some chunks): the least that can be read.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gpupipe.errors import DataError, RecordError
+from gpupipe.extract.storage.files import OpenFile
+from gpupipe.extract.storage.forking import renew_lock
+from gpupipe.extract.storage.remote import storage_of
+from gpupipe.extract.tables.columns import Column, Filled, Nulls
+from gpupipe.spec import Array, TensorSpec
+
+__all__ = ["MOST_BYTES", "MOST_ROWS", "Block", "Format", "Table", "misfit"]
+
+MOST_BYTES = 2 << 30
+"""Bytes that the chosen columns of one block may have in memory: a file that claims more is not believed."""
+
+
+MOST_ROWS = 1 << 27
+"""Rows that one block may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The rows of one block.
+
+    Attributes:
+        columns: one per chosen column, all of one length.
+        bad: why a row is bad, by its number in the block.
+    """
+
+    columns: tuple[Column, ...]
+    bad: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return len(self.columns[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return sum(column.nbytes for column in self.columns)
+
+    def rows(self, start: int = 0) -> Iterator[tuple[Any, ...]]:
+        """The rows from number `start` on, bad ones included."""
+        return zip(*(column.some(start) for column in self.columns), strict=True)
+
+    def row(self, i: int) -> tuple[Any, ...]:
+        """One row."""
+        return tuple([column.one(i) for column in self.columns])
+
+
+@dataclass(frozen=True)
+class Format(ABC):
+    """How files of one format are read.
+
+    Attributes:
+        defaults: the value that replaces a null, for some columns: leaves of the columns' types.
+
+    Class attributes:
+        name: the dataset class, for messages.
+        indexed: whether the number of rows, and where each starts, is known without reading all of a file.
+    """
+
+    name: ClassVar[str] = ""
+    indexed: ClassVar[bool] = True
+
+    defaults: tuple[tuple[str, Any], ...] = ()
+
+    @abstractmethod
+    def open(self, path: str, names: Sequence[str] | None = None) -> Table:
+        """Open a file to read some of its columns, or all.
+
+        Raises:
+            DataError: it is missing, or damaged so that its rows are not known.
+            MissingDependencyError: the library of the format is not installed.
+        """
+
+    def opened(self, path: str) -> OpenFile:
+        """Open a file as bytes.
+
+        Raises:
+            DataError: it is missing or empty.
+        """
+        file = OpenFile(storage_of(path), path)
+        if not file.size:
+            raise self.damaged(file, "an empty file")
+        return file
+
+    def damaged(self, file: OpenFile, found: object) -> RecordError:
+        """Make the error for a file whose rows are not known."""
+        return RecordError(f"{self.name} needs a sound file of its format, got {found}", file=file.path, stage="read")
+
+
+class Table(ABC):
+    """One open file.
+
+    Args:
+        file: its bytes.
+        columns: the type of each chosen column, or why it has none, by name in the order of the elements.
+        sizes: rows of each block.
+        defaults: the value that replaces a null, for some columns.
+
+    Attributes:
+        starts: the first row of each block, and the number of rows, int64[blocks + 1].
+
+    Raises:
+        DataError: a number of rows that cannot be right.
+    """
+
+    def __init__(
+        self,
+        file: OpenFile,
+        columns: Mapping[str, TensorSpec | str],
+        sizes: Iterable[int],
+        defaults: Iterable[tuple[str, Any]] = (),
+    ) -> None:
+        self.file = file
+        self.path = file.path
+        self.columns = dict(columns)
+        counts = list(sizes)
+        if any(not 0 <= count <= MOST_ROWS for count in counts) or sum(counts) >= 1 << 62:
+            raise RecordError(
+                f"blocks of 0 to {MOST_ROWS} rows are needed, got one of {max(counts, key=abs)}; "
+                "write the file again with smaller blocks",
+                file=self.path,
+                stage="read",
+            )
+        self.starts: Array = np.cumsum([0, *counts], dtype=np.int64)
+        self._defaults = dict(defaults)
+        self._lock = threading.RLock()
+        renew_lock(self)
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks."""
+        return len(self.starts) - 1
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return int(self.starts[-1])
+
+    def block_of(self, row: int) -> int:
+        """The block that a row is in."""
+        return int(np.searchsorted(self.starts, row, side="right")) - 1
+
+    @abstractmethod
+    def load(self, block: int) -> Sequence[tuple[Column, Nulls]]:
+        """Read the chosen columns of a block, each with its nulls.
+
+        Raises:
+            Exception: whatever the library of the format raises; `read` makes a DataError of it.
+        """
+
+    def read(self, block: int) -> Block:
+        """Read a block. Any thread may call it.
+
+        Raises:
+            DataError: it cannot be read, or is damaged.
+        """
+        rows = int(self.starts[block + 1] - self.starts[block])
+        try:
+            with self._lock:
+                loaded = self.load(block)
+            bad: dict[int, str] = {}
+            columns = [
+                self._without_nulls(name, column, nulls, bad)
+                for name, (column, nulls) in zip(self.columns, loaded, strict=True)
+            ]
+            if any(len(column) != rows for column in columns):
+                found = sorted({len(column) for column in columns})
+                raise RecordError(f"{rows} rows are needed, as its index says, got {found[0]}")
+        except DataError as error:
+            reason, passing = error.reason, error.passing
+        except Exception as error:
+            reason, passing = f"cannot be decoded: {type(error).__name__}: {error}", False
+        else:
+            return Block(tuple(columns), bad)
+        failure = RecordError(f"block {block} of {self.blocks}: {reason}"[:500], file=self.path, stage="read")
+        failure.passing = passing
+        raise failure
+
+    def _without_nulls(self, name: str, column: Column, nulls: Nulls, bad: dict[int, str]) -> Column:
+        """A column with the defaults in place of its nulls; without a default they make their rows bad."""
+        if nulls.whole is not None and name in self._defaults:
+            column = Filled(column, nulls.whole, self._defaults[name])
+        elif nulls.whole is not None:
+            for row in np.flatnonzero(nulls.whole).tolist():
+                bad.setdefault(row, f"a value is needed in column {name!r}, got null; give one with defaults=")
+        if nulls.inner is not None:
+            for row in np.flatnonzero(nulls.inner).tolist():
+                bad.setdefault(row, f"values are needed in column {name!r}, got a null in its list")
+        return column
+
+
+def misfit(table: Table, names: Sequence[str], specs: Sequence[TensorSpec]) -> str | None:
+    """Say how the columns of a table differ from those needed; None if they fit."""
+    for name, spec in zip(names, specs, strict=True):
+        found = table.columns.get(name)
+        column = f"column {name!r}" if name else "a file"
+        if isinstance(found, str):
+            return f"{column} of {spec} is needed, got one {found}"
+        if found is None or not spec.accepts(found):
+            got = "none" if found is None else found
+            return f"{column} of {spec} is needed, got {got}; all files need the columns of the first one"
+    return None

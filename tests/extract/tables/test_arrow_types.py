@@ -1,0 +1,260 @@
+"""Parquet: the types of columns, nulls and their defaults, images of Hugging Face's data sets, what is refused."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe.errors import PlanError, PlanTypeError
+from gpupipe.extract.tables.arrow import column_of, type_of
+from gpupipe.spec import TensorSpec, spec_of
+from tests.behaviour.model import run
+from tests.extract.tables.formats import plain
+from tests.extract.tables.test_every_format import elements, skipping
+
+pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+
+def write(path: Path, table: Any, rows: int = 3) -> str:
+    parquet.write_table(pa.table(table), path, row_group_size=rows)
+    return str(path)
+
+
+TYPES: dict[str, tuple[Any, list[Any], TensorSpec, list[Any]]] = {
+    **{
+        name: (getattr(pa, name)(), [0, 1, 7], TensorSpec((), name), [0, 1, 7])
+        for name in "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()
+    },
+    "half": (pa.float16(), [np.float16(0.5)] * 3, TensorSpec((), "float16"), [0.5] * 3),
+    "bool": (pa.bool_(), [True, False, True], TensorSpec((), bool), [True, False, True]),
+    "string": (pa.string(), ["", "a", "ü"], TensorSpec((), bytes), [b"", b"a", "ü".encode()]),
+    "large string": (pa.large_string(), ["", "a", "b"], TensorSpec((), bytes), [b"", b"a", b"b"]),
+    "binary": (pa.binary(), [b"a\0", b"", b"\0"], TensorSpec((), bytes), [b"a\0", b"", b"\0"]),
+    "large binary": (pa.large_binary(), [b"a\0", b"", b"\0"], TensorSpec((), bytes), [b"a\0", b"", b"\0"]),
+    "binary view": (pa.binary_view(), [b"a\0", b"b" * 50, b""], TensorSpec((), bytes), [b"a\0", b"b" * 50, b""]),
+    "fixed binary": (pa.binary(2), [b"ab", b"cd", b"\0\0"], TensorSpec((), bytes), [b"ab", b"cd", b"\0\0"]),
+    "dictionary": (pa.dictionary(pa.int8(), pa.string()), ["a", "b", "a"], TensorSpec((), bytes), [b"a", b"b", b"a"]),
+    "array": (
+        pa.list_(pa.float32(), 2),
+        [[0, 1], [2, 3], [4, 5]],
+        TensorSpec((2,), "float32"),
+        [[0, 1], [2, 3], [4, 5]],
+    ),
+    "array of arrays": (
+        pa.list_(pa.list_(pa.int8(), 1), 2),
+        [[[0], [1]], [[2], [3]], [[4], [5]]],
+        TensorSpec((2, 1), "int8"),
+        [[[0], [1]], [[2], [3]], [[4], [5]]],
+    ),
+    "array of texts": (
+        pa.list_(pa.string(), 1),
+        [["a"], ["b"], ["c"]],
+        TensorSpec((1,), bytes),
+        [[b"a"], [b"b"], [b"c"]],
+    ),
+    "list": (pa.list_(pa.int32()), [[], [1, 2], [3]], TensorSpec((None,), "int32"), [[], [1, 2], [3]]),
+    "large list": (pa.large_list(pa.bool_()), [[True], [], []], TensorSpec((None,), bool), [[True], [], []]),
+    "list of arrays": (
+        pa.list_(pa.list_(pa.int8(), 2)),
+        [[], [[1, 2]], [[3, 4], [5, 6]]],
+        TensorSpec((None, 2), "int8"),
+        [[], [[1, 2]], [[3, 4], [5, 6]]],
+    ),
+    "list of texts": (
+        pa.list_(pa.string()),
+        [["a", "bc"], [], [""]],
+        TensorSpec((None,), bytes),
+        [[b"a", b"bc"], [], [b""]],
+    ),
+    "image": (
+        pa.struct([("bytes", pa.binary()), ("path", pa.string())]),
+        [{"bytes": b"a", "path": "x"}, {"bytes": b"", "path": None}, {"bytes": b"ccc", "path": "y"}],
+        TensorSpec((), bytes),
+        [b"a", b"", b"ccc"],
+    ),
+}
+
+
+def _parquet(path: Path, table: Any) -> Any:
+    return gp.ParquetDataset(write(path, table, rows=2), "x")
+
+
+def _ipc(path: Path, table: Any) -> Any:
+    with pa.ipc.new_file(path, pa.table(table).schema) as writer:
+        writer.write_table(pa.table(table), max_chunksize=2)
+    return gp.ArrowDataset(str(path), "x")
+
+
+@pytest.mark.parametrize("make", [_parquet, _ipc])
+@pytest.mark.parametrize("name", TYPES)
+def test_a_column_has_the_type_and_the_values_of_its_file(name: str, make: Any, tmp_path: Path) -> None:
+    kind, given, spec, expected = TYPES[name]
+    ds = make(tmp_path / "one", {"x": pa.array(given, kind)})
+
+    assert ds.element_spec == spec
+    assert elements(ds) == expected
+    assert elements(ds[1:]) == expected[1:]
+    for value in ds:
+        assert spec.accepts(spec_of(value))
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_parts_of_an_array_and_nulls_in_it_have_the_right_values(name: str) -> None:
+    kind, given, _, expected = TYPES[name]
+    whole = pa.array([*given, None, *given], kind)
+
+    for start in range(7):
+        column, nulls = column_of(whole.slice(start, 7 - start))
+        found = [plain(column.one(i)) for i in range(len(column))]
+        wanted = [*expected, None, *expected][start:]
+        assert [None if value is None else one for value, one in zip(wanted, found, strict=True)] == wanted
+        assert list(np.flatnonzero(nulls.whole) if nulls.whole is not None else []) == (
+            [3 - start] if start < 4 else []
+        )
+        assert nulls.inner is None or not nulls.inner.any()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.timestamp("us"), datetime.datetime(2020, 1, 1)),
+        (pa.date32(), datetime.date(2020, 1, 1)),
+        (pa.decimal128(5, 2), decimal.Decimal("1.25")),
+        (pa.map_(pa.string(), pa.int32()), [("a", 1)]),
+        (pa.struct([("a", pa.int32())]), {"a": 1}),
+        (pa.list_(pa.list_(pa.int32())), [[1]]),
+        (pa.null(), None),
+    ],
+    ids=str,
+)
+def test_a_type_without_leaves_is_refused_by_the_name_of_its_column(kind: Any, value: Any, tmp_path: Path) -> None:
+    path = write(tmp_path / "one", {"a": [1], "odd": pa.array([value], kind)})
+
+    with pytest.raises(PlanError, match=r"got 'odd' in .*leave it out with columns="):
+        gp.ParquetDataset(path)
+    assert elements(gp.ParquetDataset(path, ["a"])) == [{"a": 1}]
+
+
+def test_a_null_makes_its_row_bad_and_a_default_takes_its_place(tmp_path: Path) -> None:
+    path = write(tmp_path / "one", {"a": [1, None, 3, 4], "s": ["x", "y", None, "z"], "l": [[1], [2], [3], [4, None]]})
+
+    with iter(skipping(gp.ParquetDataset(path))) as items:
+        assert elements(items) == [{"a": 1, "s": b"x", "l": [1]}]
+        assert [(record.offset, record.reason) for record in items.errors] == [
+            (1, "a value is needed in column 'a', got null; give one with defaults="),
+            (2, "a value is needed in column 's', got null; give one with defaults="),
+            (3, "values are needed in column 'l', got a null in its list"),
+        ]
+    filled = gp.ParquetDataset(path, ["a", "s"], defaults={"a": -1, "s": "?"})
+    assert filled.element_spec["a"] == TensorSpec((), "int64")
+    assert elements(filled)[1:3] == [{"a": -1, "s": b"y"}, {"a": 3, "s": b"?"}]
+    assert elements(filled[1:3]) == elements(filled)[1:3]
+    assert elements(gp.ParquetDataset(path, "a", defaults={"a": 7.0})) == [1, 7, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("defaults", "error", "complaint"),
+    [
+        ({"b": 1}, PlanError, "columns that are read, got one for 'b'"),
+        ({"a": 0.5}, PlanError, "needs a value of int64"),
+        ({"a": "x"}, PlanError, "needs a value of int64"),
+        ([1], PlanTypeError, "needs a dict for defaults"),
+    ],
+)
+def test_defaults_that_cannot_be_meant_are_refused(
+    defaults: Any, error: type[Exception], complaint: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "one", {"a": [1, None], "b": [1, 2]})
+
+    with pytest.raises(error, match=complaint):
+        gp.ParquetDataset(path, ["a"], defaults=defaults)
+
+
+@pytest.mark.parametrize(
+    "spec", [TensorSpec((), "int64"), {"b": TensorSpec((), "int64")}, {"a": TensorSpec(None, "int64")}, {"a": 3}]
+)
+def test_a_spec_that_is_not_one_of_the_columns_is_refused(spec: Any, tmp_path: Path) -> None:
+    path = write(tmp_path / "one", {"a": [1, None], "b": [1, 2]})
+
+    with pytest.raises(PlanError, match="needs a s"):
+        gp.ParquetDataset(path, ["a", "b"][: 1 if isinstance(spec, dict) and "a" in spec else 2], spec=spec)
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    parquet.write_table(table, tmp_path / "one")
+
+    with pytest.raises(PlanError, match="that several columns are called"):
+        gp.ParquetDataset(str(tmp_path / "one"))
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_codecs_and_page_versions(tmp_path: Path, codec: str, version: str) -> None:
+    given = {"a": list(range(2000)), "s": [f"text {i % 7}" for i in range(2000)]}
+    parquet.write_table(
+        pa.table(given),
+        tmp_path / "one",
+        compression=codec,
+        data_page_version=version,
+        row_group_size=300,
+        data_page_size=512,
+    )
+
+    found = elements(gp.ParquetDataset(str(tmp_path / "one")))
+
+    assert found == [{"a": i, "s": b"text %d" % (i % 7)} for i in range(2000)]
+
+
+def test_images_of_a_hugging_face_data_set_are_decoded_and_augmented(tmp_path: Path) -> None:
+    import io
+
+    from PIL import Image
+
+    from gpupipe import ops
+
+    def png(i: int) -> bytes:
+        out = io.BytesIO()
+        Image.fromarray(np.full((8, 8, 3), 10 * i, np.uint8)).save(out, "PNG")
+        return out.getvalue()
+
+    images = pa.array(
+        [{"bytes": png(i), "path": None} for i in range(6)],
+        pa.struct([("bytes", pa.binary()), ("path", pa.string())]),
+    )
+    write(tmp_path / "a.parquet", {"image": images, "label": list(range(6))}, rows=2)
+
+    def example(row: Any) -> Any:
+        return ops.resize(ops.decode_png(row["image"], channels=3), (4, 4)), row["label"]
+
+    ds = gp.Dataset.list_files(f"{tmp_path}/*.parquet").interleave(gp.ParquetDataset).map(example).batch(3)
+    batches = run(ds.with_options(gp.Options(backend="numpy")))
+
+    assert ds.element_spec[1] == TensorSpec((None,), "int64")  # known, so the function was traced
+    assert [np.asarray(x)[:, 0, 0, 0].tolist() for x, _ in batches] == [[0, 10, 20], [30, 40, 50]]
+    assert [np.asarray(y).tolist() for _, y in batches] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_what_a_row_group_holds_is_in_the_memory_report(tmp_path: Path) -> None:
+    path = write(tmp_path / "one", {"a": np.arange(1000)}, rows=500)
+    ds = gp.ParquetDataset(path, "a")
+
+    with iter(ds) as items:
+        next(items)
+        report = items.memory_report()
+
+    (step,) = [step for step in report.steps if step.step == "ParquetDataset"]
+    assert (step.elements, step.bytes) == (499, 4000)
+    assert ds.explain()
+
+
+def test_types_are_told_apart() -> None:
+    assert type_of(pa.int32()) == TensorSpec((), "int32")
+    assert "neither a number nor bytes" in str(type_of(pa.date32()))

@@ -1,0 +1,198 @@
+"""CSV: records over any number of lines and blocks, bad ones, states, identities, and Python's own reader."""
+
+from __future__ import annotations
+
+import csv as python_csv
+import gzip
+import io
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe.errors import DataError, PlanError, PlanTypeError
+from gpupipe.extract.records import reading
+from gpupipe.extract.tables import csv
+from gpupipe.extract.tables.csv import CsvReader
+from gpupipe.extract.tables.csv_layout import CsvLayout
+from tests.extract.tables.test_every_format import skipping
+from tests.reliability.resume import resumed_after, taken
+
+TEXTS = CsvLayout((bytes, bytes), (b"", b""))
+
+
+def read(path: Path, data: bytes, layout: CsvLayout = TEXTS, **options: Any) -> list[Any]:
+    path.write_bytes(data)
+    return list(CsvReader(str(path), layout=layout, **options))
+
+
+def written(rows: list[list[str]], **options: Any) -> bytes:
+    out = io.StringIO()
+    python_csv.writer(out, **options).writerows(rows)
+    return out.getvalue().encode()
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_what_pythons_writer_writes_is_read_in_blocks_of_any_size(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    rows = [["".join(rng.choices('ab,"\n', k=rng.randrange(6))) for _ in range(2)] for _ in range(60)]
+    data = written(rows, lineterminator=rng.choice(["\n", "\r\n"]), quoting=rng.choice([0, 1]))
+
+    found = read(tmp_path / "a", data, block=rng.randrange(1, 40))
+
+    assert [[value.decode() for value in values] for _, values in found] == rows
+    offsets = [at for at, _ in found]
+    assert offsets == sorted(set(offsets))
+    for at, values in found[::7]:
+        assert read(tmp_path / "a", data, start=at)[0] == (at, values)
+
+
+def test_a_quote_without_an_end_costs_its_own_line(tmp_path: Path) -> None:
+    (at, error), *rest = read(tmp_path / "a", b'a,"open\nb,c\nd,"e"\nf,"g\nh"\n')
+
+    assert isinstance(error, DataError)
+    assert (at, error.offset) == (0, 0)
+    assert "a quoted value needs an end" in str(error)
+    assert [values for _, values in rest] == [(b"b", b"c"), (b"d", b"e"), (b"f", b"g\nh")]
+
+
+def test_a_quote_without_an_end_is_given_up_after_the_longest_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv, "LONGEST", 100)
+    data = b'a,"open\n' + b"b,c\n" * 1000 + b'd,"e"\n'
+
+    (at, error), *rest = read(tmp_path / "a", data, block=64)
+
+    assert at == 0
+    assert "within 100 bytes" in str(error)
+    assert [values for _, values in rest] == [(b"b", b"c")] * 1000 + [(b"d", b"e")]
+
+
+def test_quotes_in_every_line_take_no_quadratic_time(tmp_path: Path) -> None:
+    data = b'a,"open\n' + b'"",""\n' * 100_000
+
+    found = read(tmp_path / "a", data)
+
+    assert isinstance(found[0][1], DataError)
+    assert len(found) == 100_001
+
+
+def test_bad_records_name_their_place_and_the_others_follow(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"h,i\n1,a\n2\nx,b\n,c\n5,d\n")
+    ds = gp.CsvDataset(str(tmp_path / "a"), ["int32", "string"], header=True)
+
+    with iter(skipping(ds)) as items:
+        assert list(items) == [(1, b"a"), (5, b"d")]
+        found = [(record.offset, record.unit, record.stage, record.reason) for record in items.errors]
+    assert found == [
+        (8, "offset", "read", "a record of 2 values is needed, got 1"),
+        (10, "offset", "read", "value 0 of int32 is needed, got b'x'"),
+        (14, "offset", "read", "value 0 is required and missing; give its column a default in record_defaults"),
+    ]
+
+
+def _files(folder: Path) -> list[str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for i in range(3):
+        rows = [[str(100 * i + j), f'text "{j}"\nof {i}'] for j in range(7)]
+        (folder / f"{i}.csv").write_bytes(b"number,text\r\n" + written(rows) + b"bad\n")
+    return [str(folder / f"{i}.csv") for i in range(3)]
+
+
+@pytest.mark.parametrize("block", [16, 1 << 18])
+@pytest.mark.parametrize("reads", [None, 2])
+def test_a_state_behind_any_record_goes_on_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: int | None, block: int
+) -> None:
+    monkeypatch.setattr("gpupipe.flow.sources.readers.LOCAL_BLOCK", block)
+    files = _files(tmp_path)
+
+    def build() -> Any:
+        return gp.CsvDataset(files, ["int32", "string"], header=True, num_parallel_reads=reads)
+
+    whole = taken(iter(build()))
+    assert len(whole) == 24
+    assert reading.BLOCK == 1 << 18
+    for count in range(len(whole) + 1):
+        assert resumed_after(build, count)[0] == whole[count:]
+
+
+def test_a_record_draws_the_same_for_any_number_of_readers_and_in_another_folder(tmp_path: Path) -> None:
+    _files(tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b" / "c")
+
+    def drawn(number: Any, text: Any, rng: np.random.Generator) -> tuple[Any, Any]:
+        return number, rng.integers(1 << 60)
+
+    def draws(folder: str, cycle: int) -> dict[int, int]:
+        ds = gp.Dataset.list_files(f"{tmp_path}/{folder}/*", seed=cycle).interleave(
+            lambda path: gp.CsvDataset(path, ["int32", "string"], header=True), cycle_length=cycle, num_parallel_calls=2
+        )
+        return {int(a): int(b) for a, b in skipping(ds.map(drawn, rng=True)).iterator(epoch=0)}
+
+    expected = draws("a", 1)
+    assert len(expected) == 21
+    assert draws("a", 3) == draws("b/c", 2) == expected
+
+
+def test_compressed_files_and_urls(tmp_path: Path) -> None:
+    system = pytest.importorskip("fsspec").filesystem("memory")
+    system.pipe_file("/csv/a.gz", gzip.compress(b"1\n2\n"))
+    try:
+        assert list(gp.CsvDataset("memory://csv/a.gz", ["int64"], "GZIP")) == [(1,), (2,)]
+    finally:
+        system.rm("/csv", recursive=True)
+
+
+def test_rows_have_no_index_and_the_error_says_so(tmp_path: Path) -> None:
+    ds = gp.CsvDataset(_files(tmp_path), ["int32", "string"])
+
+    with pytest.raises(PlanError, match=r"CsvDataset.* cannot be indexed"):
+        ds.shuffle(gp.ALL)
+    with pytest.raises(PlanError, match="cannot be indexed"):
+        ds[0]
+    assert ds.element_spec == (gp.TensorSpec((), "int32"), gp.TensorSpec((), bytes))
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0" * 500, b"\xff" * 300, b'"' * 301])
+def test_a_file_of_something_else_has_bad_records_only(tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / "a").write_bytes(damage)
+    (tmp_path / "b").write_bytes(b"1,2\n")
+
+    ds = gp.CsvDataset([str(tmp_path / "a"), str(tmp_path / "b")], ["int32", "int32"])
+
+    assert list(skipping(ds)) == [(1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "complaint"),
+    [
+        ({"record_defaults": []}, PlanTypeError, "a list of a dtype or a default"),
+        ({"record_defaults": "int32"}, PlanTypeError, "a list of a dtype or a default"),
+        ({"record_defaults": [np.uint8]}, PlanTypeError, "needs int32, int64"),
+        ({"record_defaults": [[1, 2]]}, PlanTypeError, "needs int32, int64"),
+        ({"record_defaults": [True]}, PlanTypeError, "needs int32, int64"),
+        ({"record_defaults": ["int32"], "field_delim": "ab"}, PlanError, "one character"),
+        ({"record_defaults": ["int32"], "field_delim": '"'}, PlanError, "one character"),
+        ({"record_defaults": ["int32"] * 2, "select_cols": [1, 0]}, PlanError, "growing numbers"),
+        ({"record_defaults": ["int32"], "select_cols": [0, 1]}, PlanError, "growing numbers"),
+        ({"record_defaults": ["int32"], "na_value": 3}, PlanTypeError, "a text for na_value"),
+    ],
+)
+def test_arguments_that_cannot_be_meant_are_refused(
+    arguments: dict[str, Any], error: type[Exception], complaint: str
+) -> None:
+    with pytest.raises(error, match=complaint):
+        gp.CsvDataset("a.csv", **arguments)
+
+
+def test_defaults_have_tensorflows_types() -> None:
+    ds = gp.CsvDataset("a.csv", [0, 1.5, "x", [2], np.float64(3), np.array([4]), "int64"])
+
+    kinds = [spec.dtype for spec in ds.element_spec]
+    assert kinds == [np.int32, np.float32, bytes, np.int32, np.float64, np.int64, np.int64]

@@ -1,0 +1,201 @@
+"""NumPy's files: types of arrays, compressed members, what is refused, and that nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe.errors import PlanError, RecordError
+from gpupipe.extract.tables import numpy as reader
+from gpupipe.spec import TensorSpec, spec_of
+from tests.extract.tables.test_every_format import elements, skipping
+
+ARRAYS: dict[str, Any] = {
+    **{
+        name: np.arange(5).astype(name) for name in "int8 uint8 int16 uint32 int64 float16 float32 float64 bool".split()
+    },
+    "big-endian": np.arange(5, dtype=">i4"),
+    "rows": np.arange(20, dtype=np.float32).reshape(5, 4),
+    "images": np.arange(5 * 4 * 3 * 3, dtype=np.uint8).reshape(5, 4, 3, 3),
+    "one column in Fortran order": np.asfortranarray(np.arange(5.0)),
+    "byte strings": np.array([b"a", b"bcd", b"", b"e", b"f"]),
+    "texts": np.array(["a", "ü", "", "e", "f"]),
+    "none": np.zeros((0, 3), np.int16),
+}
+
+
+def _plain(array: Any) -> list[Any]:
+    values = array.tolist()
+    return [value.encode() if isinstance(value, str) else value for value in values]
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_the_items_of_an_array_are_those_that_numpy_loads(name: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "one.npy", ARRAYS[name])
+    expected = _plain(np.load(tmp_path / "one.npy", allow_pickle=False))
+    ds = gp.NumpyDataset(str(tmp_path / "one.npy"))
+
+    assert elements(ds) == expected
+    assert elements(ds[2:]) == expected[2:]
+    assert len(ds) == len(expected)
+    for value in ds:
+        assert ds.element_spec == spec_of(value)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_the_items_of_several_arrays(save: Any, tmp_path: Path) -> None:
+    given = {"x": ARRAYS["images"], "label": np.arange(5), "text": ARRAYS["texts"]}
+    save(tmp_path / "one.npz", **given, other=np.arange(3))
+
+    ds = gp.NumpyDataset(str(tmp_path / "one.npz"), ["label", "x", "text"])
+
+    assert elements(ds) == [
+        {"label": i, "x": given["x"][i].tolist(), "text": str(given["text"][i]).encode()} for i in range(5)
+    ]
+    assert elements(ds[3:]) == elements(ds)[3:]
+    assert elements(gp.NumpyDataset(str(tmp_path / "one.npz"), "other")) == [0, 1, 2]
+    with pytest.raises(RecordError, match=r"arrays of different lengths, \[3, 5\]; choose some with columns="):
+        gp.NumpyDataset(str(tmp_path / "one.npz"))
+
+
+class _Trap:
+    """Unpickling it would be noticed."""
+
+    sprung = False
+
+    def __reduce__(self) -> Any:
+        return _spring, ()
+
+
+def _spring() -> None:
+    _Trap.sprung = True
+
+
+def test_objects_are_refused_and_never_unpickled(tmp_path: Path) -> None:
+    trap = np.array([_Trap(), _Trap()], object)
+    np.save(tmp_path / "one.npy", trap, allow_pickle=True)
+    np.savez(tmp_path / "one.npz", a=np.arange(2), trap=trap)
+    (tmp_path / "pickle.npy").write_bytes(pickle.dumps(_Trap()))
+    spec = TensorSpec((), "int64")
+
+    with pytest.raises(PlanError, match="of Python objects, which could only be unpickled"):
+        gp.NumpyDataset(str(tmp_path / "one.npy"))
+    with pytest.raises(PlanError, match=r"'trap' in .*of Python objects"):
+        gp.NumpyDataset(str(tmp_path / "one.npz"))
+    with pytest.raises(RecordError, match=r"neither \.npy nor \.npz"):
+        gp.NumpyDataset(str(tmp_path / "pickle.npy"))
+    assert elements(skipping(gp.NumpyDataset(str(tmp_path / "one.npy"), spec=spec))) == []
+    assert elements(gp.NumpyDataset(str(tmp_path / "one.npz"), "a")) == [0, 1]
+    assert not _Trap.sprung
+
+
+@pytest.mark.parametrize(
+    ("array", "complaint"),
+    [
+        (np.zeros((3, 2), order="F"), "in Fortran order"),
+        (np.zeros(3, complex), "of complex128"),
+        (np.zeros(3, "datetime64[s]"), "of datetime64"),
+        (np.zeros(3, [("a", "i4")]), "neither a number nor bytes"),
+        (np.array([[b"a"]]), "with more than one axis"),
+        (np.zeros((3, 0)), "with rows of 0 bytes"),
+    ],
+)
+def test_arrays_without_items_that_are_leaves_are_refused(array: Any, complaint: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "one.npy", array)
+
+    with pytest.raises(PlanError, match=complaint):
+        gp.NumpyDataset(str(tmp_path / "one.npy"))
+
+
+def test_one_number_has_no_items(tmp_path: Path) -> None:
+    np.save(tmp_path / "one.npy", np.float32(3))
+
+    with pytest.raises(RecordError, match="no rows"):
+        gp.NumpyDataset(str(tmp_path / "one.npy"))
+
+
+def test_an_array_that_is_cut_off_is_lost_and_says_so(tmp_path: Path) -> None:
+    np.save(tmp_path / "0.npy", np.arange(5))
+    np.save(tmp_path / "1.npy", np.arange(500))
+    data = (tmp_path / "1.npy").read_bytes()
+    (tmp_path / "1.npy").write_bytes(data[:-1])
+    ds = gp.NumpyDataset([str(tmp_path / "0.npy"), str(tmp_path / "1.npy")])
+
+    with pytest.raises(RecordError, match="an array of 4000 bytes with 3999; it may be cut off"):
+        elements(ds)
+    assert elements(skipping(ds, lost_files="skip")) == [0, 1, 2, 3, 4]
+
+
+def test_another_kind_of_file_after_the_first_has_bad_items(tmp_path: Path) -> None:
+    np.save(tmp_path / "0", np.arange(3))
+    np.savez(tmp_path / "1", a=np.arange(4))
+
+    with iter(skipping(gp.NumpyDataset([str(tmp_path / "0.npy"), str(tmp_path / "1.npz")]))) as items:
+        assert elements(items) == [0, 1, 2]
+        assert items.left_out == 4
+        assert "a file of int64 is needed, got none" in items.errors[0].reason
+
+
+def test_damage_of_a_compressed_member_makes_all_items_bad(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez_compressed(tmp_path / "one.npz", a=np.arange(200), b=rng.integers(256, size=(200, 50), dtype=np.uint8))
+    data = bytearray((tmp_path / "one.npz").read_bytes())
+    data[-3000] ^= 0x10
+    (tmp_path / "one.npz").write_bytes(data)
+
+    with iter(skipping(gp.NumpyDataset(str(tmp_path / "one.npz")))) as items:
+        assert elements(items) == []
+        assert items.left_out == 200
+        assert "cannot be decoded" in items.errors[0].reason
+    assert elements(gp.NumpyDataset(str(tmp_path / "one.npz"), "a")) == list(range(200))
+
+
+def test_a_member_that_claims_to_be_enormous_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed(tmp_path / "one.npz", a=np.zeros(100_000))
+    data = bytearray((tmp_path / "one.npz").read_bytes())
+    at = data.rindex(b"PK\x01\x02")
+    struct.pack_into("<I", data, at + 24, 0xFFFFFFF0)
+    (tmp_path / "two.npz").write_bytes(data)
+
+    with pytest.raises(RecordError, match="claims to expand from"):
+        gp.NumpyDataset(str(tmp_path / "two.npz"))
+    monkeypatch.setattr(reader, "MOST_BYTES", 1000)
+    with pytest.raises(RecordError, match="at most 1000 bytes of compressed arrays are needed"):
+        elements(gp.NumpyDataset(str(tmp_path / "one.npz")))
+
+
+def test_members_packed_in_ways_that_numpy_does_not_write_are_refused(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    np.save(out, np.arange(3))
+    with zipfile.ZipFile(tmp_path / "one.npz", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("a.npy", out.getvalue())
+
+    with pytest.raises(RecordError, match="encrypted or compressed in another way"):
+        gp.NumpyDataset(str(tmp_path / "one.npz"))
+
+
+def test_a_boolean_is_one_whatever_its_byte_says(tmp_path: Path) -> None:
+    np.save(tmp_path / "one.npy", np.zeros(3, bool))
+    data = (tmp_path / "one.npy").read_bytes()
+    (tmp_path / "one.npy").write_bytes(data[:-3] + b"\x00\x02\xff")
+
+    assert [bool(value) for value in gp.NumpyDataset(str(tmp_path / "one.npy"))] == [False, True, True]
+    assert np.concatenate(list(gp.NumpyDataset(str(tmp_path / "one.npy")).batch(3))[:1]).view(np.uint8).max() == 1
+
+
+def test_items_are_copies_that_do_not_keep_their_block(tmp_path: Path) -> None:
+    np.save(tmp_path / "one.npy", np.zeros((100, 50)))
+    ds = gp.NumpyDataset(str(tmp_path / "one.npy"))
+
+    for row in (*ds.take(2), ds[7]):
+        while row.base is not None:
+            row = row.base
+        assert row.nbytes == 400
