@@ -122,7 +122,16 @@ def _metadata(wheel: Path) -> str:
 def test_core_dependencies_are_what_the_package_imports(wheel: Path) -> None:
     archive, metadata = zipfile.ZipFile(wheel), _metadata(wheel)
     required = re.findall(r"^Requires-Dist: ([\w.-]+)[^;\n]*$", metadata, flags=re.MULTILINE)
-    optional = {"nvidia", "cupy", "fsspec", "jinja2", "matplotlib", "packaging", "pyarrow"}  # packaging comes with DALI
+    optional = {
+        "nvidia",
+        "cupy",
+        "fsspec",
+        "jinja2",
+        "matplotlib",
+        "packaging",
+        "h5py",
+        "pyarrow",
+    }  # packaging comes with DALI
     optional |= {"torch", "jax", "keras", "tensorflow", "accelerate"}  # of gpupipe/tensors
 
     imported = {
