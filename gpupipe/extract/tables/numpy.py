@@ -197,6 +197,4 @@ class _Npy(Table):
             return self.file.read(member.offset + start * member.row_bytes, n)
         with zipfile.ZipFile(ByteFile(self.file)) as archive, archive.open(member.packed) as stream:
             stream.read(member.offset)
-            data = stream.read(n)
-            stream.read(1)  # at the end, the checksum is compared
-        return data
+            return stream.read(n)  # at the end of the member, its checksum is compared
