@@ -197,6 +197,13 @@ def test_a_compressed_archive_that_ends_inside_a_member_that_nobody_takes_says_s
     assert good(found) == [(b"1",)]
 
 
+def test_a_compressed_archive_that_ends_inside_a_member_of_no_sample_says_so(tmp_path: Path) -> None:
+    path = Path(archive(tmp_path / "x.tar", [("note", b"x" * 3000)]))
+    path.write_bytes(gzip.compress(path.read_bytes()[: 512 + 1000]))
+    reason = "the archive is truncated, 2000 bytes of the last member are missing"
+    assert reasons(items(str(path), ((b"jpg",),), compression="GZIP")) == [(0, reason)]
+
+
 def test_what_has_no_payload_has_none_whatever_its_size_says(tmp_path: Path) -> None:
     path = Path(archive(tmp_path / "x.tar", [("a.jpg", member(tarfile.LNKTYPE, "b")), ("d", member(tarfile.DIRTYPE))]))
     raw = bytearray(path.read_bytes()[:1024])
