@@ -126,6 +126,7 @@ def test_core_dependencies_are_what_the_package_imports(wheel: Path) -> None:
         "nvidia",
         "cupy",
         "fsspec",
+        "h5py",
         "jinja2",
         "lmdb",
         "matplotlib",
