@@ -91,10 +91,8 @@ def _write(path: Path, title: str, body: str) -> None:
     navigation = " ".join(f'<a href="{name}.html">{shown}</a>' for name, shown in links.items())
     navigation += ' <a href="gpupipe.html">reference</a>'
     head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{STYLE}</style>'
-    path.write_text(
-        f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body><nav>{navigation}</nav>\n{body}\n</body></html>\n',
-        encoding="utf-8",
-    )
+    body = f"<body><nav>{navigation}</nav>\n{body}\n</body>"
+    path.write_text(f'<!doctype html>\n<html lang="en"><head>{head}</head>\n{body}</html>\n', encoding="utf-8")
 
 
 def _index() -> str:

@@ -126,7 +126,8 @@ def _like(image: Array, array: Array) -> Array:
     """The photograph in the dtype and the range of a case's array."""
     if array.dtype == np.uint8:
         return image
-    return image.astype(array.dtype) / array.dtype.type(255 if array.max() <= 2 else 1)
+    scaled: Array = image.astype(array.dtype) / array.dtype.type(255 if array.max() <= 2 else 1)
+    return scaled
 
 
 def _enlarged(op: Op, by: int) -> Op:

@@ -91,7 +91,10 @@ def test_the_port_from_dali_gives_what_the_original_gives(data: None) -> None:
     theirs, ours = _run(4)["of_dali"], _run(5)["like_dali"]
     runs = [theirs.run() for _ in range(2)]
     first = [(np.asarray(images.as_array()), np.asarray(labels.as_array())) for images, labels in runs]
-    first[1] = tuple(each[: COUNT - 16] for each in first[1])  # DALI's reader starts again to fill its last batch
+    first[1] = (
+        first[1][0][: COUNT - 16],
+        first[1][1][: COUNT - 16],
+    )  # DALI's reader starts again to fill its last batch
     # DALI's resize rounds to levels, gpupipe's stays float32: half a level
     _same(first, list(ours.with_options(gp.Options(device="cpu", backend="dali"))), 0.51 / 127.5)
 
