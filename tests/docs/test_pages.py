@@ -63,14 +63,14 @@ def _run(index: int) -> dict[str, Any]:
 
 
 def _same(theirs: list[tuple[Any, Any]], ours: list[tuple[Any, Any]], levels: float) -> None:
-    """Compare batches: labels and shapes exactly, pixels on average within a third of the levels, at most `levels`."""
+    """Compare batches: labels and shapes exactly, pixels within `levels`, and half of it on average as rounding gives."""
     assert len(theirs) == len(ours) == 2
     for (a, labels), (b, own) in zip(theirs, ours, strict=True):
         np.testing.assert_array_equal(np.ravel(labels), own)
         assert a.shape == b.shape
         apart = np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64))
         assert apart.max() <= levels
-        assert apart.mean() <= levels / 3
+        assert apart.mean() <= levels / 2
 
 
 @pytest.mark.tf
