@@ -63,7 +63,7 @@ def _run(index: int) -> dict[str, Any]:
 
 
 def _same(theirs: list[tuple[Any, Any]], ours: list[tuple[Any, Any]], levels: float) -> None:
-    """Compare batches: labels and shapes exactly, pixels within `levels`, and half of it on average as rounding gives."""
+    """Compare batches: labels and shapes exactly, pixels within `levels`, on average half of it, as rounding."""
     assert len(theirs) == len(ours) == 2
     for (a, labels), (b, own) in zip(theirs, ours, strict=True):
         np.testing.assert_array_equal(np.ravel(labels), own)
