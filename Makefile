@@ -29,11 +29,11 @@ RUN := $(VENV)/.gpupipe-$(EXTRA)
 DEV := $(VENV)/.gpupipe-$(EXTRA)-dev
 BOOK := $(VENV)/.gpupipe-$(EXTRA)-notebooks
 
-.PHONY: help demo test check bench bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz test-images release constraints setup setup-dev clean
+.PHONY: help demo test check bench bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz test-images release docs constraints setup setup-dev clean
 
 help:
 	@sed -n '3,9s/^# *//p' Makefile
-	@echo 'others: check bench bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz test-images release constraints setup setup-dev clean'
+	@echo 'others: check bench bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz test-images release docs constraints setup setup-dev clean'
 
 demo: $(RUN)
 	$(VENV)/bin/gpupipe demo $(if $(DATA),--data '$(DATA)') $(ARGS)
@@ -90,6 +90,10 @@ test-images: $(DEV)
 # A wheel and a source archive of HEAD into dist/, built twice and tried on every Python of this machine. Uploads nothing.
 release: $(DEV)
 	$(PY) -m tests.release
+
+# Guides, the ops in pictures and the reference, as HTML in build/docs.
+docs: $(DEV)
+	$(PY) -m tests.docs
 
 # The versions that images and CI install, newest that fit pyproject.toml, for Python 3.10 and later; ARGS='-P numpy' changes
 # one package alone, ARGS=--upgrade all of them.

@@ -36,7 +36,7 @@ def unsafe(path: str, source: str) -> Iterator[str]:
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
         for name in {name.split(".")[0] for name in names} & UNSAFE:
             if path not in HOMES.get(name, ()):
-                yield f"{path} imports {name}"
+                yield f"{path}:{getattr(node, 'lineno', 0)} imports {name}"
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             if called in CALLS or called.endswith(("allow_pickle", "extractall", "os.system", "os.popen")):

@@ -1,0 +1,122 @@
+"""build: the documentation as a folder of HTML: guides, the op gallery, and a reference made from the docstrings."""
+
+from __future__ import annotations
+
+import html
+import importlib
+import os
+import re
+import shutil
+from pathlib import Path
+
+from benchmarks import chart
+from tests.docs import gallery
+
+__all__ = ["MODULES", "PAGES", "ROOT", "build", "rendered"]
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = (
+    "gpupipe",
+    "gpupipe.ops",
+    "gpupipe.io",
+    "gpupipe.errors",
+    "gpupipe.compat",
+    "gpupipe.load.iterator",
+    "gpupipe.tensors.loader",
+    "gpupipe.profile.report",
+    "gpupipe.comparison.comparison",
+)
+"""The public ones, and those of what their functions return."""
+
+PAGES = {
+    "overview": "README.md",
+    "moving": "gpupipe/guide/moving.md",
+    "performance": "gpupipe/guide/performance.md",
+    "errors": "gpupipe/guide/errors.md",
+    "stability": "gpupipe/guide/stability.md",
+    "names": "gpupipe/dataset/README.md",
+    "epochs": "gpupipe/dataset/EPOCHS.md",
+    "dtypes": "ops/README.md",
+    "docker": "docker/README.md",
+    "benchmarks": "benchmarks/README.md",
+    "notebooks": "notebooks/README.md",
+    "security": "SECURITY.md",
+    "changelog": "CHANGELOG.md",
+}
+"""The pages, by their names in the documentation."""
+
+STYLE = """\
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+nav { border-bottom: 1px solid #ccc; padding-bottom: .5rem; } nav a { margin-right: .8rem; white-space: nowrap; }
+pre { background: #f6f6f6; padding: .7rem; overflow-x: auto; } code { font-size: .9em; }
+table { border-collapse: collapse; } td, th { border: 1px solid #ccc; padding: .25rem .5rem; vertical-align: top; }
+img { max-width: 100%; margin-right: .4rem; vertical-align: bottom; }
+"""
+
+
+def build(out: Path) -> None:
+    """Write the documentation into a folder, which is emptied first."""
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    chart.draw(out / "measured.svg", chart.bars())
+    for name, source in PAGES.items():
+        _write(out / f"{name}.html", name, rendered(ROOT / source))
+    _write(out / "gallery.html", "gallery", gallery.document(out / "pictures"))
+    _write(out / "index.html", "gpupipe", _index())
+    _reference(out)
+
+
+def rendered(source: Path) -> str:
+    """A page of Markdown as HTML. Its links to other pages lead to their HTML; those to files of a clone are text."""
+    import markdown2
+
+    text = source.read_text(encoding="utf-8").replace("<!-- the chart -->", "![measured](measured.svg)")
+    page: str = markdown2.markdown(text, extras=["fenced-code-blocks", "tables", "header-ids", "cuddled-lists"])
+    return re.sub(r'<a href="([^"]*)">(.*?)</a>', lambda link: _link(source, link[1], link[2]), page, flags=re.DOTALL)
+
+
+def _link(source: Path, target: str, text: str) -> str:
+    if "://" in target or target.startswith("#"):
+        return f'<a href="{target}">{text}</a>'
+    path, _, part = target.partition("#")
+    place = Path(os.path.normpath(source.parent / path)).relative_to(ROOT).as_posix()
+    for name, file in PAGES.items():
+        if file == place:
+            return f'<a href="{name}.html{"#" * bool(part)}{part}">{text}</a>'
+    return text
+
+
+def _write(path: Path, title: str, body: str) -> None:
+    links = {"index": "gpupipe", **{name: name for name in PAGES}, "gallery": "ops in pictures"}
+    navigation = " ".join(f'<a href="{name}.html">{shown}</a>' for name, shown in links.items())
+    navigation += ' <a href="gpupipe.html">reference</a>'
+    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{STYLE}</style>'
+    body = f"<body><nav>{navigation}</nav>\n{body}\n</body>"
+    path.write_text(f'<!doctype html>\n<html lang="en"><head>{head}</head>\n{body}</html>\n', encoding="utf-8")
+
+
+def _index() -> str:
+    first = {
+        name: (ROOT / file).read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for name, file in PAGES.items()
+    }
+    rows = "".join(f'<li><a href="{name}.html">{html.escape(title)}</a></li>' for name, title in first.items())
+    modules = "".join(f'<li><a href="{name.replace(".", "/")}.html">{name}</a></li>' for name in MODULES)
+    rows += '<li><a href="gallery.html">What the ops do</a></li>'
+    return f"<h1>gpupipe</h1><ul>{rows}</ul><h2>Reference</h2><ul>{modules}</ul>"
+
+
+def _reference(out: Path) -> None:
+    """Write the reference of `MODULES`, and of no other: what they import from others is documented with them."""
+    import pdoc.doc
+    import pdoc.render
+
+    pdoc.render.configure(docformat="google", include_undocumented=False, show_source=False, logo_link="index.html")
+    modules = {name: pdoc.doc.Module(importlib.import_module(name)) for name in MODULES}
+    dataset = modules["gpupipe"].members["Dataset"]
+    dataset.own_members = list(dataset.members.values())  # its parts are classes that nobody should know
+    dataset.inherited_members = {}
+    for name, module in modules.items():
+        place = out / f"{name.replace('.', '/')}.html"
+        place.parent.mkdir(exist_ok=True, parents=True)
+        place.write_text(pdoc.render.html_module(module, modules), encoding="utf-8")
+    (out / "search.js").write_text(pdoc.render.search_index(modules), encoding="utf-8")

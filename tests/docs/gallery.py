@@ -1,0 +1,174 @@
+"""gallery: what each op does to a photograph, drawn from the cases of its conformance suite.
+
+A case says which settings an op is tested with, and on what kind of array. Here a photograph that gpupipe draws takes
+the place of the case's noise: in its dtype and with its channels, enlarged with all lengths among the settings, so that
+something can be seen. The pictures are those of the op's reference, with parameters drawn as a chain draws them.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from gpupipe import ops
+from gpupipe.comparison.photographs import photograph
+from gpupipe.graph.op import Array, Case, Op
+from gpupipe.ops._shared.samples import encoded
+from gpupipe.ops.catalogue import CATALOGUE
+from tests.conformance.harness import Batch
+
+__all__ = ["WITHOUT", "Shown", "document", "shown"]
+
+HEIGHT = 110
+"""Pixels that photographs have at least; cases are enlarged by whole numbers."""
+
+SETTINGS, ROWS = 3, 3
+"""Of an op: settings that are shown, and draws of a random op."""
+
+LENGTHS = {
+    "height", "width", "length", "top", "left", "offset_height", "offset_width", "target_height", "target_width",
+}  # fmt: skip
+"""Settings that count pixels, of all ops."""
+
+WITHOUT = {
+    "cast": "its results are equal to the eye",
+    "convert_image_dtype": "its results are equal to the eye",
+    "dali_function": "it runs any operator of DALI",
+    "decode_and_crop_jpeg": "it is decode_jpeg and crop_to_bounding_box",
+    "extract_jpeg_shape": "its result is a shape",
+    "one_hot": "its result is a vector",
+    "py_function": "it runs any Python function",
+    "sample_distorted_bounding_box": "its result is a box",
+}
+"""Functions that have no picture, and why."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A photograph before and after an op.
+
+    Attributes:
+        op: the op, with its settings.
+        before: uint8[h,w,c].
+        after: one picture for each draw.
+    """
+
+    op: Op
+    before: Array
+    after: list[Array]
+
+
+def shown(name: str) -> list[Shown]:
+    """What is shown of an op: up to `SETTINGS` of its settings, if possible such that change something."""
+    (kind,) = (kind for kind in CATALOGUE if kind.__name__.lower() == name.replace("_", ""))
+    found: dict[str, Shown] = {}
+    for case in kind.cases():
+        if len(found) < 4 * SETTINGS and str(case.op) not in found and (pictured := _picture(case)) is not None:
+            found[str(case.op)] = pictured
+    return ([one for one in found.values() if _tells(one)] or list(found.values()))[:SETTINGS]
+
+
+def _tells(one: Shown) -> bool:
+    """Whether a result is neither the photograph itself, nor of one colour, nor too small to be seen."""
+    after = one.after[0]
+    return min(after.shape[:2]) >= 16 and after.std() > 5 and not np.array_equal(after, one.before)
+
+
+def _picture(case: Case) -> Shown | None:
+    first = case.inputs[0]
+    if isinstance(first, bytes):
+        before = _photograph(0, 2 * HEIGHT, 3 * HEIGHT, 3)
+        form = "PNG" if first[:4] == b"\x89PNG" else "JPEG"
+        inputs: tuple[Any, ...] = (encoded(before, form), *case.inputs[1:])
+        return _made(replace(case, inputs=inputs), before)
+    layout = case.layouts[0] if case.layouts else None
+    if first.dtype not in (np.uint8, np.float32) or (layout, first.ndim) not in (("HWC", 3), (None, 3), ("NHWC", 4)):
+        return None
+    height, width, channels = first.shape[-3:]
+    if channels not in (1, 3) or not 3 <= min(height, width) <= max(height, width) < 4 * min(height, width):
+        return None
+    by = -(-HEIGHT // height)
+    photographs = [
+        _like(_photograph(number, height * by, width * by, channels), array)
+        for number, array in enumerate(case.inputs[: getattr(case.op, "images", 1)])
+    ]
+    if first.ndim == 4:
+        stack = np.stack([_photograph(n, height * by, width * by, channels) for n in range(len(first))])
+        photographs = [stack.astype(first.dtype)]
+    enlarged = replace(case, op=_enlarged(case.op, by), inputs=(*photographs, *case.inputs[len(photographs) :]))
+    return _made(enlarged, photographs[0] if first.ndim == 3 else photographs[0][0])
+
+
+def _made(case: Case, before: Array) -> Shown:
+    if case.op.rows == "batch":
+        rows = [getattr(ops, case.op.name)(*case.inputs, getattr(case.op, "alpha"), seed=1)[0][0]]  # noqa: B009
+        return Shown(case.op, _seen(before), [_seen(row) for row in rows])
+    results = Batch.of(case, rows=ROWS if case.op.random else 1).references()
+    return Shown(case.op, _seen(before), [_seen(row[0]) for row in results])
+
+
+@cache
+def _photograph(number: int, height: int, width: int, channels: int) -> Array:
+    drawn = Image.fromarray(photograph(np.random.default_rng((0, number)), 240, 320)).resize(
+        (width, height), Image.Resampling.BICUBIC
+    )
+    return np.asarray(drawn.convert("L"))[..., None] if channels == 1 else np.asarray(drawn)
+
+
+def _like(image: Array, array: Array) -> Array:
+    """The photograph in the dtype and the range of a case's array."""
+    if array.dtype == np.uint8:
+        return image
+    scaled: Array = image.astype(array.dtype) / array.dtype.type(255 if array.max() <= 2 else 1)
+    return scaled
+
+
+def _enlarged(op: Op, by: int) -> Op:
+    lengths = {f.name: getattr(op, f.name) for f in fields(op) if f.name in LENGTHS}
+    scaled = {name: value * by for name, value in lengths.items() if isinstance(value, int) and value > 0}
+    return replace(op, **scaled) if scaled else op
+
+
+def _seen(image: Array) -> Array:
+    """A result as a picture: floats of 0 to 1 or 0 to 255 as they are, any others from least to most."""
+    if image.ndim == 3 and image.shape[0] in (1, 3) and image.shape[2] not in (1, 3):
+        image = image.transpose(1, 2, 0)
+    if image.dtype == np.uint8:
+        return image
+    pixels = image.astype(np.float64)
+    least, most = pixels.min(), pixels.max()
+    if least >= -0.01 and most <= 1.01:
+        pixels = pixels * 255
+    elif least < -1 or most > 256:
+        pixels = (pixels - least) / max(most - least, 1e-9) * 255
+    return np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
+
+
+def document(folder: Path) -> str:
+    """Write the pictures into a folder, and return the page as HTML."""
+    folder.mkdir(parents=True)
+    return "\n".join(_entries(folder))
+
+
+def _entries(folder: Path) -> Iterator[str]:
+    yield "<h1>What the ops do</h1>"
+    yield "<p>Each op on a photograph that gpupipe draws, with settings of its conformance cases.</p>"
+    for name in sorted(set(ops.__all__) - {"IMAGENET_MEAN", "IMAGENET_STD"}):
+        says = html.escape((getattr(ops, name).__doc__ or "").splitlines()[0])
+        yield f'<h2 id="{name}"><a href="gpupipe/ops.html#{name}">{name}</a></h2><p>{says}</p>'
+        if name in WITHOUT:
+            yield f"<p>No picture: {WITHOUT[name]}.</p>"
+            continue
+        for number, one in enumerate(shown(name)):
+            files = [f"{name}-{number}-{part}.png" for part in range(len(one.after) + 1)]
+            for file, image in zip(files, [one.before, *one.after], strict=True):
+                Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(folder / file)
+            pictures = "".join(f'<img src="{folder.name}/{file}" alt="">' for file in files)
+            yield f"<p><code>{html.escape(str(one.op))}</code></p><p>{pictures}</p>"

@@ -1,0 +1,52 @@
+"""The documentation is built whole: every public name, every op, and no link that leads nowhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import gpupipe as gp
+from gpupipe import ops
+from tests.docs import gallery
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation."""
+    pytest.importorskip("pdoc", reason="the extra `dev` brings pdoc")
+    from tests.docs.build import build
+
+    folder = tmp_path_factory.mktemp("docs")
+    build(folder)
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore:Error parsing type annotation:UserWarning")  # private ones, of type checkers only
+def test_every_public_name_and_method_is_in_the_reference_and_links_lead_somewhere(built: Path) -> None:
+    reference = (built / "gpupipe.html").read_text(encoding="utf-8")
+    ids = set(re.findall(r'id="([\w.]+)"', reference))
+    public = {name for name in gp.__all__ if callable(getattr(gp, name))}  # constants have no docstring of their own
+    methods = {f"Dataset.{name}" for name in ("map", "batch", "interleave", "shuffle", "as_torch", "profile", "split")}
+    assert public | methods <= ids
+    assert set(ops.__all__) - {"IMAGENET_MEAN", "IMAGENET_STD"} <= set(
+        re.findall(r'id="(\w+)"', (built / "gpupipe" / "ops.html").read_text(encoding="utf-8"))
+    )
+
+    # `$`: links that pdoc's search makes in the browser
+    for page in built.glob("*.html"):
+        for target in re.findall(r'(?:href|src)="([^"#:$]+)(?:#[^"]*)?"', page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("name", sorted(set(ops.__all__) - {"IMAGENET_MEAN", "IMAGENET_STD"} - set(gallery.WITHOUT)))
+def test_an_op_is_shown_on_a_photograph(name: str) -> None:
+    for one in gallery.shown(name):
+        assert min(one.before.shape[:2]) >= 80
+        assert one.after and all(image.dtype == "uint8" and image.std() > 5 for image in one.after)
+    assert gallery.shown(name)
+
+
+def test_no_op_is_said_to_have_no_picture_that_does_not_exist() -> None:
+    assert set(gallery.WITHOUT) <= set(ops.__all__)

@@ -1,0 +1,135 @@
+"""The guides: their code runs, their ports give what the originals give, their tables are complete and true."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from benchmarks import chart
+from gpupipe import errors
+from gpupipe.comparison.photographs import encode, take, write_shards
+
+GUIDE = Path(gp.__file__).parent / "guide"
+NEEDS = {"import tensorflow": "tensorflow", "import torch": "torch", "as_torch": "torch", "nvidia.dali": "nvidia"}
+COUNT = 24
+
+
+def blocks(name: str) -> list[str]:
+    """The Python of a page."""
+    text = (GUIDE / f"{name}.md").read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def lacks(code: str) -> str:
+    """What a block needs that is not installed, or ""."""
+    return "".join(name for words, name in NEEDS.items() if words in code and importlib.util.find_spec(name) is None)
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files that the pages name, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    for shard in write_shards(tmp_path, COUNT, 3):
+        shard.rename(shard.name.replace("photos-", "train-"))
+    for number in range(COUNT):
+        folder = tmp_path / "photos" / "abc"[number % 3]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number:03}.jpg").write_bytes(encode(take(number)[1]))
+
+
+@pytest.mark.parametrize("name", ["performance", "errors", "stability"])
+def test_the_code_of_a_page_runs(name: str, data: None) -> None:
+    """As one program, from top to bottom; filters of warnings that it sets are the test's own."""
+    code = blocks(name)
+    assert code
+    names: dict[str, Any] = {}
+    for block in code:
+        exec(block, names)
+
+
+def _run(index: int) -> dict[str, Any]:
+    code = blocks("moving")[index]
+    if missing := lacks(code):
+        pytest.skip(f"{missing} is not installed")
+    names: dict[str, Any] = {}
+    exec(code, names)
+    return names
+
+
+def _same(theirs: list[tuple[Any, Any]], ours: list[tuple[Any, Any]], levels: float) -> None:
+    """Compare batches: labels and shapes exactly, pixels within `levels`, on average half of it, as rounding."""
+    assert len(theirs) == len(ours) == 2
+    for (a, labels), (b, own) in zip(theirs, ours, strict=True):
+        np.testing.assert_array_equal(np.ravel(labels), own)
+        assert a.shape == b.shape
+        apart = np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64))
+        assert apart.max() <= levels
+        assert apart.mean() <= levels / 2
+
+
+@pytest.mark.tf
+def test_the_port_from_tensorflow_gives_what_the_original_gives(data: None) -> None:
+    theirs, ours = _run(0)["of_tensorflow"], _run(1)["like_tensorflow"]
+    # both decode with libjpeg-turbo and resize without antialias in float32; 127.5 levels are 1
+    numpy = gp.Options(device="cpu", backend="numpy")
+    _same(list(theirs.as_numpy_iterator()), list(ours.with_options(numpy)), 0.01 / 127.5)
+
+
+def test_the_port_from_pytorch_gives_what_the_original_gives(data: None) -> None:
+    theirs, ours = _run(2)["of_torch"], _run(3)["like_torch"]
+    # resized images are rounded to levels, of which 0.224 * 255 are 1; DALI rounds in other places than Pillow
+    _same([(x.numpy(), y) for x, y in theirs], [(x.numpy(), y.numpy()) for x, y in ours], 2 / (0.224 * 255))
+
+
+def test_the_port_from_dali_gives_what_the_original_gives(data: None) -> None:
+    theirs, ours = _run(4)["of_dali"], _run(5)["like_dali"]
+    runs = [theirs.run() for _ in range(2)]
+    first = [(np.asarray(images.as_array()), np.asarray(labels.as_array())) for images, labels in runs]
+    first[1] = (
+        first[1][0][: COUNT - 16],
+        first[1][1][: COUNT - 16],
+    )  # DALI's reader starts again to fill its last batch
+    # DALI's resize rounds to levels, gpupipe's stays float32: half a level
+    _same(first, list(ours.with_options(gp.Options(device="cpu", backend="dali"))), 0.51 / 127.5)
+
+
+def test_every_exception_has_a_row() -> None:
+    text = (GUIDE / "errors.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)`(?: \((\w+)\))? \|", text, re.MULTILINE))
+    classes = {name: getattr(errors, name) for name in errors.__all__ if name not in ("GpupipeError", "BadRecord")}
+
+    assert rows.keys() == classes.keys()
+    builtin = {
+        name: {base.__name__ for base in cls.__bases__ if base.__module__ == "builtins"}
+        for name, cls in classes.items()
+    }
+    assert {name: {said} if said else set() for name, said in rows.items()} == builtin
+
+
+def test_the_measurements_are_those_of_the_files() -> None:
+    text = (GUIDE / "performance.md").read_text(encoding="utf-8").partition("## What was measured")[2]
+    rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    expected = [
+        f"| {bar.name} | {bar.against} | {bar.median:.2f} ({bar.least:.2f}-{bar.most:.2f}) "
+        f"| {bar.noise[0]:.2f}-{bar.noise[1]:.2f} | `{bar.source}` |"
+        for bar in chart.bars()
+    ]
+    assert rows == expected
+
+
+def test_the_chart_draws_what_it_is_given(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    shown = chart.bars()
+    chart.draw(tmp_path / "measured.svg", shown)
+    svg = (tmp_path / "measured.svg").read_text(encoding="utf-8")
+
+    for bar in shown:
+        assert f"<!-- {bar.median:.2f} -->" in svg  # matplotlib writes each text beside its outlines
+        assert bar.name in svg and bar.against in svg
+    assert svg.count("<!-- ") >= 2 * len(shown)
