@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 from benchmarks import chart
 from tests.docs import gallery
@@ -112,7 +113,7 @@ def _reference(out: Path) -> None:
 
     pdoc.render.configure(docformat="google", include_undocumented=False, show_source=False, logo_link="index.html")
     modules = {name: pdoc.doc.Module(importlib.import_module(name)) for name in MODULES}
-    dataset = modules["gpupipe"].members["Dataset"]
+    dataset: Any = modules["gpupipe"].members["Dataset"]
     dataset.own_members = list(dataset.members.values())  # its parts are classes that nobody should know
     dataset.inherited_members = {}
     for name, module in modules.items():
