@@ -17,7 +17,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from benchmarks.contestants import CONTESTANTS, batches, host_passes
-from benchmarks.flowers import describe
 from benchmarks.job import Audit, Job, Run
 from benchmarks.probe import audit_images, audit_records
 from benchmarks.process import OwnPeak, peak_bytes, resident_parts, tree_cpu_seconds
@@ -91,6 +90,8 @@ def _report(job: Job) -> dict[str, Any]:
     if job.mode == "flowers":
         return measure_epochs(job, created)
     if job.mode == "flowers-audit":
+        from benchmarks.flowers import describe  # imports gpupipe, which must not come before `sys.path` is right
+
         epochs = host_passes(job)
         return asdict(describe(job.contestant, (epochs() for _ in range(job.batches))))
     iterator = batches(job)
