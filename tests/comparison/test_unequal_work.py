@@ -76,7 +76,7 @@ def test_a_chain_that_differs_in_each_pass_is_not_the_fault_of_an_executor() -> 
     assert found.equal
     assert "what is delivered cannot be compared: two passes of NumPy differ as well (other labels)" in found.verdict
     assert "DALI CPU delivers" not in found.verdict
-    assert "cores busy" in found.verdict
+    assert re.search("cores busy|the GPU saves", found.verdict)  # costs are compared
 
 
 @needs_dali
