@@ -142,7 +142,24 @@ def checked_defaults(
     return tuple((name, value_like(kinds[name], value)) for name, value in defaults.items())
 
 
-class ParquetDataset(TableDataset):
+class _ArrowTables(TableDataset):
+    """Formats that pyarrow reads."""
+
+    _format: Format
+
+    def __init__(
+        self,
+        filenames: Any,
+        columns: str | Sequence[str] | None = None,
+        num_parallel_reads: int | None = None,
+        *,
+        defaults: Mapping[str, Any] | None = None,
+        spec: Any = None,
+    ) -> None:
+        super().__init__(self._format, filenames, columns, num_parallel_reads, defaults, spec)
+
+
+class ParquetDataset(_ArrowTables):
     """The rows of Parquet files, as dicts of their columns. Needs ``pip install "gpupipe[parquet]"``.
 
     Numbers are NumPy scalars; text and binary values are bytes; lists of one length are arrays, other lists are arrays
@@ -174,19 +191,10 @@ class ParquetDataset(TableDataset):
         MissingDependencyError: pyarrow is not installed.
     """
 
-    def __init__(
-        self,
-        filenames: Any,
-        columns: str | Sequence[str] | None = None,
-        num_parallel_reads: int | None = None,
-        *,
-        defaults: Mapping[str, Any] | None = None,
-        spec: Any = None,
-    ) -> None:
-        super().__init__(Parquet(), filenames, columns, num_parallel_reads, defaults, spec)
+    _format = Parquet()
 
 
-class ArrowDataset(TableDataset):
+class ArrowDataset(_ArrowTables):
     """The rows of Arrow IPC files (Feather v2), as dicts of their columns. Needs ``pip install "gpupipe[parquet]"``.
 
     As `ParquetDataset`, with record batches for row groups: types, nulls, index, and what is read. IPC files have no
@@ -207,16 +215,7 @@ class ArrowDataset(TableDataset):
         MissingDependencyError: pyarrow is not installed.
     """
 
-    def __init__(
-        self,
-        filenames: Any,
-        columns: str | Sequence[str] | None = None,
-        num_parallel_reads: int | None = None,
-        *,
-        defaults: Mapping[str, Any] | None = None,
-        spec: Any = None,
-    ) -> None:
-        super().__init__(Ipc(), filenames, columns, num_parallel_reads, defaults, spec)
+    _format = Ipc()
 
 
 class NumpyDataset(TableDataset):
