@@ -125,8 +125,7 @@ def _compare(options: argparse.Namespace, folder: Path, work: str) -> int:
         timeout=options.timeout,
     )
     path = compare(found, folder, options.out)
-    print(f"written to {path.name}")
-    return 0
+    return _written(path)
 
 
 def _memory(options: argparse.Namespace, folder: Path) -> int:
@@ -138,8 +137,7 @@ def _memory(options: argparse.Namespace, folder: Path) -> int:
         shuffle=options.shuffle,
         threads=options.threads,
     )
-    print(f"written to {path.name}")
-    return 0
+    return _written(path)
 
 
 def _host(options: argparse.Namespace, folder: Path) -> int:
@@ -153,21 +151,18 @@ def _host(options: argparse.Namespace, folder: Path) -> int:
         pairs=options.pairs,
         against=options.against,
     )
-    print(f"written to {path.name}")
-    return 0
+    return _written(path)
 
 
 def _profile(options: argparse.Namespace, folder: Path) -> int:
     plants = tuple(options.plants.split(",")) if options.plants else ()
     path = planted(options.out, folder, plants=plants, pairs=options.pairs)
-    print(f"written to {path.name}")
-    return 0
+    return _written(path)
 
 
 def _commands(options: argparse.Namespace, folder: Path) -> int:
     path = measure_commands(options.out, folder, images=options.images, records=options.records, pairs=options.pairs)
-    print(f"written to {path.name}")
-    return 0
+    return _written(path)
 
 
 def _flowers(options: argparse.Namespace, folder: Path) -> int:
@@ -179,6 +174,10 @@ def _flowers(options: argparse.Namespace, folder: Path) -> int:
         rounds=options.pairs,
         threads=options.threads,
     )
+    return _written(path)
+
+
+def _written(path: Path) -> int:
     print(f"written to {path.name}")
     return 0
 
