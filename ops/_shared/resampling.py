@@ -75,16 +75,16 @@ def resampled(x: Array, axis: int, m: int, method: str, antialias: bool) -> Arra
     index, weight = taps(n, m, method, antialias)
     rows, columns, channels = x.shape
     if axis == 0:
-        shape, flat, along = (m, columns, channels), x.reshape(n, -1), (slice(None), None)
+        shape, flat = (m, columns, channels), x.reshape(n, -1)
     else:  # pixels side by side: NumPy is slow where the last axis has three numbers
-        shape, flat, along = (rows, m, channels), x.reshape(rows, -1), (None, slice(None))
+        shape, flat = (rows, m, channels), x.reshape(rows, -1)
         index = (index[:, None] * channels + np.arange(channels)[:, None]).reshape(m * channels, -1)
         weight = np.repeat(weight, channels, axis=0)
     out = np.take(flat, index[:, 0], axis)
-    out *= weight[:, 0][along]
+    out *= np.expand_dims(weight[:, 0], 1 - axis)
     for k in range(1, index.shape[1]):
         part = np.take(flat, index[:, k], axis)
-        part *= weight[:, k][along]
+        part *= np.expand_dims(weight[:, k], 1 - axis)
         out += part
     return out.reshape(shape)
 

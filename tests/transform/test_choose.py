@@ -17,9 +17,9 @@ from gpupipe import Dataset, ops
 from gpupipe.errors import MissingDependencyError, PlanError
 from gpupipe.graph.op import Op
 from gpupipe.graph.values import Apply, Input
+from gpupipe.ops.cast import Cast
 from gpupipe.optimize.lower.compile import lower_dry
 from gpupipe.optimize.place import placer
-from gpupipe.ops.cast import Cast
 from gpupipe.options import Options
 from gpupipe.spec import TensorSpec
 from gpupipe.transform import choose
