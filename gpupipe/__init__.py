@@ -22,6 +22,7 @@ from .dataset import (
     TextLineDataset,
     TFRecordDataset,
     WebDataset,
+    aspect_ratio_buckets,
     image_folder,
     release_memory,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "TraceError",
     "WebDataset",
     "__version__",
+    "aspect_ratio_buckets",
     "compare",
     "image_folder",
     "io",

@@ -1,5 +1,6 @@
 """dataset: the chain as a user writes it. Every method makes one plan node and runs nothing."""
 
+from ..plan.image_buckets import aspect_ratio_buckets
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from .core import Dataset
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
@@ -22,6 +23,7 @@ __all__ = [
     "TFRecordDataset",
     "TextLineDataset",
     "WebDataset",
+    "aspect_ratio_buckets",
     "image_folder",
     "release_memory",
 ]

@@ -68,7 +68,7 @@ LISTED = {
     "flattens": "FlatMap Interleave",
     "in_memory": "Cache Listed Slices Tensors",
     "keeps_rows": "Batch Map PaddedBatch Prefetch WithOptions",
-    "gathers": "Bucketed GroupByWindow PadToCardinality RaggedBatch Rebatch Window",
+    "gathers": "Bucketed GroupByWindow ImageBuckets PadToCardinality RaggedBatch Rebatch Window",
     "uncounted": "Filter FlatMap FromGenerator IgnoreErrors Interleave TakeWhile Unique",
     "may_stall": "IgnoreErrors Rebatch RejectionResample Unbatch Unique",
 }

@@ -49,6 +49,14 @@ def _rows() -> Dataset:
     return R(9).map(lambda i: ops.cast(i, "int64")).batch(3)
 
 
+def _sizes() -> Dataset:
+    return Dataset.from_tensor_slices(([2, 3, 4], [3, 2, 1]))
+
+
+def _buckets(max_pixels: Any, **limits: Any) -> Dataset:
+    return Dataset.from_tensor_slices(gp.aspect_ratio_buckets(max_pixels, **limits))
+
+
 def _vectors() -> Dataset:
     return Dataset.from_generator(lambda: ([i] * i for i in (1, 2, 3)), output_signature=TensorSpec((None,), "int64"))
 
@@ -103,6 +111,25 @@ METHODS: dict[str, Callable[[Number, str], Dataset]] = {
     "bucket_by_sequence_length.bucket_batch_sizes": lambda n, _: _vectors().bucket_by_sequence_length(
         lambda v: len(v), [2], [n(2), n(2)]
     ),
+    "bucket_by_image_size.buckets": lambda n, _: _sizes().bucket_by_image_size(
+        [(n(2), n(3)), (n(3), n(2))], 2, size_func=lambda h, w: (h, w)
+    ),
+    "bucket_by_image_size.batch_size": lambda n, _: _sizes().bucket_by_image_size(
+        [(2, 3)], n(2), size_func=lambda h, w: (h, w)
+    ),
+    "bucket_by_image_size.max_pixels": lambda n, _: _sizes().bucket_by_image_size(
+        max_pixels=n(12), size_func=lambda h, w: (h, w)
+    ),
+    "bucket_by_image_size.max_tokens": lambda n, _: _sizes().bucket_by_image_size(
+        max_tokens=n(12), patch_size=2, size_func=lambda h, w: (h, w)
+    ),
+    "bucket_by_image_size.patch_size": lambda n, _: _sizes().bucket_by_image_size(
+        max_tokens=12, patch_size=n(2), size_func=lambda h, w: (h, w)
+    ),
+    "aspect_ratio_buckets.max_pixels": lambda n, _: _buckets(n(16), step=1, min_size=2, max_size=8),
+    "aspect_ratio_buckets.step": lambda n, _: _buckets(16, step=n(2), min_size=2, max_size=8),
+    "aspect_ratio_buckets.min_size": lambda n, _: _buckets(16, step=1, min_size=n(2), max_size=8),
+    "aspect_ratio_buckets.max_size": lambda n, _: _buckets(16, step=1, min_size=2, max_size=n(8)),
     "counter.start": lambda n, _: Dataset.counter(n(2)).take(3),
     "counter.step": lambda n, _: Dataset.counter(0, n(2), dtype="float32").take(3),
     "enumerate.start": lambda n, _: R(4).enumerate(n(2)),
