@@ -4,6 +4,7 @@ from ..plan.image_buckets import aspect_ratio_buckets
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from .core import Dataset
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+from .huggingface import HuggingFaceDataset
 from .image_folder import image_folder
 from .memory import release_memory
 from .shards import LMDBDataset, WebDataset
@@ -17,6 +18,7 @@ __all__ = [
     "Dataset",
     "FixedLengthRecordDataset",
     "HDF5Dataset",
+    "HuggingFaceDataset",
     "LMDBDataset",
     "NumpyDataset",
     "ParquetDataset",
