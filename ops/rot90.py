@@ -9,11 +9,11 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
+from gpupipe.graph.symbols import Symbol, apply
 from gpupipe.ops._shared.composite import Composite, Row
 from gpupipe.ops._shared.geometry import column, images_of, static
 from gpupipe.ops._shared.samples import noise
-from gpupipe.ops._shared.turn import Turn
+from gpupipe.ops._shared.turn import WIDENED, Turn
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 
@@ -26,6 +26,10 @@ T = TypeVar("T")
 class Rot90(Composite):
     """Rotate the image counter-clockwise by `k` quarter turns. Exact on every executor.
 
+    Attributes:
+        k: number of turns.
+        widened: for each image whether `Turn` widens it; () for none.
+
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, or ``T[W,H,C]`` for odd `k`; for each of the images.
     """
 
@@ -33,13 +37,15 @@ class Rot90(Composite):
     traceable: ClassVar[tuple[str, ...]] = ("k",)
 
     k: Any = 1
+    widened: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         check_number("rot90", "k", self.k, -(1 << 31), (1 << 31) - 1, integer=True)
 
     def row(self, image: int = 0) -> Row:
         turns = static(self.k)
-        return ((Turn(None if turns is None else turns % 4), (0,)),)
+        widened = turns is None and any(self.widened[image : image + 1])
+        return ((Turn(None if turns is None else turns % 4, widened), (0,)),)
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         return ((column(self.k, len(hw)) % 4).astype(np.int32),)
@@ -63,7 +69,7 @@ def rot90(image: T, k: Any = 1) -> T:
     Args:
         image: one image, or a tuple of images of equal size.
         k: an integer, or a traced host value, which may differ from image to image; negative values rotate clockwise.
-            With a traced `k`, images have to be uint8, int16, int32 or float32.
+            With a traced `k`, images have to be uint8, int8, uint16, int16, int32 or float32.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, or ``T[W,H,C]`` for odd `k`
 
@@ -75,4 +81,5 @@ def rot90(image: T, k: Any = 1) -> T:
         array([3, 2, 1], dtype=uint8)
     """
     xs = images_of(image)
-    return apply(Rot90(k, images=len(xs)), *xs)  # type: ignore[no-any-return]
+    widened = tuple(isinstance(x, Symbol) and x._value.spec.dtype in WIDENED for x in xs)
+    return apply(Rot90(k, widened, images=len(xs)), *xs)  # type: ignore[no-any-return]

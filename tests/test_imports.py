@@ -41,6 +41,8 @@ HOMES = {
     "h5py": ("extract/tables/hdf5.py",),
     "pyarrow": ("extract/tables/arrow.py", "tools/pack/parquet.py"),
     "lmdb": ("extract/shards/lmdb.py",),
+    "tifffile": ("extract/images/tiff.py",),
+    "imagecodecs": ("extract/images/tiff.py",),
     "matplotlib": ("profile/picture.py",),
     "jinja2": ("comparison/page/write.py",),
     "torch": ("tensors/torch.py", "tensors/keras.py"),

@@ -127,11 +127,13 @@ def test_core_dependencies_are_what_the_package_imports(wheel: Path) -> None:
         "cupy",
         "fsspec",
         "h5py",
+        "imagecodecs",
         "jinja2",
         "lmdb",
         "matplotlib",
         "packaging",
         "pyarrow",
+        "tifffile",
     }  # packaging comes with DALI
     optional |= {"torch", "jax", "keras", "tensorflow", "accelerate"}  # of gpupipe/tensors
 

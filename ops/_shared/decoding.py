@@ -23,10 +23,11 @@ from gpupipe.errors import SpecError
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.headers import read_header
 from gpupipe.graph.op import Array, Case, Op
+from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.spec import TensorSpec
 
-__all__ = ["Decoding", "NativeDecoding", "check_decoding", "decoder"]
+__all__ = ["Decoding", "NativeDecoding", "check_decoding", "decode_call", "decoder"]
 
 GRAY_REASON = "DALI and Pillow round the gray of colours differently"
 
@@ -80,16 +81,19 @@ class Decoding(Op):
 
 @dataclass(frozen=True, slots=True)
 class NativeDecoding(Op):
-    """Decode with the image's own channels, or with transparency. Runs on the host under every executor.
+    """Decode what DALI does not. Runs on the host under every executor.
 
-    DALI 2.4 crashes on a gray JPEG when the number of channels is left open, and has no RGBA.
+    That is the image's own channels (DALI 2.4 crashes on a gray JPEG when their number is left open), transparency,
+    more than 8 bits, and the indices of a palette.
 
     Attributes:
-        channels: 0 for as many as the image has (1 to 4), 4 for RGBA.
+        channels: 0 for as many as the image has, 4 for RGBA, also 1 and 3.
         exif_orientation: rotate the image upright by its EXIF orientation.
         called: the function that the user called.
+        dtype: "uint8", "uint16" or "float32".
+        palette: "colors" or "indices".
 
-    Shapes: ``bytes -> uint8[H,W,C]{HWC}``
+    Shapes: ``bytes -> dtype[H,W,C]{HWC}``
     """
 
     domain: ClassVar[Any] = "host"
@@ -97,22 +101,57 @@ class NativeDecoding(Op):
     channels: int = 0
     exif_orientation: bool = False
     called: str = "decode_image"
+    dtype: str = "uint8"
+    palette: str = "colors"
 
     @property
     def name(self) -> str:
         return self.called
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
-        return decoded(self.name, xs[0], self.channels)
+        channels = 1 if self.palette == "indices" else self.channels
+        return decoded(self.name, xs[0], channels, self.dtype)
 
     def reference(self, data: Any) -> Array:
-        return decode(data, self.channels, self.exif_orientation)
+        indices = self.palette == "indices"
+        return decode(data, self.channels, self.exif_orientation, dtype=self.dtype, indices=indices)
 
     @classmethod
     def cases(cls) -> Iterator[Case]:
-        for channels in (0, 4):
-            for name, file in files():
+        for name, file in files():
+            for channels in (0, 4):
                 yield Case(cls(channels), (file,), (None,), note=f"native-{name}-{channels}")
+            for channels, dtype in ((0, "uint16"), (1, "uint16"), (3, "float32")):
+                op = cls(channels, dtype=dtype)
+                yield Case(op, (file,), (None,), note=f"native-{name}-{channels}-{dtype}")
+            if name in ("gray", "png-gray", "png-palette", "bmp-gray"):
+                yield Case(cls(1, palette="indices"), (file,), (None,), note=f"native-{name}-indices")
+
+
+def decode_call(
+    image: type[Decoding], contents: Any, channels: Any, dtype: Any, palette: Any, exif_orientation: bool
+) -> Any:
+    """Decode by the op `image` if executors can, else on the host.
+
+    Raises:
+        SpecError: an argument is not one of the legal values.
+    """
+    who = image().name
+    check_decoding(who, channels, (0, 1, 3, 4))
+    kinds = ("uint8", "uint16") if who == "decode_png" else ("uint8", "uint16", "float32")
+    try:
+        wanted = np.dtype(dtype).name
+    except TypeError:
+        wanted = ""
+    if dtype is None or wanted not in kinds:
+        raise SpecError(f"{who} needs dtype from {', '.join(kinds)}, got {dtype!r}")
+    if palette not in ("colors", "indices"):
+        raise SpecError(f"{who} needs palette from colors, indices, got {palette!r}")
+    if palette == "indices" and (channels not in (0, 1) or wanted == "float32"):
+        raise SpecError(f"{who} needs channels 0 or 1 and integers for palette='indices', got {channels} and {wanted}")
+    if channels in (1, 3) and wanted == "uint8" and palette == "colors":
+        return apply(image(channels, exif_orientation), contents)
+    return apply(NativeDecoding(channels, exif_orientation, who, wanted, palette), contents)
 
 
 def files() -> Iterator[tuple[str, bytes]]:
@@ -134,7 +173,7 @@ def files() -> Iterator[tuple[str, bytes]]:
     yield "bmp-gray", encoded(gray, "BMP")
 
 
-def decoded(who: str, x: TensorSpec, channels: int) -> TensorSpec:
+def decoded(who: str, x: TensorSpec, channels: int, dtype: str = "uint8") -> TensorSpec:
     """The spec of a decoded image.
 
     Raises:
@@ -142,7 +181,7 @@ def decoded(who: str, x: TensorSpec, channels: int) -> TensorSpec:
     """
     if x.dtype is not bytes or x.shape != ():
         raise SpecError(f"{who} needs the bytes of an encoded image, got {x}")
-    return TensorSpec((None, None, channels or None), np.uint8, "HWC")
+    return TensorSpec((None, None, channels or None), dtype, "HWC")
 
 
 def check_decoding(who: str, channels: Any, legal: tuple[int, ...]) -> None:

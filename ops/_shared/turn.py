@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Op
 from gpupipe.ops._shared.geometry import MOVABLE, image_of
 from gpupipe.spec import TensorSpec
@@ -16,6 +17,9 @@ __all__ = ["Turn"]
 WARPED = tuple(map(np.dtype, ("uint8", "int16", "int32", "float32")))
 """The dtypes that DALI's warp_affine takes."""
 
+WIDENED = tuple(map(np.dtype, ("int8", "uint16")))
+"""Those that it takes as int32."""
+
 
 @dataclass(frozen=True, slots=True)
 class Turn(Op):
@@ -23,6 +27,7 @@ class Turn(Op):
 
     Attributes:
         turns: the number if all images have the same, else None, and the parameter gives it.
+        widened: whether the image has one of the dtypes `WIDENED`; a DALI node does not know its own.
 
     Shapes: ``T[H,W,C]{HWC}, int32[] -> T[H,W,C]{HWC}``, or ``T[W,H,C]`` for an odd number.
     """
@@ -30,9 +35,12 @@ class Turn(Op):
     parameters: ClassVar[tuple[str, ...]] = ("turns",)
 
     turns: int | None = None
+    widened: bool = False
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
-        x = image_of("rot90", xs[0], MOVABLE if self.turns is not None else WARPED)
+        x = image_of("rot90", xs[0], MOVABLE if self.turns is not None else (*WARPED, *WIDENED))
+        if self.turns is None and self.widened != (x.dtype in WIDENED):
+            raise SpecError(f"rot90 was made for an image of another dtype than {x}")
         height, width, channels = x.shape or (None, None, None)
         if self.turns is None and height != width:
             height, width = None, None
@@ -49,7 +57,9 @@ class Turn(Op):
 
     def dali(self, d: Any, x: Any, turns: Any) -> Any:
         if self.turns is None:
-            return self._warped(d, x, turns)
+            wide = d.fn.cast(x, dtype=d.dtype(np.int32)) if self.widened else x
+            turned = self._warped(d, wide, turns)
+            return d.fn.cast_like(turned, x) if self.widened else turned
         if self.turns == 0:
             return x
         if self.turns == 2:

@@ -34,7 +34,8 @@ def sample_folder() -> Path | None:
 
 
 def on(backend: str, **options: Any) -> gp.Options:
-    """Options of an executor: "dali" and "numpy" on the CPU, or "gpu"."""
+    """Options of an executor: "dali" ("dali-cpu") and "numpy" on the CPU, or "gpu" ("dali-gpu")."""
+    backend = {"dali-cpu": "dali", "dali-gpu": "gpu"}.get(backend, backend)
     if backend == "gpu":
         return gp.Options(device="gpu", **options)
     return gp.Options(device="cpu", backend=backend, **options)  # type: ignore[arg-type]

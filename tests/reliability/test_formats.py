@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+import sys
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.errors import DataError, DecodeError
+from gpupipe.errors import DataError, DecodeError, MissingDependencyError
 from gpupipe.extract.images.exif import segment_of
 from gpupipe.extract.images.headers import read_header
 from gpupipe.extract.images.jpeg import is_ordinary, is_unfinished
@@ -222,14 +223,23 @@ def tiff(channels: int, kind: int) -> bytes:
 
 
 @pytest.mark.parametrize(("channels", "kind"), [(6, 1), (5, 2)])
-def test_a_tiff_of_another_kind_is_not_called_damaged(channels: int, kind: int) -> None:
+def test_a_tiff_of_many_channels_says_what_to_install(
+    channels: int, kind: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tifffile", None)
+
+    with pytest.raises(MissingDependencyError, match=rf"^a TIFF of {channels} channels of uint8 needs tifffile, which"):
+        ops.decode_image(tiff(channels, kind))
+
+
+def test_a_tiff_of_another_kind_is_not_called_damaged() -> None:
     needed = (
         "decode_image: a TIFF that Pillow reads is needed, this one is truncated, damaged or of another kind; read one "
         "of another kind in an ops.py_function, with tifffile"
     )
 
     with pytest.raises(DecodeError, match=f"^{needed}"):
-        ops.decode_image(tiff(channels, kind))
+        ops.decode_image(tiff(3, 32845))
     assert ops.decode_image(tiff(3, 2)).shape == (2, 4, 3)
 
 

@@ -17,11 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from gpupipe.errors import DecodeError
+from gpupipe.extract.images.deep import as_dtype, deep_png, indices_of, with_channels
 from gpupipe.extract.images.exif import NORMAL, segment_of
 from gpupipe.extract.images.headers import ImageHeader, check_complete, check_decodable, check_pixels, read_header
 from gpupipe.extract.images.jpeg import first_marker_in_scan, has_adobe_marker
 from gpupipe.extract.images.pillow import opened, stored_orientation
 from gpupipe.extract.images.png import has_all_rows, without_ancillary
+from gpupipe.extract.images.tiff import layout_of, read_tiff
 from gpupipe.options import MAX_PIXELS
 
 __all__ = ["MOST_PIXELS", "UNBOUNDED", "as_plain", "decode", "upright"]
@@ -42,8 +44,19 @@ UNBOUNDED = 1 << 62
 
 _GRAY, _RGB, _RGBA = 1, 3, 4
 
+_Pixels = Callable[[Any, Encoded], Array]
+"""Takes the pixels of an image that Pillow has opened, and its bytes."""
 
-def decode(data: Encoded, channels: int = 3, exif_orientation: bool = False, most_pixels: int | None = None) -> Array:
+
+def decode(
+    data: Encoded,
+    channels: int = 3,
+    exif_orientation: bool = False,
+    most_pixels: int | None = None,
+    *,
+    dtype: str = "uint8",
+    indices: bool = False,
+) -> Array:
     """Decode an image of any known format but GIF.
 
     Args:
@@ -52,21 +65,53 @@ def decode(data: Encoded, channels: int = 3, exif_orientation: bool = False, mos
             counts as RGB, or as RGBA if it has transparent colours, but the gray palette of a BMP as gray.
         exif_orientation: rotate the image upright as its EXIF block says.
         most_pixels: how many pixels it may have; None for `MOST_PIXELS`.
+        dtype: "uint8", "uint16" or "float32"; `as_dtype` says how samples are scaled.
+        indices: give the indices of a palette instead of its colours, of a gray image the samples as stored; neither is
+            scaled.
 
     Returns:
-        uint8[H,W,C], contiguous; the upper 8 bits of 16-bit samples, as in TensorFlow and libpng.
+        dtype[H,W,C], contiguous; as uint8 the upper 8 bits of 16-bit samples, as in TensorFlow and libpng.
 
     Raises:
-        DecodeError: not an image, a damaged or truncated one, a GIF, samples of 32 bits, or too many pixels.
+        DecodeError: not an image, a damaged or truncated one, a GIF, samples that do not fit `dtype`, too many pixels.
+        MissingDependencyError: a TIFF that tifffile alone reads, and it is not installed.
     """
     header = read_header(data, orientation=exif_orientation)
     check_complete(data, header)
-    check_pixels(header.height, header.width, MOST_PIXELS.get() if most_pixels is None else most_pixels)
+    most = MOST_PIXELS.get() if most_pixels is None else most_pixels
+    check_pixels(header.height, header.width, most)
     check_decodable(header.format, header.bits)
+    if indices:
+        image = _pillow(data, header, lambda image, _: indices_of(image, header))
+        if image.dtype != np.uint8 and dtype == "uint8":
+            raise DecodeError(f'indices of {header.bits} bits do not fit uint8; decode them with dtype="uint16"')
+        return upright(image.astype(dtype, copy=False), header.orientation)
+    deep = _deep(data, header, channels, dtype != "uint8", most)
     if channels == 0 and header.channels == _GRAY:
         channels = _GRAY
-    image = (_jpeg if header.format == "jpeg" else _pillow)(data, header, channels)
-    return upright(image, header.orientation)
+    image = (_jpeg if header.format == "jpeg" else _eight)(data, header, channels) if deep is None else deep
+    return upright(as_dtype(image, dtype, header.format), header.orientation)
+
+
+def _deep(data: Encoded, header: ImageHeader, channels: int, wide: bool, most: int) -> Array | None:
+    """Decode samples of more than 8 bits, if more are wanted, and what Pillow does not read; else None."""
+    if header.format == "png":
+        if not (wide and header.bits == 16):
+            return None
+        return _pillow(data, header, lambda image, bare: deep_png(image, bare, header.channels, channels))
+    layout = layout_of(data) if header.format == "tiff" else None
+    if layout is None or not (layout.is_beyond_pillow or (wide and layout.is_deep)):
+        return None
+    if layout.channels > 4 and channels:
+        raise DecodeError(f"an image of 1 to 4 channels is needed, got {layout.channels}; decode it with channels=0")
+    image = _pillow(data, header, _one_deep_channel) if layout.channels == 1 else read_tiff(data, layout, 4 * most)
+    return with_channels(image, channels)
+
+
+def _one_deep_channel(image: Any, _: Encoded) -> Array:
+    if image.mode != "F" and not image.mode.startswith("I;16"):
+        raise DecodeError("a TIFF of 8 or 16 bits without sign, or of float32, is needed, got one of other integers")
+    return np.asarray(image).astype(np.float32 if image.mode == "F" else np.uint16)[:, :, None]
 
 
 def as_plain(data: Encoded, gray: bool, exif_orientation: bool | None) -> bytes:
@@ -121,7 +166,7 @@ def _jpeg(data: Encoded, header: ImageHeader, channels: int) -> Array:
         if image is not None:
             return image
     try:
-        return _pillow(data, header, channels)
+        return _eight(data, header, channels)
     except DecodeError:
         cut = None if header.progressive else first_marker_in_scan(data, header.channels)
         if cut is None:
@@ -155,25 +200,32 @@ def _turbo() -> Callable[..., Array] | None:
     return decoder
 
 
-def _pillow(data: Encoded, header: ImageHeader, channels: int) -> Array:
+def _eight(data: Encoded, header: ImageHeader, channels: int) -> Array:
+    """Decode an image to 8 bits with Pillow."""
+    gray = header.format == "jpeg" and channels == _GRAY
+    return _pillow(data, header, lambda image, _: _array(image, header, channels), gray)
+
+
+def _pillow(data: Encoded, header: ImageHeader, pixels: _Pixels, gray: bool = False) -> Array:
+    """Open an image with Pillow and take its pixels, as stored."""
     try:
-        return _read(data, header, channels)
+        return _read(data, header, pixels, gray)
     except DecodeError:
         if header.format != "png" or len(bare := without_ancillary(data)) == len(data):
             raise
-        return _read(bare, header, channels)  # Pillow fails on a damaged chunk that no pixel needs, DALI does not
+        return _read(bare, header, pixels, gray)  # Pillow fails on a damaged chunk that no pixel needs, DALI does not
 
 
-def _read(data: Encoded, header: ImageHeader, channels: int) -> Array:
+def _read(data: Encoded, header: ImageHeader, pixels: _Pixels, gray: bool) -> Array:
     with opened(data, header.format) as image:
-        if header.format == "jpeg" and channels == _GRAY:
-            image.draft("L", image.size)  # gray is the Y plane, as in libjpeg, DALI and TensorFlow
+        if gray:
+            image.draft("L", image.size)  # the Y plane, as in libjpeg, DALI and TensorFlow
         if header.format == "png" and _ends_in_nothing(image, header) and not has_all_rows(data):
             raise ValueError("its last rows are missing")
         turned = stored_orientation(image)
         if header.format == "jpeg" and image.mode == "CMYK":
             image = _without_black(image, has_adobe_marker(data))
-        return upright(_array(image, header, channels), {6: 8, 8: 6}.get(turned, turned))  # the inverse: as stored
+        return upright(pixels(image, data), {6: 8, 8: 6}.get(turned, turned))  # the inverse: as stored
 
 
 def _without_black(image: Any, inverted: bool) -> Any:
@@ -195,7 +247,8 @@ def _ends_in_nothing(image: Any, header: ImageHeader) -> bool:
 def _array(image: Any, header: ImageHeader, channels: int) -> Array:
     clear = image.info.pop("transparency", None) if channels in (_GRAY, _RGB) else image.info.get("transparency")
     if image.mode in ("I", "F") and (image.mode == "F" or image.format != "PNG"):
-        raise DecodeError(f"samples of 8 or 16 bits are needed, got a {image.format} with 32")
+        way = '; decode floats with dtype="float32"' * (image.mode == "F")
+        raise DecodeError(f"samples of 8 or 16 bits are needed, got a {image.format} with 32{way}")
     if image.mode == "I" or image.mode.startswith("I;16"):  # older Pillow reads a 16-bit gray PNG as "I"
         deep = np.asarray(image)
         out = np.repeat((deep >> 8).astype(np.uint8)[:, :, None], channels or 1, axis=2)

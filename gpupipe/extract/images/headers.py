@@ -15,6 +15,7 @@ from gpupipe.extract.images.exif import NORMAL, orientation_of
 from gpupipe.extract.images.jpeg import MOST_SCANNED, check_end, check_scans, exif_blocks, is_progressive, jpeg_size
 from gpupipe.extract.images.pillow import facts, opened
 from gpupipe.extract.images.png import check_png, png_chunks
+from gpupipe.extract.images.tiff import layout_of
 
 __all__ = ["ImageHeader", "check_complete", "check_decodable", "check_pixels", "read_header"]
 
@@ -95,6 +96,10 @@ def read_header(data: Encoded, *, orientation: bool = False) -> ImageHeader:
         return _png(data, orientation)
     for magic, kind in _OTHERS:
         if head.startswith(magic):
+            layout = layout_of(data) if kind == "tiff" else None
+            if layout is not None and layout.is_beyond_pillow:
+                turned, bits = layout.orientation if orientation else NORMAL, layout.bits
+                return _interned(kind, layout.height, layout.width, layout.channels, turned, False, bits)
             with opened(data, kind) as image:
                 height, width, channels, turned, bits = facts(image)
             return _interned(kind, height, width, channels, turned if orientation else NORMAL, False, bits)
