@@ -67,7 +67,7 @@ class Choice(Op):
 
 
 def _image(who: str, x: TensorSpec, layout: str) -> TensorSpec:
-    if x.dtype is bytes or x.rank not in (2, 3):
+    if x.dtype is bytes or x.rank != (len(layout) or 2):
         raise SpecError(f"{who} needs images, got {x}")
     return replace(x, layout=layout) if x.layout is None and layout else x
 
