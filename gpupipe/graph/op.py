@@ -57,6 +57,7 @@ class Op:
         foreign: whether its DALI form is a user's function: on a GPU, its host inputs other than images stay on the
             host, and its results are compared with the declared specs.
         parameters: names of the arrays that `draw` returns.
+        drawn: the form in which users get the parameters with `return_params=True`, see `Drawn`; "" for none.
         traceable: fields that may hold a traced host value; `draw` then sees array[B] in its place.
     """
 
@@ -71,6 +72,7 @@ class Op:
     stateful: ClassVar[bool] = False
     foreign: ClassVar[bool] = False
     parameters: ClassVar[tuple[str, ...]] = ()
+    drawn: ClassVar[Literal["", "window", "flag"]] = ""
     traceable: ClassVar[tuple[str, ...]] = ()
 
     @property
@@ -255,7 +257,7 @@ class Case:
             raise SpecError(f"a case of {self.op.name} with a tolerance needs a reason")
 
     def __str__(self) -> str:
-        first = self.inputs[0]
+        first = self.inputs[0] if self.inputs else None
         what = (
             "x".join(map(str, first.shape)) + f"-{first.dtype}"
             if isinstance(first, np.ndarray)

@@ -252,10 +252,15 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "decode_image": lambda x, n: ops.decode_image(_jpeg(), channels=n(3)),
     "decode_jpeg": lambda x, n: ops.decode_jpeg(_jpeg(), channels=n(1)),
     "decode_png": lambda x, n: ops.decode_png(_jpeg(), channels=n(3)),
+    "concat": lambda x, n: ops.concat([x, x], n(1)),
+    "expand_dims": lambda x, n: ops.expand_dims(x, n(1)),
+    "gather": lambda x, n: ops.gather(x, n(1), n(2)),
     "normalize": lambda x, n: ops.normalize(x, n(1), (n(1), n(2), n(3))),
     "one_hot": lambda x, n: ops.one_hot(x[..., 0], n(5), n(2), n(1)),
     "pad_to_bounding_box": lambda x, n: ops.pad_to_bounding_box(x, n(1), n(1), n(12), n(11)),
+    "random_apply": lambda x, n: ops.random_apply(ops.flip_left_right, x, n(1), seed=n(7)),
     "random_brightness": lambda x, n: ops.random_brightness(x, n(1), seed=n(7)),
+    "random_choice": lambda x, n: ops.random_choice([lambda y: y, ops.rot90], x[:8], (n(1), n(2)), seed=n(7)),
     "random_contrast": lambda x, n: ops.random_contrast(x, n(1), n(2), seed=n(7)),
     "random_crop": lambda x, n: ops.random_crop(x, (n(3), n(4), n(3)), seed=n(7)),
     "random_erasing": lambda x, n: ops.random_erasing(x, n(1), value=n(7), seed=n(7)),
@@ -265,6 +270,8 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "random_jpeg_quality": lambda x, n: ops.random_jpeg_quality(x, n(50), n(90), seed=n(7)),
     "random_resized_crop": lambda x, n: ops.random_resized_crop(x, n(3), seed=n(7)),
     "random_saturation": lambda x, n: ops.random_saturation(x, n(1), n(2), seed=n(7)),
+    "random_uniform": lambda x, n: ops.random_uniform(n(1), n(9), (n(2), n(3)), "int32", seed=n(7)),
+    "reshape": lambda x, n: ops.reshape(x, (-1, n(3))),
     "resize": lambda x, n: ops.resize(x, (n(3), n(4))),
     "resize_shorter": lambda x, n: ops.resize_shorter(x, n(4)),
     "resize_with_crop_or_pad": lambda x, n: ops.resize_with_crop_or_pad(x, n(4), n(12)),
@@ -273,6 +280,8 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
         (9, 8, 3), _boxes(), n(1), max_attempts=n(9), seed=n(7)
     )[0],
     "slice": lambda x, n: ops.slice(x, (n(1), n(2), n(0)), (n(3), n(4), n(3))),
+    "squeeze": lambda x, n: ops.squeeze(x[..., :1], n(2)),
+    "stack": lambda x, n: ops.stack([x, x], n(1)),
 }
 
 BATCHED: dict[str, Callable[[Any, Any, Number], Any]] = {
