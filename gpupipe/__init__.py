@@ -44,6 +44,7 @@ from .errors import (
 from .missing import names_missing
 from .options import ALL, AUTOTUNE, Options, set_seed
 from .ragged import Ragged, RaggedSpec
+from .serving.preprocessor import preprocessor
 from .spec import DatasetSpec, TensorSpec
 
 __version__ = "0.1.0"
@@ -88,6 +89,7 @@ __all__ = [
     "image_folder",
     "io",
     "ops",
+    "preprocessor",
     "release_memory",
     "set_seed",
 ]

@@ -69,7 +69,7 @@ LISTED = {
     "in_memory": "Cache Listed Slices Tensors",
     "keeps_rows": "Batch Map PaddedBatch Prefetch WithOptions",
     "gathers": "Bucketed GroupByWindow ImageBuckets PadToCardinality RaggedBatch Rebatch Window",
-    "uncounted": "Filter FlatMap FromGenerator HandedStream IgnoreErrors Interleave TakeWhile Unique",
+    "uncounted": "Filter FlatMap FromGenerator HandedStream IgnoreErrors Interleave Request TakeWhile Unique",
     "may_stall": "IgnoreErrors Rebatch RejectionResample Unbatch Unique",
 }
 """The classes of which each fact is true: what loses one is named here."""

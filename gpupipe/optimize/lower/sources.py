@@ -19,6 +19,7 @@ from ...flow.sources.handed import HandedFlow
 from ...flow.sources.numbers import CounterFlow, RandomFlow
 from ...flow.sources.readers import CsvFlow, FixedRecordsFlow, LinesFlow
 from ...flow.sources.records import RecordsFlow
+from ...flow.sources.request import RequestFlow
 from ...flow.sources.rows import RowsFlow
 from ...flow.sources.samples import SamplesFlow
 from ...plan.cache import Saved, SavedFiles
@@ -34,6 +35,7 @@ from ...plan.sources import (
     Param,
     RandomNumbers,
     Range,
+    Request,
     Slices,
     Tensors,
 )
@@ -149,6 +151,7 @@ SOURCES: dict[type[Node], Lowering] = {
     Listed: plain(lambda node: SlicesFlow(node.columns, names=node.names)),
     Range: plain(lambda node: RangeFlow(range(node.start, node.stop, node.step), node.dtype)),
     Counter: plain(lambda node: CounterFlow(node.start, node.step, node.dtype)),
+    Request: plain(lambda node: RequestFlow()),
     RandomNumbers: plain(lambda node: RandomFlow(node.seed, node.rerandomize)),
     Files: plain(lambda node: FilesFlow(node.paths, Names(node.names))),
     Saved: plain(lambda node: SavedFlow(node.paths, node.compression)),

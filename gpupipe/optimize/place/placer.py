@@ -259,7 +259,9 @@ class Placer:
         if counted:
             note = replace(note, size=f"{note.size}; {threads} thread{'s' * (threads > 1)} ({counted})")
         decoding, verifies = self.settings.decoding, self.settings.verify > 0
-        make = recorded(lambda program, size: make_executor(choice, program, size, threads, decoding, verifies))
+        make = recorded(
+            lambda program, size: make_executor(choice, program, size, min(threads, size), decoding, verifies)
+        )
         return make, note
 
     def _copied(self, note: StageNote, deliver: bool, reader: tuple[str, str] | None) -> StageNote:
