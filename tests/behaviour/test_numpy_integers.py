@@ -306,6 +306,7 @@ OTHERS = {
     "Dataset.epoch",
     "set_seed.seed",
     "Dataset.passes",
+    "preprocessor.batch_size",
 }
 MADE_BY_US = ("BadRecord", "DataError", "Options", "DatasetSpec")
 
