@@ -32,6 +32,8 @@ __all__ = ["Portable", "Walker", "numbered", "portable"]
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _MIXINS = (abc.ABC, Generic, Protocol)
 _SKIPPED = {"__dict__", "__weakref__", "__doc__", "__module__"}
+_MOST_USED = 1_000_000
+"""Parts of what one function uses that are compared: a list may hold itself, and an object lead to all of a program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +87,17 @@ class Walker:
         self.files: list[tuple[str, str]] = []  # (path, name in any directory)
         self._stack: list[Any] = []
         self._seen: dict[int, tuple[int, Any]] = {}  # by id: (number, object), which keeps the id taken
+        self._left: int | None = None  # how many more parts of a function are looked at; None outside of functions
 
     def add(self, part: Any) -> None:
         self._stack.append(part)
         while self._stack:
             self._one(self._stack.pop())
+            if self._left is not None:
+                self._left -= 1
+                if not self._left:
+                    self.private = self.private or f"a function that uses more than {_MOST_USED:,} objects"
+                    self._stack.clear()
 
     def _put(self, text: str) -> None:
         self.hasher.update(text.encode(errors="surrogateescape") + b";")
@@ -183,6 +191,7 @@ class Walker:
                 # Inputs count by their numbers; a plan that belongs to a function or a file counts here.
                 value = [one for one in nodes if not any(one is source for source in node.sources)]
             self.add((name, value))
+            self._left = None
 
     def _values(self, outputs: tuple[Value, ...]) -> None:
         """Digest a graph, inputs before users: each value by its content and the numbers of its inputs."""
@@ -219,6 +228,8 @@ class Walker:
         self._put(f"function {fn.__module__}.{fn.__qualname__}")
         if _of_a_library(fn.__module__):  # its version stands for its code
             return
+        if self._left is None:
+            self._left = _MOST_USED
         cells = []
         for cell in fn.__closure__ or ():
             try:

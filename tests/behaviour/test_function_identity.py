@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from gpupipe import Dataset, TensorSpec, ops
+from gpupipe.plan.portable import portable
 from tests.behaviour.model import run
 
 INT = TensorSpec((), "int64")
@@ -190,3 +191,29 @@ def test_a_function_that_holds_another_number_is_another_chain(make: Callable[[i
     got = run(source.map(make(2), traced=False).shuffle(20))
 
     assert got == run(Dataset.range(20).map(make(2), traced=False).shuffle(20).iterator(epoch=0))
+
+
+def test_a_function_that_uses_a_list_which_holds_itself_has_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpupipe.plan.portable._MOST_USED", 1000)
+    around: list[Any] = [1]
+    around.append(around)
+    ds = Dataset.range(5).map(lambda x: int(x) + len(around))
+
+    with iter(ds) as items:
+        next(items)
+        state = items.state_dict()
+
+    assert state["code"] is None  # nobody can compare it
+    with iter(ds) as items:
+        items.load_state_dict(state)
+        assert [int(x) for x in items] == [3, 4, 5, 6]
+
+
+def test_a_long_list_of_elements_is_compared_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpupipe.plan.portable._MOST_USED", 1000)
+    short, long = ([(str(i), i) for i in range(n)] for n in (3000, 3001))
+
+    found = [portable(Dataset.from_list(rows).map(lambda path, i: (path, i)).plan) for rows in (short, short, long)]
+
+    assert [one.private for one in found] == [None, None, None]
+    assert found[0] == found[1] != found[2]
