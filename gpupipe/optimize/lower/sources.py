@@ -142,7 +142,7 @@ SOURCES: dict[type[Node], Lowering] = {
     Counter: plain(lambda node: CounterFlow(node.start, node.step, node.dtype)),
     RandomNumbers: plain(lambda node: RandomFlow(node.seed, node.rerandomize)),
     Files: plain(lambda node: FilesFlow(node.paths, Names(node.names))),
-    Saved: plain(lambda node: SavedFlow(node.paths, node.compression)),
+    Saved: plain(lambda node: SavedFlow(node.paths, node.counts, node.compression, node.indexed)),
     SavedFiles: plain(lambda node: SavedFilesFlow(node.files, node.make)),
     NestedElements: plain(lambda node: NestedElementsFlow(node.elements, node.base)),
     FromGenerator: generator,
