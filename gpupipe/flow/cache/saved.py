@@ -172,7 +172,7 @@ def in_turn(counts: tuple[int, ...]) -> Callable[[Array], tuple[Array, Array]]:
 
 
 class _SavedFile(Running):
-    """The elements of one file in order. With an index it resumes at the next one, as lost ones were given as errors."""
+    """The elements of one file in order. With an index it resumes at the next one: lost ones were given as errors."""
 
     def __init__(self, flow: SavedFlow, path: str, count: int, at: Context, state: State) -> None:
         given = 0 if state is None else int_part(state, "n")
