@@ -217,7 +217,7 @@ class HostValues:
             if value.op.decodes:
                 return value.op.size(self.encoded_sizes(value), *params)
             return value.op.size(self.sizes(value.x[0]), *params)
-        if value.spec.layout is None and ((value.spec.rank or 0) < 2 or type(value.spec) is not TensorSpec):
+        if value.spec.layout is None and (value.spec.rank or 0) < 2:
             return np.zeros((self.size, 2), np.int32)
         return self._measured(value, value.spec.layout)
 
