@@ -10,11 +10,12 @@ import numpy as np
 
 from gpupipe.errors import ENDING, DataError, FunctionError, PlanError, PlanTypeError, SpecError, text_of
 from gpupipe.graph.classify import name_of
-from gpupipe.graph.op import Case, Op
+from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply
+from gpupipe.random import BatchRng
 from gpupipe.spec import Structure, TensorSpec, as_leaf, flatten, own, spec_of
 
-__all__ = ["PyFunction", "py_function"]
+__all__ = ["PyFunction", "PyFunctionWithRng", "py_function"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,12 @@ class PyFunction(Op):
         return self.specs[0] if len(self.specs) == 1 else self.specs
 
     def reference(self, *xs: Any) -> Any:
+        return self._called(xs)
+
+    def _called(self, xs: Sequence[Any], *more: Any) -> Any:
+        """Call the function with the values of an element, and `more` arguments."""
         try:
-            result = self.fn(*(bytes(x) if isinstance(x, memoryview) else x for x in xs))
+            result = self.fn(*(bytes(x) if isinstance(x, memoryview) else x for x in xs), *more)
         except DataError:
             raise  # already says what is wrong with the data; the caller adds the position
         except ENDING:
@@ -99,6 +104,30 @@ class PyFunction(Op):
         yield Case(cls(_divided, flatten(pair)[1], pair), (np.int64(17), np.int64(5)), note="two")
 
 
+@dataclass(frozen=True, slots=True)
+class PyFunctionWithRng(PyFunction):
+    """Call a Python function with the values of one element and a generator of the element's own.
+
+    Shapes: any -> `specs`
+    """
+
+    random: ClassVar[bool] = True
+    parameters: ClassVar[tuple[str, ...]] = ("key",)
+
+    @property
+    def name(self) -> str:
+        return "py_function"
+
+    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        """The 128 bits of each generator's key: uint64[B,2]."""
+        low, high = rng.words(4).reshape(-1, 2, 2).transpose(2, 0, 1)
+        return (low | high << np.uint64(32),)
+
+    def reference(self, *xs: Any) -> Any:
+        *values, key = xs
+        return self._called(values, np.random.Generator(np.random.Philox(key=key)))
+
+
 def _doubled(x: Any) -> Any:
     return x * 2
 
@@ -116,7 +145,9 @@ def _converted(value: Any, leaf: Any, dtype: Any) -> Any:
     return array[()] if array.ndim == 0 else array
 
 
-def py_function(fn: Callable[..., Any], args: Sequence[Any], spec: Any) -> Any:
+def py_function(
+    fn: Callable[..., Any], args: Sequence[Any], spec: Any, *, rng: bool = False, seed: int | None = None
+) -> Any:
     """Call a Python function inside a traced one: once per element, on the host.
 
     Args:
@@ -124,12 +155,17 @@ def py_function(fn: Callable[..., Any], args: Sequence[Any], spec: Any) -> Any:
             take the dtype of the spec, arrays must have it.
         args: a tuple or list of values, traced or not.
         spec: `TensorSpec` of the result, or a tuple or dict of them.
+        rng: pass a `numpy.random.Generator` as the last argument. It depends on seed, epoch, element and call alone, so
+            an augmentation that draws from it is the same for every batch size, executor and number of threads, and
+            after a resume; any other source of random numbers inside `fn` is none of that.
+        seed: identifies what is drawn, as in other random ops; by default the call's number does. Only with `rng`.
 
     Returns:
         The result, in the structure of `spec`. Behind `batch` the function still sees one row at a time.
 
     Raises:
         SpecError: a spec has no dtype or rank.
+        PlanError: `seed` without `rng`, or no arguments.
         FunctionError: `fn` raised (its exception is the cause), or its result does not match `spec`.
 
     Example:
@@ -140,6 +176,9 @@ def py_function(fn: Callable[..., Any], args: Sequence[Any], spec: Any) -> Any:
         raise PlanTypeError(f"py_function needs a tuple or list of arguments, got {type(args).__name__}")
     if not args:
         raise PlanError("py_function needs at least one argument, got none")
+    if seed is not None and not rng:
+        raise PlanError("py_function needs rng=True with a seed: the function gets no generator without it")
     specs, structure = flatten(spec)
-    result = apply(PyFunction(fn, structure, tuple(specs)), *args)
+    kind = PyFunctionWithRng if rng else PyFunction
+    result = apply(kind(fn, structure, tuple(specs)), *args, seed=seed)
     return structure.unflatten(result if len(specs) > 1 else [result])

@@ -218,6 +218,10 @@ class Sources(Chain):
         keeps the order of the files (`interleave` and `flat_map` give the elements of each file new keys). A damaged
         element is one bad element, as in a TFRecord file; those after it are read.
 
+        The elements have an index, for `ds[i]`, `split` and `shuffle(gp.ALL)`; `skip` and `shard` read nothing that
+        they leave out, and a state nothing before it. Those that are compressed, in more than 16 files or saved without
+        an index are read in order. An index takes 8 bytes an element, in memory while it is used.
+
         Args:
             path: the folder.
             element_spec: the expected type, a structure of `TensorSpec`; None accepts any.

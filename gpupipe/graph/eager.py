@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import DataError, PlanError, SpecError
 from ..extract.images.headers import read_header
 from ..random import BatchRng, hash64, mix64
-from ..spec import TensorSpec, as_leaf, byte_array, spec_of
+from ..spec import Compound, TensorSpec, as_leaf, byte_array, spec_of
 from .drawn import Drawn
 from .op import Array, Op
 
@@ -132,7 +132,7 @@ def sizes_of(op: Op, first: Any) -> Array:
     if op.decodes:
         header = read_header(first)
         return np.array([[header.height, header.width]], np.int32)
-    shape = getattr(first, "shape", ())
+    shape = () if isinstance(first, Compound) else getattr(first, "shape", ())
     channels_first = len(shape) == 3 and getattr(op, "layout", None) == "CHW"
     return np.array([shape[1:] if channels_first else shape[:2] if len(shape) >= 2 else (0, 0)], np.int32)
 

@@ -35,7 +35,7 @@ from ..optimize.lower.compile import lower_in
 from ..options import Settings
 from ..plan.cache import Saved
 from ..plan.node import ElementType, Node
-from ..serial.elements_file import ElementsWriter
+from ..serial.elements_writer import ElementsWriter
 from ..serial.structures import Malformed, json_object
 from ..spec import LEAF, Compound, Structure, TensorSpec, describe, spec_of
 from .converted import on_host
@@ -190,7 +190,7 @@ class _Shards:
     def _writer(self, number: int) -> ElementsWriter:
         found = self._open.get(number)
         if found is None:
-            found = ElementsWriter(temporary(self._path(number)), {"run": self._run}, self._compression)
+            found = ElementsWriter(temporary(self._path(number)), {"run": self._run}, self._compression, indexed=True)
             self._open[number] = found
         return found
 
@@ -212,6 +212,7 @@ class _Shards:
             "version": _VERSION,
             "run": self._run,
             "compression": self._compression,
+            "indexed": not self._compression,
             "element": element_to_json(element),
             "sites": dict(sites),
             "shards": shards,
@@ -284,11 +285,12 @@ def _plans(folder: str, given: dict[str, Any]) -> tuple[Saved, ...]:
             each = [(os.path.join(folder, name), count) for name, count in map(_shard, shards)]
         case _:
             raise Malformed(f"it does not have version {_VERSION}, or is incomplete")
-    paths, counts = tuple(path for path, _ in each), sum(count for _, count in each)
+    paths, counts = zip(*each, strict=True)
     element, random = element_from_json(given.get("element")), tuple(sorted(sites.items()))
+    indexed = given.get("indexed") is True and not compression
     return tuple(
-        Saved(folder, files, element, count, compression, run, random)
-        for files, count in [(paths, counts), *(((path,), count) for path, count in each)]
+        Saved(folder, files, element, numbers, compression, run, random, indexed)
+        for files, numbers in [(paths, counts), *(((path,), (count,)) for path, count in each)]
     )
 
 
@@ -317,7 +319,7 @@ def read_saved(folder: str, wanted: ElementType | None, compression: str | None,
         raise RecordError(reason, file=folder, stage="load")
     if wanted is None:
         return plans
-    _check(folder, wanted, whole.saved, whole.count)
+    _check(folder, wanted, whole.saved, sum(whole.counts))
     element = ElementType(wanted.structure, wanted.specs, whole.saved.batched)
     return tuple(replace(plan, saved=element) for plan in plans)
 

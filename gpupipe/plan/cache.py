@@ -11,7 +11,10 @@ from ..options import Settings
 from ..spec import LEAF, DatasetSpec
 from .node import ElementType, Facts, Node, Step
 
-__all__ = ["Cache", "FileCache", "Saved", "SavedFiles"]
+__all__ = ["CYCLE", "Cache", "FileCache", "Saved", "SavedFiles"]
+
+CYCLE = 16
+"""Files of saved elements that are interleaved at a time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,10 +73,11 @@ class Saved(Node):
         folder: as the user named it.
         paths: the files, in order.
         saved: the type of the elements.
-        count: how many there are.
+        counts: how many each file has.
         compression: "" or "GZIP".
         run: identifies the call of `save`: two calls make two datasets.
         sites: the `random_calls` of the chain that was saved: the counts continue as if that chain were still there.
+        indexed: whether the files have an index.
     """
 
     facts = Facts(name="load", work="storage")
@@ -82,10 +86,15 @@ class Saved(Node):
     folder: str
     paths: tuple[str, ...]
     saved: ElementType
-    count: int
+    counts: tuple[int, ...]
     compression: str = ""
     run: str = ""
     sites: tuple[tuple[str, int], ...] = ()
+    indexed: bool = False
+
+    @property
+    def by_index(self) -> bool:
+        return self.indexed and len(self.paths) <= CYCLE
 
     def _random_calls(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         return self.sites
@@ -94,10 +103,13 @@ class Saved(Node):
         return self.saved
 
     def _cardinality(self) -> int:
-        return self.count
+        return sum(self.counts)
 
     def describe(self) -> str:
-        return f"load({self.folder!r}) of {self.count} elements in {len(self.paths)} files"
+        return f"load({self.folder!r}) of {sum(self.counts)} elements in {len(self.paths)} files"
+
+    def resume_cost(self, settings: Settings) -> str:
+        return "" if self.indexed else "reads its elements again from the start"
 
     def named_files(self) -> tuple[tuple[str, str], ...]:
         return tuple((path, os.path.basename(path)) for path in self.paths)

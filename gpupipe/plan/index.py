@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..extract.shards.names import compression_of
 from ..extract.storage.patterns import is_url
+from .cache import Saved
 from .files import Records, Samples, TableRows
 from .node import INFINITE, Facts, Node, Step, walk
 from .order import never_ends
@@ -212,6 +213,8 @@ def why_not(node: Node) -> str:
         return f"{text}; use shuffle(gp.ALL), which can"
     if isinstance(node, (Records, Samples)):
         return f"{text}: a compressed file has no index; use uncompressed files"
+    if isinstance(node, Saved):
+        return f"{text}: that needs at most 16 files, not compressed, saved with an index, as save writes them now"
     if isinstance(node, TableRows):
         return f"{text}: where a row of such a file starts is known only by reading all before it"
     return text

@@ -7,7 +7,10 @@ finds damage. The records are, by their first byte,
     S   the name of a stream: token, u64 key, u16 length of the unit, unit, name
     E   an element: token, u64 number, its identity, u16 number of columns, the columns (see `columns`)
     H   a hole: token, u64 number, its identity, JSON of its error
-    Z   the end: token, u64 number of elements and holes. A file without it is incomplete
+    I   a part of the index, in files that have one, before the end: token, u8 0, u64 offset of the record of each of up
+        to 65536 elements; or token, u8 1, u64 key and u64 offset of each of as many S records
+    Z   the end: token, u64 number of elements and holes, and in files with an index the u64 offset of its first part. A
+        file without it is incomplete
 
 An identity is u8 0, u64 key of the stream, u64 position; or, for a batch, u8 1, u64 position, u32 rows, u64 key of
 each row, u64 position of each row. All numbers are little-endian; nothing is pickled.
@@ -20,47 +23,40 @@ such file, in which the search for the next good record may end: the token, a ha
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import struct
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from crc32c import crc32c
-
 from ..errors import DataError, MissingFileError, RecordError
-from ..extract.records.crc import mask, masked_crc32c
+from ..extract.records.crc import masked_crc32c
 from ..extract.records.tfrecord import RecordReader
 from ..extract.storage.files import LocalStorage
 from ..log import logger
-from .columns import Cursor, add_columns, read_columns
-from .errors import error_from_json, error_to_json
+from .columns import Cursor, read_columns
+from .errors import error_from_json
 from .structures import Malformed, json_object
 
-__all__ = ["ElementsReader", "ElementsWriter", "Saved", "StreamLike"]
+__all__ = ["ElementsReader", "Saved", "StreamLike", "read_record", "stream_record", "token_of"]
 
-_MAGIC = b"GPUPIPE elements\0"
-
-
-_VERSION = 2
+MAGIC = b"GPUPIPE elements\0"
 
 
-_FLUSH = 1 << 20
+VERSION, INDEXED = 2, 3
+"""The version of files without and with an index."""
 
 
-_NAMED = 1 << 18
+NAMED = 1 << 18
 """Streams whose names the reader remembers."""
 
 
-_TOKEN = 4
+TOKEN = 4
 
 
-_END = 12 + 1 + _TOKEN + 8 + 4
+END = 12 + 1 + TOKEN + 8 + 4  # bytes of the last record; 8 more with an index
 
 
-_LEAST = 12 + 1 + _TOKEN + 8 + 17 + 2 + 4  # bytes of the smallest element in the file
+LEAST = 12 + 1 + TOKEN + 8 + 17 + 2 + 4  # bytes of the smallest element in the file
 
 
 _NOTED = 100  # damaged records in a row whose errors are kept
@@ -79,127 +75,6 @@ class StreamLike(Protocol):
     key: int
     name: str
     unit: str
-
-
-class ElementsWriter:
-    """Writes elements to a new file. No descriptor is held between writes, so thousands of writers may be open.
-
-    Args:
-        path: the file, which must not exist. Rename it after `finish`.
-        head: JSON for the head.
-        compression: "" or "GZIP".
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-
-    def __init__(self, path: str, head: dict[str, Any], compression: str = "") -> None:
-        self.path = path
-        self.count = 0
-        self._stream = zlib.compressobj(6, zlib.DEFLATED, 31) if compression else None
-        self._buffer: list[Any] = []
-        self._size = 0
-        self._named: dict[int, StreamLike] = {}  # by key
-        self._pid = os.getpid()
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-        text = json.dumps(head).encode()
-        self._token = _token_of(text)
-        self._record([_MAGIC, struct.pack("<I", _VERSION), text])
-
-    def write(
-        self,
-        value: Sequence[Any] | DataError,
-        stream: Any,
-        position: int,
-        rows: Sequence[tuple[Any, int]] | None = None,
-    ) -> None:
-        """Append one element, or the error that stands for one.
-
-        Args:
-            value: the columns, or the error.
-            stream: stream of the element.
-            position: position in that stream.
-            rows: for a batch, the (stream, position) of each of its rows.
-
-        Raises:
-            PlanTypeError: files cannot hold one of the columns.
-            OSError: the file cannot be written.
-        """
-        if len(self._named) + (1 if rows is None else len(rows)) > _NAMED:  # the reader drops the oldest names
-            self._named.clear()
-        if rows is None:
-            identity = struct.pack("<BQQ", 0, self._key(stream), position)
-        else:
-            keys = [self._key(row) for row, _ in rows]
-            n = len(rows)
-            identity = struct.pack(f"<BQI{n}Q{n}Q", 1, position, n, *keys, *(row for _, row in rows))
-        number = struct.pack("<Q", self.count)
-        if isinstance(value, DataError):
-            self._record([b"H", self._token, number, identity, json.dumps(error_to_json(value)).encode()])
-        else:
-            parts: list[Any] = [b"E", self._token, number, identity]
-            add_columns(value, parts)
-            self._record(parts)
-        self.count += 1
-
-    def finish(self) -> None:
-        """Write the end, and sync the file to disk."""
-        self._record([b"Z", self._token, struct.pack("<Q", self.count)])
-        if self._stream is not None:
-            self._put(self._stream.flush())
-        self._flush()
-        fd = os.open(self.path, os.O_RDWR)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-    def discard(self) -> None:
-        """Remove the file. In a forked child, do nothing: the file is the parent's."""
-        if os.getpid() != self._pid:
-            return
-        self._buffer, self._size = [], 0
-        with suppress(FileNotFoundError):
-            os.remove(self.path)
-
-    def _key(self, stream: StreamLike) -> int:
-        """Return the key of a stream, whose name is written before its first use."""
-        known = self._named.get(stream.key)
-        if known is not stream:
-            if known is None or (known.name, known.unit) != (stream.name, stream.unit):
-                unit, name = (text.encode(errors="surrogateescape") for text in (stream.unit, stream.name))
-                self._record([b"S", self._token, struct.pack("<QH", stream.key, len(unit)), unit, name])
-            self._named[stream.key] = stream
-        return stream.key
-
-    def _record(self, parts: list[Any]) -> None:
-        length = struct.pack("<Q", sum(map(len, parts)))
-        crc = 0
-        for part in parts:
-            crc = crc32c(part, crc)
-        framed = [length, struct.pack("<I", masked_crc32c(length)), *parts, struct.pack("<I", mask(crc))]
-        # Joined, which copies, because the parts are views of arrays that the user may change.
-        data = b"".join(framed)
-        self._put(data if self._stream is None else self._stream.compress(data))
-        if self._size >= _FLUSH:
-            self._flush()
-
-    def _put(self, data: bytes) -> None:
-        self._buffer.append(data)
-        self._size += len(data)
-
-    def _flush(self) -> None:
-        if os.getpid() != self._pid:
-            raise DataError("only the process that created this file can write to it, got a forked child")
-        fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0))  # a removed file stays removed
-        try:
-            for data in self._buffer:
-                view = memoryview(data)
-                while len(view):
-                    view = view[os.write(fd, view) :]
-        finally:
-            os.close(fd)
-        self._buffer, self._size = [], 0
 
 
 class ElementsReader:
@@ -226,6 +101,7 @@ class ElementsReader:
         self._token: bytes | None = None  # if the head is damaged, that of the first good record
         self._broken: list[RecordError] = []  # damage since the last good element
         self._unread = False  # a read failed for good, which is not damage
+        self._indexed = False
         self.head = self._head(head_needed)
 
     def check_end(self) -> None:
@@ -237,15 +113,16 @@ class ElementsReader:
         if self.compression:
             return
         size, tag = self._storage.size(self.path)
+        end = END + 8 * self._indexed
         try:
-            data = self._storage.read(self.path, max(size - _END, 0), min(_END, size), tag)
+            data = self._storage.read(self.path, max(size - end, 0), min(end, size), tag)
         except MissingFileError:
             raise
         except DataError as error:
             raise self._damaged(str(error), size) from error
         crc = struct.pack("<I", masked_crc32c(data[12:-4]))
-        if data[:8] != struct.pack("<Q", 1 + _TOKEN + 8) or data[12:13] != b"Z" or data[-4:] != crc:
-            raise self._damaged("it ends without its last record", max(size - _END, 0))
+        if data[:8] != struct.pack("<Q", end - 16) or data[12:13] != b"Z" or data[-4:] != crc:
+            raise self._damaged("it ends without its last record", max(size - end, 0))
 
     def elements(
         self, make_stream: Callable[[int, str, str], Any], on_damage: Callable[[], None] = lambda: None
@@ -302,26 +179,15 @@ class ElementsReader:
         if isinstance(record, DataError):
             self._unread = self._unread or record.lost
             raise Malformed(record.reason)
-        kind = bytes(record[:1])
-        cursor = Cursor(record[1:])
-        self._check_token(bytes(cursor.take(_TOKEN)))
-        if kind == b"S":
-            key, n = struct.unpack("<QH", cursor.take(10))
-            unit, name = bytes(cursor.take(n)), bytes(cursor.take(cursor.left))
-            names.add(key, name.decode(errors="surrogateescape"), unit.decode(errors="surrogateescape"))
+        self._check_token(bytes(record[1 : 1 + TOKEN]))
+        if record[:1] == b"S":
+            names.add(*stream_record(record))
             return None
-        if kind not in (b"E", b"H", b"Z"):
-            raise Malformed(f"no record starts with {kind!r}")
-        number = cursor.u64()
+        if record[:1] == b"I":
+            return None
+        number, element = read_record(record, names.stream)
         if number < expected:
             raise Malformed(f"element {expected} was expected, this is number {number}")
-        element: Saved | None = None
-        if kind != b"Z":
-            where, position = _identity(cursor, names.stream)
-            value = read_columns(cursor) if kind == b"E" else error_from_json(json_object(cursor.take(cursor.left)))
-            element = value, where, position
-        if cursor.left:
-            raise Malformed(f"{cursor.left} bytes are left over")
         return number, element
 
     def _check_token(self, token: bytes) -> None:
@@ -344,7 +210,7 @@ class ElementsReader:
             return
         on_damage()
         start = offset if not broken or broken[0].offset is None else broken[0].offset
-        if not broken or count > (offset - start) // _LEAST:  # so many elements do not fit the damaged bytes
+        if not broken or count > (offset - start) // LEAST:  # so many elements do not fit the damaged bytes
             yield (
                 self._damaged(f"it should have another number of elements, {count} are missing", start),
                 None,
@@ -374,19 +240,20 @@ class ElementsReader:
                 raise damaged from record
             self._note(f"its head: {record.reason}", offset, lambda: None)
             return {}
-        n = len(_MAGIC)
-        if bytes(record[:n]) != _MAGIC or len(record) < n + 4:
+        n = len(MAGIC)
+        if bytes(record[:n]) != MAGIC or len(record) < n + 4:
             raise self._damaged("it does not start like one", 0)
         (version,) = struct.unpack("<I", record[n : n + 4])
-        if version != _VERSION:
-            reason = f"a file of elements needs version {_VERSION}, got version {version}; write it again"
+        if version not in (VERSION, INDEXED):
+            reason = f"a file of elements needs version {VERSION} or {INDEXED}, got version {version}; write it again"
             raise RecordError(reason, file=self.path, offset=0, stage="read")
+        self._indexed = version == INDEXED
         text = bytes(record[n + 4 :])
         try:
             head = json_object(text)
         except Malformed as error:
             raise self._damaged(f"its head: {error}", 0) from error
-        self._token = _token_of(text)
+        self._token = token_of(text)
         return head
 
     def _damaged(self, reason: str, offset: int | None) -> RecordError:
@@ -410,7 +277,7 @@ class _Names:
     def add(self, key: int, name: str, unit: str) -> Any:
         """Make a stream; if there are too many, drop the oldest, as the writer expects."""
         self._streams.pop(key, None)
-        if len(self._streams) >= _NAMED:
+        if len(self._streams) >= NAMED:
             del self._streams[next(iter(self._streams))]
         made = self._streams[key] = self._make(key, name, unit)
         return made
@@ -421,8 +288,50 @@ class _Names:
         return self.add(key, self._file, "index") if found is None else found
 
 
-def _token_of(head: bytes) -> bytes:
-    return hashlib.blake2b(head, digest_size=_TOKEN).digest()
+def stream_record(record: Any) -> tuple[int, str, str]:
+    """Read the key, the name and the unit of a stream.
+
+    Raises:
+        Malformed: the record is damaged.
+    """
+    cursor = Cursor(memoryview(record)[1 + TOKEN :])
+    key, n = struct.unpack("<QH", cursor.take(10))
+    unit, name = bytes(cursor.take(n)), bytes(cursor.take(cursor.left))
+    return key, name.decode(errors="surrogateescape"), unit.decode(errors="surrogateescape")
+
+
+def read_record(record: Any, stream_of: Callable[[int], Any]) -> tuple[int, Saved | None]:
+    """Read an element or the end.
+
+    Args:
+        record: the record.
+        stream_of: returns the stream of a key.
+
+    Returns:
+        The number of the element, and the element; at the end, how many there were, and None.
+
+    Raises:
+        Malformed: the record is damaged.
+    """
+    kind, cursor = bytes(record[:1]), Cursor(memoryview(record)[1 + TOKEN :])
+    if kind not in (b"E", b"H", b"Z"):
+        raise Malformed(f"no record starts with {kind!r}")
+    number = cursor.u64()
+    element: Saved | None = None
+    if kind != b"Z":
+        where, position = _identity(cursor, stream_of)
+        value = read_columns(cursor) if kind == b"E" else error_from_json(json_object(cursor.take(cursor.left)))
+        element = value, where, position
+    elif cursor.left:  # where the index starts
+        cursor.u64()
+    if cursor.left:
+        raise Malformed(f"{cursor.left} bytes are left over")
+    return number, element
+
+
+def token_of(head: bytes) -> bytes:
+    """The bytes that tell the records of a file apart from those of one that an element contains."""
+    return hashlib.blake2b(head, digest_size=TOKEN).digest()
 
 
 def _identity(cursor: Cursor, stream_of: Callable[[int], Any]) -> tuple[Any, int]:

@@ -463,7 +463,7 @@ def test_a_disk_that_cannot_be_written_ends_no_pass(
 
     dataset = numbers(3).cache(tmp_path / "c")
     with monkeypatch.context() as patch:
-        patch.setattr("gpupipe.serial.elements_file.ElementsWriter._flush", full)
+        patch.setattr("gpupipe.serial.elements_writer.ElementsWriter._flush", full)
         assert run(dataset) == [0, 1, 2]
 
     assert "cannot be written, this pass continues without it: [Errno 28]" in caplog.text

@@ -53,6 +53,10 @@ def _sizes() -> Dataset:
     return Dataset.from_tensor_slices(([2, 3, 4], [3, 2, 1]))
 
 
+def _shuffled(x: Any, rng: np.random.Generator) -> Any:
+    return rng.permutation(x)
+
+
 def _buckets(max_pixels: Any, **limits: Any) -> Dataset:
     return Dataset.from_tensor_slices(gp.aspect_ratio_buckets(max_pixels, **limits))
 
@@ -259,6 +263,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "one_hot": lambda x, n: ops.one_hot(x[..., 0], n(5), n(2), n(1)),
     "pad_to_bounding_box": lambda x, n: ops.pad_to_bounding_box(x, n(1), n(1), n(12), n(11)),
     "random_apply": lambda x, n: ops.random_apply(ops.flip_left_right, x, n(1), seed=n(7)),
+    "py_function": lambda x, n: ops.py_function(_shuffled, (x,), TensorSpec(IMAGE.shape, "uint8"), rng=True, seed=n(7)),
     "random_brightness": lambda x, n: ops.random_brightness(x, n(1), seed=n(7)),
     "random_choice": lambda x, n: ops.random_choice([lambda y: y, ops.rot90], x[:8], (n(1), n(2)), seed=n(7)),
     "random_contrast": lambda x, n: ops.random_contrast(x, n(1), n(2), seed=n(7)),

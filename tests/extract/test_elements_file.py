@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from gpupipe.errors import DataError, DecodeError, MissingFileError, PlanError, PlanTypeError, RecordError
 from gpupipe.extract.records.crc import masked_crc32c
 from gpupipe.ragged import Ragged, RaggedSpec
-from gpupipe.serial import elements_file
+from gpupipe.serial import elements_file, elements_writer
 from gpupipe.serial.columns import Cursor, add_column, read_column
-from gpupipe.serial.elements_file import ElementsReader, ElementsWriter
+from gpupipe.serial.elements_file import ElementsReader
+from gpupipe.serial.elements_writer import ElementsWriter
 from gpupipe.serial.structures import Malformed, spec_from_json, spec_to_json, structure_from_json, structure_to_json
 from gpupipe.spec import DatasetSpec, Structure, TensorSpec, flatten
 
@@ -148,7 +149,8 @@ def test_numbers_of_more_than_64_bits_are_read_from_memory_only() -> None:
 
 
 def test_more_streams_than_the_table_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elements_file, "_NAMED", 5)
+    for module in (elements_file, elements_writer):
+        monkeypatch.setattr(module, "NAMED", 5)
     owners = [Owner(i, f"number {i}", "offset") for i in range(23)]
     order = [0, 1, 2, 3, 4, 0, 5, 1, 6, 7, 8, 9, 10, 0, *range(11, 23), 4]
     writer = ElementsWriter(str(tmp_path / "a"), {})
@@ -246,7 +248,7 @@ def test_a_later_version_says_so(tmp_path: Path) -> None:
     with TFRecordWriter(tmp_path / "a") as out:
         out.write(b"GPUPIPE elements\0" + struct.pack("<I", 99) + b"{}")
 
-    with pytest.raises(RecordError, match="a file of elements needs version 2, got version 99"):
+    with pytest.raises(RecordError, match="a file of elements needs version 2 or 3, got version 99"):
         read(tmp_path / "a")
 
 

@@ -34,7 +34,7 @@ from gpupipe.extract.records.index import INDEXES, record_index
 from gpupipe.extract.records.inflate import longest_record
 from gpupipe.extract.storage import files as storage
 from gpupipe.extract.storage.files import LOCAL
-from gpupipe.serial.elements_file import ElementsWriter
+from gpupipe.serial.elements_writer import ElementsWriter
 from gpupipe.transform.machine import has_dali
 
 PATIENCE = 30.0

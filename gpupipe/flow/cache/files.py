@@ -28,7 +28,8 @@ from ...plan.maps import Map
 from ...plan.node import ElementType, Node, walk
 from ...plan.portable import Portable, portable
 from ...random import LAW
-from ...serial.elements_file import ElementsReader, ElementsWriter
+from ...serial.elements_file import ElementsReader
+from ...serial.elements_writer import ElementsWriter
 from ...serial.structures import Malformed, spec_from_json, spec_to_json, structure_from_json, structure_to_json
 from ...spec import LEAF
 from ...transform.choose import resolve_device

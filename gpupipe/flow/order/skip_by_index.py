@@ -133,7 +133,7 @@ def _can_start(flow: Flow) -> bool:
         return isinstance(base.source, ItemsFlow)
     if isinstance(base, FlatMapFlow):
         return isinstance(_base(base.inner.flow), RecordsFlow | RowsFlow | SamplesFlow)
-    return isinstance(base, RangeFlow | SlicesFlow | ItemsFlow | SelectFlow)
+    return isinstance(base, RangeFlow | SlicesFlow | ItemsFlow | SelectFlow) or getattr(base, "starts_anywhere", False)
 
 
 def _strided(flow: Flow, at: Context, start: int, step: int) -> Iterator[Element]:

@@ -154,7 +154,7 @@ SOURCES: dict[type[Node], Lowering] = {
     Request: plain(lambda node: RequestFlow()),
     RandomNumbers: plain(lambda node: RandomFlow(node.seed, node.rerandomize)),
     Files: plain(lambda node: FilesFlow(node.paths, Names(node.names))),
-    Saved: plain(lambda node: SavedFlow(node.paths, node.compression)),
+    Saved: plain(lambda node: SavedFlow(node.paths, node.counts, node.compression, node.indexed)),
     SavedFiles: plain(lambda node: SavedFilesFlow(node.files, node.make)),
     NestedElements: plain(lambda node: NestedElementsFlow(node.elements, node.base)),
     FromGenerator: generator,
