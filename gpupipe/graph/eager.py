@@ -12,6 +12,7 @@ from ..errors import DataError, PlanError, SpecError
 from ..extract.images.headers import read_header
 from ..random import BatchRng, hash64, mix64
 from ..spec import TensorSpec, as_leaf, byte_array, spec_of
+from .frames import Frames, over_frames
 from .op import Array, Op
 
 __all__ = ["ELEMENT", "ElementRng", "eager_rng", "run", "sizes_of"]
@@ -66,6 +67,10 @@ def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
         return _run_on_batch(op, values, specs, seed)
     if not op.supports("reference"):
         raise PlanError(f"{op.name} has no NumPy form: it cannot take arrays; call it in a map that DALI runs")
+    if specs and specs[0].rank == 5:  # a batch of clips; an array of rank 4 is a batch of images
+        clips = over_frames(op, [spec.row() for spec in specs if spec.rank])
+        if clips is not op:
+            return _run_on_rows(clips, values, seed)
     try:
         op.infer(*specs)
     except SpecError as error:
@@ -76,16 +81,21 @@ def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
             op.infer(*rows)
         except SpecError:
             raise error from None  # describes what the user passed, not one row of it
-        _check_rows(op, values)
-        results = [run(op, row, seed) for row in zip(*values, strict=True)]
-        if isinstance(results[0], tuple):
-            return tuple(_stacked(column) for column in zip(*results, strict=True))
-        return _stacked(results)
+        return _run_on_rows(op, values, seed)
     try:
         return op.reference(*values, *_params(op, values[0], seed))
     except DataError as error:
         error.at(stage=op.stage)
         raise
+
+
+def _run_on_rows(op: Op, values: Sequence[Any], seed: int | None) -> Any:
+    """Run an op on each row of a batch, and stack the results."""
+    _check_rows(op, values)
+    results = [run(op, row, seed) for row in zip(*values, strict=True)]
+    if isinstance(results[0], tuple):
+        return tuple(_stacked(column) for column in zip(*results, strict=True))
+    return _stacked(results)
 
 
 def _run_on_batch(op: Op, values: Sequence[Any], specs: Sequence[TensorSpec], seed: int | None) -> Any:
@@ -128,6 +138,8 @@ def sizes_of(op: Op, first: Any) -> Array:
         header = read_header(first)
         return np.array([[header.height, header.width]], np.int32)
     shape = getattr(first, "shape", ())
+    if isinstance(op, Frames):
+        shape, op = shape[1:], op.op
     channels_first = len(shape) == 3 and getattr(op, "layout", None) == "CHW"
     return np.array([shape[1:] if channels_first else shape[:2] if len(shape) >= 2 else (0, 0)], np.int32)
 

@@ -18,6 +18,7 @@ from ..integers import is_integer, plain
 from ..spec import as_leaf, spec_of
 from .arithmetic import Arithmetic, is_narrow
 from .eager import run
+from .frames import over_frames
 from .op import Arg, Op
 from .sites import user_site
 from .values import Apply, Const, Draw, Input, Item, Value
@@ -406,6 +407,8 @@ def _record(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
             site = active.site(op.name, seed) if op.random else ""
             draw = Draw(op, site, inputs, args, line=line)
             params = tuple(Item(draw, i) for i in range(len(op.parameters)))
+        if inputs and inputs[0].spec.rank == 4:
+            op = over_frames(op, [value.spec for value in inputs])
         made = Apply(op, inputs, params, line)
     except PlanError as error:
         raise type(error)(f"{error}, at {line}") from error.__cause__
