@@ -38,7 +38,7 @@ class Contrast(Colour):
     in float32.
     """
 
-    frames: ClassVar[Literal["", "planes", "rows", "axes"]] = ""
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
     parameters: ClassVar[tuple[str, ...]] = ("contrast_factor",)
 
     def reference(self, x: Array, *params: Any) -> Array:

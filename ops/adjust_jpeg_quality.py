@@ -30,7 +30,7 @@ class JpegQuality(Colour):
     On the GPU, DALI does not encode: it simulates the distortion with a transform of its own.
     """
 
-    frames: ClassVar[Literal["", "planes", "rows", "axes"]] = ""
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
     legal: ClassVar[tuple[int, ...] | None] = (1, 3)
     parameters: ClassVar[tuple[str, ...]] = ("jpeg_quality",)
 

@@ -50,7 +50,7 @@ class ColorJitter(Colour):
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``
     """
 
-    frames: ClassVar[Literal["", "planes", "rows", "axes"]] = ""
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
     random: ClassVar[bool] = True
     parameters: ClassVar[tuple[str, ...]] = ("order", "factors")
     legal: ClassVar[tuple[int, ...] | None] = (3,)

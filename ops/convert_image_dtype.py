@@ -36,7 +36,7 @@ class ConvertImageDtype(Op):
     Shapes: ``source[H,W,C] -> dtype[H,W,C]``, the layout stays.
     """
 
-    frames: ClassVar[Literal["", "planes", "rows", "axes"]] = "rows"
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "rows"
 
     source: str = "uint8"
     dtype: str = "float32"

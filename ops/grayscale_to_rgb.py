@@ -25,7 +25,7 @@ class GrayscaleToRgb(Op):
     Shapes: ``T[H,W,1]{HWC} -> T[H,W,3]{HWC}``
     """
 
-    frames: ClassVar[Literal["", "planes", "rows", "axes"]] = "rows"
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "rows"
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         (x,) = xs

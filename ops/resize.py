@@ -56,7 +56,7 @@ class Resampling(Op):
     Shapes: ``T[H,W,C]{HWC}, int32[2] -> float32[h,w,C]{HWC}``, T for "nearest" and with `keep_dtype`.
     """
 
-    frames: ClassVar[Literal["", "planes", "rows", "axes"]] = "planes"
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "planes"
     parameters: ClassVar[tuple[str, ...]] = ("size",)
     traceable: ClassVar[tuple[str, ...]] = ("height", "width")
 

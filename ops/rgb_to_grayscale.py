@@ -35,7 +35,7 @@ class RgbToGrayscale(Op):
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,1]{HWC}``
     """
 
-    frames: ClassVar[Literal["", "planes", "rows", "axes"]] = "rows"
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "rows"
 
     dtype: str = "uint8"
 

@@ -30,7 +30,7 @@ class Transpose(Op):
     Shapes: ``T[H,W,C]{HWC} -> T[C,H,W]{CHW}``, or the reverse.
     """
 
-    frames: ClassVar[Literal["", "planes", "rows", "axes"]] = "axes"
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "axes"
 
     layout: Literal["HWC", "CHW"] = "CHW"
 

@@ -159,4 +159,8 @@ def _by_axes(d: Any, op: Any, x: Any, params: Sequence[Any]) -> Any:
     return d.fn.transpose(x, perm=[0, *(1 + axis for axis in op.axes)], transpose_layout=False)
 
 
-_AS_IMAGE = {"planes": _by_planes, "rows": _by_rows, "axes": _by_axes}
+def _as_sequence(d: Any, op: Op, x: Any, params: Sequence[Any]) -> Any:
+    return op.dali(d, d.fn.reshape(x, layout="FHWC"), *params)
+
+
+_AS_IMAGE = {"sequence": _as_sequence, "planes": _by_planes, "rows": _by_rows, "axes": _by_axes}

@@ -67,7 +67,7 @@ class Colour(Op):
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, T one of uint8, uint16, float16, float32.
     """
 
-    frames: ClassVar[Literal["", "planes", "rows", "axes"]] = "rows"
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "rows"
     legal: ClassVar[tuple[int, ...] | None] = None
 
     dtype: str = field(default="uint8", kw_only=True)

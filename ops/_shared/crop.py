@@ -26,7 +26,7 @@ class Crop(Op):
     Shapes: ``T[H,W,C]{HWC}, int32[2], int32[2] -> T[h,w,C]{HWC}``
     """
 
-    frames: ClassVar[Literal["", "planes", "rows", "axes"]] = "planes"
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "sequence"
     parameters: ClassVar[tuple[str, ...]] = ("start", "shape")
 
     height: int | None = None

@@ -23,7 +23,7 @@ class Reverse(Op):
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
     """
 
-    frames: ClassVar[Literal["", "planes", "rows", "axes"]] = "planes"
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "sequence"
 
     columns: bool = False
     lines: bool = False

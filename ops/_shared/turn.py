@@ -32,7 +32,7 @@ class Turn(Op):
     Shapes: ``T[H,W,C]{HWC}, int32[] -> T[H,W,C]{HWC}``, or ``T[W,H,C]`` for an odd number.
     """
 
-    frames: ClassVar[Literal["", "planes", "rows", "axes"]] = "planes"
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "planes"
     parameters: ClassVar[tuple[str, ...]] = ("turns",)
 
     turns: int | None = None
