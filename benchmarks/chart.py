@@ -1,8 +1,9 @@
 """chart: committed measurements as one picture: what each costs against what it replaces.
 
-    python -m benchmarks.chart measured.svg
+    python -m benchmarks.chart gpupipe/guide/pictures/measured.svg
 
-Nothing is measured here: every bar is the summary of one file in `results/`.
+Nothing is measured here: every bar is the summary of one file in `results/`. README.md shows the picture;
+tests/guide/test_pictures.py holds it to the files.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def _bar(name: str, file: str, contestant: str) -> Bar:
 
 
 def draw(path: Path, shown: Sequence[Bar]) -> None:
-    """Write the picture, in the format that the name says."""
+    """Write the picture, in the format that the name says. An SVG has its text as text, and depends on nothing else."""
+    import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -80,8 +82,9 @@ def draw(path: Path, shown: Sequence[Bar]) -> None:
         axes.text(0.02, place, f"{bar.median:.2f}", va="center", color="white")
     axes.axvline(1.0, color="#222222", linewidth=1)
     axes.set_yticks(range(len(shown)), [f"{bar.name}\nagainst {bar.against}" for bar in reversed(shown)])
-    axes.set_xlabel("CPU time, as a share of the reference's; line: least and most; gray: the reference against itself")
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    axes.set_xlabel("CPU time, as a share of the reference's\nline: least and most; gray: the reference against itself")
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "gpupipe"}):
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,14 @@ from .dataset import (
     Dataset,
     FixedLengthRecordDataset,
     HDF5Dataset,
+    HuggingFaceDataset,
     LMDBDataset,
     NumpyDataset,
     ParquetDataset,
     TextLineDataset,
     TFRecordDataset,
     WebDataset,
+    aspect_ratio_buckets,
     image_folder,
     release_memory,
 )
@@ -42,6 +44,7 @@ from .errors import (
 from .missing import names_missing
 from .options import ALL, AUTOTUNE, Options, set_seed
 from .ragged import Ragged, RaggedSpec
+from .serving.preprocessor import preprocessor
 from .spec import DatasetSpec, TensorSpec
 
 __version__ = "0.1.0"
@@ -62,6 +65,7 @@ __all__ = [
     "FixedLengthRecordDataset",
     "GpupipeError",
     "HDF5Dataset",
+    "HuggingFaceDataset",
     "LMDBDataset",
     "MissingDependencyError",
     "NumpyDataset",
@@ -80,10 +84,12 @@ __all__ = [
     "TraceError",
     "WebDataset",
     "__version__",
+    "aspect_ratio_buckets",
     "compare",
     "image_folder",
     "io",
     "ops",
+    "preprocessor",
     "release_memory",
     "set_seed",
 ]

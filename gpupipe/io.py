@@ -19,8 +19,9 @@ from .extract.examples.example import ExampleParser
 from .extract.examples.features import Feature, FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, VarLenFeature
 from .extract.records.writer import TFRecordWriter
 from .extract.storage.remote import storage_of
+from .graph.named import Named
 from .graph.op import Op
-from .graph.symbols import Named, Symbol, active_trace, apply
+from .graph.symbols import Symbol, active_trace, apply
 from .missing import names_missing
 from .ragged import Ragged
 from .spec import TensorSpec, byte_array

@@ -163,20 +163,22 @@ class BatchRng:
         site: which random call of the chain this is, hashed.
     """
 
-    __slots__ = ("_block", "_counter", "_key", "size")
+    __slots__ = ("_block", "_counter", "_key", "_keys", "_site", "size")
 
     def __init__(self, seed: int, epoch: int, keys: Array, site: int = 0) -> None:
-        keys = np.asarray(keys, np.uint64)
-        self.size = len(keys)
-        self._counter = np.empty((self.size, 3), np.uint64)
-        self._counter[:, 0] = keys & _LOW
-        self._counter[:, 1] = keys >> 32
-        self._counter[:, 2] = site & _LOW
+        self._keys, self._site = np.asarray(keys, np.uint64), site
+        self.size = len(self._keys)
+        self._counter: Array | None = None  # made by the first draw, which geometry without randomness never needs
         self._key = philox_key(seed, epoch)
         self._block = 0
 
     def words(self, count: int) -> Array:
         """Draw the next `count` 32-bit words of every element: uint64[B, count]."""
+        if self._counter is None:
+            self._counter = np.empty((self.size, 3), np.uint64)
+            self._counter[:, 0] = self._keys & _LOW
+            self._counter[:, 1] = self._keys >> 32
+            self._counter[:, 2] = self._site & _LOW
         blocks = -(-count // 4)
         counter = np.empty((self.size, blocks, 4), np.uint64)
         counter[:, :, :3] = self._counter[:, None, :]

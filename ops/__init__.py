@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from gpupipe.ops.cast import cast
     from gpupipe.ops.center_crop import center_crop
     from gpupipe.ops.central_crop import central_crop
+    from gpupipe.ops.clip import clip
     from gpupipe.ops.color_jitter import color_jitter
+    from gpupipe.ops.concat import concat
     from gpupipe.ops.convert_image_dtype import convert_image_dtype
     from gpupipe.ops.crop_to_bounding_box import crop_to_bounding_box
     from gpupipe.ops.cutmix import cutmix
@@ -31,18 +33,24 @@ if TYPE_CHECKING:
     from gpupipe.ops.decode_image import decode_image
     from gpupipe.ops.decode_jpeg import decode_jpeg
     from gpupipe.ops.decode_png import decode_png
+    from gpupipe.ops.expand_dims import expand_dims
     from gpupipe.ops.extract_jpeg_shape import extract_jpeg_shape
     from gpupipe.ops.flip_left_right import flip_left_right
     from gpupipe.ops.flip_up_down import flip_up_down
+    from gpupipe.ops.gather import gather
     from gpupipe.ops.grayscale_to_rgb import grayscale_to_rgb
     from gpupipe.ops.hsv_to_rgb import hsv_to_rgb
+    from gpupipe.ops.maximum import maximum
+    from gpupipe.ops.minimum import minimum
     from gpupipe.ops.mixup import mixup
     from gpupipe.ops.normalize import IMAGENET_MEAN, IMAGENET_STD, normalize
     from gpupipe.ops.one_hot import one_hot
     from gpupipe.ops.pad_to_bounding_box import pad_to_bounding_box
     from gpupipe.ops.per_image_standardization import per_image_standardization
     from gpupipe.ops.py_function import py_function
+    from gpupipe.ops.random_apply import random_apply
     from gpupipe.ops.random_brightness import random_brightness
+    from gpupipe.ops.random_choice import random_choice
     from gpupipe.ops.random_contrast import random_contrast
     from gpupipe.ops.random_crop import random_crop
     from gpupipe.ops.random_erasing import random_erasing
@@ -52,6 +60,8 @@ if TYPE_CHECKING:
     from gpupipe.ops.random_jpeg_quality import random_jpeg_quality
     from gpupipe.ops.random_resized_crop import random_resized_crop
     from gpupipe.ops.random_saturation import random_saturation
+    from gpupipe.ops.random_uniform import random_uniform
+    from gpupipe.ops.reshape import reshape
     from gpupipe.ops.resize import resize
     from gpupipe.ops.resize_shorter import resize_shorter
     from gpupipe.ops.resize_with_crop_or_pad import resize_with_crop_or_pad
@@ -60,7 +70,10 @@ if TYPE_CHECKING:
     from gpupipe.ops.rot90 import rot90
     from gpupipe.ops.sample_distorted_bounding_box import sample_distorted_bounding_box
     from gpupipe.ops.slice import slice
+    from gpupipe.ops.squeeze import squeeze
+    from gpupipe.ops.stack import stack
     from gpupipe.ops.transpose import transpose
+    from gpupipe.ops.where import where
 
 __all__ = [
     "IMAGENET_MEAN",
@@ -74,7 +87,9 @@ __all__ = [
     "cast",
     "center_crop",
     "central_crop",
+    "clip",
     "color_jitter",
+    "concat",
     "convert_image_dtype",
     "crop_to_bounding_box",
     "cutmix",
@@ -83,18 +98,24 @@ __all__ = [
     "decode_image",
     "decode_jpeg",
     "decode_png",
+    "expand_dims",
     "extract_jpeg_shape",
     "flip_left_right",
     "flip_up_down",
+    "gather",
     "grayscale_to_rgb",
     "hsv_to_rgb",
+    "maximum",
+    "minimum",
     "mixup",
     "normalize",
     "one_hot",
     "pad_to_bounding_box",
     "per_image_standardization",
     "py_function",
+    "random_apply",
     "random_brightness",
+    "random_choice",
     "random_contrast",
     "random_crop",
     "random_erasing",
@@ -104,6 +125,8 @@ __all__ = [
     "random_jpeg_quality",
     "random_resized_crop",
     "random_saturation",
+    "random_uniform",
+    "reshape",
     "resize",
     "resize_shorter",
     "resize_with_crop_or_pad",
@@ -112,22 +135,30 @@ __all__ = [
     "rot90",
     "sample_distorted_bounding_box",
     "slice",
+    "squeeze",
+    "stack",
     "transpose",
+    "where",
 ]
 
 _INSTEAD = {
     "Compose": "call one function after another in the function passed to map",
-    "RandomApply": "draw with a random op, or choose by a condition on a value of your own",
+    "RandomApply": "use random_apply",
+    "RandomChoice": "use random_choice",
     "RandomHorizontalFlip": "use random_flip_left_right",
     "RandomVerticalFlip": "use random_flip_up_down",
     "ToTensor": "use normalize, or convert_image_dtype and transpose",
+    "clip_by_value": "use clip",
+    "concatenate": "use concat",
     "crop": "use crop_to_bounding_box, center_crop or random_crop",
     "crop_mirror_normalize": "write normalize(random_flip_left_right(random_crop(x, (h, w))), mean, std); "
     "the optimizer fuses them into one pass",
     "flip": "use flip_left_right or flip_up_down",
     "hflip": "use flip_left_right",
     "per_image_whitening": "use per_image_standardization",
+    "take": "use gather",
     "to_tensor": "use normalize, or convert_image_dtype and transpose",
+    "uniform": "use random_uniform",
     "vflip": "use flip_up_down",
 }
 """Names from the optimizer and from other libraries, and what to write instead."""

@@ -91,6 +91,8 @@ def saturated(x: Any, dtype: np.dtype[Any]) -> Any:
         x = x.astype(np.float32)  # float16 cannot hold the bounds
     with np.errstate(invalid="ignore"):  # for NaN, and for the bounds of 32 and 64 bits, which floats round up
         whole = np.clip(x, low, high).astype(dtype)
+    if dtype.itemsize < 4:
+        return whole[()]
     # No float32 lies just below 2**31: the bound itself overflows in the conversion and is corrected here.
     return np.where(x >= float(high), dtype.type(high), whole)[()]
 

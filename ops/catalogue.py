@@ -5,7 +5,9 @@ The conformance suite runs every case of every op listed here on every executor.
 
 from __future__ import annotations
 
+from gpupipe.graph.gather import Gather
 from gpupipe.graph.op import Op
+from gpupipe.graph.shapes import Subscript
 from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops._shared.decoding import NativeDecoding
 from gpupipe.ops.adjust_brightness import AdjustBrightness
@@ -18,6 +20,7 @@ from gpupipe.ops.cast import Cast
 from gpupipe.ops.center_crop import CenterCrop
 from gpupipe.ops.central_crop import CentralCrop
 from gpupipe.ops.color_jitter import ColorJitter
+from gpupipe.ops.concat import Concat
 from gpupipe.ops.convert_image_dtype import ConvertImageDtype
 from gpupipe.ops.crop_to_bounding_box import CropToBoundingBox
 from gpupipe.ops.cutmix import Cutmix
@@ -25,9 +28,11 @@ from gpupipe.ops.dali_function import DaliFunction
 from gpupipe.ops.decode_image import DecodeImage
 from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.ops.decode_png import DecodePng
+from gpupipe.ops.expand_dims import ExpandDims
 from gpupipe.ops.extract_jpeg_shape import ExtractJpegShape
 from gpupipe.ops.flip_left_right import FlipLeftRight
 from gpupipe.ops.flip_up_down import FlipUpDown
+from gpupipe.ops.gather import LookUp
 from gpupipe.ops.grayscale_to_rgb import GrayscaleToRgb
 from gpupipe.ops.hsv_to_rgb import HsvToRgb
 from gpupipe.ops.mixup import Mixup
@@ -36,7 +41,9 @@ from gpupipe.ops.one_hot import OneHot
 from gpupipe.ops.pad_to_bounding_box import PadToBoundingBox
 from gpupipe.ops.per_image_standardization import PerImageStandardization
 from gpupipe.ops.py_function import PyFunction
+from gpupipe.ops.random_apply import RandomApply
 from gpupipe.ops.random_brightness import RandomBrightness
+from gpupipe.ops.random_choice import RandomChoice
 from gpupipe.ops.random_contrast import RandomContrast
 from gpupipe.ops.random_crop import RandomCrop
 from gpupipe.ops.random_erasing import RandomErasing
@@ -46,6 +53,8 @@ from gpupipe.ops.random_hue import RandomHue
 from gpupipe.ops.random_jpeg_quality import RandomJpegQuality
 from gpupipe.ops.random_resized_crop import RandomResizedCrop
 from gpupipe.ops.random_saturation import RandomSaturation
+from gpupipe.ops.random_uniform import RandomUniform
+from gpupipe.ops.reshape import Reshape
 from gpupipe.ops.resize import Resize, ResizeArea
 from gpupipe.ops.resize_shorter import ResizeShorter
 from gpupipe.ops.resize_with_crop_or_pad import ResizeWithCropOrPad
@@ -54,7 +63,10 @@ from gpupipe.ops.rgb_to_hsv import RgbToHsv
 from gpupipe.ops.rot90 import Rot90
 from gpupipe.ops.sample_distorted_bounding_box import SampleDistortedBoundingBox
 from gpupipe.ops.slice import Slice
+from gpupipe.ops.squeeze import Squeeze
+from gpupipe.ops.stack import Stack
 from gpupipe.ops.transpose import Transpose
+from gpupipe.ops.where import Where
 
 __all__ = ["CATALOGUE"]
 
@@ -69,6 +81,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     CenterCrop,
     CentralCrop,
     ColorJitter,
+    Concat,
     ConvertImageDtype,
     CropMirrorNormalize,
     CropToBoundingBox,
@@ -77,11 +90,14 @@ CATALOGUE: tuple[type[Op], ...] = (
     DecodeImage,
     DecodeJpeg,
     DecodePng,
+    ExpandDims,
     ExtractJpegShape,
     FlipLeftRight,
     FlipUpDown,
+    Gather,
     GrayscaleToRgb,
     HsvToRgb,
+    LookUp,
     Mixup,
     NativeDecoding,
     Normalize,
@@ -89,7 +105,9 @@ CATALOGUE: tuple[type[Op], ...] = (
     PadToBoundingBox,
     PerImageStandardization,
     PyFunction,
+    RandomApply,
     RandomBrightness,
+    RandomChoice,
     RandomContrast,
     RandomCrop,
     RandomErasing,
@@ -99,6 +117,8 @@ CATALOGUE: tuple[type[Op], ...] = (
     RandomJpegQuality,
     RandomResizedCrop,
     RandomSaturation,
+    RandomUniform,
+    Reshape,
     Resize,
     ResizeArea,
     ResizeShorter,
@@ -108,6 +128,10 @@ CATALOGUE: tuple[type[Op], ...] = (
     Rot90,
     SampleDistortedBoundingBox,
     Slice,
+    Squeeze,
+    Stack,
+    Subscript,
     Transpose,
+    Where,
 )
 """Every op that a function of this package applies, and those that the optimizer derives from them."""

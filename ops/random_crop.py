@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, overload
 
 import numpy as np
 
 from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.geometry import GeometryError, image_of, images_of, static, window
 from gpupipe.ops._shared.samples import noise
@@ -36,6 +35,7 @@ class RandomCrop(Composite):
     """
 
     random: ClassVar[bool] = True
+    drawn: ClassVar[Literal["", "window", "flag"]] = "window"
     parameters: ClassVar[tuple[str, ...]] = ("start", "shape")
     traceable: ClassVar[tuple[str, ...]] = ("height", "width")
 
@@ -83,7 +83,15 @@ class RandomCrop(Composite):
         yield Case(cls(3, 3, images=2), (noise(7, 9), noise(7, 9, 1)), ("HWC", "HWC"), note="with-mask")
 
 
-def random_crop(image: T, size: Any, *, seed: int | None = None) -> T:
+@overload
+def random_crop(image: T, size: Any, *, seed: int | None = None, return_params: Literal[False] = False) -> T: ...
+
+
+@overload
+def random_crop(image: T, size: Any, *, seed: int | None = None, return_params: Literal[True]) -> tuple[T, Any]: ...
+
+
+def random_crop(image: T, size: Any, *, seed: int | None = None, return_params: bool = False) -> Any:
     """Crop a window of `size` at a random offset.
 
     Args:
@@ -91,6 +99,8 @@ def random_crop(image: T, size: Any, *, seed: int | None = None) -> T:
         size: (height, width) in pixels; TensorFlow's (height, width, channels) is accepted if it keeps all channels.
         seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
             element, also after a `zip`, but not in different inputs of it.
+        return_params: also return the window, int32[4] (y, x, height, width) in pixels of `image`, as a pair with the
+            result: to move boxes with it, say.
 
     Shapes: ``T[H,W,C]{HWC} -> T[height,width,C]{HWC}``
 
@@ -107,4 +117,4 @@ def random_crop(image: T, size: Any, *, seed: int | None = None) -> T:
         raise PlanTypeError(f"random_crop needs size as (height, width) or (height, width, channels), got {size!r}")
     height, width, *channels = (item.item() if isinstance(item, np.generic) else item for item in size)
     op = RandomCrop(height, width, *channels, images=len(xs))
-    return apply(op, *xs, seed=seed)  # type: ignore[no-any-return]
+    return call(op, image, seed, return_params)

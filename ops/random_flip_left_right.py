@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, overload
 
-from gpupipe.graph.symbols import apply
+from gpupipe.ops._shared.composite import call
 from gpupipe.ops._shared.flip import Direction, RandomFlip
 from gpupipe.ops._shared.geometry import images_of
 
@@ -24,7 +24,19 @@ class RandomFlipLeftRight(RandomFlip):
     direction: ClassVar[Direction] = "left_right"
 
 
-def random_flip_left_right(image: T, p: Any = 0.5, *, seed: int | None = None) -> T:
+@overload
+def random_flip_left_right(
+    image: T, p: Any = 0.5, *, seed: int | None = None, return_params: Literal[False] = False
+) -> T: ...
+
+
+@overload
+def random_flip_left_right(
+    image: T, p: Any = 0.5, *, seed: int | None = None, return_params: Literal[True]
+) -> tuple[T, Any]: ...
+
+
+def random_flip_left_right(image: T, p: Any = 0.5, *, seed: int | None = None, return_params: bool = False) -> Any:
     """Mirror `image` left-right with probability `p`.
 
     Args:
@@ -32,6 +44,8 @@ def random_flip_left_right(image: T, p: Any = 0.5, *, seed: int | None = None) -
         p: probability, 0..1.
         seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
             element, also after a `zip`, but not in different inputs of it.
+        return_params: also return whether the image was mirrored, a bool, as a pair with the result: to mirror boxes
+            with it, say.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
 
@@ -42,5 +56,4 @@ def random_flip_left_right(image: T, p: Any = 0.5, *, seed: int | None = None) -
         >>> random_flip_left_right(np.uint8([[[1], [2], [3]]]), p=1).ravel()
         array([3, 2, 1], dtype=uint8)
     """
-    xs = images_of(image)
-    return apply(RandomFlipLeftRight(p, images=len(xs)), *xs, seed=seed)  # type: ignore[no-any-return]
+    return call(RandomFlipLeftRight(p, images=len(images_of(image))), image, seed, return_params)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, overload
 
 import numpy as np
 
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.geometry import column, full, images_of, pair, window, windows_inside
 from gpupipe.ops._shared.samples import noise
@@ -43,6 +42,7 @@ class RandomResizedCrop(Composite):
     """
 
     random: ClassVar[bool] = True
+    drawn: ClassVar[Literal["", "window", "flag"]] = "window"
     parameters: ClassVar[tuple[str, ...]] = ("start", "shape", "size")
     traceable: ClassVar[tuple[str, ...]] = ("height", "width", "scale", "ratio")
 
@@ -120,6 +120,7 @@ def crop_windows(u: Array, hw: Array, scale: tuple[Any, Any], ratio: tuple[Any, 
     return window(y[:, 0], x[:, 0], h[:, 0], w[:, 0], count)
 
 
+@overload
 def random_resized_crop(
     image: T,
     size: Any,
@@ -129,7 +130,35 @@ def random_resized_crop(
     *,
     antialias: bool = True,
     seed: int | None = None,
-) -> T:
+    return_params: Literal[False] = False,
+) -> T: ...
+
+
+@overload
+def random_resized_crop(
+    image: T,
+    size: Any,
+    scale: Sequence[Any] = (0.08, 1.0),
+    ratio: Sequence[Any] = (3 / 4, 4 / 3),
+    interpolation: str | Sequence[str] = "bilinear",
+    *,
+    antialias: bool = True,
+    seed: int | None = None,
+    return_params: Literal[True],
+) -> tuple[T, Any]: ...
+
+
+def random_resized_crop(
+    image: T,
+    size: Any,
+    scale: Sequence[Any] = (0.08, 1.0),
+    ratio: Sequence[Any] = (3 / 4, 4 / 3),
+    interpolation: str | Sequence[str] = "bilinear",
+    *,
+    antialias: bool = True,
+    seed: int | None = None,
+    return_params: bool = False,
+) -> Any:
     """Crop a random window of `image` and resize it, as torchvision's `RandomResizedCrop`.
 
     Args:
@@ -141,6 +170,8 @@ def random_resized_crop(
         antialias: average over all source pixels when shrinking.
         seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
             element, also after a `zip`, but not in different inputs of it.
+        return_params: also return the window, int32[4] (y, x, height, width) in pixels of `image`, as a pair with the
+            result: to move boxes with it, say.
 
     Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``; integers are rounded.
 
@@ -156,4 +187,4 @@ def random_resized_crop(
     methods = (interpolation,) * len(xs) if isinstance(interpolation, str) else tuple(interpolation)
     bounds = pair("random_resized_crop", "scale", scale), pair("random_resized_crop", "ratio", ratio)
     op = RandomResizedCrop(height, width, *bounds, methods, antialias, images=len(xs))
-    return apply(op, *xs, seed=seed)  # type: ignore[no-any-return]
+    return call(op, image, seed, return_params)

@@ -57,12 +57,8 @@ class ResizeShorter(Composite):
             raise GeometryError.of_rows(
                 {row: f"{self.name} needs a length of 1 or more, got {length[row]}" for row in bad}
             )
-        return (self._sizes(hw),)
-
-    def _sizes(self, hw: Array) -> Array:
-        length = column(self.length, len(hw))[:, None]
-        size: Array = length * hw / hw.min(axis=1, keepdims=True)
-        return size.astype(np.int32)
+        size: Array = length[:, None] * hw / hw.min(axis=1, keepdims=True)
+        return (size.astype(np.int32),)
 
     @classmethod
     def cases(cls) -> Iterator[Case]:

@@ -20,7 +20,7 @@ ORDERS = {
     "": (
         "brief < errors < integers < log < missing < progress < table < timing < threads < structure < random < options"
         " < spec < ragged < extract < serial < graph < ops < io < plan < transform < flow < optimize < load < profile"
-        " < tensors < arguments < dataset < compat < comparison < tools < cli"
+        " < tensors < arguments < dataset < serving < compat < comparison < tools < cli"
     ),
     "extract": "storage < images < examples < records < shards < tables",
     "flow": (

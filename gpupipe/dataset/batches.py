@@ -12,7 +12,9 @@ from ..arguments import checked_function, integer, parallel_calls
 from ..errors import PlanError, PlanTypeError, TraceError
 from ..graph.trace import require_no_symbols
 from ..plan.batches import Batch, Bucketed, PaddedBatch, RaggedBatch, Rebatch, Unbatch
+from ..plan.image_buckets import ImageBuckets, checked_buckets
 from ..plan.node import ElementType
+from ..plan.order import WHOLE
 from ..plan.padding import padded_shapes as checked_shapes
 from ..plan.padding import padding_values as checked_values
 from ..plan.windows import GroupByWindow, Window
@@ -229,6 +231,76 @@ class Batches(Chain):
             shapes, values, given = _padding(who, element, padded_shapes, padding_values)
         flags = bool(pad_to_bucket_boundary), not no_padding, bool(drop_remainder)
         return self._then(Bucketed(self.plan, element_length_func, boundaries, sizes, shapes, values, given, *flags))
+
+    def bucket_by_image_size(
+        self,
+        buckets: Sequence[tuple[int, int]] | None = None,
+        batch_size: int | None = None,
+        *,
+        max_pixels: int | None = None,
+        max_tokens: int | None = None,
+        patch_size: int | None = None,
+        size_func: Callable[..., Any] | None = None,
+        exif_orientation: bool = False,
+        drop_remainder: bool = False,
+    ) -> Dataset:
+        """Batch encoded images by their size, which their headers tell: before anything is decoded.
+
+        With `buckets`, an image goes to that of the nearest aspect ratio (the distance of two is the larger divided by
+        the smaller; of buckets as near, the one nearest in area), and a batch holds the images of one bucket. Without,
+        consecutive images fill a batch up to `max_pixels` or `max_tokens`, whatever their sizes.
+
+        Elements gain ``(height, width)``, two int32: a size that every image of their batch can be brought to. It is
+        that of the bucket; without buckets the largest height and the largest width in the batch, in whole patches. A
+        tuple gains it as its last item, a dict as ``"size"``, anything else becomes a pair. A function that is traced
+        gets one row at a time, so a map after this step can hand it to `ops.resize`, `ops.random_crop` and others.
+
+        A batch leaves when it is full; what is left at the end follows by bucket. To train on several ranks, write
+        ``.shard(ranks, rank, even="drop")`` after this step: every rank makes the same number of steps.
+
+        Args:
+            buckets: (height, width) of each, as `gpupipe.aspect_ratio_buckets` makes them.
+            batch_size: rows of a batch, at most.
+            max_pixels: pixels of a batch, at most: of its images; with `buckets` of its rows once they have their size.
+            max_tokens: patches of `patch_size` x `patch_size` pixels that cover them, at most, instead of pixels.
+            patch_size: height and width of a patch, in pixels.
+            size_func: returns (height, width) of an element instead of the header of its only `bytes`, as ordinary
+                Python; a top-level tuple is unpacked into arguments.
+            exif_orientation: as for the decoder: take the size of the upright image.
+            drop_remainder: drop what is not a full batch at the end.
+
+        Raises:
+            PlanError: no limit, a bucket larger than the limit, not one `bytes` in an element, or a bad size.
+            DecodeError: while iterating: not a complete image of a known format; `Options.on_error` decides.
+            DataError: while iterating: an image exceeds the limit of a batch without buckets.
+
+        Example:
+            >>> sizes = gp.Dataset.from_list([(40, 20), (10, 30), (20, 10), (25, 70)])
+            >>> batches = sizes.bucket_by_image_size([(32, 16), (16, 32)], 2, size_func=lambda h, w: (h, w))
+            >>> [(h.tolist(), w.tolist(), height[0], width[0]) for h, w, (height, width) in batches]
+            [([40, 20], [20, 10], np.int32(32), np.int32(16)), ([10, 25], [30, 70], np.int32(16), np.int32(32))]
+        """
+        who = "bucket_by_image_size"
+        sizes = () if buckets is None else checked_buckets(who, buckets)
+        rows = WHOLE if batch_size is None else integer(who, "batch_size", batch_size, 1)
+        limit = "max_pixels" if max_tokens is None else "max_tokens"
+        given = max_pixels if max_tokens is None else max_tokens
+        if (max_tokens is None) != (patch_size is None) or None not in (max_pixels, max_tokens):
+            raise PlanError(f"{who} needs max_pixels, or max_tokens with patch_size")
+        if given is None and (not sizes or rows == WHOLE):
+            raise PlanError(f"{who} needs buckets and a batch_size, or the limit max_pixels or max_tokens")
+        budget = 0 if given is None else integer(who, limit, given, 1)
+        patch = 1 if patch_size is None else integer(who, "patch_size", patch_size, 1)
+        if size_func is not None:
+            checked_function(who, size_func, self.plan.element)
+            require_no_symbols(who, size_func)
+        node = ImageBuckets(
+            self.plan, sizes, rows, budget, patch, size_func, bool(exif_orientation), bool(drop_remainder)
+        )
+        for size, count in zip(sizes, node.sizes, strict=True):
+            if count < 1:
+                raise PlanError(f"{who} needs {limit} for one row of each bucket, got {budget} for a bucket of {size}")
+        return self._then(node)
 
     def _gives_an_integer(self, who: str, name: str, fn: Callable[..., Any]) -> None:
         """Check a function that has to return one integer, as far as that is known before it runs."""

@@ -88,16 +88,26 @@ def type_of_first(form: Format, files: Sequence[str], names: tuple[str, ...] | N
             failures.append(error)
     else:
         raise failures[0]
-    every = table.columns
+    return type_of_columns(form.name, table.columns, names, path, one)
+
+
+def type_of_columns(
+    who: str, every: Mapping[str, TensorSpec | str], names: Sequence[str] | None, path: str, one: bool
+) -> ElementType:
+    """The type of rows with these columns.
+
+    Raises:
+        PlanError: a column is missing, or has values that cannot be leaves.
+    """
     for name in names or ():
         if name not in every:
-            raise PlanError(f"{form.name} needs a column {name!r}, and {path} has none")
+            raise PlanError(f"{who} needs a column {name!r}, and {path} has none")
     for name, spec in every.items():
         if isinstance(spec, str):
-            raise PlanError(f"{form.name} needs columns of numbers, bytes or lists, got {name!r} in {path} {spec}")
+            raise PlanError(f"{who} needs columns of numbers, bytes or lists, got {name!r} in {path} {spec}")
     specs = tuple(spec for spec in every.values() if isinstance(spec, TensorSpec))
     if not specs:
-        raise PlanError(f"{form.name} needs a file with columns, and {path} has none")
+        raise PlanError(f"{who} needs a file with columns, and {path} has none")
     if one or tuple(every) == ("",):
         return ElementType(LEAF, specs)
     return ElementType(Structure(dict, tuple(every), (LEAF,) * len(every), len(every)), specs)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..tensors.loader import Loader
     from ..tensors.torch import TorchLoader
 
-__all__ = ["Tensors"]
+__all__ = ["Tensors", "needs"]
 
 
 class Tensors(Running):
@@ -61,7 +61,7 @@ class Tensors(Running):
             DeviceError: PyTorch finds no GPU.
         """
         self._refuse_datasets("as_torch")
-        with _needs("as_torch", "torch", "torch"):
+        with needs("as_torch", "torch", "torch"):
             from ..tensors.torch import TorchLoader
         return TorchLoader(cast("Dataset", self), device, dtype, non_blocking)
 
@@ -82,7 +82,7 @@ class Tensors(Running):
         self._refuse_datasets("as_jax")
         if device is not None and sharding is not None:
             raise PlanError("as_jax needs a device or a sharding, got both")
-        with _needs("as_jax", "jax", "jax"):
+        with needs("as_jax", "jax", "jax"):
             from ..tensors.jax import to_jax
         return self._loader("as_jax", to_jax(device, sharding, dtype))
 
@@ -109,7 +109,7 @@ class Tensors(Running):
             PlanTypeError: a leaf is a dataset.
         """
         self._refuse_datasets("as_keras")
-        with _needs("as_keras", "keras", "keras"):
+        with needs("as_keras", "keras", "keras"):
             from ..tensors.keras import KerasLoader
         return KerasLoader(cast("Dataset", self))
 
@@ -123,7 +123,7 @@ class Tensors(Running):
             PlanError: the type of a leaf is unknown before the chain runs, or a leaf is a dataset.
         """
         self._refuse_datasets("as_tf")
-        with _needs("as_tf", "tensorflow", "tensorflow"):
+        with needs("as_tf", "tensorflow", "tensorflow"):
             from ..tensors.tf import as_tf
         return as_tf(cast("Dataset", self))
 
@@ -141,7 +141,7 @@ class Tensors(Running):
 
 
 @contextmanager
-def _needs(who: str, package: str, install: str) -> Iterator[None]:
+def needs(who: str, package: str, install: str) -> Iterator[None]:
     """Make a missing package an error that says how to install it; one that is there and broken keeps its own."""
     try:
         yield

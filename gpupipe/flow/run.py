@@ -18,6 +18,7 @@ from ..log import logger
 from ..options import Settings, cpu_count
 from ..random import ROOT, hash64, mix64, pass_number, place_key, step_seed
 from ..threads import DaemonPool, Flag
+from ..transform.program import Feed
 from .bad.policy import ErrorPolicy
 from .bad.records import REASON, Action, BadRecords
 from .counters import Counters
@@ -25,7 +26,7 @@ from .element import BatchStream, Element, Raised, Stream
 from .idle_workers import IdleWorkers
 from .step import Running, State
 
-__all__ = ["PEEKING", "SILENT_REPLAY", "Context", "Flow", "PeekedErrors", "Run"]
+__all__ = ["PEEKING", "SILENT_REPLAY", "Context", "Executors", "Flow", "PeekedErrors", "Run"]
 
 REMOTE_READERS = 16
 """Threads that read remote files: as many as the default interleave has files open."""
@@ -36,6 +37,20 @@ class Flow(Protocol):
 
     def open(self, at: Context, state: State = None) -> Running:
         """Start a pass, or resume one from a snapshot."""
+        ...
+
+
+class Executors(Protocol):
+    """Executors for all stages of a run, lent to any number of threads.
+
+    Attributes:
+        capacity: the largest batch in rows.
+    """
+
+    capacity: int
+
+    def run(self, stage: Any, feed: Feed) -> list[Any]:
+        """Compute a batch of a stage; raises what `Executor.collect` raises."""
         ...
 
 
@@ -147,6 +162,8 @@ class Run:
         stateless: why the chain has no state, if it has none.
         counting: whether only the number of elements is wanted.
         on_gpu: by delivered column, whether its arrays are on the GPU, where only the first of them tells.
+        executors: computes the images of its stages on the threads that ask for elements; None if each stage has
+            threads and an executor of its own.
     """
 
     settings: Settings
@@ -160,6 +177,7 @@ class Run:
     stateless: str | None = None
     counting: bool = False
     on_gpu: dict[int, bool] = field(default_factory=dict)
+    executors: Executors | None = None
     _lost: set[tuple[int, int]] = field(default_factory=set)
     _buffers: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
     _closers: dict[Callable[[bool], None], None] = field(default_factory=dict)

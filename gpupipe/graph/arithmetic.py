@@ -1,16 +1,16 @@
-"""arithmetic: `+ - * /` and comparisons on traced values, with the same result on every executor.
+"""arithmetic: operators, `minimum` and `maximum` on traced values, with the same result on every executor.
 
 NumPy, DALI and TensorFlow disagree (`uint8 / 255` is float64, float32, float32; `uint8 + 100` wraps, widens, wraps).
 So for images: there is no float64; an integer image that is divided, or combined with a float, becomes float32; integer
-`+ - *` would wrap and is refused. Everything else follows NumPy, with one exception: integers of 8 or 16 bits, and
-arrays of rank 3, which may be images, become float32 instead of float64 where a number turns them into floats. So does
-TensorFlow; and `x / 255` does not depend on the op before it.
+`+ - *` would wrap and is refused. Everything else, also comparisons of images, follows NumPy, with one exception:
+integers of 8 or 16 bits, and arrays of rank 3, which may be images, become float32 instead of float64 where a number
+turns them into floats. So does TensorFlow; and `x / 255` does not depend on the op before it.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -20,8 +20,9 @@ import numpy as np
 from ..errors import SpecError
 from ..spec import TensorSpec
 from .op import Case, Op
+from .selecting import constant, selected
 
-__all__ = ["OPERATORS", "Arithmetic", "is_narrow"]
+__all__ = ["ALIKE", "OPERATORS", "Arithmetic", "broadcast", "is_narrow", "layout_among"]
 
 
 def _dividing(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -59,8 +60,16 @@ OPERATORS: dict[str, Any] = {
     "neg": operator.neg,
     "invert": operator.invert,
     "abs": operator.abs,
-    "getitem": operator.getitem,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
 }
+
+
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+ALIKE = (*_COMPARISONS, "and", "or", "xor", "invert", "minimum", "maximum")
+"""Operators that neither wrap nor divide: NumPy's rules hold for images, too, and DALI computes in NumPy's dtype."""
 
 
 UNCHECKED = {"floordiv": operator.floordiv, "mod": operator.mod}
@@ -77,10 +86,11 @@ class Arithmetic(Op):
     Attributes:
         operator: a key of `OPERATORS`.
         left: a Python number on the left of the value, if the value is on the right.
-        right: a Python number (or subscript) on the right of the value.
+        right: a Python number on the right of the value.
         image: whether an operand is an image, so that the rules for images apply.
         single: whether integers are computed as float32; see `settled`.
-        result: for operands other than images, the dtype of the result, which DALI needs; None if unknown.
+        result: where the rules for images do not apply, the dtype of the result, which DALI needs; None if unknown.
+        operand: of an operator in `ALIKE`, the dtype to which NumPy converts the operands; None if unknown.
 
     Shapes: NumPy's broadcasting; the other operand of an image is a number, a per-channel vector or an image of the
         same size.
@@ -94,15 +104,25 @@ class Arithmetic(Op):
     image: bool = False
     single: bool = False
     result: Any = None
+    operand: Any = None
 
     def settled(self, *xs: TensorSpec) -> Arithmetic:
         """This operator for such specs: `single` if NumPy would turn narrow integers alone into float64."""
-        if self.image or self.operator == "getitem" or any(x.dtype is bytes or not x.known for x in xs):
+        if self.image or any(x.dtype is bytes or not x.known for x in xs):
             return self
         result = self.infer(*xs).dtype
         if result == np.float64 and any(map(is_narrow, xs)) and not any(x.dtype == np.float64 for x in xs):
-            return replace(self, single=True)
-        return replace(self, result=result)
+            single = replace(self, single=True, result=np.dtype(np.float32))
+            return replace(single, operand=single.result) if self.operator in ALIKE else replace(self, single=True)
+        return replace(self, result=result, operand=self._common(*xs) if self.operator in ALIKE else None)
+
+    def _common(self, *xs: TensorSpec) -> Any:
+        """The dtype in which NumPy compares values of these types with the numbers of this operator."""
+        numbers = [number for number in (self.left, self.right) if number is not None]
+        common = np.result_type(*(x.dtype for x in xs), *numbers)
+        if common.kind in "iu" and any(not _fits(number, common) for number in numbers):
+            return np.dtype(np.int64)
+        return common
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         if self.image:
@@ -122,13 +142,8 @@ class Arithmetic(Op):
                 result = np.asarray(self._run(samples, function=UNCHECKED.get(self.operator)))
         except (TypeError, ValueError, IndexError, OverflowError) as error:
             raise SpecError(f"{self.operator!r} is not defined for {', '.join(map(str, xs))}: {error}") from error
-        if self.operator == "getitem":
-            return (
-                TensorSpec(tuple(None for _ in result.shape), result.dtype)
-                if _varies(xs)
-                else TensorSpec(result.shape, result.dtype)
-            )
-        return TensorSpec(_broadcast([x.shape or () for x in xs]), result.dtype)
+        shape = broadcast([x.shape or () for x in xs])
+        return TensorSpec(shape, result.dtype, layout_among(xs, len(shape)))
 
     def _infer_image(self, *xs: TensorSpec) -> TensorSpec:
         if self.operator == "neg":
@@ -136,7 +151,7 @@ class Arithmetic(Op):
                 raise SpecError(f"-x on an image needs floats, got {xs[0]}; convert it with ops.cast(x, 'float32')")
             return xs[0]
         if self.operator not in ("add", "sub", "mul", "truediv"):
-            raise SpecError(f"an image supports + - * /, got {self.operator!r}; use ops.py_function")
+            raise SpecError(f"an image supports + - * / and comparisons, got {self.operator!r}; use ops.py_function")
         numbers = [number for number in (self.left, self.right) if number is not None]
         floats = any(isinstance(number, (float, np.floating)) for number in numbers) or any(
             x.dtype.kind == "f" for x in xs
@@ -147,7 +162,7 @@ class Arithmetic(Op):
                 f"{', '.join(map(str, xs))}; convert it first with ops.cast(x, 'float32')"
             )
         image = next(x for x in xs if x.layout is not None)
-        return TensorSpec(_broadcast([x.shape or () for x in xs]), np.float32, image.layout)
+        return TensorSpec(broadcast([x.shape or () for x in xs]), np.float32, image.layout)
 
     def reference(self, *xs: Any) -> Any:
         return self._run([np.asarray(x, np.float32) for x in xs] if self.image or self.single else list(xs))
@@ -166,6 +181,8 @@ class Arithmetic(Op):
         return function if right is None else lambda x: function(x, right)
 
     def dali(self, d: Any, *xs: Any) -> Any:
+        if self.operand is not None:
+            return self._alike(d, xs)
         if self.result is None or self.result.kind == "b":
             return self._run([_cast(d, x, np.float32) for x in xs], d)
         # DALI promotes differently, so compute in the widest dtype of the kind, where NumPy's result is exact.
@@ -175,6 +192,31 @@ class Arithmetic(Op):
             lowest = int(np.iinfo(self.result).min)
             made = ((made - lowest) & ((1 << 8 * self.result.itemsize) - 1)) + lowest
         return _cast(d, made, self.result)
+
+    def _alike(self, d: Any, xs: tuple[Any, ...]) -> Any:
+        """An operator of `ALIKE` in DALI, whose arithmetic knows neither float16 nor an order of booleans."""
+        bits = self.operator in ("and", "or", "xor", "invert")
+        work = {"e": np.float32, "?": np.bool_ if bits else np.uint8}.get(self.operand.char, self.operand)
+        work = np.dtype(work)
+        given = [x for x in (self.left, *xs, self.right) if x is not None]
+        a, *rest = (
+            _cast(d, x, work) if hasattr(x, "name") else constant(d, np.asarray(x).astype(self.operand), work)
+            for x in given
+        )
+        if self.operator == "invert":
+            made = a ^ constant(d, ~np.zeros((), work), work)
+        elif self.operator in ("minimum", "maximum"):
+            made = self._extreme(d, a, rest[0], work)
+        else:
+            made = OPERATORS[self.operator](a, rest[0])
+        return made if self.result in (work, np.bool_) and work.kind != "u" else _cast(d, made, self.result)
+
+    def _extreme(self, d: Any, a: Any, b: Any, work: np.dtype[Any]) -> Any:
+        least = self.operator == "minimum"
+        if work.kind != "f":
+            return d.math.min(a, b) if least else d.math.max(a, b)
+        # A NaN wins, as in NumPy: it is not equal to itself, and no comparison with it is true.
+        return selected(d, (a <= b if least else a >= b) | (a != a), a, b, work)
 
     def _run(self, xs: list[Any], d: Any = None, function: Callable[..., Any] | None = None) -> Any:
         if function is None and d is not None:
@@ -204,6 +246,45 @@ class Arithmetic(Op):
         yield Case(cls("add", image=True), (f, f * 2), ("HWC", "HWC"), note="x+y")
         yield Case(cls("add", image=True), (f, np.array([1, 2, 3], np.float32)), ("HWC", None), note="x+vector")
         yield Case(cls("neg", image=True), (f,), ("HWC",), note="-x")
+        yield from _cases_alike(x, f)
+
+
+def _cases_alike(x: Any, f: Any) -> Iterator[Case]:
+    """Comparisons and the like, for images of several dtypes."""
+    hwc = TensorSpec((4, 5, 3), np.uint8, "HWC")
+    nan = np.where(f > 7, np.float32(np.nan), f)
+    wide = x.astype(np.int64) + (1 << 40)
+
+    def case(name: str, *inputs: Any, note: str, **numbers: Any) -> Case:
+        op = Arithmetic(name, **numbers).settled(*(replace(hwc, dtype=a.dtype, shape=a.shape) for a in inputs))
+        return Case(op, inputs, ("HWC",) * len(inputs), note=note)
+
+    for name in _COMPARISONS:
+        yield case(name, x, note=f"x {name} 20", right=20)
+    yield case("gt", x, note="x gt 300", right=300)
+    yield case("lt", x, note="0.5 lt x", left=0.5)
+    yield case("ge", f, x[::-1].copy(), note="floats and integers")
+    yield case("le", f.astype(np.float16), note="half", right=2.1)
+    yield case("eq", wide, note="wide", right=(1 << 40) + 3)
+    for name in ("minimum", "maximum"):
+        yield case(name, x, note=f"{name} 20", right=20)
+        yield case(name, x, note=f"{name} 20.5", right=20.5)
+        yield case(name, x, x[::-1].copy(), note=name)
+        yield case(name, nan, f[::-1].copy(), note=f"{name} NaN")
+        yield case(name, f[::-1].copy(), nan, note=f"{name} other NaN")
+        yield case(name, f.astype(np.float16), note=f"{name} half", right=2.1)
+        yield case(name, f.astype(np.float64), note=f"{name} double", left=2.1)
+        yield case(name, wide, note=f"{name} wide", right=(1 << 40) + 3)
+        yield case(name, x > 20, note=f"{name} True", right=True)
+    for name in ("and", "or", "xor"):
+        yield case(name, x > 20, x < 40, note=f"booleans {name}")
+        yield case(name, x, note=f"x {name} 6", right=6)
+    for value in (x, x > 20, x.astype(np.int16) - 30, x.astype(np.uint32)):
+        yield case("invert", value, note=f"invert {value.dtype}")
+
+
+def _fits(number: Any, dtype: np.dtype[Any]) -> bool:
+    return bool(np.iinfo(dtype).min <= number <= np.iinfo(dtype).max)
 
 
 def _cast(d: Any, x: Any, dtype: Any) -> Any:
@@ -221,11 +302,17 @@ def is_narrow(x: TensorSpec) -> bool:
     )
 
 
-def _varies(xs: tuple[TensorSpec, ...]) -> bool:
-    return any(n is None for x in xs for n in x.shape or ())
+def layout_among(xs: Sequence[TensorSpec], rank: int) -> str | None:
+    """The layout of a result of this rank: that of the first operand that has both."""
+    return next((x.layout for x in xs if x.layout is not None and x.rank == rank), None)
 
 
-def _broadcast(shapes: list[tuple[int | None, ...]]) -> tuple[int | None, ...]:
+def broadcast(shapes: list[tuple[int | None, ...]]) -> tuple[int | None, ...]:
+    """The shape of the result of values of these shapes, by NumPy's rules.
+
+    Raises:
+        SpecError: they do not broadcast.
+    """
     rank = max(map(len, shapes))
     out: list[int | None] = []
     for dims in zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes), strict=True):

@@ -12,6 +12,7 @@ from ..errors import DataError, PlanError, SpecError
 from ..extract.images.headers import read_header
 from ..random import BatchRng, hash64, mix64
 from ..spec import TensorSpec, as_leaf, byte_array, spec_of
+from .drawn import Drawn
 from .frames import Frames, over_frames
 from .op import Array, Op
 
@@ -59,8 +60,8 @@ class ElementRng:
 ELEMENT: ContextVar[ElementRng | None] = ContextVar("gpupipe_element", default=None)
 
 
-def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
-    """Run an op on one element or on the rows of a batch."""
+def run(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = False) -> Any:
+    """Run an op on one element or on the rows of a batch; `return_params` as in `apply`."""
     values = [x if isinstance(x, bytes) else as_leaf(x) for x in xs]
     specs = [spec_of(x) for x in values]
     if op.rows == "batch":
@@ -70,7 +71,7 @@ def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
     if specs and specs[0].rank == 5:  # a batch of clips; an array of rank 4 is a batch of images
         clips = over_frames(op, [spec.row() for spec in specs if spec.rank])
         if clips is not op:
-            return _run_on_rows(clips, values, seed)
+            return _run_on_rows(clips, values, seed, return_params)
     try:
         op.infer(*specs)
     except SpecError as error:
@@ -81,18 +82,22 @@ def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
             op.infer(*rows)
         except SpecError:
             raise error from None  # describes what the user passed, not one row of it
-        return _run_on_rows(op, values, seed)
+        return _run_on_rows(op, values, seed, return_params)
     try:
-        return op.reference(*values, *_params(op, values[0], seed))
+        params = _params(op, values[0] if values else None, seed)
+        made = op.reference(*values, *params)
     except DataError as error:
         error.at(stage=op.stage)
         raise
+    if not return_params:
+        return made
+    return (*(made if isinstance(made, tuple) else (made,)), Drawn(op.drawn).reference(*params))
 
 
-def _run_on_rows(op: Op, values: Sequence[Any], seed: int | None) -> Any:
+def _run_on_rows(op: Op, values: Sequence[Any], seed: int | None, return_params: bool) -> Any:
     """Run an op on each row of a batch, and stack the results."""
     _check_rows(op, values)
-    results = [run(op, row, seed) for row in zip(*values, strict=True)]
+    results = [run(op, row, seed, return_params) for row in zip(*values, strict=True)]
     if isinstance(results[0], tuple):
         return tuple(_stacked(column) for column in zip(*results, strict=True))
     return _stacked(results)

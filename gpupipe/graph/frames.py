@@ -45,6 +45,10 @@ class Frames(Op):
         return self.op.random
 
     @property
+    def drawn(self) -> Literal["", "window", "flag"]:  # type: ignore[override]
+        return self.op.drawn
+
+    @property
     def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
         return self.op.parameters
 

@@ -178,7 +178,7 @@ class HostValues:
             site = hash64(draw.site) if draw.site else 0
             # Deterministic geometry needs no identity.
             keys = np.asarray(self.rows(draw.key), np.uint64) if draw.site else np.zeros(self.size, np.uint64)
-            hw = self._sizes_for(draw, draw.x[0])
+            hw = self._sizes_for(draw, draw.x[0]) if draw.x else np.zeros((self.size, 2), np.int32)
             for other in draw.x[1:] if op.domain != "host" else ():
                 if (other.spec.rank or 0) >= 2:  # a label next to an image has no size
                     self._check_sizes(draw, hw, self._sizes_for(draw, other))

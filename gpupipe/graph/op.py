@@ -60,6 +60,7 @@ class Op:
             "planes" if the op moves pixels and treats each channel alike, "rows" if it computes each pixel on its own,
             "axes" if it only reorders the axes, by its `axes`; "" (none of these) runs on the host for clips.
         parameters: names of the arrays that `draw` returns.
+        drawn: the form in which users get the parameters with `return_params=True`, see `Drawn`; "" for none.
         traceable: fields that may hold a traced host value; `draw` then sees array[B] in its place.
     """
 
@@ -75,6 +76,7 @@ class Op:
     foreign: ClassVar[bool] = False
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
     parameters: ClassVar[tuple[str, ...]] = ()
+    drawn: ClassVar[Literal["", "window", "flag"]] = ""
     traceable: ClassVar[tuple[str, ...]] = ()
 
     @property
@@ -259,7 +261,7 @@ class Case:
             raise SpecError(f"a case of {self.op.name} with a tolerance needs a reason")
 
     def __str__(self) -> str:
-        first = self.inputs[0]
+        first = self.inputs[0] if self.inputs else None
         what = (
             "x".join(map(str, first.shape)) + f"-{first.dtype}"
             if isinstance(first, np.ndarray)

@@ -5,33 +5,39 @@ Every operation that needs an actual value is recorded as a refusal, so that an 
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from ..errors import PlanError, PlanKeyError, PlanTypeError, SpecError, TraceError
+from ..errors import PlanError, PlanTypeError, SpecError, TraceError
 from ..integers import is_integer, plain
-from ..spec import as_leaf, spec_of
-from .arithmetic import Arithmetic, is_narrow
+from ..spec import TensorSpec, as_leaf, spec_of
+from .arithmetic import ALIKE, OPERATORS, Arithmetic, is_narrow
+from .drawn import Drawn
 from .eager import run
 from .frames import over_frames
+from .gather import Gather
+from .host_values import is_image
+from .numpy_names import METHODS, UFUNCS, instead
 from .op import Arg, Op
+from .shapes import Subscript, checked_key, row_key
 from .sites import user_site
 from .values import Apply, Const, Draw, Input, Item, Value
 
 __all__ = [
     "ACTIVE",
     "TEXT",
-    "Named",
     "Symbol",
     "Trace",
     "active_trace",
+    "alike",
     "apply",
-    "named",
+    "binary",
+    "clipped",
+    "narrowed",
     "part_of",
     "refuse",
     "refused",
@@ -48,6 +54,7 @@ class Trace:
         param: the outer element of those, in the plan of the inner function.
         calls: number of ops called.
         named: whether dicts of symbols are `Named`, for the error of a missing key.
+        batched: whether the element is a batch.
         most: largest number of ops; None for no limit.
         shown: the line that first turned a symbol into text.
         refusals: messages of operations that need an actual value.
@@ -58,6 +65,7 @@ class Trace:
     param: Any = None
     calls: int = 0
     named: bool = False
+    batched: bool = False
     most: int | None = None
     shown: str = ""
     refusals: list[str] = field(default_factory=list)
@@ -103,10 +111,10 @@ def _operator(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any]
     """The methods of an operator for its left and its right operand."""
 
     def left(self: Any, other: Any) -> Any:
-        return _binary(name, self, other)
+        return binary(name, self, other)
 
     def right(self: Any, other: Any) -> Any:
-        return _binary(name, other, self)
+        return binary(name, other, self)
 
     return left, right
 
@@ -146,15 +154,20 @@ class Symbol:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        refuse(f"the attribute .{name}")
+        refuse(f"the attribute .{name}", METHODS.get(name, ""))
 
     def __setattr__(self, name: str, value: Any) -> None:
         refuse(f"setting the attribute .{name}")
 
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, Symbol) or self._batched or self._value.spec.layout is not None:
-            refuse("a subscript")
-        return _record(Arithmetic("getitem", right=_frozen_key(key)), (self,), None)
+        if isinstance(key, Symbol) and not (self._batched or key._batched or is_image(self._value)):
+            return _record(Gather(wraps=True), (self, key), None)
+        key = checked_key(key)
+        if key is None:
+            refuse("a subscript", "ops.gather(x, indices, axis) for indices")
+        if self._batched and (key := row_key(key, self._value.spec.rank)) is None:
+            refuse("a subscript that selects rows of a batch")
+        return _record(Subscript(key, given=self._value.spec), (self,), None)
 
     __iter__ = _refusing("iteration")
     __contains__ = _refusing("`in`")
@@ -177,14 +190,17 @@ class Symbol:
         return str(self)
 
     def __array_function__(self, function: Any, kinds: Any, args: Any, kwargs: Any) -> Any:
-        refuse(f"np.{function.__name__}")
+        """Handle `np.clip` of numbers; other functions need actual values."""
+        if function is np.clip and len(args) == 3 and not kwargs and isinstance(args[0], Symbol):
+            return clipped(*args)
+        refuse(f"np.{function.__name__}", instead(function.__name__))
 
     def __array_ufunc__(self, function: Any, method: str, *xs: Any, **kwargs: Any) -> Any:
         """Handle NumPy's operators, including `array + x`, as Python's; other functions need actual values."""
-        name = _UFUNCS.get(function.__name__)
+        name = UFUNCS.get(function.__name__)
         if name is None or method != "__call__" or kwargs:
-            refuse(f"np.{function.__name__}")
-        return _binary(name, *xs) if len(xs) == 2 else _unary(name, *xs)
+            refuse(f"np.{function.__name__}", instead(function.__name__))
+        return binary(name, *xs) if len(xs) == 2 else _unary(name, *xs)
 
     __add__, __radd__ = _operator("add")
     __sub__, __rsub__ = _operator("sub")
@@ -210,71 +226,27 @@ class Symbol:
         return _unary("abs", self)
 
 
-_UFUNCS = {
-    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv", "true_divide": "truediv",
-    "floor_divide": "floordiv", "remainder": "mod", "power": "pow", "bitwise_and": "and", "bitwise_or": "or",
-    "bitwise_xor": "xor", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq",
-    "not_equal": "ne", "negative": "neg", "invert": "invert", "absolute": "abs",
-}  # fmt: skip
-"""NumPy's functions that are operators."""
-
-
-class Named(dict[Any, Any]):
-    """A dict of symbols whose KeyError lists the existing keys.
-
-    Functions get plain dicts, which tree libraries know, and this class only in a second call, after a KeyError.
-    """
-
-    __slots__ = ("_who",)
-
-    def __init__(self, values: Mapping[Any, Any], who: str) -> None:
-        super().__init__(values)
-        self._who = who
-
-    def __missing__(self, key: Any) -> NoReturn:
-        names = [name for name in self if isinstance(name, str)]
-        near = difflib.get_close_matches(key, names, 1) if isinstance(key, str) else []
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, self))}"
-        raise PlanKeyError(f"{self._who} has no {key!r}, at {user_site()}; {hint}")
-
-
-def named(value: Any) -> Any:
-    """An element of symbols with its dicts as `Named`."""
-    if type(value) is dict:
-        return Named({key: named(item) for key, item in value.items()}, "the element")
-    if type(value) is tuple:
-        return tuple(map(named, value))
-    return value
-
-
 def part_of(x: Symbol, index: int) -> Any:
     """``x[index]`` of every element, also of the rows of a batch, where ``x[index]`` would select a row."""
-    return _record(Arithmetic("getitem", right=index), (x,), None)
+    return _record(Subscript((index,), given=x._value.spec), (x,), None)
 
 
-def refuse(what: str) -> NoReturn:
-    """Record that the function needs an actual value, and raise TraceError."""
-    text = refused(what, user_site())
+def refuse(what: str, instead: str = "") -> NoReturn:
+    """Record that the function needs an actual value, and raise TraceError; `instead` is the op that does it."""
+    text = refused(what, user_site(), instead)
     active = ACTIVE.get()
     if active is not None:
         active.refusals.append(text)
     raise TraceError(text)
 
 
-def refused(what: str, where: str) -> str:
+def refused(what: str, where: str, instead: str = "") -> str:
     """The message of a refusal."""
     return (
         f"a traced function needs {what} of a value that exists only while the pipeline runs, at {where}; "
-        f"use ops for it, wrap the Python part in ops.py_function(fn, args, spec=...), or map(fn, traced=False)"
+        f"use {instead or 'ops for it'}, wrap the Python part in ops.py_function(fn, args, spec=...), "
+        f"or map(fn, traced=False)"
     )
-
-
-def _frozen_key(key: Any) -> Any:
-    legal = (int, np.integer, slice, type(None), type(Ellipsis))
-    parts = key if isinstance(key, tuple) else (key,)
-    if not all(isinstance(part, legal) for part in parts):
-        refuse("a subscript")
-    return key
 
 
 def _is_image(x: Any) -> bool:
@@ -282,11 +254,19 @@ def _is_image(x: Any) -> bool:
 
 
 def _unary(name: str, x: Symbol) -> Any:
-    return _compute(Arithmetic(name, image=_is_image(x)), x)
+    return _compute(Arithmetic(name, image=name not in ALIKE and _is_image(x)), x)
 
 
-def _binary(name: str, left: Any, right: Any) -> Any:
-    image = _is_image(left) or _is_image(right)
+def clipped(x: Any, low: Any, high: Any) -> Any:
+    """`x` limited to low..high, as `np.clip`."""
+    x = x if low is None else binary("maximum", x, low)
+    return x if high is None else binary("minimum", x, high)
+
+
+def binary(name: str, left: Any, right: Any) -> Any:
+    """An operator on two operands, at least one of them traced."""
+    traced = [x._value.spec for x in (left, right) if isinstance(x, Symbol)]
+    image = name not in ALIKE and any(spec.layout is not None for spec in traced)
     other = right if isinstance(left, Symbol) else left
     if isinstance(other, str):
         refuse("a comparison of bytes with str (compare with bytes: b'...')")
@@ -302,9 +282,16 @@ def _binary(name: str, left: Any, right: Any) -> Any:
     batched = next(x for x in (left, right) if isinstance(x, Symbol))
     if batched._batched and array.ndim > (batched._value.spec.rank or 0):
         refuse("arithmetic with an array that has a batch dimension")
-    if array.dtype == np.float64 and (image or is_narrow(batched._value.spec)):
-        array = array.astype(np.float32)
+    array = narrowed(array, traced)
     return _compute(Arithmetic(name, image=image), *((array, right) if isinstance(right, Symbol) else (left, array)))
+
+
+def narrowed(x: Any, beside: Sequence[TensorSpec]) -> Any:
+    """A captured array of float64 as float32, where it meets images, or integers that float32 holds."""
+    if isinstance(x, (np.ndarray, list, tuple)) and any(s.layout is not None or is_narrow(s) for s in beside):
+        array = np.asarray(x)
+        return array.astype(np.float32) if array.dtype == np.float64 else array
+    return x
 
 
 def _compute(op: Arithmetic, *xs: Any) -> Any:
@@ -312,7 +299,21 @@ def _compute(op: Arithmetic, *xs: Any) -> Any:
     return _record(op.settled(*specs), xs, None)
 
 
-def apply(op: Op, *xs: Any, seed: int | None = None) -> Any:
+def alike(name: str, a: Any, b: Any) -> Any:
+    """`ops.minimum` and the like, on traced values and on arrays, with the same dtypes."""
+    if isinstance(a, Symbol) or isinstance(b, Symbol):
+        made = binary(name, a, b)
+        if made is NotImplemented:
+            raise PlanTypeError(f"{name} needs numbers, got {type(a).__name__} and {type(b).__name__}")
+        return made
+    left, right = (x if isinstance(x, (bool, int, float, np.generic)) else None for x in (a, b))
+    arrays = [as_leaf(x) for x, number in ((a, left), (b, right)) if number is None]
+    if not arrays:
+        return OPERATORS[name](a, b)
+    return run(Arithmetic(name, left=left, right=right).settled(*map(spec_of, arrays)), arrays, None)
+
+
+def apply(op: Op, *xs: Any, seed: int | None = None, return_params: bool = False) -> Any:
     """Apply an op: record it inside a traced function, run it immediately on arrays.
 
     Args:
@@ -320,6 +321,7 @@ def apply(op: Op, *xs: Any, seed: int | None = None) -> Any:
         xs: its inputs: symbols, arrays, scalars or bytes.
         seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
             element, also after a `zip`, but not in different inputs of it.
+        return_params: also return what the op drew, last, in the form that it has as `Op.drawn`.
 
     Returns:
         One result, or a tuple for an op with several.
@@ -331,8 +333,8 @@ def apply(op: Op, *xs: Any, seed: int | None = None) -> Any:
     _check_inputs(op, xs)
     op, traced = _normalized(op)
     if traced or ACTIVE.get() is not None or any(isinstance(x, Symbol) for x in xs):
-        return _record(op, xs, seed)
-    return run(op, xs, seed)
+        return _record(op, xs, seed, return_params)
+    return run(op, xs, seed, return_params)
 
 
 def _check_parameters(op: Op) -> None:
@@ -380,7 +382,7 @@ def _normalized(op: Op) -> tuple[Op, bool]:
     return replace(op, **changed) if changed else op, traced
 
 
-def _record(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
+def _record(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = False) -> Any:
     active = ACTIVE.get()
     if active is None:
         raise TraceError(f"{op.name} got a traced value outside the function it belongs to, at {user_site()}")
@@ -391,7 +393,7 @@ def _record(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
         refuse(f"more than {active.most} operators")
     active.calls += 1
     line = user_site()
-    batched = any(x._batched for x in xs if isinstance(x, Symbol))
+    batched = any(x._batched for x in xs if isinstance(x, Symbol)) if xs else active.batched
     if op.rows == "batch" and not batched:
         raise SpecError(
             f"{op.name} needs all rows of a batch at once, got one element, at {line}; "
@@ -412,9 +414,11 @@ def _record(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
         made = Apply(op, inputs, params, line)
     except PlanError as error:
         raise type(error)(f"{error}, at {line}") from error.__cause__
-    if len(made.specs) == 1:
-        return Symbol(made, batched)
-    return tuple(Symbol(Item(made, i), batched) for i in range(len(made.specs)))
+    results: list[Value] = [made] if len(made.specs) == 1 else [Item(made, i) for i in range(len(made.specs))]
+    if return_params:
+        results.append(Apply(Drawn(op.drawn), (), params, line))
+    symbols = tuple(Symbol(value, batched) for value in results)
+    return symbols if len(symbols) > 1 else symbols[0]
 
 
 def _constant(x: Any) -> Any:

@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,9 @@ from ..log import logger
 from ..spec import Compound, Structure, TensorSpec, as_leaf, describe, flatten
 from .classify import LARGEST, classify, closure_of, generator_states, generators, name_of
 from .difference import Difference, difference
+from .named import named
 from .sites import mistake_of, place, site_of, user_site
-from .symbols import ACTIVE, TEXT, Symbol, Trace, named, refuse, refused
+from .symbols import ACTIVE, TEXT, Symbol, Trace, refuse, refused
 from .values import CONST_LIMIT, Const, Input, Value
 
 __all__ = ["Traced", "called_before", "trace"]
@@ -82,7 +83,7 @@ def trace(
     call = _Caller(fn, structure, specs, batched)
 
     def attempt() -> _Attempt:
-        return call(Trace(dict(random_calls), depth, most=LARGEST if kind == "expression" else None))
+        return call(Trace(dict(random_calls), depth, batched=batched, most=LARGEST if kind == "expression" else None))
 
     first = attempt()
     active, failure = first.active, first.failure
@@ -196,7 +197,9 @@ class _Caller:
         made = self._call(active)
         if not isinstance(made.failure, KeyError):
             return made
-        again = self._call(Trace(dict(active.random_calls), active.depth, active.param, named=True, most=active.most))
+        again = self._call(
+            replace(active, random_calls=dict(active.random_calls), calls=0, named=True, shown="", refusals=[])
+        )
         return again if isinstance(again.failure, PlanKeyError) else made  # else a dict of the user's own
 
     def _call(self, active: Trace) -> _Attempt:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..graph.classify import name_of
+from ..options import Settings
 from ..ragged import RaggedSpec
 from ..spec import LEAF, TensorSpec
-from .node import INFINITE, UNKNOWN_CARDINALITY, ElementType, Facts, Step
+from .node import INFINITE, UNKNOWN_CARDINALITY, Buffer, ElementType, Facts, Step
 from .padding import padding
 
 __all__ = ["Batch", "Bucketed", "PaddedBatch", "RaggedBatch", "Rebatch", "Unbatch", "ragged_ranks"]
@@ -132,6 +133,9 @@ class Bucketed(Step):
 
     def _cardinality(self) -> int:
         return INFINITE if self.source.cardinality == INFINITE else UNKNOWN_CARDINALITY
+
+    def buffer(self, settings: Settings) -> Buffer:
+        return Buffer(self.name, sum(self.sizes))
 
     def describe(self) -> str:
         return f"bucket_by_sequence_length({name_of(self.length)}, {list(self.boundaries)}, {list(self.sizes)})"

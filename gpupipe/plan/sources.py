@@ -11,7 +11,7 @@ import numpy as np
 from ..extract.storage.names import Names
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec, spec_of
-from .node import INFINITE, ElementType, Facts, Node
+from .node import INFINITE, UNKNOWN_CARDINALITY, ElementType, Facts, Node
 
 __all__ = [
     "Counted",
@@ -23,6 +23,7 @@ __all__ = [
     "Param",
     "RandomNumbers",
     "Range",
+    "Request",
     "Slices",
     "Tensors",
 ]
@@ -306,3 +307,22 @@ class Param(Node):
 
     def _random_calls(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         return self.below
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request(Node):
+    """The images that a call of a `Preprocessor` is given: each call opens the chain again.
+
+    Attributes:
+        image: the type of one image.
+    """
+
+    facts = Facts(name="preprocessor", uncounted=True)
+
+    image: ElementType
+
+    def infer(self, *inputs: ElementType) -> ElementType:
+        return self.image
+
+    def _cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY

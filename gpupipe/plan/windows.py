@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..graph.classify import name_of
+from ..options import Settings
 from ..spec import DatasetSpec
-from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, ElementType, Facts, Node, Step
+from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Buffer, ElementType, Facts, Node, Step
 
 __all__ = ["GroupByWindow", "NestedElements", "Window"]
 
@@ -109,6 +110,9 @@ class GroupByWindow(Step):
     @property
     def makes_datasets(self) -> bool:
         return True
+
+    def buffer(self, settings: Settings) -> Buffer:
+        return Buffer(self.name, None)
 
     def describe(self) -> str:
         size = name_of(self.size_fn) if self.size_fn is not None else self.size

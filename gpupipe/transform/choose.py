@@ -3,14 +3,15 @@
 The order of "auto" is fixed and not timed at run time, because executors differ in the last bit of some pixels: DALI
 on a GPU, then DALI on the CPU, then NumPy. On the CPU DALI comes first because it stops decoding below the crop
 window, where NumPy decodes the whole image: 1.60 against 1.75 CPU-ms for a 500x375 JPEG that is cropped, resized to
-224x224 and normalised (batch 64, 2 threads).
+224x224 and normalised (batch 64, 2 threads). A stage on the CPU that decodes nothing runs in NumPy: 1.01 against 1.56
+CPU-ms for a decoded image that is cropped and resized in the same way, 0.02 against 0.04 for one of 32x32.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..errors import MissingDependencyError, PlanError
@@ -20,7 +21,16 @@ from ..options import DecoderOptions, Settings, parse_device
 from .machine import dali_cuda, driver_cuda, gpu_count, gpu_of_rank, has_dali, threads_of_rank
 from .program import Executor, Program
 
-__all__ = ["Choice", "dali_extra", "make_executor", "refuse_unsupported", "resolve_device", "threads_of", "unsupported"]
+__all__ = [
+    "Choice",
+    "choose_for",
+    "dali_extra",
+    "make_executor",
+    "refuse_unsupported",
+    "resolve_device",
+    "threads_of",
+    "unsupported",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +86,16 @@ def resolve_device(settings: Settings) -> Choice:
     if dali:
         return Choice("dali-cpu", None, f"{reason}, DALI found")
     return Choice("numpy", None, f"{reason}, DALI is not installed (pip install '{dali_extra()}')", fallback=True)
+
+
+def choose_for(program: Program, choice: Choice, settings: Settings) -> Choice:
+    """The executor of one stage of a chain: under "auto", NumPy instead of DALI on the CPU where nothing is decoded."""
+    if settings.backend != "auto" or choice.executor != "dali-cpu":
+        return choice
+    if any(isinstance(value, Apply) and value.op.decodes for value in program.values):
+        return choice
+    arrays = replace(choice, executor="numpy", why=f"{choice.why}; nothing is decoded, and for arrays NumPy is faster")
+    return choice if unsupported(arrays, program) else arrays
 
 
 def _gpus(count: int) -> str:

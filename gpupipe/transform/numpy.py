@@ -18,6 +18,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
@@ -179,6 +180,8 @@ class NumpyExecutor(Executor):
         threads: number of threads.
     """
 
+    shared = True
+
     def __init__(self, program: Program, batch_size: int, threads: int) -> None:
         super().__init__("NumPy on CPU", batch_size)
         self._threads = threads
@@ -186,13 +189,25 @@ class NumpyExecutor(Executor):
         self._pool = DaemonPool(threads, "gpupipe-numpy")
         self.busy = self._pool.busy
 
-    def _start(self, feed: Feed) -> _Flight:
-        """Submit a batch to the threads in chunks."""
+    def run(self, feed: Feed) -> list[Any]:
+        """Compute one batch, alone or beside others; a single row on the calling thread."""
+        self._check_open()
+        if feed.size > 1:
+            return self._finish(self._start(feed))
+        flight = self._flight(feed)
+        copy_context().run(self._chunk, feed, flight, 0, 1)
+        return self._finish(flight)
+
+    def _flight(self, feed: Feed) -> _Flight:
         results = [
             [None] * feed.size if output.shape is None else np.empty((feed.size, *output.shape), output.dtype)
             for output in self._code.outputs
         ]
-        flight = _Flight(feed.size, results, {}, [])
+        return _Flight(feed.size, results, {}, [])
+
+    def _start(self, feed: Feed) -> _Flight:
+        """Submit a batch to the threads in chunks."""
+        flight = self._flight(feed)
         rows = -(-feed.size // (self._threads * CHUNKS_PER_THREAD))
         for start in range(0, feed.size, rows):
             stop = min(start + rows, feed.size)

@@ -128,10 +128,12 @@ class Executor(ABC):
     Attributes:
         busy: the work of its Python threads, if it has any; those of DALI count themselves nowhere.
         on_gpu: whether it computes on a GPU.
+        shared: whether several threads may call `run` at once.
     """
 
     busy: Sequence[Busy] = ()
     on_gpu: bool = False
+    shared: bool = False
 
     def __init__(self, label: str, batch_size: int) -> None:
         self.label = label
@@ -161,6 +163,15 @@ class Executor(ABC):
         if not self._flights:
             raise GpupipeError(f"{self.label}: collect() needs a batch in flight, got none; call submit() first")
         return self._finish(self._flights.popleft())
+
+    def run(self, feed: Feed) -> list[Any]:
+        """Compute one batch; nothing may be in flight. Raises what `collect` raises."""
+        self.submit(feed)
+        return self.collect()
+
+    def discard(self) -> None:
+        """Release all resources after an exception that may have left a batch half done."""
+        self.close()
 
     @abstractmethod
     def close(self) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpupipe.errors import ShapeError, SpecError
+from gpupipe.errors import PlanTypeError, ShapeError, SpecError
 from gpupipe.graph.op import Array, Op
-from gpupipe.ops._shared.geometry import image_of
+from gpupipe.graph.symbols import apply
+from gpupipe.ops._shared.geometry import image_of, images_of
 from gpupipe.spec import TensorSpec
 
-__all__ = ["Composite", "Row"]
+__all__ = ["Composite", "Row", "call"]
 
 Row = tuple[tuple[Op, tuple[int, ...]], ...]
 """Ops applied one after another, each with the indices of the parameters that it takes."""
@@ -76,3 +77,14 @@ class Composite(Op):
 
     def decompose(self) -> Row:
         return self.row() if self.images == 1 else ()
+
+
+def call(op: Composite, image: Any, seed: int | None, return_params: bool) -> Any:
+    """The results of an op for one image or a tuple of images; with `return_params` and what the op drew, as a pair."""
+    if not isinstance(return_params, bool):
+        raise PlanTypeError(f"{op.name} needs return_params as True or False, got {return_params!r}")
+    made = apply(op, *images_of(image), seed=seed, return_params=return_params)
+    if not return_params:
+        return made
+    *images, params = made
+    return (images[0] if len(images) == 1 else tuple(images)), params

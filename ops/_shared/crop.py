@@ -43,7 +43,7 @@ class Crop(Op):
 
     def reference(self, x: Array, start: Array, shape: Array) -> Array:
         (y, left), (h, w) = start.tolist(), shape.tolist()
-        if not self.pad:
+        if not self.pad or (y >= 0 <= left and y + h <= x.shape[0] and left + w <= x.shape[1]):
             return x[y : y + h, left : left + w]
         out = np.zeros((h, w, x.shape[2]), x.dtype)
         inside = x[max(y, 0) : max(y + h, 0), max(left, 0) : max(left + w, 0)]

@@ -61,6 +61,7 @@ class RandomFlip(Composite):
     """
 
     random: ClassVar[bool] = True
+    drawn: ClassVar[Literal["", "window", "flag"]] = "flag"
     parameters: ClassVar[tuple[str, ...]] = ("mirror",)
     traceable: ClassVar[tuple[str, ...]] = ("p",)
     direction: ClassVar[Direction]

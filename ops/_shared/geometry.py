@@ -80,12 +80,15 @@ def static(value: Any) -> int | None:
 
 def column(value: Any, count: int, dtype: Any = np.int64) -> Array:
     """A number, or one per row, as dtype[count]."""
-    return np.broadcast_to(np.asarray(value, dtype), (count,))
+    array = np.asarray(value, dtype)
+    return np.full(count, array) if array.ndim == 0 else np.broadcast_to(array, (count,))
 
 
 def full(first: Any, second: Any, count: int) -> Array:
     """Two numbers, or two per row, as int32[count,2]."""
-    return np.stack([column(first, count), column(second, count)], axis=1).astype(np.int32)
+    out = np.empty((count, 2), np.int32)
+    out[:, 0], out[:, 1] = np.asarray(first, np.int64), np.asarray(second, np.int64)
+    return out
 
 
 def window(y: Any, x: Any, height: Any, width: Any, count: int) -> tuple[Array, Array]:

@@ -46,6 +46,8 @@ def taps(n: int, m: int, method: str, antialias: bool) -> tuple[Array, Array]:
         weight = _kernel(method, (index + 0.5 - centre[:, None]) / stretch)
     weight[(index < 0) | (index >= n)] = 0
     weight /= weight.sum(axis=1, keepdims=True)
+    first = np.argsort(weight == 0, axis=1, kind="stable")  # zeros last: a triangle reaches two pixels
+    index, weight = np.take_along_axis(index, first, 1), np.take_along_axis(weight, first, 1)
     used = weight.any(axis=0)
     return np.clip(index, 0, n - 1)[:, used], weight[:, used].astype(np.float32)
 
@@ -71,13 +73,20 @@ def resampled(x: Array, axis: int, m: int, method: str, antialias: bool) -> Arra
     if m == n:
         return x
     index, weight = taps(n, m, method, antialias)
-    along = (slice(None), None, None) if axis == 0 else (None, slice(None), None)
-    out = np.zeros((m, *x.shape[1:]) if axis == 0 else (x.shape[0], m, x.shape[2]), np.float32)
-    for k in range(index.shape[1]):
-        part = np.take(x, index[:, k], axis)
-        part *= weight[:, k][along]
+    rows, columns, channels = x.shape
+    if axis == 0:
+        shape, flat = (m, columns, channels), x.reshape(n, -1)
+    else:  # pixels side by side: NumPy is slow where the last axis has three numbers
+        shape, flat = (rows, m, channels), x.reshape(rows, -1)
+        index = (index[:, None] * channels + np.arange(channels)[:, None]).reshape(m * channels, -1)
+        weight = np.repeat(weight, channels, axis=0)
+    out = np.take(flat, index[:, 0], axis)
+    out *= np.expand_dims(weight[:, 0], 1 - axis)
+    for k in range(1, index.shape[1]):
+        part = np.take(flat, index[:, k], axis)
+        part *= np.expand_dims(weight[:, k], 1 - axis)
         out += part
-    return out
+    return out.reshape(shape)
 
 
 def rounded(x: Array, dtype: np.dtype[Any]) -> Array:

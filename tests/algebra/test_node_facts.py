@@ -57,8 +57,8 @@ LISTED = {
         " WithOptions"
     ),
     "by_index": (
-        "Batch Cache Concatenate Entries Enumerate Files FromIndexable Map PaddedBatch Param Prefetch Range Repeat"
-        " Select Shard Skip Slices Take Tensors WithOptions Zip"
+        "Batch Cache Concatenate Entries Enumerate Files FromIndexable HandedRows Map PaddedBatch Param Prefetch Range"
+        " Repeat Select Shard Skip Slices Take Tensors WithOptions Zip"
     ),
     "as_they_are": (
         "AssertCardinality ChooseFrom Concatenate Enumerate IgnoreErrors Prefetch Repeat SampleFrom Select Shard"
@@ -68,8 +68,8 @@ LISTED = {
     "flattens": "FlatMap Interleave",
     "in_memory": "Cache Listed Slices Tensors",
     "keeps_rows": "Batch Map PaddedBatch Prefetch WithOptions",
-    "gathers": "Bucketed GroupByWindow PadToCardinality RaggedBatch Rebatch Window",
-    "uncounted": "Filter FlatMap FromGenerator IgnoreErrors Interleave TakeWhile Unique",
+    "gathers": "Bucketed GroupByWindow ImageBuckets PadToCardinality RaggedBatch Rebatch Window",
+    "uncounted": "Filter FlatMap FromGenerator HandedStream IgnoreErrors Interleave Request TakeWhile Unique",
     "may_stall": "IgnoreErrors Rebatch RejectionResample Unbatch Unique",
 }
 """The classes of which each fact is true: what loses one is named here."""
@@ -97,7 +97,7 @@ def test_steps_that_need_no_payloads_or_all_of_them(payload: str, expected: str)
 
 @pytest.mark.parametrize(
     ("work", "expected"),
-    [("queue", "Prefetch"), ("storage", "Cache FileCache Saved SavedFiles"), ("python", "FromGenerator")],
+    [("queue", "Prefetch"), ("storage", "Cache FileCache HandedStream Saved SavedFiles"), ("python", "FromGenerator")],
 )
 def test_what_the_thread_that_asks_a_step_does_in_it(work: str, expected: str) -> None:
     found = [kind.__name__ for kind in kinds() if hasattr(kind, "facts") and kind.facts.work == work]

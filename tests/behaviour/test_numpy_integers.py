@@ -49,6 +49,14 @@ def _rows() -> Dataset:
     return R(9).map(lambda i: ops.cast(i, "int64")).batch(3)
 
 
+def _sizes() -> Dataset:
+    return Dataset.from_tensor_slices(([2, 3, 4], [3, 2, 1]))
+
+
+def _buckets(max_pixels: Any, **limits: Any) -> Dataset:
+    return Dataset.from_tensor_slices(gp.aspect_ratio_buckets(max_pixels, **limits))
+
+
 def _vectors() -> Dataset:
     return Dataset.from_generator(lambda: ([i] * i for i in (1, 2, 3)), output_signature=TensorSpec((None,), "int64"))
 
@@ -103,6 +111,25 @@ METHODS: dict[str, Callable[[Number, str], Dataset]] = {
     "bucket_by_sequence_length.bucket_batch_sizes": lambda n, _: _vectors().bucket_by_sequence_length(
         lambda v: len(v), [2], [n(2), n(2)]
     ),
+    "bucket_by_image_size.buckets": lambda n, _: _sizes().bucket_by_image_size(
+        [(n(2), n(3)), (n(3), n(2))], 2, size_func=lambda h, w: (h, w)
+    ),
+    "bucket_by_image_size.batch_size": lambda n, _: _sizes().bucket_by_image_size(
+        [(2, 3)], n(2), size_func=lambda h, w: (h, w)
+    ),
+    "bucket_by_image_size.max_pixels": lambda n, _: _sizes().bucket_by_image_size(
+        max_pixels=n(12), size_func=lambda h, w: (h, w)
+    ),
+    "bucket_by_image_size.max_tokens": lambda n, _: _sizes().bucket_by_image_size(
+        max_tokens=n(12), patch_size=2, size_func=lambda h, w: (h, w)
+    ),
+    "bucket_by_image_size.patch_size": lambda n, _: _sizes().bucket_by_image_size(
+        max_tokens=12, patch_size=n(2), size_func=lambda h, w: (h, w)
+    ),
+    "aspect_ratio_buckets.max_pixels": lambda n, _: _buckets(n(16), step=1, min_size=2, max_size=8),
+    "aspect_ratio_buckets.step": lambda n, _: _buckets(16, step=n(2), min_size=2, max_size=8),
+    "aspect_ratio_buckets.min_size": lambda n, _: _buckets(16, step=1, min_size=n(2), max_size=8),
+    "aspect_ratio_buckets.max_size": lambda n, _: _buckets(16, step=1, min_size=2, max_size=n(8)),
     "counter.start": lambda n, _: Dataset.counter(n(2)).take(3),
     "counter.step": lambda n, _: Dataset.counter(0, n(2), dtype="float32").take(3),
     "enumerate.start": lambda n, _: R(4).enumerate(n(2)),
@@ -225,10 +252,15 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "decode_image": lambda x, n: ops.decode_image(_jpeg(), channels=n(3)),
     "decode_jpeg": lambda x, n: ops.decode_jpeg(_jpeg(), channels=n(1)),
     "decode_png": lambda x, n: ops.decode_png(_jpeg(), channels=n(3)),
+    "concat": lambda x, n: ops.concat([x, x], n(1)),
+    "expand_dims": lambda x, n: ops.expand_dims(x, n(1)),
+    "gather": lambda x, n: ops.gather(x, n(1), n(2)),
     "normalize": lambda x, n: ops.normalize(x, n(1), (n(1), n(2), n(3))),
     "one_hot": lambda x, n: ops.one_hot(x[..., 0], n(5), n(2), n(1)),
     "pad_to_bounding_box": lambda x, n: ops.pad_to_bounding_box(x, n(1), n(1), n(12), n(11)),
+    "random_apply": lambda x, n: ops.random_apply(ops.flip_left_right, x, n(1), seed=n(7)),
     "random_brightness": lambda x, n: ops.random_brightness(x, n(1), seed=n(7)),
+    "random_choice": lambda x, n: ops.random_choice([lambda y: y, ops.rot90], x[:8], (n(1), n(2)), seed=n(7)),
     "random_contrast": lambda x, n: ops.random_contrast(x, n(1), n(2), seed=n(7)),
     "random_crop": lambda x, n: ops.random_crop(x, (n(3), n(4), n(3)), seed=n(7)),
     "random_erasing": lambda x, n: ops.random_erasing(x, n(1), value=n(7), seed=n(7)),
@@ -238,6 +270,8 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "random_jpeg_quality": lambda x, n: ops.random_jpeg_quality(x, n(50), n(90), seed=n(7)),
     "random_resized_crop": lambda x, n: ops.random_resized_crop(x, n(3), seed=n(7)),
     "random_saturation": lambda x, n: ops.random_saturation(x, n(1), n(2), seed=n(7)),
+    "random_uniform": lambda x, n: ops.random_uniform(n(1), n(9), (n(2), n(3)), "int32", seed=n(7)),
+    "reshape": lambda x, n: ops.reshape(x, (-1, n(3))),
     "resize": lambda x, n: ops.resize(x, (n(3), n(4))),
     "resize_shorter": lambda x, n: ops.resize_shorter(x, n(4)),
     "resize_with_crop_or_pad": lambda x, n: ops.resize_with_crop_or_pad(x, n(4), n(12)),
@@ -246,6 +280,8 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
         (9, 8, 3), _boxes(), n(1), max_attempts=n(9), seed=n(7)
     )[0],
     "slice": lambda x, n: ops.slice(x, (n(1), n(2), n(0)), (n(3), n(4), n(3))),
+    "squeeze": lambda x, n: ops.squeeze(x[..., :1], n(2)),
+    "stack": lambda x, n: ops.stack([x, x], n(1)),
 }
 
 BATCHED: dict[str, Callable[[Any, Any, Number], Any]] = {
@@ -270,6 +306,7 @@ OTHERS = {
     "Dataset.epoch",
     "set_seed.seed",
     "Dataset.passes",
+    "preprocessor.batch_size",
 }
 MADE_BY_US = ("BadRecord", "DataError", "Options", "DatasetSpec")
 

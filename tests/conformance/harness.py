@@ -137,10 +137,10 @@ def assert_close(got: Array, expected: Array, case: Case, layout: str | None, ki
 
 def apart(got: Array, expected: Array, layout: str | None) -> tuple[Array, Array]:
     """How far two results of one shape are from each other, and the same without the outermost ring of pixels."""
-    # float64 holds every pixel exactly; the difference of infinities that are equal is 0
+    # float64 holds every pixel exactly; the difference of infinities that are equal is 0, also that of two NaN
     a, b = got.astype(np.float64), expected.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        difference = np.where(a == b, 0.0, np.abs(a - b))
+        difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
     return difference, _inner(difference, layout)
 
 

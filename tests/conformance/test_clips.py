@@ -123,6 +123,14 @@ def test_a_clip_and_its_masks_are_cropped_alike(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", EXECUTORS)
+def test_what_a_clip_drew_is_one_window(kind: str) -> None:
+    ds = gp.Dataset.from_tensor_slices(CLIPS).map(lambda x: (x, *ops.random_crop(x, (5, 6), return_params=True)))
+
+    for clip, crop, (y, left, height, width) in ds.with_options(on(kind)):
+        np.testing.assert_array_equal(crop, clip[:, y : y + height, left : left + width])
+
+
+@pytest.mark.parametrize("kind", EXECUTORS)
 def test_clips_may_have_any_number_of_frames(kind: str) -> None:
     clips = [CLIPS[0, :2], CLIPS[1], CLIPS[2, :1]]
     spec = gp.TensorSpec((None, None, None, 3), "uint8", "THWC")

@@ -10,7 +10,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from benchmarks import chart
 from tests.docs import gallery
 
 __all__ = ["MODULES", "PAGES", "ROOT", "build", "rendered"]
@@ -59,7 +58,7 @@ def build(out: Path) -> None:
     """Write the documentation into a folder, which is emptied first."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    chart.draw(out / "measured.svg", chart.bars())
+    shutil.copytree(ROOT / "gpupipe/guide/pictures", out / "shown")
     for name, source in PAGES.items():
         _write(out / f"{name}.html", name, rendered(ROOT / source))
     _write(out / "gallery.html", "gallery", gallery.document(out / "pictures"))
@@ -71,8 +70,9 @@ def rendered(source: Path) -> str:
     """A page of Markdown as HTML. Its links to other pages lead to their HTML; those to files of a clone are text."""
     import markdown2
 
-    text = source.read_text(encoding="utf-8").replace("<!-- the chart -->", "![measured](measured.svg)")
+    text = source.read_text(encoding="utf-8")
     page: str = markdown2.markdown(text, extras=["fenced-code-blocks", "tables", "header-ids", "cuddled-lists"])
+    page = re.sub(r'(<img [^>]*src=")(?:[^":]*/)?pictures/', r"\1shown/", page)
     return re.sub(r'<a href="([^"]*)">(.*?)</a>', lambda link: _link(source, link[1], link[2]), page, flags=re.DOTALL)
 
 

@@ -39,13 +39,26 @@ LENGTHS = {
 
 WITHOUT = {
     "cast": "its results are equal to the eye",
+    "clip": "it is minimum and maximum",
+    "concat": "its result has more channels, rows or columns",
     "convert_image_dtype": "its results are equal to the eye",
     "dali_function": "it runs any operator of DALI",
     "decode_and_crop_jpeg": "it is decode_jpeg and crop_to_bounding_box",
+    "expand_dims": "its result is no image",
     "extract_jpeg_shape": "its result is a shape",
+    "gather": "it looks numbers up in a table",
+    "maximum": "it compares numbers",
+    "minimum": "it compares numbers",
     "one_hot": "its result is a vector",
     "py_function": "it runs any Python function",
+    "random_apply": "it applies a function of the user's",
+    "random_choice": "it applies functions of the user's",
+    "random_uniform": "its result is a number",
+    "reshape": "its result is no image",
     "sample_distorted_bounding_box": "its result is a box",
+    "squeeze": "its result is no image",
+    "stack": "its result is no image",
+    "where": "it chooses between numbers",
 }
 """Functions that have no picture, and why."""
 

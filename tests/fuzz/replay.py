@@ -39,6 +39,13 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "gpupipe.extract.images.pillow",
         "gpupipe.extract.images.exif",
     ),
+    "archives": (
+        "gpupipe.extract.shards.header",
+        "gpupipe.extract.shards.members",
+        "gpupipe.extract.shards.names",
+        "gpupipe.extract.shards.samples",
+    ),
+    "ipc": ("gpupipe.extract.tables.ipc",),
 }
 """Name of a target -> the modules that it is about."""
 
@@ -50,6 +57,7 @@ PARSERS: dict[str, dict[str, tuple[str, ...]]] = {
         "columns": ("Cursor.*", "read_column", "_numbers", "_dtype", "_shape"),
     },
     "headers": {"headers": (), "jpeg": (), "png": (), "pillow": (), "exif": ()},
+    "archives": {"header": (), "members": ()},
 }
 """Parser -> its modules and the functions of each that bytes of a file reach; () are all.
 

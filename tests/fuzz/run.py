@@ -26,7 +26,7 @@ from tests.fuzz.seeds import SEEDS
 WORK = Path("build/fuzz")
 SLOW = 1.0  # seconds of this thread; libFuzzer's own limit is of the clock, which a busy machine exceeds
 LIMITS = ("-timeout=20", "-rss_limit_mb=256", "-max_len=1024", "-print_final_stats=1")
-OF_ARRAYS = ("_candidates", "varints", "_decoded", "_numbers", "check_scans")
+OF_ARRAYS = ("_candidates", "varints", "_decoded", "_numbers", "check_scans", "find_header", "_as_signed")
 
 
 def main() -> int:

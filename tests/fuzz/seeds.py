@@ -9,6 +9,7 @@ import hashlib
 import io
 import struct
 import sys
+import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,8 @@ from gpupipe.extract.examples.wire import encode_varint
 from gpupipe.extract.records.crc import masked_crc32c
 from gpupipe.ragged import Ragged
 from gpupipe.serial.columns import add_column
+from tests.fuzz.archives import described
+from tests.fuzz.ipc import messages
 
 
 def frame(record: bytes) -> bytes:
@@ -396,7 +399,94 @@ def headers() -> Iterator[bytes]:
     yield b"\x08RIFF" + bytes(4) + b"WEBPVP8X" + struct.pack("<I", 10) + b"\x08" + bytes(9) + bytes(80)
 
 
-SEEDS = {"framing": framing, "files": files, "example": example, "columns": columns, "headers": headers}
+def tars() -> Iterator[bytes]:
+    """Archives as Python's tarfile writes them, of every format and kind of member, and damaged ones."""
+    kinds = (
+        tarfile.REGTYPE,
+        tarfile.AREGTYPE,
+        tarfile.DIRTYPE,
+        tarfile.LNKTYPE,
+        tarfile.SYMTYPE,
+        tarfile.GNUTYPE_SPARSE,
+    )
+    whole = []
+    for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        for long in ("", "long/" * 40):
+            out = io.BytesIO()
+            with tarfile.open(fileobj=out, mode="w", format=form) as archive:
+                for k, kind in enumerate(kinds):
+                    one = tarfile.TarInfo(
+                        f"{long if form != tarfile.USTAR_FORMAT else 'x/' * 60}{k // 2}.{'ab'[k % 2]}"
+                    )
+                    one.type, one.size = kind, 3 * k if kind in tarfile.REGULAR_TYPES else 0
+                    archive.addfile(one, io.BytesIO(bytes(range(1, 1 + one.size))))
+            whole.append(described(out.getvalue()))
+    for flags, plain in enumerate(whole * 2):
+        yield bytes((flags & 7, 0, 0x90 | flags)) + plain
+        yield bytes((flags & 6, 1 << (flags & 7), 0)) + plain
+    for key, value in (
+        ("path", "y.a"),
+        ("size", "2"),
+        ("size", "x"),
+        ("GNU.sparse.name", "z.b"),
+        ("GNU.sparse.map", "1"),
+    ):
+        text = f" {key}={value}\n".encode()
+        record = b"%d" % (len(text) + 2) + text
+        for kind in (b"x", b"g", b"X"):
+            for payload in (record, record[:-1], b"9" + record, b"x"):
+                yield (
+                    bytes((0, 0, 0))
+                    + header_block(b"p", kind, len(payload))
+                    + part(0, payload)
+                    + header_block(b"q.a", b"0", 1)
+                )
+    for letter in b"0123456LKSM\0\xff":
+        for size in (0, 5, 600, 1 << 20):
+            yield (
+                bytes((0, 0, 0))
+                + header_block(b"k.b", bytes((letter,)), size)
+                + part(0, b"data")
+                + header_block(b"l.a", b"0", 0)
+            )
+    yield bytes((0, 0, 0)) + part(0, b"\x89PNG\r\n\x1a\n") + bytes(3)
+    yield bytes((0, 255, 0)) + bytes(5) + part(100, b"no header") + header_block(b"k.b", b"0", 0)
+    yield bytes((4, 0, 0x80)) + bytes(9) + whole[0]
+
+
+def part(place: int, data: bytes) -> bytes:
+    """A block with bytes at one place."""
+    return b"\1" + struct.pack("<HB", place, len(data)) + data
+
+
+def header_block(name: bytes, kind: bytes, size: int, *more: tuple[int, bytes]) -> bytes:
+    """A header of the fields that matter; `archive_of` adds the checksum."""
+    fields = ((0, name), (124, b"%011o\0" % size), (156, kind), (257, b"ustar\0"), *more)
+    return bytes((len(fields),)) + b"".join(struct.pack("<HB", place, len(data)) + data for place, data in fields)
+
+
+def footers() -> Iterator[bytes]:
+    """Footers of Arrow files: good, cut, with each byte changed; whole files, and what is none."""
+    head, footer = messages()
+    whole = head + footer + struct.pack("<i", len(footer)) + b"ARROW1"
+    yield b"\0" + footer
+    yield b"\1" + whole
+    yield from (b"\0" + footer[:at] + b"\x7f" + footer[at + 1 :] for at in range(0, len(footer), 3))
+    yield from (b"\0" + footer[:at] + b"\xff" + footer[at + 1 :] for at in range(1, len(footer), 5))
+    yield from (b"\1" + whole[:at] + bytes((whole[at] ^ 0x55,)) + whole[at + 1 :] for at in range(0, len(head), 7))
+    yield from (b"\1" + whole[:cut] for cut in (0, 6, 10, 40, len(whole) - 4))
+    yield from (b"\1" + begin + bytes(20) for begin in (b"\xff\xff\xff\xff", b"FEA1", b"PAR1"))
+
+
+SEEDS = {
+    "framing": framing,
+    "files": files,
+    "example": example,
+    "columns": columns,
+    "headers": headers,
+    "archives": tars,
+    "ipc": footers,
+}
 
 
 def main(folder: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import tracemalloc
 import zlib
 from typing import Any, cast
@@ -21,8 +22,9 @@ from gpupipe.extract.records.walk import Bad, walk_headers
 from gpupipe.extract.storage.files import LocalStorage
 from gpupipe.serial.columns import Cursor, read_column
 from gpupipe.serial.structures import Malformed
+from tests.fuzz import archives
 from tests.fuzz.files import Memory
-from tests.fuzz.seeds import entry, field, frame
+from tests.fuzz.seeds import entry, field, frame, header_block
 
 ONE = field(3, field(1, b"\1"))  # a Feature that holds [1]
 
@@ -233,3 +235,17 @@ def test_fill_bytes_in_front_of_exif_make_no_marker_of_what_follows() -> None:
     assert plain is not None
     assert plain.endswith(b"FI\2" + b"\xff" * 9 + b"\xff\xe1\0\x08" + bytes(6) + b"\xd8\1")
     assert with_plain_orientation(plain) is None
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_an_archive_that_ends_in_the_list_of_a_sparse_file_is_truncated(compression: Any) -> None:
+    header = archives.archive_of(header_block(b"other", b"S", 0, (482, b"\1")), 0)
+    assert len(header) == 512
+    packed = gzip.compress(header) if compression else header
+
+    ((offset, reason),) = archives.items(packed, 1024, None, compression)
+
+    assert offset == 0
+    assert (
+        "the archive has at most 0 after its header" in reason or "512 bytes of the last member are missing" in reason
+    )

@@ -57,6 +57,18 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "convert_image_dtype, to float32": lambda x: ops.convert_image_dtype(x, "float32"),
     "cast, to int16": lambda x: ops.cast(x, "int16"),
     "transpose": ops.transpose,
+    "clip": lambda x: ops.clip(x, 3, 200),
+    "minimum, with a float": lambda x: ops.minimum(x, 99.5),
+    "maximum, with an integer": lambda x: ops.maximum(x, 99),
+    "where, with an integer": lambda x: ops.where(x > 99, x, 0),
+    "reshape": lambda x: ops.reshape(x, (-1, 3)),
+    "expand_dims": lambda x: ops.expand_dims(x, 0),
+    "squeeze": lambda x: ops.squeeze(x[..., :1], -1),
+    "stack": lambda x: ops.stack([x, x]),
+    "concat": lambda x: ops.concat([x, x], -1),
+    "gather": lambda x: ops.gather(x, [2, 1, 0], -1),
+    "random_apply": lambda x: ops.random_apply(ops.flip_left_right, x),
+    "random_choice": lambda x: ops.random_choice([ops.flip_left_right, ops.flip_up_down], x),
 }
 
 
@@ -81,6 +93,6 @@ def test_every_image_op_has_a_row() -> None:
     image_ops = {name for name in ops.__all__ if inspect.isfunction(getattr(ops, name))}
     others = {"apply", "decode_image", "decode_jpeg", "decode_png", "decode_and_crop_jpeg", "extract_jpeg_shape"}
     rows = {re.split(r"\W", name)[0] for name, *_ in _rows()}
-    hosts = {"dali_function", "one_hot", "py_function", "sample_distorted_bounding_box"}
+    hosts = {"dali_function", "one_hot", "py_function", "random_uniform", "sample_distorted_bounding_box"}
 
     assert image_ops - others - hosts == rows

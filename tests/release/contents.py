@@ -13,7 +13,8 @@ __all__ = ["names_in", "wrong"]
 CODE = r"gpupipe/([a-z_0-9]+/)*[a-z_0-9]+\.py|gpupipe/py\.typed|gpupipe/comparison/page/page\.(html|css)"
 WHEEL = rf"{CODE}|gpupipe-[\w.]+\.dist-info/(METADATA|WHEEL|RECORD|entry_points\.txt|licenses/LICENSE)"
 SOURCES = (
-    rf"{CODE}|gpupipe/([a-z_]+/)*[A-Z]+\.md|gpupipe/guide/[a-z-]+\.md|pyproject\.toml|PKG-INFO|LICENSE|\.gitignore"
+    rf"{CODE}|gpupipe/([a-z_]+/)*[A-Z]+\.md|gpupipe/guide/[a-z-]+\.md|gpupipe/guide/pictures/[a-z-]+\.(svg|webp)"
+    r"|pyproject\.toml|PKG-INFO|LICENSE|\.gitignore"
     r"|(README|ARCHITECTURE|CHANGELOG|CONTRIBUTING|SECURITY)\.md"
 )
 """No tests and what they read, no notebooks and their outputs, no benchmarks and their results."""

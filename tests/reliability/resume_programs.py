@@ -187,6 +187,7 @@ _STEPS: dict[str, tuple[tuple[str, ...], int, str | None, list[Drawn]]] = {
     "padded batch": (_N, 3, "batch", [_to(1, 4), _FLAG]),
     "ragged batch": (_N, 1, "batch", [_to(1, 4), _FLAG, _FLAG]),
     "bucket": (_N, 1, "batch", [_to(1, 3), _one("pad", "boundary", "none"), _FLAG]),
+    "size bucket": (_N, 1, "batch", [_to(1, 4), _one("sizes", "pixels"), _FLAG]),
     "group": (_N, 2, "batch", [_to(1, 4), _to(1, 5), _to(1, 3), _bad]),
     "unbatch": (_B, 4, "number", []),
     "rebatch": (_B, 3, None, [_picks(4, 2, 1), _FLAG]),
@@ -493,7 +494,7 @@ def _append(ds: Dataset, step: Step, path: Path) -> Dataset:
             return ds.map(_plus(1, bad), traced=False)
         case ("concatenate" | "sample" | "sample by a dataset" | "choose" | "zip" | "zip itself", *_):
             return _joined(ds, step)
-        case ("window" | "windows" | "padded batch" | "ragged batch" | "bucket" | "group", *_):
+        case ("window" | "windows" | "padded batch" | "ragged batch" | "bucket" | "size bucket" | "group", *_):
             return _gathered(ds, step)
         case ("flat_map", form):
             return ds.flat_map(_inner(form))
@@ -599,6 +600,10 @@ def _gathered(ds: Dataset, step: Step) -> Dataset:
                 drop_remainder=drop,
             )
             return batches.map(_ragged_totals, traced=False)
+        case ("size bucket", size, how, drop):
+            limits: Any = {"max_pixels": 9 * size} if how == "pixels" else {"buckets": [(1, 3), (5, 3)]}
+            batches = ds.bucket_by_image_size(batch_size=size, size_func=_size, drop_remainder=drop, **limits)
+            return batches.map(lambda x, size: x + size[0])
         case ("group", m, size, rows, bad):
             return ds.group_by_window(_key(m, bad), lambda key, group: group.batch(rows), size)
     raise AssertionError(step)
@@ -718,6 +723,11 @@ def _key(m: int, bad: tuple[int, int]) -> Callable[[Any], Any]:
 def _rows(ds: Dataset) -> Dataset:
     """Numbers as rows of 0 to 3 times the number."""
     return ds.map(lambda x: np.full(_number(x) % 4, _number(x), np.int64), traced=False)
+
+
+def _size(x: Any) -> tuple[int, int]:
+    """A height of 1 to 3, and a width of 3."""
+    return 1 + _number(x) % 3, 3
 
 
 def _total(x: Any) -> Any:

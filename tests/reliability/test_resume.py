@@ -137,6 +137,12 @@ CHAINS: dict[str, Any] = {
     "bucket": lambda: run().bucket_by_sequence_length(
         lambda x: np.asarray(x, np.int32), bucket_boundaries=[5, 12], bucket_batch_sizes=[2, 3, 4], no_padding=True
     ),
+    "buckets of sizes": lambda: (
+        run().shuffle(7).bucket_by_image_size([(2, 3), (3, 2)], 3, size_func=lambda x: (1 + int(np.asarray(x)) % 5, 3))
+    ),
+    "buckets of pixels": lambda: (
+        run().shuffle(7).bucket_by_image_size(max_pixels=12, size_func=lambda x: (1 + int(np.asarray(x)) % 4, 3))
+    ),
     "sample": lambda: gp.Dataset.sample_from_datasets([run(9), run(12).shuffle(3)], [0.3, 0.7], seed=1),
     "choose": lambda: gp.Dataset.choose_from_datasets([run(9), run(12)], run(18).map(lambda x: x % 2)),
     "resample": lambda: run(60).rejection_resample(lambda x: x % 2, [0.2, 0.8], seed=1),

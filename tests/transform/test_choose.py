@@ -10,19 +10,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpupipe import Dataset, ops
 from gpupipe.errors import MissingDependencyError, PlanError
 from gpupipe.graph.op import Op
-from gpupipe.graph.values import Apply
+from gpupipe.graph.values import Apply, Input
+from gpupipe.ops.cast import Cast
 from gpupipe.optimize.lower.compile import lower_dry
 from gpupipe.optimize.place import placer
 from gpupipe.options import Options
 from gpupipe.spec import TensorSpec
 from gpupipe.transform import choose
 from gpupipe.transform import machine as machine_of
-from gpupipe.transform.choose import Choice, make_executor, resolve_device, threads_of, unsupported
+from gpupipe.transform.choose import Choice, choose_for, make_executor, resolve_device, threads_of, unsupported
 from gpupipe.transform.program import Program
 from tests.transform.tiny import IMAGE, chain, expected, feed_of, jpeg
 
@@ -401,3 +403,45 @@ def test_a_fallback_is_logged_once(machine: Any, caplog: pytest.LogCaptureFixtur
 
     assert [record.name for record in caplog.records] == ["gpupipe"]
     assert "DALI is not installed" in caplog.text
+
+
+@dataclass(frozen=True, slots=True)
+class DaliOnly(Op):
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        return xs[0]
+
+    def dali(self, d: Any, x: Any) -> Any:
+        return x
+
+
+PIXELS = Input(0, TensorSpec((2, 2, 3), "uint8", "HWC"))
+HALVED = Program((Apply(Cast("float32"), (PIXELS,)),))
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "gpus", "executor"),
+    [
+        pytest.param(HALVED, Options(), 0, "numpy", id="arrays"),
+        pytest.param(HALVED, Options(device="cpu"), 1, "numpy", id="arrays, where a GPU is not wanted"),
+        pytest.param(HALVED, Options(backend="dali", device="cpu"), 0, "dali-cpu", id="arrays, DALI asked for"),
+        pytest.param(HALVED, Options(), 1, "dali-gpu", id="arrays on a GPU"),
+        pytest.param(chain(), Options(), 0, "dali-cpu", id="encoded images"),
+        pytest.param(Program((Apply(DaliOnly(), (PIXELS,)),)), Options(), 0, "dali-cpu", id="an op that NumPy lacks"),
+    ],
+)
+def test_on_the_cpu_a_stage_that_decodes_nothing_runs_in_numpy(
+    machine: Any, program: Program, options: Options, gpus: int, executor: str
+) -> None:
+    machine(gpus, True)
+    settings = options.resolve()
+
+    assert choose_for(program, resolve_device(settings), settings).executor == executor
+
+
+def test_explain_says_why_a_stage_without_encoded_images_runs_in_numpy(machine: Any) -> None:
+    machine(0, True)
+    images = Dataset.from_tensor_slices(np.zeros((4, 2, 2, 3), np.uint8)).map(ops.flip_left_right)
+
+    text = images.batch(2).explain()
+
+    assert "NumPy on CPU, because no GPU found, DALI found; nothing is decoded" in text

@@ -68,7 +68,7 @@ def _likeness(case: Case, op: Op, dtype: Any) -> tuple[int, bool, int]:
     choices = {name for name in same if isinstance(getattr(op, name), str | bool | type | np.dtype | None)}
     return (
         sum(same[name] for name in choices),
-        getattr(case.inputs[0], "dtype", None) == dtype,
+        getattr(next(iter(case.inputs), None), "dtype", None) == dtype,
         sum(same[name] for name in same if name not in choices),
     )
 

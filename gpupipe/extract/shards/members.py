@@ -177,12 +177,11 @@ class Members:
 
     def _after_sparse(self, at: int) -> int:
         """The offset of the last of the blocks that list the parts of an old GNU sparse file."""
-        while at + 2 * BLOCK <= self._limit:
+        while True:
             at += BLOCK
-            block = self._window.view(at, BLOCK)
-            if len(block) < BLOCK or not block[504]:
-                break
-        return at
+            block = self._window.view(at, BLOCK) if at + BLOCK <= self._limit else b""
+            if len(block) < BLOCK or not block[504]:  # where it is missing, the archive ends before the payload
+                return at
 
     def _extended_problem(self, header: Header) -> str:
         """Why the payload of an extended header cannot be read; "" if it can."""

@@ -25,13 +25,14 @@ def arrow(who: str, module: str = "pyarrow") -> Any:
     """
     try:
         import pyarrow
+        import pyarrow.compute
         import pyarrow.ipc
         import pyarrow.parquet
     except ImportError as error:
         raise MissingDependencyError(
             f'{who} needs pyarrow, which is not installed; install it with: pip install "gpupipe[parquet]"'
         ) from error
-    return {"pyarrow": pyarrow, "pyarrow.parquet": pyarrow.parquet}[module]
+    return {"pyarrow": pyarrow, "pyarrow.compute": pyarrow.compute, "pyarrow.parquet": pyarrow.parquet}[module]
 
 
 def chosen(schema: Any, names: Sequence[str] | None) -> tuple[list[str], dict[str, TensorSpec | str]]:

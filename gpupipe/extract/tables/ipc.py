@@ -88,10 +88,11 @@ def _batches(file: OpenFile) -> Iterator[int]:
     if end[4:] != _MAGIC or not 0 < length <= min(file.size - 18, _METADATA):
         raise DataError("one without a sound footer; it may be cut off")
     footer = _Flat(file.read(file.size - 10 - length, length))
-    root = footer.root()
+    root, left = footer.root(), file.size
     for at in footer.structs(root, 3, 24):  # Footer.recordBatches, of Block
         offset, size, body = struct.unpack_from("<qi4xq", footer.data, at)
-        if not (8 <= size <= _METADATA and offset >= 0 and 0 <= body <= file.size):
+        left -= size + body  # a footer that names one batch many times is not followed
+        if not (8 <= size <= _METADATA and offset >= 0 and body >= 0 and left >= 0):
             raise DataError("one with a record batch outside of it")
         yield _rows(file.read(offset, size))
 

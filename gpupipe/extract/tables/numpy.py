@@ -178,7 +178,7 @@ class _Npy(Table):
             )
             raise form.damaged(file, f"one with {what}")
         (rows,) = lengths
-        self._members = chosen
+        self._members, self._file = chosen, file
         each = max([member.row_bytes for member in chosen.values()], default=1)
         packed = any(member.packed for member in chosen.values())
         most = max(rows, 1) if packed else max(1, _BLOCK // max(each, 1))
@@ -194,7 +194,7 @@ class _Npy(Table):
     def _bytes(self, member: _Member, start: int, stop: int) -> bytes:
         n = (stop - start) * member.row_bytes
         if not member.packed:
-            return self.file.read(member.offset + start * member.row_bytes, n)
-        with zipfile.ZipFile(ByteFile(self.file)) as archive, archive.open(member.packed) as stream:
+            return self._file.read(member.offset + start * member.row_bytes, n)
+        with zipfile.ZipFile(ByteFile(self._file)) as archive, archive.open(member.packed) as stream:
             stream.read(member.offset)
             return stream.read(n)  # at the end of the member, its checksum is compared

@@ -10,7 +10,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from gpupipe.extract.storage.remote import storage_of
 from gpupipe.extract.tables.columns import Column, Filled, Nulls
 from gpupipe.spec import Array, TensorSpec
 
-__all__ = ["MOST_BYTES", "MOST_ROWS", "Block", "Format", "Table", "misfit"]
+__all__ = ["MOST_BYTES", "MOST_ROWS", "Block", "Format", "Handed", "Table", "misfit"]
 
 MOST_BYTES = 2 << 30
 """Bytes that the chosen columns of one block may have in memory: a file that claims more is not believed."""
@@ -104,11 +104,23 @@ class Format(ABC):
         return RecordError(f"{self.name} needs a sound file of its format, got {found}", file=file.path, stage="read")
 
 
+class Handed(NamedTuple):
+    """Stands for the file of a table that was handed in.
+
+    Attributes:
+        path: what it is called in messages.
+        tag: differs between two that are called the same.
+    """
+
+    path: str
+    tag: str
+
+
 class Table(ABC):
     """One open file.
 
     Args:
-        file: its bytes.
+        file: its bytes, or what stands for them.
         columns: the type of each chosen column, or why it has none, by name in the order of the elements.
         sizes: rows of each block.
         defaults: the value that replaces a null, for some columns.
@@ -122,13 +134,12 @@ class Table(ABC):
 
     def __init__(
         self,
-        file: OpenFile,
+        file: OpenFile | Handed,
         columns: Mapping[str, TensorSpec | str],
         sizes: Iterable[int],
         defaults: Iterable[tuple[str, Any]] = (),
     ) -> None:
-        self.file = file
-        self.path = file.path
+        self.path, self.tag = file.path, file.tag
         self.columns = dict(columns)
         counts = list(sizes)
         if any(not 0 <= count <= MOST_ROWS for count in counts) or sum(counts) >= 1 << 62:

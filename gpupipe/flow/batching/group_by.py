@@ -1,15 +1,17 @@
-"""group_by: elements gathered by key into datasets, or by length into batches."""
+"""group_by: elements gathered by key into datasets, or by length into batches (by size: `image_buckets.py`)."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ...errors import DataError, FunctionError
+from ..buffer_sizes import bytes_of_all
 from ..element import Element, Hole, identity_of
 from ..maps.python_function import PythonFunction
 from ..run import Context, Flow
@@ -20,7 +22,61 @@ from .gather import gathered
 from .stack import batch_of, pad_rows, stack_rows
 from .windows import Datasets
 
-__all__ = ["Buckets", "GroupFlow", "Groups"]
+__all__ = ["Buckets", "GroupFlow", "Grouping", "Groups"]
+
+
+class Grouping(ABC):
+    """Says which elements meet, how many, and what becomes of them."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def who(self) -> str:
+        """The name of the method, for messages."""
+
+    @abstractmethod
+    def key_of(self, element: Element, at: Context) -> tuple[Any, tuple[Any, ...]]:
+        """Return the key of an element, and the columns that it gains.
+
+        Raises:
+            DataError: the element cannot be in a group.
+        """
+
+    @abstractmethod
+    def size_of(self, key: Any, element: Element, at: Context) -> int:
+        """Return the size of the group that this element starts: the most that the costs of its elements may add up to.
+
+        Raises:
+            DataError: the element cannot start a group.
+        """
+
+    def cost_of(self, row: Element) -> int:
+        """Return what an element adds to its group."""
+        return 1
+
+    def full(self, group: Group) -> bool:
+        """Whether no element can be added to a group."""
+        return group.total >= group.size
+
+    @abstractmethod
+    def give(self, key: Any, rows: list[Element], full: bool, at: Context, serial: int) -> Element | None:
+        """Return the element that a group becomes; None to leave it out."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Elements of one key that wait for more.
+
+    Attributes:
+        size: the most that `total` may become.
+        total: the costs of the rows.
+        rows: the elements, with their numbers in the input.
+    """
+
+    size: int
+    total: int = 0
+    rows: list[tuple[Element, int]] = field(default_factory=list)
 
 
 def int_of(who: str, what: str, element: Element) -> int:
@@ -45,7 +101,7 @@ def int_of(who: str, what: str, element: Element) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class Groups(Grouping):
     """Makes groups (key, dataset), for the function that makes a dataset of each.
 
     Attributes:
@@ -58,15 +114,19 @@ class Groups:
     size_fn: PythonFunction | None
     datasets: Datasets
 
-    def key_of(self, element: Element, at: Context) -> Any:
+    @property
+    def who(self) -> str:
+        return self.key.who
+
+    def key_of(self, element: Element, at: Context) -> tuple[Any, tuple[Any, ...]]:
         """Return the key of an element: int64, or uint64 where the function returns that.
 
         Raises:
             DataError: the function failed, or did not return an integer.
         """
         made = self.key(element, at)
-        key = int_of(self.key.who, "key_func", made)
-        return np.uint64(key) if made[0][0].dtype == np.uint64 else np.int64(key)
+        key = int_of(self.who, "key_func", made)
+        return np.uint64(key) if made[0][0].dtype == np.uint64 else np.int64(key), ()
 
     def size_of(self, key: Any, element: Element, at: Context) -> int:
         """Return the size of the group that this element starts.
@@ -76,11 +136,9 @@ class Groups:
         """
         if self.size_fn is None:
             return self.size
-        size = int_of(self.key.who, "window_size_func", self.size_fn(((key,), *element[1:]), at))
+        size = int_of(self.who, "window_size_func", self.size_fn(((key,), *element[1:]), at))
         if size < 1:
-            raise FunctionError(
-                f"{self.key.who} needs a window_size_func that returns sizes >= 1, got {size} for {key}"
-            )
+            raise FunctionError(f"{self.who} needs a window_size_func that returns sizes >= 1, got {size} for {key}")
         return size
 
     def give(self, key: Any, rows: list[Element], full: bool, at: Context, serial: int) -> Element | None:
@@ -89,7 +147,7 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True)
-class Buckets:
+class Buckets(Grouping):
     """Makes batches of elements of similar length.
 
     Attributes:
@@ -110,20 +168,24 @@ class Buckets:
     pad: bool = True
     drop: bool = False
 
-    def key_of(self, element: Element, at: Context) -> int:
+    @property
+    def who(self) -> str:
+        return self.length.who
+
+    def key_of(self, element: Element, at: Context) -> tuple[int, tuple[Any, ...]]:
         """Return the bucket of an element.
 
         Raises:
             DataError: the function failed, or did not return an integer that some bucket holds.
         """
-        who = self.length.who
+        who = self.who
         length = int_of(who, "element_length_func", self.length(element, at))
         bucket = bisect_right(self.boundaries, length)
         if self.to_boundary and self.pad and bucket == len(self.boundaries):
             raise FunctionError(
                 f"{who} needs lengths below the last boundary {self.boundaries[-1]} to pad to it, got {length}"
             )
-        return bucket
+        return bucket, ()
 
     def size_of(self, key: int, element: Element, at: Context) -> int:
         """Return the number of rows in a batch of this bucket."""
@@ -135,12 +197,12 @@ class Buckets:
             return None
         made = batch_of(rows, lambda i, column: self._leaf(i, column, rows, key))
         if type(made[0]) is Hole:
-            made[0].error.stage = self.length.who
+            made[0].error.stage = self.who
         return made
 
     def _leaf(self, i: int, column: tuple[Any, ...], rows: list[Element], key: int) -> Any:
         if not self.pad:
-            return stack_rows(column, rows, self.names[i], self.length.who)
+            return stack_rows(column, rows, self.names[i], self.who)
         shape = self.shapes[i]
         if self.to_boundary:
             shape = (-1,) * np.ndim(column[0]) if shape is None else shape
@@ -153,89 +215,105 @@ class GroupFlow:
     """Gathers elements by key; a group leaves when it is full, the rest at the end in ascending order of keys."""
 
     source: Flow
-    groups: Groups | Buckets
+    groups: Grouping
 
     def open(self, at: Context, state: State = None) -> Running:
         return gathered(lambda start: _Grouped(self, at, start), at, state)
-
-    @property
-    def who(self) -> str:
-        """The name of the method, for messages."""
-        return (self.groups.key if isinstance(self.groups, Groups) else self.groups.length).who
 
 
 class _Grouped(Running):
     """Gathers elements by key. Its state has the numbers of those whose group is not full yet."""
 
     def __init__(self, flow: GroupFlow, at: Context, state: State) -> None:
-        self._flow = flow
+        self._groups = flow.groups
         self._at = at
         self._input = CheckpointedInput(flow.source, at, part(state))
-        self._waiting: dict[Any, tuple[int, list[tuple[Element, int]]]] = {}
+        self._waiting: dict[Any, Group] = {}
         self._number = 0 if state is None else int_part(state, "groups")
         items = at.run.policy().sifted(self._keyed(self._input.items))
         for element, number in self._input.recovered:
             for keyed in self._keyed(iter((element,))):
                 self._add(keyed, number)
         self.source = self._input.inner
-        self.items = self._groups(items)
+        self.items = self._gathered(items)
+        at.run.track_buffer(self, self._groups.who)
+
+    def buffer_usage(self) -> tuple[int, int]:
+        """Elements that wait in groups, and their bytes."""
+        return bytes_of_all(row for group in list(self._waiting.values()) for row, _ in list(group.rows))
 
     def snapshot(self) -> State:
         """The input's state, the numbers of the elements that are held, and how many groups there were."""
-        numbers = [number for _, rows in self._waiting.values() for _, number in rows]
+        numbers = [number for group in self._waiting.values() for _, number in group.rows]
         return {"source": self._input.holding(sorted(numbers)), "groups": self._number}
 
     def _keyed(self, items: Iterator[Element]) -> Iterator[Element]:
         """Yield the elements with their key as a last column; a hole where the key function failed."""
-        groups, source = self._flow.groups, self._input
+        groups, source = self._groups, self._input
         for element in items:
             if source.due():
-                waiting = (rows[0][1] for _, rows in self._waiting.values() if rows)
+                waiting = (group.rows[0][1] for group in self._waiting.values() if group.rows)
                 source.checkpoint(min(waiting, default=source.count - 1))
             columns, stream, position = element
             if type(columns) is not tuple:
                 yield element
                 continue
             try:
-                key = groups.key_of(element, self._at)
+                key, more = groups.key_of(element, self._at)
             except DataError as error:
-                yield Hole(error.at(stream.name, position, self._flow.who, stream.unit)), stream, position
+                yield Hole(error.at(stream.name, position, groups.who, stream.unit)), stream, position
             else:
-                yield (*columns, key), stream, position
+                yield (*columns, *more, key), stream, position
 
-    def _add(self, element: Element, number: int) -> Any:
-        """Add an element to its group; return (key,) if the group is full, a hole if `size_of` failed, else None."""
+    def _add(self, element: Element, number: int) -> tuple[Hole | None, Group | None]:
+        """Add an element to its group.
+
+        Returns:
+            A hole if `size_of` failed; and the group that it would have exceeded, in whose place it starts another.
+        """
         columns, stream, position = element
-        key = columns[-1]
-        row = (columns[:-1], stream, position)
-        if key not in self._waiting:
+        key, row, before = columns[-1], (columns[:-1], stream, position), None
+        cost = self._groups.cost_of(row)
+        group = self._waiting.get(key)
+        if group is not None and group.total + cost > group.size:
+            before, group = group, None
+        if group is None:
             try:
-                self._waiting[key] = self._flow.groups.size_of(key, row, self._at), []
+                group = Group(self._groups.size_of(key, row, self._at))
             except DataError as error:
-                return Hole(error.at(stream.name, position, self._flow.who, stream.unit))
-        size, rows = self._waiting[key]
-        rows.append((row, number))
-        return (key,) if len(rows) == size else None
+                return Hole(error.at(stream.name, position, self._groups.who, stream.unit)), None
+            self._waiting[key] = group
+        group.rows.append((row, number))
+        group.total += cost
+        return None, before
 
-    def _groups(self, items: Iterator[Element]) -> Iterator[Element]:
+    def _gathered(self, items: Iterator[Element]) -> Iterator[Element]:
+        for key in list(self._waiting):  # of a state between two groups that one element has completed
+            yield from self._full(key)
         for element in items:
             columns, stream, position = element
             if type(columns) is not tuple:
                 yield element
                 continue
-            full = self._add(element, self._input.count - 1)
-            if isinstance(full, Hole):
-                yield full, stream, position
-            elif full is not None:
-                yield from self._given(full[0], True)
+            hole, before = self._add(element, self._input.count - 1)
+            if hole is not None:
+                yield hole, stream, position
+                continue
+            if before is not None:
+                yield from self._given(columns[-1], before, True)
+            yield from self._full(columns[-1])
         if self._at.run.stopped.on:
             return
         for key in sorted(self._waiting):
-            yield from self._given(key, False)
+            yield from self._given(key, self._waiting.pop(key), False)
 
-    def _given(self, key: Any, full: bool) -> Iterator[Element]:
-        rows = [row for row, _ in self._waiting.pop(key)[1]]
-        made = self._flow.groups.give(key, rows, full, self._at, self._number)
+    def _full(self, key: Any) -> Iterator[Element]:
+        """Give a group if it is full."""
+        if self._groups.full(self._waiting[key]):
+            yield from self._given(key, self._waiting.pop(key), True)
+
+    def _given(self, key: Any, group: Group, full: bool) -> Iterator[Element]:
+        made = self._groups.give(key, [row for row, _ in group.rows], full, self._at, self._number)
         self._number += 1
         if made is not None:
             yield made

@@ -231,7 +231,7 @@ class RowsByIndex(RandomAccess):
         self._table = table
         self._stream = stream
         self._most: int | None = None  # rows that are cut at a time
-        self._key = table.path, table.file.tag, digest_of(flow.format, flow.names, flow.specs)
+        self._key = table.path, table.tag, digest_of(flow.format, flow.names, flow.specs)
 
     def one(self, index: int) -> Element:
         number = self._table.block_of(index)

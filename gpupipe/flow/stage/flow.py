@@ -1,4 +1,4 @@
-"""flow: the transform stage as a step: inline if no output is an image, else with threads of its own."""
+"""flow: the transform stage as a step: inline if no output is an image or executors are lent, else with threads."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ..run import Context
 from ..state.snapshot import State, fast_forward, int_part, part
 from ..step import Running
 from .assemble import Assembler, Stage
+from .direct import Direct
 from .job import Delivered
 from .runner import StageRunner
 
@@ -35,6 +36,8 @@ class StageFlow(Stage):
         if self.program is None or self.executor is None:
             assembler = Assembler(self, at)
             return Inline(self.source, at, state, batcher, lambda group: assembler.deliver(group, None, ()))
+        if at.run.executors is not None:
+            return Inline(self.source, at, state, batcher, Direct(self, at).deliver)
         return _Threaded(self, at, state, ResumableBatcher(self.source, at, part(state), batcher))
 
     def _batcher(self, source: Iterator[Element], at: Context) -> AnyBatcher:

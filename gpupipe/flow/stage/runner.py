@@ -16,14 +16,11 @@ from collections.abc import Sequence
 from time import perf_counter, thread_time
 from typing import Any
 
-import numpy as np
-
-from ...errors import DataError, DecodeError, DeviceError, Location, PixelError
+from ...errors import DataError, DecodeError, DeviceError
 from ...extract.images.decode import MOST_PIXELS
 from ...extract.storage.waiting import LIMITS
 from ...graph.host_values import HostValues
 from ...graph.values import Apply
-from ...log import logger
 from ...threads import Room, Thread, join
 from ...timing import TRACKER, Meter, Section
 from ...transform.array import nvtx
@@ -36,7 +33,7 @@ from ..run import Context
 from ..step import close
 from .assemble import Assembler, Stage, failed_batch
 from .job import Delivered, Job, Queued, in_parts
-from .repair import host_copy, joined, make_holes
+from .repair import host_copy, in_spite_of, joined, make_holes, split
 
 __all__ = ["IN_FLIGHT", "StageRunner"]
 
@@ -164,17 +161,7 @@ class StageRunner:
     def _split(self, feed: Feed, values: HostValues) -> list[Feed]:
         """Split a batch that exceeds the executor's capacity, or whose images would exceed the device budget."""
         self._capacity = self._capacity or max(self._flow.size, feed.size)
-        pixels = np.zeros(feed.size, np.int64)
-        for decoder in self._decoders:
-            height, width = values.encoded_sizes(decoder).T.astype(np.int64)
-            pixels += height * width * 3
-        parts, start, room = [], 0, self._settings.device_memory
-        for i, size in enumerate(pixels.tolist()):
-            if (size > room or i - start == self._capacity) and i > start:
-                parts.append(feed.part(start, i))
-                start, room = i, self._settings.device_memory
-            room -= size
-        return [feed] if start == 0 else [*parts, feed.part(start, feed.size)]
+        return split(feed, values, self._decoders, self._capacity, self._settings.device_memory)
 
     # ---- runner
 
@@ -305,20 +292,7 @@ class StageRunner:
             with self._running:
                 return self._executor.collect()
         except WrongPixels as found:
-            texts = []
-            for row, text in found.rows.items():
-                _, stream, position = rows[row]
-                texts.append(f"{Location(stream.name, position, stream.unit)}: {text} ({found.where})")
-            if self._settings.wrong_pixels == "raise":
-                more = f"; {len(texts) - 1} more of its batch are wrong, too" if len(texts) > 1 else ""
-                raise PixelError(
-                    f"{texts[0]}: this is not the image that the host decodes{more}. The data is not bad, but earlier "
-                    "batches may be wrong, too. Check the driver and the card, run with Options(device='cpu'), or "
-                    "continue with Options(wrong_pixels='warn')"
-                ) from None
-            for text in texts if delivered else ():
-                logger.warning("%s: this is not the image that the host decodes, and is delivered as it is", text)
-            return found.results
+            return in_spite_of(found, rows, self._settings, delivered)
         finally:
             now = perf_counter()
             self._runs.busy += now - started

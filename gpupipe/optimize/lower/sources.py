@@ -15,13 +15,16 @@ from ...flow.run import Flow
 from ...flow.sources.arrays import FilesFlow, ItemsFlow, ParamFlow, RangeFlow, SlicesFlow
 from ...flow.sources.entries import EntriesFlow
 from ...flow.sources.generator import GeneratorFlow
+from ...flow.sources.handed import HandedFlow
 from ...flow.sources.numbers import CounterFlow, RandomFlow
 from ...flow.sources.readers import CsvFlow, FixedRecordsFlow, LinesFlow
 from ...flow.sources.records import RecordsFlow
+from ...flow.sources.request import RequestFlow
 from ...flow.sources.rows import RowsFlow
 from ...flow.sources.samples import SamplesFlow
 from ...plan.cache import Saved, SavedFiles
 from ...plan.files import Csv, Entries, FixedRecords, Lines, Records, Samples, TableRows
+from ...plan.handed import HandedRows, HandedStream
 from ...plan.node import Node
 from ...plan.sources import (
     Counter,
@@ -32,6 +35,7 @@ from ...plan.sources import (
     Param,
     RandomNumbers,
     Range,
+    Request,
     Slices,
     Tensors,
 )
@@ -133,6 +137,13 @@ def table_rows(lowerer: Lowerer, node: TableRows, source: Pending) -> Pending:
     return Pending.columns_of(flow, node.element, (node.describe(),))
 
 
+def handed_rows(lowerer: Lowerer, node: HandedRows) -> Pending:
+    """Read the rows of a dataset of another library, which has an index."""
+    label = SlicesFlow((node.label.encode(errors="surrogateescape"),), whole=True)
+    flow = RowsFlow(label, 0, node.format, node.names, node.type.specs, lowerer.above.ahead)
+    return Pending.columns_of(flow, node.element, (node.describe(),))
+
+
 SOURCES: dict[type[Node], Lowering] = {
     Param: param,
     Tensors: plain(lambda node: SlicesFlow(node.leaves, whole=True)),
@@ -140,6 +151,7 @@ SOURCES: dict[type[Node], Lowering] = {
     Listed: plain(lambda node: SlicesFlow(node.columns, names=node.names)),
     Range: plain(lambda node: RangeFlow(range(node.start, node.stop, node.step), node.dtype)),
     Counter: plain(lambda node: CounterFlow(node.start, node.step, node.dtype)),
+    Request: plain(lambda node: RequestFlow()),
     RandomNumbers: plain(lambda node: RandomFlow(node.seed, node.rerandomize)),
     Files: plain(lambda node: FilesFlow(node.paths, Names(node.names))),
     Saved: plain(lambda node: SavedFlow(node.paths, node.compression)),
@@ -154,4 +166,6 @@ SOURCES: dict[type[Node], Lowering] = {
     Samples: samples,
     Entries: entries,
     TableRows: table_rows,
+    HandedRows: handed_rows,
+    HandedStream: plain(lambda node: HandedFlow(node.form, node.names, node.type.specs, node.label)),
 }

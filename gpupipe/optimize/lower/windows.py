@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from ...flow.batching.group_by import Buckets, GroupFlow, Groups
+from ...flow.batching.image_buckets import ImageSizes, SizeBuckets
 from ...flow.batching.windows import Datasets, WindowFlow
 from ...flow.combine.flat_map import FlatMapFlow
 from ...flow.combine.inner import Inner
 from ...flow.maps.python_function import PythonFunction
 from ...plan.batches import Bucketed
+from ...plan.image_buckets import ImageBuckets, image_leaf
 from ...plan.node import ElementType, Node
 from ...plan.padding import padding
 from ...plan.windows import GroupByWindow, Window
@@ -53,4 +55,23 @@ def bucketed(lowerer: Lowerer, node: Bucketed, source: Pending) -> Pending:
     return source.then(flow, node.describe(), node.infer(element))
 
 
-WINDOWS: dict[type[Node], Lowering] = {Window: window, GroupByWindow: group_by_window, Bucketed: bucketed}
+def image_buckets(lowerer: Lowerer, node: ImageBuckets, source: Pending) -> Pending:
+    """Batch images by their size."""
+    source = lowerer.placed(node, source)
+    element, function, leaf = node.infer(source.element), None, -1
+    if node.size is None:
+        leaf = image_leaf(source.element)
+    else:
+        function = PythonFunction(node.size, source.element.structure or LEAF, node.name, site=node.name)
+    sizes = ImageSizes(node.name, leaf, node.oriented, function)
+    limits = node.sizes, node.rows, node.budget, node.patch
+    flow = GroupFlow(source.flow, SizeBuckets(sizes, node.buckets, *limits, names_of(element), node.drop))
+    return source.then(flow, node.describe(), element)
+
+
+WINDOWS: dict[type[Node], Lowering] = {
+    Window: window,
+    GroupByWindow: group_by_window,
+    Bucketed: bucketed,
+    ImageBuckets: image_buckets,
+}

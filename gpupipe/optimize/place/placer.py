@@ -20,7 +20,7 @@ from ...graph.host_values import is_batchwise, is_image
 from ...graph.values import Apply, Input, Item, Value, topological
 from ...options import Settings, parse_device
 from ...plan.node import Node
-from ...transform.choose import Choice, make_executor, refuse_unsupported, resolve_device, threads_of
+from ...transform.choose import Choice, choose_for, make_executor, refuse_unsupported, resolve_device, threads_of
 from ...transform.program import Executor, Program
 from ...transform.recording import recorded
 from ..pending import AHEAD, Pending
@@ -207,7 +207,7 @@ class Placer:
         program = Program(images) if (images := executed(prepared.values)) else None
         how = "unstack" if pending.unstack else "rows" if pending.batch is None else "batch"
         flow, host = self._host_before(pending, prepared)
-        choice = self.choice() if program else None
+        choice = choose_for(program, self.choice(), self.settings) if program else None
         (size, drop), label = pending.batch or (MICRO_BATCH, False), "batch" if pending.batch else label
         make, steps, where = None, pending.steps, Where(f"{label}({size})", pending.line)
         on_gpu = choice is not None and choice.device_id is not None
@@ -259,7 +259,9 @@ class Placer:
         if counted:
             note = replace(note, size=f"{note.size}; {threads} thread{'s' * (threads > 1)} ({counted})")
         decoding, verifies = self.settings.decoding, self.settings.verify > 0
-        make = recorded(lambda program, size: make_executor(choice, program, size, threads, decoding, verifies))
+        make = recorded(
+            lambda program, size: make_executor(choice, program, size, min(threads, size), decoding, verifies)
+        )
         return make, note
 
     def _copied(self, note: StageNote, deliver: bool, reader: tuple[str, str] | None) -> StageNote:

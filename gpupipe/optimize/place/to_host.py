@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ...plan.batches import Batch, Bucketed, PaddedBatch, RaggedBatch, Rebatch, Unbatch
 from ...plan.cache import Cache
+from ...plan.image_buckets import ImageBuckets
 from ...plan.maps import Filter, FlatMap, Map, RejectionResample, Scan, TakeWhile, Unique
 from ...plan.node import Node, walk
 from ...plan.windows import GroupByWindow, Window
@@ -63,7 +64,7 @@ _PARTS = {
 }
 
 
-_BATCHES = (Batch, PaddedBatch, RaggedBatch, Rebatch, Unbatch, Window, GroupByWindow, Bucketed)
+_BATCHES = (Batch, PaddedBatch, RaggedBatch, Rebatch, Unbatch, Window, GroupByWindow, Bucketed, ImageBuckets)
 
 
 _QUESTIONS = (Filter, TakeWhile, RejectionResample, Scan, Unique)

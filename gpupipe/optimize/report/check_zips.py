@@ -14,6 +14,7 @@ from typing import Any
 from ...graph.values import Draw, topological
 from ...plan.cache import Saved, SavedFiles
 from ...plan.files import OneFile
+from ...plan.handed import HandedRows, HandedStream
 from ...plan.index import Everything, Select
 from ...plan.joins import Zip
 from ...plan.maps import Map, RejectionResample
@@ -24,7 +25,7 @@ from ...plan.sources import Files, FromGenerator, FromIndexable, Listed, Range, 
 
 __all__ = ["zip_of_random_ops", "zip_of_shuffles"]
 
-_DATA = (Slices, Files, FromGenerator, OneFile, FromIndexable, Listed, Saved, SavedFiles)
+_DATA = (Slices, Files, FromGenerator, OneFile, FromIndexable, HandedRows, HandedStream, Listed, Saved, SavedFiles)
 """Sources whose elements may belong to those of another."""
 
 

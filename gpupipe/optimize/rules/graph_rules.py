@@ -12,14 +12,16 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ...graph.values import Apply, Item, Value, rewrite_values, topological
+from ...graph.values import Apply, Draw, Item, Value, rewrite_values, topological
 from ...io import ParseSingleExample
 from ...ops._shared.composite import Composite
 from ...ops._shared.crop import Crop
 from ...ops._shared.crop_mirror_normalize import CropMirrorNormalize
 from ...ops._shared.decode_crop import DecodeCrop
 from ...ops._shared.flip import Flip
+from ...ops.center_crop import CenterCrop
 from ...ops.normalize import Normalize
+from ...ops.resize_shorter import ResizeShorter
 from ...ops.transpose import Transpose
 
 __all__ = ["GRAPH_RULES", "optimize_values"]
@@ -74,9 +76,9 @@ def fuse_crop_mirror_normalize(value: Value) -> Value:
             x, flip, crop = value.x[0], None, None
             if isinstance(x, Apply) and isinstance(x.op, Flip) and x.op.direction == "left_right":
                 flip, x = x, x.x[0]
-            if isinstance(x, Apply) and isinstance(x.op, Crop) and not x.op.pad:
+            if isinstance(x, Apply) and isinstance(x.op, Crop) and (not x.op.pad or _inside(x)):
                 crop, x = x, x.x[0]
-            window = crop.op if crop is not None and isinstance(crop.op, Crop) else None
+            window = replace(crop.op, pad=False) if crop is not None and isinstance(crop.op, Crop) else None
             params = (*(crop.params if crop else ()), *(flip.params if flip else ()))
             fused = CropMirrorNormalize(mean, std, "HWC", flip is not None, window)
             return Apply(fused, (x,), params, value.line)
@@ -85,6 +87,26 @@ def fuse_crop_mirror_normalize(value: Value) -> Value:
             if isinstance(done, Apply) and isinstance(done.op, CropMirrorNormalize) and done.op.layout == "HWC":
                 return Apply(replace(done.op, layout="CHW"), done.x, done.params, value.line)
     return value
+
+
+def _inside(crop: Apply) -> bool:
+    """Whether the window of a crop that pads lies inside every image: `center_crop` after `resize_shorter`, mostly.
+
+    It does if no side of the image is shorter, as the windows that pad are those around a centre.
+    """
+    image, op = crop.x[0], crop.op
+    maker = crop.params[0].value if isinstance(crop.params[0], Item) else None
+    if not isinstance(op, Crop) or op.height is None or op.width is None:
+        return False
+    if not isinstance(maker, Draw) or not isinstance(maker.op, CenterCrop):
+        return False
+    height, width = (image.spec.shape or (None, None))[:2]
+    if height is not None and width is not None:
+        return height >= op.height and width >= op.width
+    drawn = image.params[0] if isinstance(image, Apply) and image.params else None
+    resized = drawn.value.op if isinstance(drawn, Item) and isinstance(drawn.value, Draw) else None
+    length = resized.length if isinstance(resized, ResizeShorter) else None
+    return isinstance(length, int) and length >= max(op.height, op.width)
 
 
 def fuse_decode_crop(values: Sequence[Value]) -> tuple[Value, ...]:

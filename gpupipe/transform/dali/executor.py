@@ -214,6 +214,9 @@ class DaliExecutor(Executor):
         self._flights.clear()
         self._host.close()
 
+    def discard(self) -> None:
+        self._give_up()
+
     def _finish_later(self) -> None:
         """Take the results of all batches in flight, so that single runs can find the rows that fail."""
         for later in self._flights:

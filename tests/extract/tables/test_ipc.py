@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +88,21 @@ def test_a_batch_that_claims_more_rows_than_it_has_is_bad(tmp_path: Path) -> Non
     with iter(ds) as items:
         assert [row["a"] for row in elements(items)][-77:] == list(range(77))
         assert "block 0 of 2" in items.errors[0].reason
+
+
+def test_a_footer_that_names_one_batch_many_times_is_not_followed(tmp_path: Path) -> None:
+    with pa.ipc.new_file(tmp_path / "one", pa.schema([("a", pa.int64())])) as writer:
+        for rows in (1000, *[1] * 40):
+            writer.write_batch(pa.record_batch({"a": np.arange(rows)}))
+    data = bytearray((tmp_path / "one").read_bytes())
+    (length,) = struct.unpack_from("<i", data, len(data) - 10)
+    footer = ipc._Flat(bytes(data[-10 - length : -10]))
+    blocks = footer.structs(footer.root(), 3, 24)
+    assert len(blocks) == 41
+    for at in blocks:
+        start = len(data) - 10 - length + at
+        data[start : start + 24] = footer.data[blocks[0] : blocks[0] + 24]
+    (tmp_path / "one").write_bytes(data)
+
+    with pytest.raises(RecordError, match="a record batch outside of it"):
+        gp.ArrowDataset(str(tmp_path / "one"))

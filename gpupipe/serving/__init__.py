@@ -1,0 +1,1 @@
+"""serving: the preprocessing of a chain for single images and small batches, outside of training."""

@@ -1,0 +1,102 @@
+"""choice: the base of ops that choose one of several results for each image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.graph.op import Array, Op
+from gpupipe.ops._shared.operands import spec_of_operand
+from gpupipe.spec import TensorSpec
+
+__all__ = ["Choice", "layouts_of", "results_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Op):
+    """Choose one of several results for each image. Subclasses define `draw`, which gives the number of the result.
+
+    Inputs are the images of the first result, then those of the second, and so on. Every result is computed for every
+    image: DALI's graph has no branches for single images, and an image that is not chosen is dropped.
+
+    Attributes:
+        options: number of results.
+        images: number of images in each.
+        layouts: of the images.
+
+    Shapes: ``T[...], ... -> T[...]``, for each of the images.
+    """
+
+    random: ClassVar[bool] = True
+    parameters: ClassVar[tuple[str, ...]] = ("chosen",)
+
+    options: int = field(default=2, kw_only=True)
+    images: int = field(default=1, kw_only=True)
+    layouts: tuple[str, ...] = field(default=("HWC",), kw_only=True)
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:
+        made = []
+        for number, layout in enumerate(self.layouts):
+            specs = [_image(self.name, x, layout) for x in xs[number :: self.images]]
+            other = next((spec for spec in specs if spec != specs[0]), None)
+            if other is not None:
+                raise SpecError(
+                    f"{self.name} needs results of one type, as a batch does, got {specs[0]} and {other}; "
+                    f"bring them to one size and dtype with ops.resize, a crop or ops.cast"
+                )
+            made.append(specs[0])
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def reference(self, *args: Any) -> Any:
+        xs, chosen = args[:-1], int(args[-1])
+        taken = xs[chosen * self.images : (chosen + 1) * self.images]
+        return taken[0] if len(taken) == 1 else tuple(taken)
+
+    def dali(self, d: Any, *args: Any) -> Any:
+        xs, chosen = args[:-1], args[-1]
+        made = []
+        for number, layout in enumerate(self.layouts):
+            every = d.fn.stack(*xs[number :: self.images], axis=0)
+            made.append(d.fn.reshape(every[chosen], layout=layout))
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def size(self, hw: Array, *params: Array) -> Array:
+        return hw  # the sizes of all results are compared before anything is drawn
+
+
+def _image(who: str, x: TensorSpec, layout: str) -> TensorSpec:
+    if x.dtype is bytes or x.rank != (len(layout) or 2):
+        raise SpecError(f"{who} needs images, got {x}")
+    return replace(x, layout=layout) if x.layout is None and layout else x
+
+
+def layouts_of(images: Sequence[Any]) -> tuple[str, ...]:
+    """The layouts of images, where an array of rank 3 is an image {HWC}; "" for what has two dimensions."""
+    specs = map(spec_of_operand, images)
+    return tuple(spec.layout or ("" if spec.rank == 2 else "HWC") for spec in specs)
+
+
+def results_of(who: str, function: Any, image: Any) -> tuple[Any, ...]:
+    """What a function, or a list of them one after the other, makes of an image or a tuple of images.
+
+    Raises:
+        PlanTypeError: it is not a function, or gives something else than as many images.
+    """
+    steps: Sequence[Callable[[Any], Any]] = function if isinstance(function, (list, tuple)) else (function,)
+    made = image
+    for step in steps:
+        if not callable(step):
+            raise PlanTypeError(f"{who} needs functions of an image, got {type(step).__name__}")
+        made = step(made)
+    results = tuple(made) if isinstance(made, (list, tuple)) else (made,)
+    if made is None or (isinstance(image, tuple) and len(results) != len(image)):
+        raise PlanTypeError(f"{who} needs functions that return what they are given, got {_named(made)}")
+    return results
+
+
+def _named(made: Any) -> str:
+    return (
+        "None" if made is None else f"{len(made)} results" if isinstance(made, (list, tuple)) else type(made).__name__
+    )

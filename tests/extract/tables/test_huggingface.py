@@ -1,0 +1,455 @@
+"""Datasets of Hugging Face's library: the rows it reads itself, images that nobody decodes, states, streams, damage."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe.errors import DataError, PlanError, PlanTypeError, RecordError, StateError
+from gpupipe.extract.tables import huggingface
+from gpupipe.flow.sources.rows import BLOCKS
+from tests.extract.tables.test_every_format import elements, skipping
+from tests.reliability.resume import resumed_after, taken
+
+datasets = pytest.importorskip("datasets")
+pa = pytest.importorskip("pyarrow")
+COUNT = 200
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is kept, shown or decoded."""
+    BLOCKS.clear()
+    datasets.disable_progress_bars()
+
+    def decoded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("the library decoded an image")
+
+    monkeypatch.setattr(datasets.Image, "decode_example", decoded)
+    yield
+    BLOCKS.clear()
+
+
+def png(i: int) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(np.full((6, 5, 3), i, np.uint8)).save(out, "png")
+    return out.getvalue()
+
+
+def made(count: int = COUNT) -> Any:
+    """Images, labels, texts and lists, in memory."""
+    kinds = {
+        "image": datasets.Image(),
+        "label": datasets.ClassLabel(names=["even", "odd"]),
+        "text": datasets.Value("string"),
+        "list": datasets.Sequence(datasets.Value("float32")),
+    }
+    given = {
+        "image": [{"bytes": png(i % 256), "path": None} for i in range(count)],
+        "label": [i % 2 for i in range(count)],
+        "text": [f"row {i}" for i in range(count)],
+        "list": [[float(i)] * (i % 3) for i in range(count)],
+    }
+    return datasets.Dataset.from_dict(given, features=datasets.Features(kinds))
+
+
+def on_disk(folder: Path, dataset: Any) -> Any:
+    """The same, mapped from files."""
+    dataset.save_to_disk(str(folder / "saved"))
+    return datasets.load_from_disk(str(folder / "saved"))
+
+
+def theirs(dataset: Any) -> list[dict[str, Any]]:
+    """The rows as the library reads them, images undecoded."""
+    rows = dataset.cast_column("image", datasets.Image(decode=False))
+    return [{**row, "image": row["image"]["bytes"], "text": row["text"].encode()} for row in rows]
+
+
+def numbers(ds: Any) -> list[int]:
+    return [int(text.split()[1]) for text in ds]
+
+
+# ---- with an index
+
+
+@pytest.mark.parametrize("change", ["nothing", "select", "shuffle", "filter", "concatenate"])
+@pytest.mark.parametrize("mapped", [False, True], ids=["memory", "disk"])
+def test_the_rows_are_those_that_the_library_reads(change: str, mapped: bool, tmp_path: Path) -> None:
+    dataset = on_disk(tmp_path, made()) if mapped else made()
+    dataset = {
+        "nothing": lambda: dataset,
+        "select": lambda: dataset.select([7, 7, 3, 199, 0]),
+        "shuffle": lambda: dataset.shuffle(seed=1),
+        "filter": lambda: dataset.filter(lambda label: label == 1, input_columns="label", keep_in_memory=True),
+        "concatenate": lambda: datasets.concatenate_datasets([dataset.shuffle(seed=2), dataset.select(range(9))]),
+    }[change]()
+    ds = gp.HuggingFaceDataset(dataset)
+    expected = theirs(dataset)
+
+    assert len(ds) == len(expected) > 0
+    assert elements(ds) == expected
+    assert [elements([ds[i]])[0] for i in (len(ds) - 1, 0, len(ds) // 2)] == [
+        expected[i] for i in (-1, 0, len(ds) // 2)
+    ]
+    assert elements(ds[1:5]) == expected[1:5]
+    shuffled = elements(ds.shuffle(gp.ALL, seed=1))
+    assert sorted(map(str, shuffled)) == sorted(map(str, expected))
+    assert shuffled != expected
+
+
+def test_columns_and_their_order_are_those_asked_for() -> None:
+    dataset = made(5)
+
+    assert [list(row) for row in gp.HuggingFaceDataset(dataset, ["text", "label"])] == [["text", "label"]] * 5
+    assert list(gp.HuggingFaceDataset(dataset, "label")) == [0, 1, 0, 1, 0]
+    assert [list(row) for row in gp.HuggingFaceDataset(dataset.with_format("numpy", columns=["label"]))] == [
+        ["label"]
+    ] * 5
+    assert gp.HuggingFaceDataset(dataset, ["list", "image"]).element_spec == {
+        "list": gp.TensorSpec((None,), "float32"),
+        "image": gp.TensorSpec((), bytes),
+    }
+
+
+@pytest.mark.parametrize("backend", ["numpy", "dali"])
+def test_images_are_decoded_by_the_executor(backend: Any) -> None:
+    if backend == "dali":
+        pytest.importorskip("nvidia.dali")
+    ds: Any = gp.HuggingFaceDataset(made(8), ["image", "label"])
+    ds = ds.map(lambda row: (gp.ops.decode_png(row["image"]), row["label"])).batch(4)
+
+    batches = list(ds.with_options(gp.Options(device="cpu", backend=backend)))
+
+    for k, (images, labels) in enumerate(batches):
+        assert images.shape == (4, 6, 5, 3)
+        assert images[:, 2, 2, 1].tolist() == [4 * k, 4 * k + 1, 4 * k + 2, 4 * k + 3]
+        assert labels.tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("build", ["in order", "by index"])
+def test_a_state_goes_on_at_its_row(build: str, tmp_path: Path) -> None:
+    dataset = on_disk(tmp_path, made()).shuffle(seed=3)
+
+    def chain() -> Any:
+        ds: Any = gp.HuggingFaceDataset(dataset, ["text", "label"])
+        return ds if build == "in order" else ds.shuffle(gp.ALL, seed=4).prefetch(3)
+
+    whole = taken(iter(chain()))
+    for count in (0, 1, 77, COUNT):
+        assert resumed_after(chain, count)[0] == whole[count:]
+
+
+def test_a_state_reads_nothing_that_was_given_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    ds = gp.HuggingFaceDataset(made(5000), "text")
+    read: list[int] = []
+    load = huggingface._View.load
+
+    def noted(self: Any, block: int) -> Any:
+        read.append(block)
+        return load(self, block)
+
+    monkeypatch.setattr(huggingface._View, "load", noted)
+    with iter(ds) as items:
+        taken(items, 4100)
+        state = items.state_dict()
+    read.clear()
+
+    with iter(ds) as items:
+        items.load_state_dict(state)
+        assert numbers(items) == list(range(4100, 5000))
+    assert read == [4]
+
+
+def test_a_state_of_another_number_of_rows_is_refused() -> None:
+    with iter(gp.HuggingFaceDataset(made(5), "text")) as items:
+        next(items)
+        state = items.state_dict()
+
+    with iter(gp.HuggingFaceDataset(made(6), "text")) as items, pytest.raises(StateError, match=r"step 1 .*5 rows"):
+        items.load_state_dict(state)
+
+
+def test_two_datasets_of_one_type_are_not_taken_for_each_other() -> None:
+    first, second = made(4), made(4).map(lambda row: {"text": "x " + row["text"][4:]})
+    a, b = (gp.HuggingFaceDataset(d, "text") for d in (first, second))
+
+    assert a.plan != b.plan
+    assert [a[1], b[1]] == [b"row 1", b"x 1"]
+    assert list(gp.Dataset.zip((a, b)))[2] == (b"row 2", b"x 2")
+
+
+# ---- images that are files
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["index", "stream"])
+def test_images_that_are_files_are_read_when_they_are_needed(stream: bool, tmp_path: Path) -> None:
+    for i in range(6):
+        (tmp_path / f"{i}.png").write_bytes(png(i))
+    (tmp_path / "4.png").unlink()
+    images: list[Any] = [{"bytes": None, "path": str(tmp_path / f"{i}.png")} for i in range(6)]
+    images[1] = {"bytes": png(1), "path": "somewhere/1.png"}
+    images[2] = {"bytes": None, "path": None}
+    kinds = datasets.Features({"image": datasets.Image()})
+    table = pa.table({"image": pa.array(images, datasets.Image.pa_type)})
+    dataset = datasets.Dataset(datasets.table.InMemoryTable(table), datasets.DatasetInfo(features=kinds))
+    ds: Any = gp.HuggingFaceDataset(dataset.to_iterable_dataset() if stream else dataset, "image")
+
+    with iter(skipping(ds, lost_files="skip")) as items:
+        assert list(items) == [png(i) for i in (0, 1, 3, 5)]
+        assert len(items.errors) == 2
+        assert items.errors[0].offset == 2
+        assert "a value is needed in column 'image', got null" in items.errors[0].reason
+        assert str(items.errors[1].file).endswith("4.png")
+    filled = gp.HuggingFaceDataset(dataset.select([2, 3]), "image", defaults={"image": b"none"})
+    assert list(filled) == [b"none", png(3)]
+
+
+# ---- bad rows
+
+
+def test_a_null_is_a_bad_row_unless_there_is_a_default() -> None:
+    dataset = datasets.Dataset.from_dict({"a": [1, None, 3], "b": ["x", "y", None]})
+
+    assert elements(skipping(gp.HuggingFaceDataset(dataset))) == [{"a": 1, "b": b"x"}]
+    with pytest.raises(RecordError, match=r"HuggingFaceDataset at row 1: .*column 'a', got null"):
+        elements(gp.HuggingFaceDataset(dataset))
+    whole = gp.HuggingFaceDataset(dataset, defaults={"a": -1, "b": ""})
+    assert elements(whole) == [{"a": 1, "b": b"x"}, {"a": -1, "b": b"y"}, {"a": 3, "b": b""}]
+
+
+def _written(path: Path) -> Any:
+    """A stream of Arrow as the library keeps it, in batches of 1000 rows."""
+    table = pa.table({"n": np.arange(3000), "text": [f"row {i}" for i in range(3000)], "other": ["é"] * 3000})
+    with pa.ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=1000)
+    return table
+
+
+def _changed(path: Path, kind: str) -> None:
+    """Damage the rows from 1024 on: the second block."""
+    data = bytearray(path.read_bytes())
+    whole = pa.py_buffer(bytes(data))
+    batch = list(pa.ipc.open_stream(whole))[1]
+    column = batch.column(batch.schema.get_field_index("text" if kind != "other" else "other"))
+    _, offsets, values = column.buffers()
+    if kind == "offset":
+        data[offsets.address - whole.address + 4 * 500 + 3] = 0x7F
+    else:  # text that is no UTF-8
+        data[values.address - whole.address + 500] = 0xFF
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("kind", ["offset", "text"])
+def test_a_damaged_block_makes_each_of_its_rows_bad_and_no_other(kind: str, tmp_path: Path) -> None:
+    _written(tmp_path / "one.arrow")
+    _changed(tmp_path / "one.arrow", kind)
+    ds = gp.HuggingFaceDataset(datasets.Dataset.from_file(str(tmp_path / "one.arrow")), ["n", "text"])
+
+    with iter(skipping(ds)) as items:
+        good = [row["n"] for row in elements(items)]
+        bad = [(record.offset, record.stage) for record in items.errors]
+    assert good == [*range(1024), *range(2048, 3000)]
+    assert bad == [(i, "read") for i in range(1024, 2048)]
+    with pytest.raises(RecordError, match="at row 1500: read: block 1 of 3: cannot be decoded: ArrowInvalid"):
+        ds[1500]
+
+
+def test_columns_that_are_not_asked_for_are_not_read(tmp_path: Path) -> None:
+    _written(tmp_path / "one.arrow")
+    _changed(tmp_path / "one.arrow", "other")
+    dataset = datasets.Dataset.from_file(str(tmp_path / "one.arrow"))
+
+    assert elements(gp.HuggingFaceDataset(dataset, "n")) == list(range(3000))
+    assert len(elements(skipping(gp.HuggingFaceDataset(dataset)))) == 3000 - 1024
+
+
+def test_an_index_that_leads_outside_of_the_table_makes_its_block_bad() -> None:
+    dataset = made(40).select([*range(20), 3, *range(20)][::-1])
+    table = dataset._indices.table.to_pydict()["indices"]
+    table[20] = 1 << 40
+    dataset._indices = datasets.table.InMemoryTable.from_pydict({"indices": pa.array(table, pa.uint64())})
+
+    with iter(skipping(gp.HuggingFaceDataset(dataset, "text"))) as items:
+        assert numbers(items) == [*range(19, 3, -1), *range(8, -1, -1)]
+        assert [record.offset for record in items.errors] == list(range(16, 32))
+
+
+def test_any_byte_may_be_wrong_and_nothing_else_than_a_data_error_comes_of_it(tmp_path: Path) -> None:
+    """Of what the library itself opens: a file whose messages it cannot read is its error."""
+    table = pa.table(
+        {"n": np.arange(50), "text": [f"row {i}" for i in range(50)], "l": [[i] * (i % 3) for i in range(50)]}
+    )
+    with pa.ipc.new_stream(tmp_path / "sound", table.schema) as writer:
+        writer.write_table(table, max_chunksize=20)
+    sound = (tmp_path / "sound").read_bytes()
+    body = sound.index(np.arange(50).tobytes()[:160])
+    rng = np.random.default_rng(1)
+    opened = 0
+    for k in range(60):
+        data = bytearray(sound)
+        for place in rng.integers(body if k % 2 else 0, len(data), size=rng.integers(1, 4)):
+            data[place] = rng.integers(256)
+        (tmp_path / f"{k}.arrow").write_bytes(data)
+        try:
+            dataset = datasets.Dataset.from_file(str(tmp_path / f"{k}.arrow"))
+            ds = gp.HuggingFaceDataset(dataset, ["n", "text", "l"])
+        except (pa.ArrowException, OSError, PlanError, ValueError, TypeError, UnicodeDecodeError, KeyError):
+            continue
+        opened += 1
+        assert len(elements(skipping(ds))) <= 70
+    assert opened >= 25
+
+
+# ---- streams
+
+
+@pytest.mark.parametrize("kind", ["shards", "generator", "mapped", "shuffled", "batched"])
+def test_a_stream_gives_the_rows_that_the_library_gives_and_goes_on_after_any_of_them(kind: str) -> None:
+    dataset = _stream(kind)
+    expected = [row["text"].encode() for row in dataset]
+
+    def chain() -> Any:
+        return gp.HuggingFaceDataset(dataset, "text").prefetch(2)
+
+    assert list(chain()) == expected
+    assert len(expected) == COUNT
+    assert (kind in ("shuffled", "batched")) == ("read again from its start" in chain().explain())
+    whole = taken(iter(chain()))
+    for count in (0, 1, 63, 64, 65, 150, COUNT):
+        assert resumed_after(chain, count)[0] == whole[count:]
+
+
+def _stream(kind: str) -> Any:
+    base = made().select_columns(["text", "label"]).to_iterable_dataset(num_shards=3)
+    return {
+        "shards": lambda: base,
+        "generator": lambda: datasets.IterableDataset.from_generator(_texts),
+        "mapped": lambda: base.map(lambda row: {"text": row["text"] + "!"}),
+        "shuffled": lambda: base.shuffle(seed=5, buffer_size=50),
+        "batched": lambda: base.map(lambda rows: rows, batched=True, batch_size=7),
+    }[kind]()
+
+
+def _texts() -> Iterator[dict[str, Any]]:
+    for i in range(COUNT):
+        yield {"text": f"row {i}", "label": i}
+
+
+def test_a_state_of_a_stream_reads_nothing_that_was_given_before() -> None:
+    read: list[int] = []
+
+    def shards(parts: list[int]) -> Iterator[dict[str, Any]]:
+        for part in parts:
+            read.append(part)
+            for i in range(64):
+                yield {"n": 64 * part + i}
+
+    dataset = datasets.IterableDataset.from_generator(shards, gen_kwargs={"parts": list(range(10))})
+    ds = gp.HuggingFaceDataset(dataset, "n")
+    with iter(ds) as items:
+        taken(items, 500)
+        state = items.state_dict()
+    read.clear()
+
+    with iter(ds) as items:
+        items.load_state_dict(state)
+        assert [int(n) for n in items] == list(range(500, 640))
+    assert min(read) > 4  # the library makes tables of rows and begins before the one that it was in
+
+
+def test_a_stream_cannot_be_indexed_and_two_loops_over_it_do_not_meet() -> None:
+    ds = gp.HuggingFaceDataset(_stream("shards"), "text")
+    a, b = iter(ds), iter(ds)
+
+    assert [next(x) for x in (a, a, b, a, b)] == [b"row 0", b"row 1", b"row 0", b"row 2", b"row 1"]
+    assert len(list(a)) == COUNT - 3
+    for items in (a, b):
+        items.close()
+    with pytest.raises((TypeError, PlanError), match="HuggingFaceDataset"):
+        ds[0]
+
+
+def test_the_epoch_that_is_set_before_an_iterator_is_made_counts() -> None:
+    dataset = _stream("shuffled")
+    ds = gp.HuggingFaceDataset(dataset, "text")
+    first = list(ds)
+    dataset.set_epoch(1)
+
+    assert list(ds) != first
+    assert sorted(ds) == sorted(first)
+    assert list(ds) == [row["text"].encode() for row in dataset]
+
+
+def test_an_error_of_a_stream_is_one_bad_element_and_its_rest_is_lost() -> None:
+    def broken() -> Iterator[dict[str, Any]]:
+        for i in range(100):
+            yield {"n": i}
+        raise OSError("the network is gone")
+
+    features = datasets.Features({"n": datasets.Value("int64")})
+    ds: Any = gp.HuggingFaceDataset(datasets.IterableDataset.from_generator(broken, features=features), "n")
+
+    with iter(skipping(ds, lost_files="skip")) as items:
+        assert [int(n) for n in items] == list(range(64))
+        (record,) = items.errors
+    assert (record.offset, record.unit, record.stage) == (64, "file", "read")
+    assert "OSError: the network is gone" in record.reason
+    with pytest.raises(DataError, match="the network is gone"):
+        list(skipping(ds))
+
+
+def test_rows_of_another_type_than_the_first_are_bad() -> None:
+    def mixed() -> Iterator[dict[str, Any]]:
+        for i in range(128):
+            yield {"n": i if i < 64 else f"{i}"}
+
+    ds = gp.HuggingFaceDataset(datasets.IterableDataset.from_generator(mixed), "n")
+
+    with iter(skipping(ds)) as items:
+        assert [int(n) for n in items] == list(range(64))
+        assert [record.offset for record in items.errors] == list(range(64, 128))
+        assert "column 'n' of int64 is needed, got bytes" in items.errors[0].reason
+
+
+# ---- what is refused
+
+
+def test_what_is_no_dataset_of_one_split_without_a_transform_is_refused() -> None:
+    dataset = made(3)
+
+    with pytest.raises(PlanTypeError, match="needs one split, got train, test; hand in one"):
+        gp.HuggingFaceDataset(datasets.DatasetDict({"train": dataset, "test": dataset}))
+    with pytest.raises(PlanTypeError, match="of the library datasets, got list"):
+        gp.HuggingFaceDataset([1, 2])
+    with pytest.raises(PlanError, match="runs no transform, got a dataset with one; take it off"):
+        gp.HuggingFaceDataset(dataset.with_transform(lambda rows: rows))
+    with pytest.raises(PlanError, match="needs a column 'none', and HuggingFaceDataset has none"):
+        gp.HuggingFaceDataset(dataset, ["text", "none"])
+    with pytest.raises(PlanError, match="needs a column 'none', and HuggingFaceDataset"):
+        gp.HuggingFaceDataset(_stream("shards"), ["none"])
+    nested = datasets.Dataset.from_dict({"a": [[[1], [2, 3]]], "b": [1]})
+    with pytest.raises(PlanError, match="got 'a' in HuggingFaceDataset of type list"):
+        gp.HuggingFaceDataset(nested)
+    assert list(gp.HuggingFaceDataset(nested, "b")) == [1]
+    assert list(gp.HuggingFaceDataset(dataset.select([]), "label")) == []
+
+
+def test_the_library_is_not_imported_for_whoever_has_none_of_its_datasets() -> None:
+    code = (
+        "import sys, gpupipe as gp\n"
+        "try: gp.HuggingFaceDataset([1])\n"
+        "except gp.PlanError as error: print(error, 'datasets' in sys.modules, 'pyarrow' in sys.modules)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+
+    assert "of the library datasets, got list False False" in done.stdout

@@ -1,0 +1,236 @@
+"""random_apply, random_choice and return_params: what is chosen and drawn for each image, on every executor."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpupipe import Dataset, ops
+from gpupipe.errors import PlanTypeError, ShapeError, SpecError
+from gpupipe.ops._shared.samples import noise
+from tests.ops.value_chains import BACKENDS, COUNT, assert_equal, dataset, mask_of, on, photo, rows
+
+X = noise(6, 5)
+
+
+def applied(image: Any, mask: Any, label: Any) -> Any:
+    return ops.random_apply(ops.flip_left_right, photo(image), 0.5), photo(image), label
+
+
+def chosen(image: Any, mask: Any, label: Any) -> Any:
+    x = photo(image)
+    return ops.random_choice([ops.flip_left_right, lambda y: ops.adjust_brightness(y, 0.2), lambda y: y], x), x, label
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", [applied, chosen])
+def test_every_executor_and_batch_size_chooses_the_same(fn: Any, backend: str) -> None:
+    got = rows(fn, backend, 3, threads=2)
+
+    assert_equal(got, rows(fn, "numpy", 8, threads=1))
+
+
+def test_random_apply_applies_or_does_not() -> None:
+    flipped = [not np.array_equal(x, whole) for x, whole, _ in rows(applied, "numpy")]
+
+    assert set(flipped) == {True, False}
+    for (x, whole, _), was in zip(rows(applied, "numpy"), flipped, strict=True):
+        np.testing.assert_array_equal(x, whole[:, ::-1] if was else whole)
+
+
+def test_random_choice_gives_the_result_of_one_function() -> None:
+    found = set()
+    for x, whole, _ in rows(chosen, "numpy"):
+        options = [ops.flip_left_right(whole), ops.adjust_brightness(whole, 0.2), whole]
+        (which,) = (n for n, option in enumerate(options) if np.array_equal(x, option))
+        found.add(which)
+    assert found == {0, 1, 2}
+
+
+def test_probabilities_are_those_asked_for() -> None:
+    chain = Dataset.from_tensor_slices(np.zeros((2000, 1, 1, 1), np.uint8))
+
+    def draw(x: Any) -> Any:
+        options = [lambda y: y + 0.0, lambda y: y + 1.0, lambda y: y + 2.0]
+        return ops.random_apply(lambda y: ~y, x, 0.25), ops.random_choice(options, x, p=(1, 0, 3))
+
+    a, c = next(chain.batch(2000).map(draw, traced=True).iterator(epoch=0))
+
+    assert abs((a == 255).mean() - 0.25) < 0.05  # 5 standard deviations
+    assert (c == 1).sum() == 0
+    assert abs((c == 2).mean() - 0.75) < 0.05
+
+
+def test_p_0_and_1_are_never_and_always() -> None:
+    for p, meant in ((0, X), (1, X[:, ::-1])):
+        np.testing.assert_array_equal(ops.random_apply(ops.flip_left_right, X, p), meant)
+        both = [ops.flip_up_down, ops.flip_left_right]
+        np.testing.assert_array_equal(ops.random_choice(both, X, [1 - p, p]), (X[::-1], X[:, ::-1])[p])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_image_and_its_mask_are_changed_together(backend: str) -> None:
+    def pair(image: Any, mask: Any, label: Any) -> Any:
+        x, m = photo(image), mask_of(mask)
+        made = ops.random_apply(lambda both: tuple(map(ops.flip_left_right, both)), (x, m), seed=1)
+        flips = [lambda both: both, lambda both: tuple(ops.random_flip_up_down(both, 1))]
+        return *made, *ops.random_choice(flips, (x, m)), x, m
+
+    got = rows(pair, backend)
+    assert_equal(got, rows(pair, "numpy", 8))
+    for a, am, c, cm, x, m in got:
+        np.testing.assert_array_equal(am, m if np.array_equal(a, x) else m[:, ::-1])
+        np.testing.assert_array_equal(cm, m if np.array_equal(c, x) else m[::-1])
+
+
+def test_a_list_of_functions_is_applied_in_order_and_inner_draws_are_their_own() -> None:
+    def both(image: Any, mask: Any, label: Any) -> Any:
+        steps = [lambda x: ops.random_flip_left_right(x, 1), lambda x: ops.random_flip_up_down(x, 1)]
+        return ops.random_apply(steps, photo(image), p=1), photo(image)
+
+    for x, whole in rows(both, "numpy"):
+        np.testing.assert_array_equal(x, whole[::-1, ::-1])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_random_access_and_a_resumed_run_choose_the_same(backend: str) -> None:
+    chain = dataset().map(chosen).with_options(on(backend))
+    whole = list(chain.iterator(epoch=0))
+
+    assert_equal([chain[i] for i in range(COUNT)], whole)
+    items = chain.iterator(epoch=0)
+    next(items), next(items)
+    state = json.loads(json.dumps(items.state_dict()))
+    items.close()
+    again = iter(chain)
+    again.load_state_dict(state)
+    assert_equal(list(again), whole[2:])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_results_of_another_size_at_run_time_are_errors_of_their_elements(backend: str) -> None:
+    def turned(image: Any, mask: Any, label: Any) -> Any:
+        return ops.center_crop(ops.random_apply(ops.rot90, ops.decode_png(image, channels=3)), (9, 9)), label
+
+    chain = dataset().map(turned).batch(2).with_options(on(backend))
+    with pytest.raises(ShapeError, match=r"random_apply: needs images of one size, got \[30, 20\] and \[20, 30\]"):
+        next(iter(chain))
+    square = chain.with_options(on(backend, on_error="skip"))
+    assert [int(y) for _, y in square.unbatch()] == [5]  # 25 x 25
+
+
+def test_mistakes_name_what_is_needed() -> None:
+    with pytest.raises(SpecError, match=r"random_apply needs results of one type.*uint8\[12,12,1\].*uint8\[12,12,3\]"):
+        dataset().map(lambda i, m, y: ops.random_apply(ops.rgb_to_grayscale, photo(i)))
+    with pytest.raises(SpecError, match=r"random_choice needs results of one type.*float32.*uint8.*ops\.cast"):
+        dataset().map(lambda i, m, y: ops.random_choice([lambda x: x / 2, lambda x: x], photo(i)))
+    with pytest.raises(SpecError, match="random_choice needs results of one type"):
+        ops.random_choice([lambda x: x[:3], lambda x: x], X)
+    with pytest.raises(SpecError, match="random_apply needs p from 0 to 1, got 2"):
+        ops.random_apply(ops.flip_up_down, X, 2)
+    with pytest.raises(PlanTypeError, match="random_apply needs functions that return what they are given, got None"):
+        dataset().map(lambda i, m, y: ops.random_apply(lambda x: None, photo(i)))
+    with pytest.raises(PlanTypeError, match="random_apply needs functions of an image, got float"):
+        ops.random_apply(0.5, X)  # type: ignore[arg-type]
+    with pytest.raises(PlanTypeError, match="random_choice needs a list of functions"):
+        ops.random_choice(ops.flip_up_down, X)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="random_choice needs p as 1 numbers, not all of them 0"):
+        ops.random_choice([ops.flip_up_down], X, (0,))
+    with pytest.raises(PlanTypeError, match="random_choice needs p as a number for each function, got 'ab'"):
+        ops.random_choice([ops.flip_up_down], X, "ab")  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="random_apply needs images, got int64"):
+        Dataset.range(2).map(lambda x: ops.random_apply(lambda y: y, x))
+
+
+# ---- return_params
+
+
+def windows(image: Any, mask: Any, label: Any) -> Any:
+    x = ops.decode_png(image, channels=3)
+    crop, a = ops.random_crop(x, (9, 8), return_params=True)
+    resized, b = ops.random_resized_crop(x, (9, 9), return_params=True)
+    (left, m), c = ops.random_flip_left_right((photo(image), mask_of(mask)), return_params=True)
+    up, d = ops.random_flip_up_down(photo(image), return_params=True)
+    return (
+        crop,
+        a,
+        ops.slice(x, (a[0], a[1], 0), (9, 8, -1)),
+        resized,
+        b,
+        left,
+        m,
+        c,
+        up,
+        d,
+        photo(image),
+        mask_of(mask),
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_was_drawn_is_what_was_done(backend: str) -> None:
+    flips = set()
+    for number, row in enumerate(rows(windows, backend)):
+        crop, a, again, _, b, left, m, c, up, d, whole, mask = row
+        np.testing.assert_array_equal(crop, again)
+        assert a.dtype == b.dtype == np.int32 and a.tolist()[2:] == [9, 8]
+        height, width = 20 + number, 30 - number
+        assert 0 <= b[0] <= b[0] + b[2] <= height and 0 <= b[1] <= b[1] + b[3] <= width
+        assert c.dtype == d.dtype == np.bool_
+        np.testing.assert_array_equal(left, whole[:, ::-1] if c else whole)
+        np.testing.assert_array_equal(m, mask[:, ::-1] if c else mask)
+        np.testing.assert_array_equal(up, whole[::-1] if d else whole)
+        flips |= {(bool(c), bool(d))}
+    assert len(flips) > 1
+
+
+def test_parameters_are_equal_for_every_batch_size_and_the_result_is_that_without_them() -> None:
+    def only(image: Any, mask: Any, label: Any) -> Any:
+        x = ops.decode_png(image, channels=3)
+        return ops.random_crop(x, (9, 8)), ops.random_resized_crop(x, (9, 9))
+
+    got = rows(windows, "numpy", 8)
+    assert_equal([row[1:2] for row in got], [row[1:2] for row in rows(windows, "numpy", 1)])
+    assert_equal([(row[0], row[3]) for row in got], rows(only, "numpy"))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_random_access_gives_the_same_window(backend: str) -> None:
+    chain = dataset().map(windows).with_options(on(backend))
+
+    assert_equal([chain[i] for i in range(COUNT)], list(chain.iterator(epoch=0)))
+
+
+def test_eager_calls_return_them_too() -> None:
+    crop, (y, x, h, w) = ops.random_crop(X, (3, 2), return_params=True)
+    np.testing.assert_array_equal(crop, X[y : y + h, x : x + w])
+
+    flipped, was = ops.random_flip_up_down(X, 1, return_params=True)
+    assert was.dtype == np.bool_ and bool(was)
+    np.testing.assert_array_equal(flipped, X[::-1])
+
+    batch = np.stack([X] * 4)
+    crops, four = ops.random_crop(batch, (3, 2), return_params=True)
+    assert crops.shape == (4, 3, 2, 3) and four.shape == (4, 4)
+    (one, two), window = ops.random_resized_crop((X, X[..., :1]), 4, return_params=True, interpolation="nearest")
+    assert one.shape == (4, 4, 3) and two.shape == (4, 4, 1) and window.shape == (4,)
+
+
+def test_boxes_can_be_moved_with_the_window() -> None:
+    boxes = Dataset.from_tensor_slices((np.stack([X] * 3), np.array([[1, 1, 4, 4]] * 3)))
+
+    def crop(image: Any, box: Any) -> Any:
+        made, window = ops.random_crop(image, (3, 3), return_params=True)
+        corner = ops.concat([window[:2], window[:2]])
+        return made, ops.clip(box - corner, 0, 3), window
+
+    for _, box, (y, x, _h, _w) in boxes.map(crop, traced=True):
+        assert box.tolist() == np.clip(np.array([1, 1, 4, 4]) - [y, x, y, x], 0, 3).tolist()
+
+
+def test_return_params_is_a_flag() -> None:
+    with pytest.raises(PlanTypeError, match="random_crop needs return_params as True or False, got 'window'"):
+        ops.random_crop(X, (3, 3), return_params="window")  # type: ignore[call-overload]
