@@ -80,6 +80,7 @@ AUGMENTED: dict[str, Callable[[Any], Any]] = {
     "flips": lambda x: ops.random_flip_up_down(ops.random_flip_left_right(x)),
     "brightness": lambda x: ops.random_brightness(x, 0.4),
     "crop after colours": lambda x: ops.random_crop(ops.random_hue(x, 0.3), (5, 6)),
+    "random_apply": lambda x: ops.random_apply(ops.flip_left_right, x, p=0.5),
     "jitter": lambda x: ops.color_jitter(x, 0.4, 0.4, 0.4, 0.1),
     "erasing": lambda x: ops.random_erasing(x, p=1.0),
 }
