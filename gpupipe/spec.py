@@ -86,8 +86,8 @@ class TensorSpec(Described):
     Attributes:
         shape: one entry per dimension, None where it varies; None instead of a tuple where the rank is unknown.
         dtype: a NumPy dtype, `bytes`, or None where unknown. A batch of byte strings has dtype `bytes` and rank 1.
-        layout: the meaning of the dimensions of an image, ``"HWC"`` or ``"CHW"``, with a leading ``"N"`` in a batch;
-            None for anything else.
+        layout: the meaning of the dimensions of an image, ``"HWC"`` or ``"CHW"``, with a leading ``"T"`` for the frames
+            of a clip, and with a leading ``"N"`` in a batch; None for anything else.
     """
 
     shape: tuple[int | None, ...] | None = ()

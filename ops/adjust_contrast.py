@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,7 @@ class Contrast(Colour):
     in float32.
     """
 
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
     parameters: ClassVar[tuple[str, ...]] = ("contrast_factor",)
 
     def reference(self, x: Array, *params: Any) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class JpegQuality(Colour):
     On the GPU, DALI does not encode: it simulates the distortion with a transform of its own.
     """
 
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
     legal: ClassVar[tuple[int, ...] | None] = (1, 3)
     parameters: ClassVar[tuple[str, ...]] = ("jpeg_quality",)
 

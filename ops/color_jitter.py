@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -50,6 +50,7 @@ class ColorJitter(Colour):
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``
     """
 
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
     random: ClassVar[bool] = True
     parameters: ClassVar[tuple[str, ...]] = ("order", "factors")
     legal: ClassVar[tuple[int, ...] | None] = (3,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,8 @@ class ConvertImageDtype(Op):
 
     Shapes: ``source[H,W,C] -> dtype[H,W,C]``, the layout stays.
     """
+
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "rows"
 
     source: str = "uint8"
     dtype: str = "float32"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -42,6 +42,8 @@ class Normalize(Op):
 
     Shapes: ``T[H,W,C]{HWC} -> float32[H,W,C]{HWC}`` or the same with ``{CHW}``; T of 8 to 32 bits.
     """
+
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "rows"
 
     mean: float | tuple[float, ...] = 0.0
     std: float | tuple[float, ...] = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -56,6 +56,7 @@ class Resampling(Op):
     Shapes: ``T[H,W,C]{HWC}, int32[2] -> float32[h,w,C]{HWC}``, T for "nearest" and with `keep_dtype`.
     """
 
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "planes"
     parameters: ClassVar[tuple[str, ...]] = ("size",)
     traceable: ClassVar[tuple[str, ...]] = ("height", "width")
 

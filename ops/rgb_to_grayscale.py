@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,8 @@ class RgbToGrayscale(Op):
 
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,1]{HWC}``
     """
+
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "rows"
 
     dtype: str = "uint8"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -30,11 +30,18 @@ class Transpose(Op):
     Shapes: ``T[H,W,C]{HWC} -> T[C,H,W]{CHW}``, or the reverse.
     """
 
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "axes"
+
     layout: Literal["HWC", "CHW"] = "CHW"
 
     def __post_init__(self) -> None:
         if self.layout not in ORDER:
             raise PlanError(f'transpose needs layout "CHW" or "HWC", got {self.layout!r}')
+
+    @property
+    def axes(self) -> tuple[int, int, int]:
+        """Which axis of the image each axis of the result is."""
+        return ORDER[self.layout]
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         (x,) = xs

@@ -13,6 +13,7 @@ from ..extract.images.headers import read_header
 from ..random import BatchRng, hash64, mix64
 from ..spec import Compound, TensorSpec, as_leaf, byte_array, spec_of
 from .drawn import Drawn
+from .frames import Frames, over_frames
 from .op import Array, Op
 
 __all__ = ["ELEMENT", "ElementRng", "eager_rng", "run", "sizes_of"]
@@ -67,6 +68,10 @@ def run(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = False
         return _run_on_batch(op, values, specs, seed)
     if not op.supports("reference"):
         raise PlanError(f"{op.name} has no NumPy form: it cannot take arrays; call it in a map that DALI runs")
+    if specs and specs[0].rank == 5:  # a batch of clips; an array of rank 4 is a batch of images
+        clips = over_frames(op, [spec.row() for spec in specs if spec.rank])
+        if clips is not op:
+            return _run_on_rows(clips, values, seed, return_params)
     try:
         op.infer(*specs)
     except SpecError as error:
@@ -77,11 +82,7 @@ def run(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = False
             op.infer(*rows)
         except SpecError:
             raise error from None  # describes what the user passed, not one row of it
-        _check_rows(op, values)
-        results = [run(op, row, seed, return_params) for row in zip(*values, strict=True)]
-        if isinstance(results[0], tuple):
-            return tuple(_stacked(column) for column in zip(*results, strict=True))
-        return _stacked(results)
+        return _run_on_rows(op, values, seed, return_params)
     try:
         params = _params(op, values[0] if values else None, seed)
         made = op.reference(*values, *params)
@@ -91,6 +92,15 @@ def run(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = False
     if not return_params:
         return made
     return (*(made if isinstance(made, tuple) else (made,)), Drawn(op.drawn).reference(*params))
+
+
+def _run_on_rows(op: Op, values: Sequence[Any], seed: int | None, return_params: bool) -> Any:
+    """Run an op on each row of a batch, and stack the results."""
+    _check_rows(op, values)
+    results = [run(op, row, seed, return_params) for row in zip(*values, strict=True)]
+    if isinstance(results[0], tuple):
+        return tuple(_stacked(column) for column in zip(*results, strict=True))
+    return _stacked(results)
 
 
 def _run_on_batch(op: Op, values: Sequence[Any], specs: Sequence[TensorSpec], seed: int | None) -> Any:
@@ -133,6 +143,8 @@ def sizes_of(op: Op, first: Any) -> Array:
         header = read_header(first)
         return np.array([[header.height, header.width]], np.int32)
     shape = () if isinstance(first, Compound) else getattr(first, "shape", ())
+    if isinstance(op, Frames):
+        shape, op = shape[1:], op.op
     channels_first = len(shape) == 3 and getattr(op, "layout", None) == "CHW"
     return np.array([shape[1:] if channels_first else shape[:2] if len(shape) >= 2 else (0, 0)], np.int32)
 

@@ -222,14 +222,15 @@ class HostValues:
         return self._measured(value, value.spec.layout)
 
     def _measured(self, value: Value, layout: str | None) -> Array:
-        first = 1 if layout == "CHW" else 0
+        first = layout.index("H") if layout else int(value.spec.rank == 4)  # a clip's frames come first
         shapes = [np.shape(row)[first : first + 2] for row in self.rows(value)]
         return np.array(shapes, np.int32).reshape(self.size, 2)
 
     def _sizes_for(self, draw: Draw, value: Value) -> Array:
         """The sizes of an input of a call, whose op may give the layout of an array without one."""
-        if value.spec.layout is None and value.spec.rank == 3 and not is_image(value):
-            return self._measured(value, getattr(draw.op, "layout", None))
+        if value.spec.layout is None and value.spec.rank in (3, 4) and not is_image(value):
+            layout = getattr(draw.op, "layout", None) or "HWC"
+            return self._measured(value, layout if value.spec.rank == 3 else "T" + layout)
         return self.sizes(value)
 
     def encoded_sizes(self, decode: Apply) -> Array:

@@ -56,6 +56,9 @@ class Op:
         decodes: whether the first input is encoded bytes, so that sizes come from its header.
         foreign: whether its DALI form is a user's function: on a GPU, its host inputs other than images stay on the
             host, and its results are compared with the declared specs.
+        frames: how DALI may compute all frames of a clip at once: "sequence" if its DALI form takes {FHWC} too,
+            "planes" if the op moves pixels and treats each channel alike, "rows" if it computes each pixel on its own,
+            "axes" if it only reorders the axes, by its `axes`; "" (none of these) runs on the host for clips.
         parameters: names of the arrays that `draw` returns.
         drawn: the form in which users get the parameters with `return_params=True`, see `Drawn`; "" for none.
         traceable: fields that may hold a traced host value; `draw` then sees array[B] in its place.
@@ -71,6 +74,7 @@ class Op:
     decodes: ClassVar[bool] = False
     stateful: ClassVar[bool] = False
     foreign: ClassVar[bool] = False
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
     parameters: ClassVar[tuple[str, ...]] = ()
     drawn: ClassVar[Literal["", "window", "flag"]] = ""
     traceable: ClassVar[tuple[str, ...]] = ()

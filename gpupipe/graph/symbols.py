@@ -18,6 +18,7 @@ from ..spec import TensorSpec, as_leaf, spec_of
 from .arithmetic import ALIKE, OPERATORS, Arithmetic, is_narrow
 from .drawn import Drawn
 from .eager import run
+from .frames import over_frames
 from .gather import Gather
 from .host_values import is_image
 from .numpy_names import METHODS, UFUNCS, instead
@@ -408,6 +409,8 @@ def _record(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = F
             site = active.site(op.name, seed) if op.random else ""
             draw = Draw(op, site, inputs, args, line=line)
             params = tuple(Item(draw, i) for i in range(len(op.parameters)))
+        if inputs and inputs[0].spec.rank == 4:
+            op = over_frames(op, [value.spec for value in inputs])
         made = Apply(op, inputs, params, line)
     except PlanError as error:
         raise type(error)(f"{error}, at {line}") from error.__cause__

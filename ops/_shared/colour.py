@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -67,6 +67,7 @@ class Colour(Op):
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, T one of uint8, uint16, float16, float32.
     """
 
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "rows"
     legal: ClassVar[tuple[int, ...] | None] = None
 
     dtype: str = field(default="uint8", kw_only=True)

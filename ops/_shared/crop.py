@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class Crop(Op):
     Shapes: ``T[H,W,C]{HWC}, int32[2], int32[2] -> T[h,w,C]{HWC}``
     """
 
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "sequence"
     parameters: ClassVar[tuple[str, ...]] = ("start", "shape")
 
     height: int | None = None

@@ -30,6 +30,7 @@ class Flip(Op):
     Shapes: ``T[H,W,C]{HWC}, int32[] -> T[H,W,C]{HWC}``
     """
 
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "sequence"
     parameters: ClassVar[tuple[str, ...]] = ("mirror",)
 
     direction: Direction = "left_right"

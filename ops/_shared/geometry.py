@@ -53,7 +53,7 @@ def images_of(image: Any) -> tuple[Any, ...]:
 
 def layout_of(image: Any) -> Literal["HWC", "CHW"]:
     """The layout of a traced image; HWC for an array, or if unknown."""
-    return "CHW" if isinstance(image, Symbol) and image._value.spec.layout == "CHW" else "HWC"
+    return "CHW" if isinstance(image, Symbol) and image._value.spec.layout in ("CHW", "TCHW") else "HWC"
 
 
 def pair(who: str, name: str, value: Any) -> tuple[Any, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from gpupipe.graph.op import Array, Op
 from gpupipe.ops._shared.geometry import image_of
@@ -22,6 +22,8 @@ class Reverse(Op):
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
     """
+
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "sequence"
 
     columns: bool = False
     lines: bool = False

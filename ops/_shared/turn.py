@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class Turn(Op):
     Shapes: ``T[H,W,C]{HWC}, int32[] -> T[H,W,C]{HWC}``, or ``T[W,H,C]`` for an odd number.
     """
 
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "planes"
     parameters: ClassVar[tuple[str, ...]] = ("turns",)
 
     turns: int | None = None

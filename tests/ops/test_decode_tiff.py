@@ -30,7 +30,7 @@ def bands(channels: int, dtype: str, height: int = 19, width: int = 26) -> Array
     return rng.integers(0, np.iinfo(dtype).max + 1, (height, width, channels)).astype(dtype)
 
 
-def written(image: Array, *, planar: bool = False, **options: Any) -> bytes:
+def written(image: Array, *, planar: Any = False, **options: Any) -> bytes:
     """Let tifffile write an image."""
     out, colours = io.BytesIO(), image.shape[2] in (3, 4)
     options = {"photometric": "rgb" if colours else "minisblack", **options}

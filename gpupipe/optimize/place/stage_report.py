@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 
 from ...graph.classify import name_of
+from ...graph.frames import Frames
 from ...graph.host_values import is_image
 from ...graph.values import Apply, Const, Draw, Input, Item, Value
 from ...plan.node import Node
@@ -114,10 +115,11 @@ def _call(apply: Apply) -> str:
 def _parameters(apply: Apply) -> str:
     """The static parameters of an op that differ from their defaults."""
     shown = []
-    for f in fields(apply.op):
+    op = apply.op.op if isinstance(apply.op, Frames) else apply.op
+    for f in fields(op):
         if not f.repr:
             continue
-        value = getattr(apply.op, f.name)
+        value = getattr(op, f.name)
         if isinstance(value, functools.partial):
             value = value.func
         if f.default is not MISSING and value == f.default:

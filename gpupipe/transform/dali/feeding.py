@@ -105,6 +105,9 @@ def tensors_of(
         batch = wrap(rows)
         if str(batch.dtype) != entry.dtype or batch.ndim != entry.ndim + 1 or len(batch) != size:
             raise SpecError(f"{who} need {entry.dtype} rows of rank {entry.ndim}, got {batch.dtype}{batch.shape}")
+        if size and _is_hollow(batch[0]):
+            causes.update({row: _hollow(who, batch[row]) for row in range(size)})
+            return None
         return tensors.TensorListCPU(batch)
     if entry.kind == "bytes":
         for row, data in enumerate(rows):
@@ -117,6 +120,17 @@ def tensors_of(
             causes[row] = ShapeError(
                 f"{who} need {entry.dtype} with {entry.ndim} dimensions, got {array.dtype}{array.shape}"
             )
+        elif _is_hollow(array):
+            causes[row] = _hollow(who, array)
     if causes:
         return None
     return tensors.TensorListCPU([tensors.TensorCPU(array) for array in arrays], contiguous=False)
+
+
+def _is_hollow(array: Array) -> bool:
+    """Whether an image has no channels, or a clip no pixels: DALI's flip would write beyond its memory."""
+    return not array.size and (array.ndim == 4 or (array.ndim == 3 and not array.shape[2]))
+
+
+def _hollow(who: str, array: Array) -> ShapeError:
+    return ShapeError(f"{who} need images with channels and clips with frames, got {array.dtype}{list(array.shape)}")
