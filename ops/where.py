@@ -33,6 +33,7 @@ class Where(Op):
     """
 
     domain: ClassVar[Literal["image", "host", "any"]] = "any"
+    broadcasts: ClassVar[bool] = True
 
     a: Any = None
     b: Any = None

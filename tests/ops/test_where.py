@@ -92,6 +92,19 @@ def test_a_traced_function_gives_numpys_results(backend: str) -> None:
     assert_equal(rows(values, backend), [expected(*row) for row in inputs])
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_crop_knows_the_size_of_an_image_that_stands_after_a_flag(backend: str) -> None:
+    def crop(image: Any, mask: Any, label: Any) -> Any:
+        x = ops.decode_png(image, channels=3)
+        chosen = ops.where(label > 3, x, 255)
+        scaled = ops.random_uniform() * ops.minimum(np.full((1, 1, 3), 99, np.uint8), x)
+        return ops.random_crop(chosen, (19, 20)), ops.random_crop(scaled, (19, 20))
+
+    got = rows(crop, backend)
+    assert_equal(got, rows(crop, "numpy", 8))
+    assert {a.shape for a, _ in got} == {(19, 20, 3)}
+
+
 def test_after_batch_a_flag_chooses_for_each_row() -> None:
     chain = Dataset.range(6).batch(3).map(lambda x: ops.where(x % 2 == 0, x, -x), traced=True)
 
