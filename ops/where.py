@@ -33,6 +33,7 @@ class Where(Op):
     """
 
     domain: ClassVar[Literal["image", "host", "any"]] = "any"
+    broadcasts: ClassVar[bool] = True
 
     a: Any = None
     b: Any = None
@@ -44,6 +45,8 @@ class Where(Op):
             raise SpecError(f"where needs a condition of booleans, got {condition}; compare it first: x != 0")
         if any(x.dtype is bytes for x in xs):
             raise SpecError(f"where needs numbers, got {', '.join(map(str, xs[1:]))}")
+        if self.dtype is None and any(x.layout is not None for x in xs):
+            raise SpecError(f"where needs values of known dtypes for an image, got {', '.join(map(str, xs[1:]))}")
         if any(not x.known for x in xs):
             return TensorSpec(None, self.dtype)
         shape = broadcast([x.shape or () for x in xs])

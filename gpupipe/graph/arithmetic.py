@@ -97,6 +97,7 @@ class Arithmetic(Op):
     """
 
     domain: ClassVar[Literal["image", "host", "any"]] = "any"
+    broadcasts: ClassVar[bool] = True
 
     operator: str = "add"
     left: Any = None

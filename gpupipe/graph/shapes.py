@@ -30,7 +30,7 @@ class Reshaping(Op):
 
     domain: ClassVar[Literal["image", "host", "any"]] = "any"
 
-    given: TensorSpec | None = field(default=None, kw_only=True)
+    given: TensorSpec | None = field(default=None, kw_only=True, repr=False)
 
     @abstractmethod
     def dims(self, shape: Dims) -> Dims:

@@ -98,11 +98,11 @@ TEXT = "<traced "
 """The start of every symbol's text."""
 
 
-def _refusing(what: str) -> Callable[..., NoReturn]:
-    """A method that needs an actual value."""
+def _refusing(what: str, instead: str = "") -> Callable[..., NoReturn]:
+    """A method that needs an actual value; `instead` is the op that does it."""
 
     def method(self: Any, *args: Any, **named: Any) -> NoReturn:
-        refuse(what)
+        refuse(what, instead)
 
     return method
 
@@ -162,12 +162,12 @@ class Symbol:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, Symbol) and not (self._batched or key._batched or is_image(self._value)):
             return _record(Gather(wraps=True), (self, key), None)
-        key = checked_key(key)
-        if key is None:
-            refuse("a subscript", "ops.gather(x, indices, axis) for indices")
-        if self._batched and (key := row_key(key, self._value.spec.rank)) is None:
+        parts = checked_key(key)
+        if parts is None:
+            refuse("a subscript", "ops.gather(x, indices, axis)" if isinstance(key, (Symbol, list, np.ndarray)) else "")
+        if self._batched and (parts := row_key(parts, self._value.spec.rank)) is None:
             refuse("a subscript that selects rows of a batch")
-        return _record(Subscript(key, given=self._value.spec), (self,), None)
+        return _record(Subscript(parts, given=self._value.spec), (self,), None)
 
     __iter__ = _refusing("iteration")
     __contains__ = _refusing("`in`")
@@ -175,7 +175,7 @@ class Symbol:
     __len__ = _refusing("len()")
     __int__ = _refusing("int()")
     __float__ = _refusing("float()")
-    __index__ = _refusing("an index")
+    __index__ = _refusing("an index", "ops.gather(table, index)")
     __bytes__ = _refusing("bytes()")
     __fspath__ = _refusing("a path")
     __array__ = _refusing("NumPy")

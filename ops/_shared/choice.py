@@ -34,7 +34,7 @@ class Choice(Op):
 
     options: int = field(default=2, kw_only=True)
     images: int = field(default=1, kw_only=True)
-    layouts: tuple[str, ...] = field(default=("HWC",), kw_only=True)
+    layouts: tuple[str, ...] = field(default=("HWC",), kw_only=True, repr=False)
 
     def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:
         made = []

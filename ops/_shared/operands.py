@@ -50,14 +50,23 @@ def axis_of(who: str, axis: Any, *xs: Any) -> int:
 
 
 def values_of(who: str, values: Any) -> tuple[Any, ...]:
-    """Several values as a tuple.
+    """Several values as a tuple, with plain numbers in the dtype of the others where it holds them.
 
     Raises:
         PlanTypeError: it is not a list or tuple of at least one.
     """
     if isinstance(values, (list, tuple)) and len(values):
-        return tuple(values)
+        dtype = next((spec_of_operand(x).dtype for x in values if type(x) not in (bool, int, float)), None)
+        return tuple(x if dtype is None or dtype is bytes else _as_dtype(x, dtype) for x in values)
     raise PlanTypeError(f"{who} needs a list or tuple of values, got {_named(values)}")
+
+
+def _as_dtype(x: Any, dtype: Any) -> Any:
+    if type(x) not in (bool, int, float):
+        return x
+    with np.errstate(invalid="ignore", over="ignore"):
+        made = np.asarray(x).astype(dtype)[()]
+    return made if made == x else x
 
 
 def _named(values: Any) -> str:

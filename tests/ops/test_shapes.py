@@ -224,6 +224,23 @@ def test_joining_images_of_unknown_height_is_refused() -> None:
         dataset().map(lambda i, m, y: ops.concat([ops.decode_png(i, 3), ops.decode_png(i, 3)]))
 
 
+def test_plain_numbers_take_the_dtype_beside_them() -> None:
+    chain = Dataset.range(2).map(lambda i: ops.stack([ops.cast(i, "int16"), 3, -1]))
+    assert [(x.dtype, x.tolist()) for x in chain] == [(np.int16, [0, 3, -1]), (np.int16, [1, 3, -1])]
+    with pytest.raises(SpecError, match="stack needs values of one dtype, got uint8, int64"):
+        ops.stack([np.uint8(3), -1])
+
+
+def test_an_index_of_ones_own_table_names_gather() -> None:
+    with pytest.raises(TraceError, match=r"needs an index of a value .* use ops\.gather\(table, index\), .*"):
+        Dataset.range(2).map(lambda i: np.arange(5)[ops.cast(i, "int32")])
+
+
+def test_what_explains_a_chain_shows_no_types_of_inputs() -> None:
+    chain = dataset().map(lambda i, m, y: photo(i)[..., 0]).batch(2).with_options(on("numpy"))
+    assert "subscript(key=(Ellipsis, 0)) -> uint8[12,12]" in str(chain.explain())
+
+
 def test_wrong_arguments_name_what_is_needed() -> None:
     with pytest.raises(PlanTypeError, match="stack needs a list or tuple of values, got none"):
         ops.stack([])

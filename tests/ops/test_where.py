@@ -92,15 +92,42 @@ def test_a_traced_function_gives_numpys_results(backend: str) -> None:
     assert_equal(rows(values, backend), [expected(*row) for row in inputs])
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_crop_knows_the_size_of_an_image_that_stands_after_a_flag(backend: str) -> None:
+    def crop(image: Any, mask: Any, label: Any) -> Any:
+        x = ops.decode_png(image, channels=3)
+        chosen = ops.where(label > 3, x, 255)
+        scaled = ops.random_uniform() * ops.minimum(np.full((1, 1, 3), 99, np.uint8), x)
+        return ops.random_crop(chosen, (19, 20)), ops.random_crop(scaled, (19, 20))
+
+    got = rows(crop, backend)
+    assert_equal(got, rows(crop, "numpy", 8))
+    assert {a.shape for a, _ in got} == {(19, 20, 3)}
+
+
 def test_after_batch_a_flag_chooses_for_each_row() -> None:
     chain = Dataset.range(6).batch(3).map(lambda x: ops.where(x % 2 == 0, x, -x), traced=True)
 
     assert [batch.tolist() for batch in chain] == [[0, -1, 2], [-3, 4, -5]]
 
 
-def test_constant_arrays_of_floats_stay_float32_next_to_images() -> None:
-    got = rows(lambda i, m, y: (ops.where(photo(i) > 99, np.array([0.5, 1, 2]), 0.0),), "numpy")
-    assert got[0][0].dtype == np.float32
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_constant_arrays_go_with_images_and_those_of_floats_become_float32(backend: str) -> None:
+    table = np.array([0.5, 1, 2])
+
+    def fn(image: Any, mask: Any, label: Any) -> Any:
+        x = photo(image)
+        return (
+            ops.where(x > 99, table, 0.0),
+            ops.minimum(x, np.array([9, 99, 200], np.uint8)),
+            np.maximum(x / 99, table),
+        )
+
+    for (a, b, c), (x,) in zip(rows(fn, backend), rows(lambda i, m, y: (photo(i),), "numpy"), strict=True):
+        np.testing.assert_array_equal(a, np.where(x > 99, table, 0).astype(np.float32))
+        np.testing.assert_array_equal(b, np.minimum(x, [9, 99, 200]))
+        np.testing.assert_array_equal(c, np.maximum(x / np.float32(99), table.astype(np.float32)))
+        assert a.dtype == c.dtype == np.float32 and b.dtype == np.uint8
 
 
 def test_mistakes_name_what_is_needed() -> None:

@@ -153,7 +153,8 @@ def needed_for_size(values: Sequence[Value]) -> tuple[Value, ...]:
         if isinstance(value, Draw):
             asked.update(value.x)
         elif value in asked and not _unsized(value):
-            asked.update(value.inputs[:1])
+            joint = isinstance(value, Apply) and value.op.broadcasts
+            asked.update(value.inputs if joint else value.inputs[:1])
     return next(((value,) for value in order if value in asked and _unsized(value)), ())
 
 
