@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from gpupipe.ops.extract_jpeg_shape import extract_jpeg_shape
     from gpupipe.ops.flip_left_right import flip_left_right
     from gpupipe.ops.flip_up_down import flip_up_down
+    from gpupipe.ops.from_hf import from_hf
+    from gpupipe.ops.from_timm import from_timm
+    from gpupipe.ops.from_torchvision import from_torchvision
     from gpupipe.ops.grayscale_to_rgb import grayscale_to_rgb
     from gpupipe.ops.hsv_to_rgb import hsv_to_rgb
     from gpupipe.ops.mixup import mixup
@@ -86,6 +89,9 @@ __all__ = [
     "extract_jpeg_shape",
     "flip_left_right",
     "flip_up_down",
+    "from_hf",
+    "from_timm",
+    "from_torchvision",
     "grayscale_to_rgb",
     "hsv_to_rgb",
     "mixup",
@@ -116,7 +122,7 @@ __all__ = [
 ]
 
 _INSTEAD = {
-    "Compose": "call one function after another in the function passed to map",
+    "Compose": "call one function after another in the function passed to map, or give it to from_torchvision",
     "RandomApply": "draw with a random op, or choose by a condition on a value of your own",
     "RandomHorizontalFlip": "use random_flip_left_right",
     "RandomVerticalFlip": "use random_flip_up_down",
