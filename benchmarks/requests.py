@@ -1,8 +1,8 @@
 """requests: what one image costs with `gpupipe.preprocessor` over the bare library calls, in CPU time.
 
-The work is an evaluation: decode, resize the shorter side to 256, crop the centre 224, normalise, {CHW}. NumPy is compared
-with simplejpeg, Pillow and NumPy, DALI with a warm pipeline of one image; all runs are in this process, in alternating
-pairs, on one image after the other.
+The work is an evaluation: decode, resize the shorter side to 256, crop the centre 224, normalise, {CHW}. NumPy is
+compared with simplejpeg, Pillow and NumPy, DALI with a warm pipeline of one image; all runs are in this process, in
+alternating pairs, on one image after the other.
 """
 
 from __future__ import annotations
