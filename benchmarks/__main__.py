@@ -20,6 +20,7 @@ from benchmarks.machine import cores, gpus
 from benchmarks.memory import shuffle_memory
 from benchmarks.pairs import ContestantFailed
 from benchmarks.planted import PROGRAMS, planted
+from benchmarks.requests import requests
 from benchmarks.stop import Stopped, stoppable
 
 __all__ = ["main"]
@@ -36,6 +37,7 @@ COMMANDS = (
     "profile",
     "commands",
     "flowers",
+    "requests",
 )
 
 
@@ -165,6 +167,10 @@ def _commands(options: argparse.Namespace, folder: Path) -> int:
     return _written(path)
 
 
+def _requests(options: argparse.Namespace, folder: Path) -> int:
+    return _written(requests(options.out, images=options.images, pairs=options.pairs))
+
+
 def _flowers(options: argparse.Namespace, folder: Path) -> int:
     path = flowers(
         options.out,
@@ -249,7 +255,11 @@ def _parser() -> argparse.ArgumentParser:
     garden.set_defaults(run=_flowers)
     garden.add_argument("--images", type=_positive, default=3670, help="photographs in the folder (%(default)s)")
     garden.add_argument("--pairs", type=_positive, default=9, help="rounds of all contestants (%(default)s)")
-    for command in (chain, extract, gpu, memory, host_path, on_error, profile, tools, garden):
+    served = commands.add_parser("requests", help="what one image costs with gpupipe.preprocessor over bare calls")
+    served.set_defaults(run=_requests)
+    served.add_argument("--images", type=_positive, default=100, help="photographs, one request each (%(default)s)")
+    served.add_argument("--pairs", type=_positive, default=9, help="pairs for NumPy and for DALI (%(default)s)")
+    for command in (chain, extract, gpu, memory, host_path, on_error, profile, tools, garden, served):
         command.add_argument("--contestants", default="", help="names, separated by commas; default: all")
         command.add_argument(
             "--threads", type=_positive, default=cores(), help="(%(default)s, the cores of this machine)"

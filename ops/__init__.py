@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from gpupipe.ops.extract_jpeg_shape import extract_jpeg_shape
     from gpupipe.ops.flip_left_right import flip_left_right
     from gpupipe.ops.flip_up_down import flip_up_down
+    from gpupipe.ops.from_hf import from_hf
+    from gpupipe.ops.from_timm import from_timm
+    from gpupipe.ops.from_torchvision import from_torchvision
     from gpupipe.ops.gather import gather
     from gpupipe.ops.grayscale_to_rgb import grayscale_to_rgb
     from gpupipe.ops.hsv_to_rgb import hsv_to_rgb
@@ -102,6 +105,9 @@ __all__ = [
     "extract_jpeg_shape",
     "flip_left_right",
     "flip_up_down",
+    "from_hf",
+    "from_timm",
+    "from_torchvision",
     "gather",
     "grayscale_to_rgb",
     "hsv_to_rgb",
@@ -142,7 +148,7 @@ __all__ = [
 ]
 
 _INSTEAD = {
-    "Compose": "call one function after another in the function passed to map",
+    "Compose": "call one function after another in the function passed to map, or give it to from_torchvision",
     "RandomApply": "use random_apply",
     "RandomChoice": "use random_choice",
     "RandomHorizontalFlip": "use random_flip_left_right",

@@ -1,0 +1,142 @@
+"""recipe: the preprocessing of other libraries as calls of ops, put together step by step.
+
+Other libraries divide by 255 and normalise in two steps, which are one here: `Recipe.to_float` only notes the division.
+Their tensors are {CHW}; ops work on {HWC}, and the result is transposed at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy as np
+
+from gpupipe.errors import PlanError
+from gpupipe.graph.symbols import Symbol, apply
+from gpupipe.ops.decode_image import decode_image
+from gpupipe.ops.normalize import normalize
+from gpupipe.ops.resize import Resize
+from gpupipe.ops.transpose import transpose
+
+__all__ = ["Recipe", "Transform", "method_of", "pair_of", "refuse", "resize_to"]
+
+METHODS = {
+    "bilinear": "bilinear", "bicubic": "bicubic", "lanczos": "lanczos3", "nearest": "nearest",
+    "nearest-exact": "nearest",
+    0: "nearest", 1: "lanczos3", 2: "bilinear", 3: "bicubic",
+}  # fmt: skip
+"""The method of `resize` for an interpolation of torchvision or timm by its name, or of Pillow by its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """A function of one image that calls ops, for `map` and `gpupipe.preprocessor`.
+
+    Attributes:
+        source: what it was made of.
+        steps: the calls, in order; an encoded image is decoded to RGB before them.
+    """
+
+    source: str
+    steps: tuple[Callable[[Any], Any], ...]
+
+    def __call__(self, image: Any) -> Any:
+        """Apply the steps to an encoded image (bytes) or a decoded one, uint8[H,W,3]{HWC}."""
+        encoded = image._value.spec.dtype is bytes if isinstance(image, Symbol) else isinstance(image, bytes)
+        x = decode_image(image, channels=3) if encoded else image
+        for step in self.steps:
+            x = step(x)
+        return x
+
+    def __repr__(self) -> str:
+        return f"{self.source}: {' -> '.join(('decode_image', *map(_shown, self.steps)))}"
+
+
+def _shown(step: Any) -> str:
+    given = [*map(repr, step.args), *(f"{name}={value!r}" for name, value in step.keywords.items())]
+    return f"{step.func.__name__}({', '.join(given)})"
+
+
+@dataclass(slots=True)
+class Recipe:
+    """The steps so far, and what the image is after them.
+
+    Attributes:
+        source: the function that the user called, for messages.
+        steps: calls of ops.
+        floats: whether values are floats.
+        divisor: by which values are still to be divided; 1 if none.
+        tensor: whether the image is a tensor in the other library, so the result is {CHW}.
+    """
+
+    source: str
+    steps: list[Callable[[Any], Any]] = field(default_factory=list)
+    floats: bool = False
+    divisor: float = 1.0
+    tensor: bool = False
+
+    def add(self, function: Callable[..., Any], **keywords: Any) -> None:
+        """Add a call of an op, which takes the image as its first argument."""
+        self._divide()
+        self.steps.append(partial(function, **keywords))
+
+    def to_float(self, divisor: float = 255.0) -> None:
+        """Divide by a number, at the latest when a step needs the values."""
+        self.floats, self.divisor = True, divisor
+
+    def normalize(self, mean: Any, std: Any) -> None:
+        """Subtract a mean and divide by a standard deviation, both in the units of the divided values."""
+        scaled = [np.asarray(value, np.float64) * self.divisor for value in (mean, std)]
+        self.divisor = 1.0
+        self.add(normalize, **{name: _plain(value) for name, value in zip(("mean", "std"), scaled, strict=True)})
+        self.floats = True
+
+    def _divide(self) -> None:
+        divisor, self.divisor = self.divisor, 1.0
+        if divisor != 1:
+            self.steps.append(partial(normalize, std=divisor))
+
+    def done(self) -> Transform:
+        """The function."""
+        self._divide()
+        if self.tensor:
+            self.steps.append(partial(transpose))
+        return Transform(self.source, tuple(self.steps))
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value.tolist()) if value.size > 1 else float(value.item())
+
+
+def resize_to(image: Any, size: tuple[int, int], interpolation: str, antialias: bool = True) -> Any:
+    """Resize to (height, width); integers are rounded, as in torchvision and Pillow."""
+    return apply(Resize(*size, interpolation, antialias=antialias, keep_dtype=True), image)
+
+
+def method_of(who: str, interpolation: Any) -> str:
+    """The method of `resize` for another library's interpolation.
+
+    Raises:
+        PlanError: there is none.
+    """
+    value = getattr(interpolation, "value", interpolation)
+    if isinstance(value, bool) or value not in METHODS:
+        refuse(who, f"interpolation {value!r}", "resize by bilinear, bicubic, lanczos or nearest")
+    return METHODS[value]
+
+
+def pair_of(size: Any) -> tuple[int, int]:
+    """(height, width) of one number, of a list with one, or of two."""
+    values = list(size) if isinstance(size, Sequence) else [size]
+    return int(values[0]), int(values[-1])
+
+
+def refuse(who: str, what: str, instead: str) -> NoReturn:
+    """Refuse what no op does in the same way.
+
+    Raises:
+        PlanError: always.
+    """
+    raise PlanError(f"{who} finds no op that equals {what}; {instead}")

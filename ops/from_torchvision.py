@@ -1,0 +1,207 @@
+"""from_torchvision: the transforms of torchvision as a function of ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gpupipe.errors import PlanTypeError
+from gpupipe.ops._shared.recipe import Recipe, Transform, method_of, pair_of, refuse, resize_to
+from gpupipe.ops.cast import cast
+from gpupipe.ops.center_crop import center_crop
+from gpupipe.ops.color_jitter import color_jitter
+from gpupipe.ops.random_crop import random_crop
+from gpupipe.ops.random_erasing import random_erasing
+from gpupipe.ops.random_flip_left_right import random_flip_left_right
+from gpupipe.ops.random_flip_up_down import random_flip_up_down
+from gpupipe.ops.random_resized_crop import random_resized_crop
+from gpupipe.ops.resize_shorter import resize_shorter
+
+__all__ = ["from_torchvision"]
+
+WHO = "from_torchvision"
+WAY = "call the ops that you want in its place, or wrap it in ops.py_function, and convert the transforms around it"
+LIBRARIES = ("torchvision", "timm")
+
+
+def from_torchvision(transform: Any) -> Transform:
+    """Make a function of ops from a transform of torchvision, mostly a `Compose`, of v1 or v2.
+
+    Takes `Compose` and `Sequential`, `Resize`, `CenterCrop`, `RandomCrop`, `RandomResizedCrop`, `RandomHorizontalFlip`,
+    `RandomVerticalFlip`, `ColorJitter`, `RandomErasing`, `Normalize`, `ToTensor`, `PILToTensor`, `ToImage`,
+    `ToPureTensor`, `ToDtype`, `ConvertImageDtype`, `RGB`, `Identity`, and timm's `create_transform` of these. Random
+    ops draw from the same distributions, not the same numbers.
+
+    Args:
+        transform: the object; torchvision itself is not imported.
+
+    Returns:
+        A function of an encoded image (bytes, decoded to RGB) or of uint8[H,W,3]{HWC}. Where the transforms make a
+        tensor, it returns {CHW}; `print` shows its steps.
+
+    Raises:
+        PlanError: a transform, or a setting of one, that no op equals; names it.
+        PlanTypeError: an object that is no transform of torchvision.
+
+    Example:
+        >>> transform = from_torchvision(weights.transforms())  # doctest: +SKIP
+    """
+    recipe = Recipe(WHO)
+    for one in _flat(transform):
+        _add(recipe, one)
+    return recipe.done()
+
+
+def _flat(transform: Any) -> Iterable[Any]:
+    """The transforms inside of compositions, in order."""
+    name = type(transform).__name__
+    if name in ("Compose", "Sequential", "list", "tuple"):
+        parts = transform.transforms if name == "Compose" else transform
+        return [one for part in parts for one in _flat(part)]
+    return [transform]
+
+
+def _add(recipe: Recipe, transform: Any) -> None:
+    name = type(transform).__name__
+    if type(transform).__module__.partition(".")[0] not in LIBRARIES:
+        if callable(transform):
+            refuse(WHO, f"{name}, which is not torchvision's", WAY)
+        raise PlanTypeError(f"{WHO} needs transforms of torchvision, got {name}")
+    step = _STEPS.get(name)
+    if step is None:
+        refuse(WHO, name, WAY)
+    step(recipe, transform)
+
+
+def _check(transform: Any, **needed: Any) -> None:
+    """Check settings that the ops have no parameters for."""
+    for name, wanted in needed.items():
+        given = getattr(transform, name, wanted)
+        if given != wanted:
+            refuse(WHO, f"{type(transform).__name__}({name}={given!r})", f"use {name}={wanted!r}, or {WAY}")
+
+
+def _resampling(recipe: Recipe, transform: Any) -> dict[str, Any]:
+    """Interpolation and antialias: Pillow always stretches the kernel; tensors differ in other ways."""
+    name = type(transform).__name__
+    given = getattr(transform.interpolation, "value", transform.interpolation)
+    method = method_of(WHO, given)
+    tensor = recipe.tensor
+    antialias = not tensor or getattr(transform, "antialias", True)
+    if not isinstance(antialias, bool):
+        refuse(WHO, f"{name}(antialias={antialias!r})", "use antialias=True")
+    if tensor and (given in ("nearest", 0) or (method == "bicubic" and not antialias)):
+        refuse(
+            WHO,
+            f"{name}(interpolation={given!r}, antialias={antialias}) of a tensor",
+            "use NEAREST_EXACT, or antialias=True, or resize before the image becomes a tensor",
+        )
+    return {"interpolation": method, "antialias": antialias}
+
+
+def _resize(recipe: Recipe, transform: Any) -> None:
+    _check(transform, max_size=None)
+    how = _resampling(recipe, transform)
+    size = transform.size
+    if size is None:
+        refuse(WHO, "Resize(size=None)", "use a size")
+    if isinstance(size, int) or len(size) == 1:
+        recipe.add(resize_shorter, size=pair_of(size)[0], **how)
+    else:
+        recipe.add(resize_to, size=pair_of(size), **how)
+
+
+def _random_resized_crop(recipe: Recipe, transform: Any) -> None:
+    if isinstance(transform.interpolation, (list, tuple)):
+        refuse(WHO, f"{type(transform).__name__} with several interpolations", "use one interpolation")
+    how = _resampling(recipe, transform)
+    size, scale, ratio = pair_of(transform.size), tuple(transform.scale), tuple(transform.ratio)
+    recipe.add(random_resized_crop, size=size, scale=scale, ratio=ratio, **how)
+
+
+def _random_crop(recipe: Recipe, transform: Any) -> None:
+    _check(transform, padding=None, pad_if_needed=False)
+    recipe.add(random_crop, size=pair_of(transform.size))
+
+
+def _color_jitter(recipe: Recipe, transform: Any) -> None:
+    names = ("brightness", "contrast", "saturation", "hue")
+    given = {name: getattr(transform, name) for name in names}
+    recipe.add(color_jitter, **{name: tuple(bounds) for name, bounds in given.items() if bounds is not None})
+
+
+def _random_erasing(recipe: Recipe, transform: Any) -> None:
+    value = transform.value
+    if value is None or isinstance(value, str):  # v2 keeps "random" as None
+        refuse(WHO, "RandomErasing(value='random')", "use a number, or one per channel")
+    if not recipe.tensor:
+        refuse(WHO, "RandomErasing of an image that is no tensor", "put it after ToTensor or ToImage")
+    if isinstance(value, (list, tuple)):
+        value = value[0] if len(value) == 1 else tuple(value)
+    recipe.add(random_erasing, p=transform.p, scale=tuple(transform.scale), ratio=tuple(transform.ratio), value=value)
+
+
+def _normalize(recipe: Recipe, transform: Any) -> None:
+    if not (recipe.tensor and recipe.floats):
+        refuse(
+            WHO, "Normalize of integers", "put ToTensor, or ToImage and ToDtype(torch.float32, scale=True), before it"
+        )
+    mean, std = (getattr(value, "tolist", lambda value=value: value)() for value in (transform.mean, transform.std))
+    recipe.normalize(mean, std)
+
+
+def _to_tensor(recipe: Recipe, transform: Any) -> None:
+    if not recipe.tensor:
+        recipe.tensor = True
+        recipe.to_float()
+    elif type(transform).__name__ == "ToTensor":
+        refuse(WHO, "ToTensor of a tensor", "leave it out")
+
+
+def _to_image(recipe: Recipe, transform: Any) -> None:
+    recipe.tensor = True
+
+
+def _to_dtype(recipe: Recipe, transform: Any) -> None:
+    name, dtype = type(transform).__name__, str(transform.dtype)
+    scale = getattr(transform, "scale", True)
+    kind = "float32" if recipe.floats else "uint8"
+    if dtype not in ("torch.float32", "torch.uint8") or (kind == "float32" and dtype == "torch.uint8"):
+        refuse(WHO, f"{name}({dtype}) of {kind}", "use torch.float32, and as_torch(dtype=...) for other floats")
+    if not recipe.tensor:
+        refuse(WHO, f"{name} of an image that is no tensor", "put ToImage before it")
+    if dtype == f"torch.{kind}":
+        return
+    if scale:
+        recipe.to_float()
+    else:
+        recipe.add(cast, dtype="float32")
+        recipe.floats = True
+
+
+def _nothing(recipe: Recipe, transform: Any) -> None:
+    """A transform that changes nothing of an RGB image."""
+
+
+_STEPS: dict[str, Callable[[Recipe, Any], None]] = {
+    "CenterCrop": lambda recipe, t: recipe.add(center_crop, size=pair_of(t.size)),
+    "ColorJitter": _color_jitter,
+    "ConvertImageDtype": _to_dtype,
+    "Identity": _nothing,
+    "MaybeToTensor": _to_tensor,
+    "Normalize": _normalize,
+    "PILToTensor": _to_image,
+    "RGB": _nothing,
+    "RandomCrop": _random_crop,
+    "RandomErasing": _random_erasing,
+    "RandomHorizontalFlip": lambda recipe, t: recipe.add(random_flip_left_right, p=t.p),
+    "RandomResizedCrop": _random_resized_crop,
+    "RandomResizedCropAndInterpolation": _random_resized_crop,
+    "RandomVerticalFlip": lambda recipe, t: recipe.add(random_flip_up_down, p=t.p),
+    "Resize": _resize,
+    "ToDtype": _to_dtype,
+    "ToImage": _to_image,
+    "ToPureTensor": _nothing,
+    "ToTensor": _to_tensor,
+}
+"""The transforms that ops equal, by the names of their classes."""

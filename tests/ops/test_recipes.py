@@ -1,0 +1,293 @@
+"""from_torchvision, from_timm and from_hf give what the originals give, and refuse what ops do not do.
+
+Differences are in levels of 0..255 of the resized image, on photographs; `EXACT` where both resize with Pillow.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.comparison.photographs import encode, take
+from gpupipe.errors import PlanTypeError
+from gpupipe.ops._shared.samples import encoded, picture
+from gpupipe.transform.machine import has_dali
+
+torch = pytest.importorskip("torch")
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+EXACT = (0.001, 0.001)  # of float32: (x / 255 - m) / s here is (x - 255 m) / (255 s)
+
+
+@lru_cache(1)
+def torchvision() -> Any:
+    """torchvision's transforms. Its compiled ops do not load beside a torch for the CPU alone: transforms need none."""
+    library = torch.library.Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        if not hasattr(torch.ops.torchvision, name):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    transforms = pytest.importorskip("torchvision.transforms")
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+    return SimpleNamespace(v1=transforms, v2=v2, mode=transforms.InterpolationMode, library=library)
+
+
+@lru_cache(64)
+def photograph(number: int) -> bytes:
+    shot, pixels = take(number)
+    return encode(pixels, shot.quality, shot.subsampling, shot.progressive)
+
+
+def rgb(data: bytes) -> Any:
+    from PIL import Image
+
+    return Image.open(io.BytesIO(data)).convert("RGB")
+
+
+def levels(
+    fn: Callable[[Any], Any], original: Callable[[Any], Any], count: int, scale: float, backend: str = "numpy"
+) -> tuple[float, float]:
+    """The largest and the mean difference on `count` photographs, in units of `scale`."""
+    most, means = 0.0, []
+    with gp.preprocessor(fn, gp.Options(backend=backend, device="cpu")) as preprocess:  # type: ignore[arg-type]
+        for number in range(count):
+            ours = np.asarray(preprocess(photograph(number))[0], np.float64)
+            theirs = np.asarray(original(rgb(photograph(number))), np.float64)
+            assert ours.shape == theirs.shape
+            off = np.abs(ours - theirs) / scale
+            most = max(most, float(off.max()))
+            means.append(float(off.mean()))
+    return most, float(np.mean(means))
+
+
+LEVEL = 1 / 255 / min(STD)  # no less than one level of 255 after the normalisation of any channel
+
+# The original, photographs, what one level is in the result, the largest and the mean difference allowed.
+TORCHVISION: dict[str, tuple[Callable[[Any, Any, Any], list[Any]], int, float, tuple[float, float]]] = {
+    "evaluation of v1": (
+        lambda v1, v2, mode: [v1.Resize(256), v1.CenterCrop(224), v1.ToTensor(), v1.Normalize(MEAN, STD)],
+        50, LEVEL, EXACT,
+    ),
+    "evaluation of v2: tensors are resized by PyTorch, which rounds a few sums the other way": (
+        lambda v1, v2, mode: [v2.ToImage(), v2.Resize(256, antialias=True), v2.CenterCrop(224),
+                              v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)],
+        12, LEVEL, (1.001, 0.02),
+    ),
+    "without antialias, as above": (
+        lambda v1, v2, mode: [v2.ToImage(), v2.Resize([256], antialias=False), v2.CenterCrop((224, 200))],
+        6, 1, (1, 0.25),
+    ),
+    "floats are resized without rounding": (
+        lambda v1, v2, mode: [v2.PILToTensor(), v2.ConvertImageDtype(torch.float32), v2.Resize((99, 120)),
+                              v2.Normalize([0.5], [0.5])],
+        6, 2 / 255, (0.05, 0.005),  # sums of float32 in another order
+    ),
+    "Pillow may resize the height first; kernels that overshoot are then clipped elsewhere": (
+        lambda v1, v2, mode: [v1.Resize((224, 300), mode.BICUBIC), v1.ToTensor()], 6, 1 / 255, (8, 0.5),
+    ),
+    "lanczos": (lambda v1, v2, mode: [v1.Resize(200, mode.LANCZOS), v1.CenterCrop(224)], 6, 1, EXACT),
+    "nested, without a tensor, and larger than the image": (
+        lambda v1, v2, mode: [v1.Compose([v1.CenterCrop(700)]), v2.Identity(), v2.RGB()], 3, 1, EXACT,
+    ),
+    "not scaled": (
+        lambda v1, v2, mode: [v2.PILToTensor(), v2.CenterCrop([90]), v2.ToDtype(torch.float32), v2.ToPureTensor()],
+        3, 1, EXACT,
+    ),
+    "certain draws": (
+        lambda v1, v2, mode: [v1.RandomHorizontalFlip(1.0), v1.RandomVerticalFlip(1.0), v1.RandomResizedCrop(
+            64, scale=(1, 1), ratio=(4 / 3, 4 / 3)), v1.ColorJitter(), v1.ToTensor()],
+        1, 1 / 255, EXACT,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TORCHVISION)
+def test_transforms_of_torchvision_give_its_pixels(name: str) -> None:
+    make, count, level, (most, mean) = TORCHVISION[name]
+    of = torchvision()
+    original = of.v1.Compose(make(of.v1, of.v2, of.mode))
+    found = levels(ops.from_torchvision(original), original, count, level)
+
+    assert found[0] <= most, found
+    assert found[1] <= mean, found
+
+
+def test_nearest_takes_the_same_pixels_but_few() -> None:
+    """Pillow counts positions in fixed point, and so takes the neighbour of some."""
+    of = torchvision()
+    original = of.v1.Resize(200, of.mode.NEAREST)
+    fn = ops.from_torchvision(original)
+    same = [np.mean(fn(photograph(n)) == np.asarray(original(rgb(photograph(n))))) for n in range(6)]
+
+    assert min(same) > 0.9, same
+
+
+@pytest.mark.skipif(not has_dali(), reason="needs DALI")
+def test_on_dali_a_recipe_differs_as_its_ops_do() -> None:
+    """By 1, but on the outermost ring, which the crop removes here: ops/README.md."""
+    of = torchvision()
+    transforms = [of.v1.Resize(256), of.v1.CenterCrop(192), of.v1.ToTensor(), of.v1.Normalize(MEAN, STD)]
+    original = of.v1.Compose(transforms)
+
+    assert levels(ops.from_torchvision(original), original, 6, LEVEL, "dali")[0] <= 1.001
+
+
+@pytest.mark.parametrize(
+    ("config", "count"),
+    [
+        ({"interpolation": "bicubic", "crop_pct": 0.9, "crop_mode": "center"}, 12),
+        ({"interpolation": "bilinear", "crop_pct": 1.0, "crop_mode": "squash", "input_size": (3, 160, 192)}, 6),
+        ({"interpolation": "lanczos"}, 6),
+    ],
+)
+def test_a_configuration_of_timm_gives_its_pixels(config: dict[str, Any], count: int) -> None:
+    torchvision()
+    timm = pytest.importorskip("timm.data")
+    config = {"input_size": (3, 224, 224), "mean": MEAN, "std": STD, **config}
+    original = timm.create_transform(**config)
+    for fn in (ops.from_timm(config), ops.from_torchvision(original)):
+        assert levels(fn, original, count if fn.source == "from_timm" else 3, LEVEL)[0] <= EXACT[0]
+
+
+def test_training_of_timm_has_its_random_ops() -> None:
+    torchvision()
+    timm = pytest.importorskip("timm.data")
+    config = {"input_size": (3, 96, 96), "mean": MEAN, "std": STD, "vflip": 0.25, "interpolation": "bicubic"}
+    ours = ops.from_timm(config, is_training=True)
+    theirs = ops.from_torchvision(timm.create_transform(**config, is_training=True))
+
+    for shown in (repr(ours), repr(theirs)):
+        for part in ("scale=(0.08, 1.0)", "'bicubic'", "random_flip_left_right(p=0.5)", "random_flip_up_down(p=0.25)"):
+            assert part in shown
+    assert "brightness=0.4" in repr(ours)
+    assert "brightness=(0.6, 1.4)" in repr(theirs)
+    with gp.preprocessor(ours) as preprocess:
+        assert preprocess([photograph(0)] * 2).shape == (2, 3, 96, 96)
+
+
+@pytest.mark.parametrize("backend", ["", "Pil"])
+@pytest.mark.parametrize(
+    ("name", "count", "mean"),
+    # With torchvision, as from_torchvision of tensors; ViT resizes bilinearly on whole numbers.
+    [("CLIPImageProcessor", 12, 0.02), ("ViTImageProcessor", 6, 0.3), ("DeiTImageProcessor", 6, 0.05)],
+)
+def test_image_processors_of_hugging_face_give_their_pixels(name: str, count: int, mean: float, backend: str) -> None:
+    torchvision()
+    transformers = pytest.importorskip("transformers")
+    kind = getattr(transformers, name + backend, None) or pytest.skip(f"transformers has no {name}{backend}")
+    processor = kind()
+    level = 1 / 255 / min(processor.image_std)
+
+    def original(image: Any) -> Any:
+        return processor(image, return_tensors="np")["pixel_values"][0]
+
+    fn = ops.from_hf(processor)
+    assert repr(fn) == repr(ops.from_hf(processor.to_dict()))
+    found = levels(fn, original, count if backend else 6, level)
+    exact = backend == "Pil" and name != "DeiTImageProcessor"  # Pillow's order of axes, see above
+    assert found[0] <= (EXACT[0] if exact else 8 if backend else 2.001), found
+    assert found[1] <= (EXACT[1] if exact else max(mean, 0.5 * bool(backend))), found
+
+
+def test_settings_may_come_from_a_file() -> None:
+    fn = ops.from_hf({"do_resize": True, "size": {"shortest_edge": 32}, "resample": 3, "do_center_crop": True,
+                      "crop_size": {"height": 24, "width": 20}, "do_rescale": True, "rescale_factor": 0.5,
+                      "do_normalize": False, "do_pad": None, "image_processor_type": "CLIPImageProcessor"})  # fmt: skip
+    image = ops.resize_shorter(picture(50, 40), 32, "bicubic")
+
+    np.testing.assert_array_equal(fn(picture(50, 40)), image[8:32, 6:26].transpose(2, 0, 1) * np.float32(0.5))
+    assert repr(fn) == (
+        "from_hf: decode_image -> resize_shorter(size=32, interpolation='bicubic') -> resize_with_crop_or_pad("
+        "target_height=24, target_width=20) -> normalize(std=2.0) -> transpose()"
+    )
+
+
+REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
+    "an unknown transform": (lambda v1, v2, mode: v1.RandomRotation(3), "equals RandomRotation; call the ops"),
+    "padding": (lambda v1, v2, mode: v1.Pad(3), "equals Pad"),
+    "a padded crop": (lambda v1, v2, mode: v2.RandomCrop(3, padding=4), r"RandomCrop\(padding=\[4, 4, 4, 4\]\)"),
+    "a policy": (lambda v1, v2, mode: v2.RandAugment(), "equals RandAugment"),
+    "a choice": (lambda v1, v2, mode: v1.RandomApply([v1.Resize(3)]), "equals RandomApply"),
+    "a function": (lambda v1, v2, mode: v1.Compose([lambda x: x]), "equals function, which is not torchvision's"),
+    "a largest side": (lambda v1, v2, mode: v1.Resize(3, max_size=9), r"Resize\(max_size=9\)"),
+    "an interpolation": (lambda v1, v2, mode: v1.Resize(3, mode.BOX), "interpolation 'box'"),
+    "nearest of tensors": (
+        lambda v1, v2, mode: v2.Compose([v2.ToImage(), v2.Resize(3, mode.NEAREST)]), "use NEAREST_EXACT",
+    ),
+    "bicubic of tensors": (
+        lambda v1, v2, mode: v2.Compose([v2.ToImage(), v2.Resize(3, mode.BICUBIC, antialias=False)]), "antialias=True",
+    ),
+    "integers to normalise": (lambda v1, v2, mode: v1.Normalize(0.5, 0.5), "Normalize of integers"),
+    "half floats": (lambda v1, v2, mode: v2.Compose([v2.ToImage(), v2.ToDtype(torch.float16)]), r"as_torch\(dtype="),
+    "a dtype for each kind": (
+        lambda v1, v2, mode: v2.Compose([v2.ToImage(), v2.ToDtype({torch.Tensor: torch.float32})]), "ToDtype",
+    ),
+    "a dtype of no tensor": (lambda v1, v2, mode: v2.ToDtype(torch.float32, scale=True), "put ToImage before"),
+    "noise": (lambda v1, v2, mode: v2.Compose([v2.ToImage(), v2.RandomErasing(value="random")]), "value='random'"),
+    "a tensor twice": (lambda v1, v2, mode: v1.Compose([v1.ToTensor(), v1.ToTensor()]), "ToTensor of a tensor"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_op_equals_is_refused_by_name(name: str) -> None:
+    make, text = REFUSED[name]
+    of = torchvision()
+
+    with pytest.raises(gp.PlanError, match=text):
+        ops.from_torchvision(make(of.v1, of.v2, of.mode))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: ops.from_torchvision(7), PlanTypeError, "transforms of torchvision, got int"),
+        (lambda: ops.from_timm({"input_size": 9, "auto_augment": "rand-m9"}), gp.PlanError, "auto_augment='rand-m9'"),
+        (lambda: ops.from_timm({"input_size": (3, 8, 9)}), gp.PlanError, "crop_mode='center' with a size of 8x9"),
+        (lambda: ops.from_timm({"input_size": 9, "crop_mode": "border"}), gp.PlanError, "crop_mode='border'"),
+        (lambda: ops.from_timm({"input_size": 9, "interpolation": "random"}), gp.PlanError, "interpolation 'random'"),
+        (lambda: ops.from_timm({"input_size": 9, "re_prob": 0.2}), gp.PlanError, r"re_prob=0\.2"),
+        (lambda: ops.from_timm({"input_size": 9, "normalize": False}), gp.PlanError, "normalize=False"),
+        (lambda: ops.from_timm({}), PlanTypeError, "input_size"),
+        (lambda: ops.from_timm(["vit"]), PlanTypeError, "needs a dict"),  # type: ignore[arg-type]
+        (lambda: ops.from_hf({"do_resize": True, "size": 224, "resample": 2}), gp.PlanError, "size=224; write it as"),
+        (lambda: ops.from_hf({"do_resize": True, "size": {"longest_edge": 9}, "resample": 2}), gp.PlanError, "longest"),
+        (lambda: ops.from_hf({"do_resize": True, "size": {"shortest_edge": 9}, "resample": 4}), gp.PlanError, "tion 4"),
+        (lambda: ops.from_hf({"do_resize": True, "do_pad": True}), gp.PlanError, "do_pad=True"),
+        (lambda: ops.from_hf({"do_resize": False, "crop_pct": 0.8}), gp.PlanError, r"crop_pct=0\.8"),
+        (lambda: ops.from_hf({}), PlanTypeError, "settings of an image processor"),
+        (lambda: ops.from_hf(7), PlanTypeError, "got int"),
+    ],
+)
+def test_other_settings_are_refused_too(make: Callable[[], Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        make()
+
+
+def test_a_recipe_is_part_of_a_chain_and_takes_images_of_any_kind() -> None:
+    fn = ops.from_timm({"input_size": 8, "crop_pct": 1.0})
+    files = [encoded(picture(20, 30), "PNG"), encoded(picture(20, 30, 1)), encoded(picture(20, 30, 4), "PNG")]
+    batch = next(iter(gp.Dataset.from_list(files).map(fn).batch(3).with_options(gp.Options(backend="numpy"))))
+
+    assert batch.shape == (3, 3, 8, 8)
+    np.testing.assert_array_equal(batch[0], fn(picture(20, 30)))
+    assert "resize_shorter" in str(gp.Dataset.from_list(files).map(fn).batch(3).explain())
+
+
+def test_random_erasing_and_crops_keep_their_settings() -> None:
+    of = torchvision()
+    erasing = of.v1.RandomErasing(0.3, (0.1, 0.2), (0.5, 2.0), value=(1, 2, 3))
+    fn = ops.from_torchvision(of.v2.Compose([of.v2.RandomCrop((9, 8)), of.v1.ToTensor(), erasing]))
+
+    assert repr(fn) == (
+        "from_torchvision: decode_image -> random_crop(size=(9, 8)) -> normalize(std=255.0) -> random_erasing(p=0.3, "
+        "scale=(0.1, 0.2), ratio=(0.5, 2.0), value=(1, 2, 3)) -> transpose()"
+    )
+    with gp.preprocessor(fn) as preprocess:
+        assert preprocess([picture(20, 30)] * 3).shape == (3, 3, 9, 8)
