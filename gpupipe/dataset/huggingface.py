@@ -41,8 +41,8 @@ class HuggingFaceDataset(Dataset):
     start, and `explain()` says so. Its `set_epoch` counts if it is called before the iterator is made.
 
     A row with a null and no default is a bad element. So is each row of a block (256 KB) whose table is damaged, as far
-    as Arrow notices: it has no checksums. An error of a stream is one bad element, and the rest of it is lost, see
-    `Options.lost_files`.
+    as Arrow notices: it has no checksums. The library maps its files into memory: one that becomes shorter meanwhile ends
+    the process. An error of a stream is one bad element, and the rest of it is lost, see `Options.lost_files`.
 
     Args:
         dataset: a ``datasets.Dataset`` or ``datasets.IterableDataset``, of one split and without a `set_transform`.
