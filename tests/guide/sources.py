@@ -181,7 +181,7 @@ def serving(handler: Any) -> Iterator[str]:
 
 
 def http(monkeypatch: pytest.MonkeyPatch) -> Given:
-    library("fsspec"), library("aiohttp")
+    library("aiohttp")
 
     class Ranges(SimpleHTTPRequestHandler):
         def log_message(self, *args: Any) -> None:
