@@ -41,8 +41,8 @@ class HuggingFaceDataset(Dataset):
     start, and `explain()` says so. Its `set_epoch` counts if it is called before the iterator is made.
 
     A row with a null and no default is a bad element. So is each row of a block (256 KB) whose table is damaged, as far
-    as Arrow notices: it has no checksums. An error of a stream is one bad element, and the rest of it is lost, see
-    `Options.lost_files`.
+    as Arrow notices: it has no checksums. The library maps files into memory, and one that becomes shorter meanwhile
+    ends the process. An error of a stream is one bad element, and the rest is lost, see `Options.lost_files`.
 
     Args:
         dataset: a ``datasets.Dataset`` or ``datasets.IterableDataset``, of one split and without a `set_transform`.
@@ -93,14 +93,14 @@ def _is_stream(who: str, dataset: Any) -> bool:
         PlanError: it has a transform.
     """
     library = sys.modules.get("datasets")  # whoever has a dataset of it has imported it
-    kinds = () if library is None else tuple(getattr(library, n, ()) for n in ("Dataset", "IterableDataset"))
+    rows, stream = (getattr(library, name, ()) for name in ("Dataset", "IterableDataset"))
     if isinstance(dataset, Mapping):
         raise PlanTypeError(f"{who} needs one split, got {', '.join(map(str, dataset))}; hand in one: dataset[split]")
-    if not isinstance(dataset, kinds):
+    if not isinstance(dataset, (rows, stream)):
         raise PlanTypeError(
             f"{who} needs a Dataset or an IterableDataset of the library datasets, got {type(dataset).__name__}"
         )
-    if isinstance(dataset, kinds[1]):
+    if isinstance(dataset, stream):
         return True
     if dataset.format["type"] == "custom":
         raise PlanError(

@@ -31,6 +31,7 @@ MODULES = (
 PAGES = {
     "overview": "README.md",
     "moving": "gpupipe/guide/moving.md",
+    "sources": "gpupipe/guide/sources.md",
     "performance": "gpupipe/guide/performance.md",
     "errors": "gpupipe/guide/errors.md",
     "stability": "gpupipe/guide/stability.md",
