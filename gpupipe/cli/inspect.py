@@ -11,11 +11,12 @@ from typing import Any
 
 from gpupipe.cli.verify import COMPRESSIONS
 from gpupipe.errors import PlanError, shown_name
+from gpupipe.extract.storage.output import check_output
 from gpupipe.tools.files import DataFile, Kind, find_files, kind_at
 from gpupipe.tools.inspect_image import image_file
 from gpupipe.tools.inspect_records import survey_text
 from gpupipe.tools.survey import survey
-from gpupipe.tools.thumbnails import check_target, write_thumbnails
+from gpupipe.tools.thumbnails import write_thumbnails
 
 __all__ = ["DESCRIPTION", "EXAMPLES", "add_arguments", "run"]
 
@@ -59,9 +60,9 @@ def run(parsed: argparse.Namespace) -> int:
     """Run `gpupipe inspect`."""
     if parsed.sample < 1:
         raise PlanError(f"--sample needs 1 or more, got {parsed.sample}")
-    if parsed.thumbnails is not None:
-        check_target(parsed.thumbnails)
     files = find_files(parsed.data)
+    if parsed.thumbnails is not None:
+        check_output("--thumbnails", parsed.thumbnails, "PNG", [file.path for file in files])
     kinds = [kind_at(file.path) for file in files]
     _check_kinds(files, kinds)
     images = [file for file, kind in zip(files, kinds, strict=True) if kind.is_image]

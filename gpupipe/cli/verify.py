@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--manifest",
         metavar="FILE",
-        help="write the bad records as JSON lines, for Options.bad_records; an existing file is replaced",
+        help="write the bad records as JSON lines, for Options.bad_records; an older manifest is replaced",
     )
     parser.add_argument("--workers", type=int, default=cpu_count(), metavar="N", help="CPUs to use (default: all)")
     parser.add_argument(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpupipe.errors import DataError, ParseError, PlanError
-from gpupipe.extract.storage.patterns import typed_files
+from gpupipe.extract.storage.patterns import expand, typed_files
 
 __all__ = ["Source", "find_source"]
 
@@ -34,6 +34,10 @@ class Source:
     paths: Sequence[str] = ()
     labels: Sequence[int] = ()
     at_least: int = 0
+
+    def files(self) -> list[str]:
+        """List the paths of all files."""
+        return [*self.paths, *(path for pattern in self.patterns for path, _ in expand(pattern))]
 
 
 def find_source(data: str, images: int) -> Source:

@@ -154,6 +154,7 @@ def verify(
         PlanError: no file holds TFRecords, or the manifest has no place.
         GpupipeError: the manifest cannot be written.
     """
+    target = nullcontext() if manifest is None else WholeManifest(manifest, [file.path for file in files])
     sizes = [size_of(file.path) for file in files]
     kinds = _kinds(files)
     processes = min(len(files), workers, 1 + sum(sizes) // WORTH)
@@ -161,7 +162,6 @@ def verify(
     jobs = [Job(file.path, file.name, compression, tuple(features), threads) for file in files]
     report = Report([Checked(file.path, size) for file, size in zip(files, sizes, strict=True)], features)
     plain = compression == "" or (compression is None and not any(kind.compression for kind in kinds))
-    target = nullcontext() if manifest is None else WholeManifest(manifest)
     waiting: dict[int, list[str]] = {}  # lines of files that come after one that is not finished
     done = [0] * len(files)
     finished, written = set[int](), 0

@@ -20,7 +20,7 @@ from gpupipe.cli import main
 from gpupipe.comparison.photographs import write_shards
 from gpupipe.tools import manifest
 from tests.cli.commands import started
-from tests.tools.damage import write
+from tests.tools.damage import OLD_MANIFEST, write
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_wrong_usage_is_one_line_and_status_2(
         (good, "--feature", "x"): "--feature needs --decode",
         (good, "--decode"): "--decode needs records with an image",
         (good, "--manifest", str(tmp_path)): "--manifest needs the name of a file",
-        (good, "--manifest", str(tmp_path / "no" / "bad.jsonl")): "--manifest needs a folder that exists",
+        (good, "--manifest", str(tmp_path / "no" / "bad.jsonl")): "--manifest needs an existing folder",
     }
     for arguments, words in wrong.items():
         status = main(["verify", *arguments])
@@ -197,7 +197,7 @@ def test_a_full_disk_is_one_line_and_status_1(
 
     said = capsys.readouterr()
     assert (status, said.out) == (1, "")
-    assert "cannot be written, nothing is left of it: No space left on device" in said.err
+    assert "cannot be written, nothing is left of it: the disk is full" in said.err
     assert os.listdir(tmp_path / "out") == []
 
 
@@ -246,7 +246,7 @@ def test_an_end_before_the_end_leaves_no_process_and_no_manifest(
 ) -> None:
     mark, out = uuid.uuid4().hex, tmp_path / "out"
     out.mkdir()
-    (out / "bad.jsonl").write_text("old\n")
+    (out / "bad.jsonl").write_text(OLD_MANIFEST)
     process = started(
         "verify", many, "--workers", "2", "--manifest", str(out / "bad.jsonl"), cwd=tmp_path, GPUPIPE_MARK=mark
     )
@@ -260,7 +260,7 @@ def test_an_end_before_the_end_leaves_no_process_and_no_manifest(
     assert time.monotonic() - before < 10  # of minutes; a fraction of a second on an idle machine
     assert said == ("", "gpupipe: interrupted\n" if number == signal.SIGINT else "")
     assert settled(mark, 0)
-    assert (out / "bad.jsonl").read_text() == "old\n"
+    assert (out / "bad.jsonl").read_text() == OLD_MANIFEST
     assert number == signal.SIGKILL or os.listdir(out) == ["bad.jsonl"]
 
 
