@@ -73,7 +73,8 @@ def _in_folder(name: str, folder: Path, images: int) -> Source:
     if not found:
         raise PlanError(
             f"DATA needs *.tfrecord files, or *.jpg or *.jpeg files in it or in class directories, got the folder "
-            f"{name!r} without any ({len(classes)} directories in it); for other file names pass a wildcard, '{name}/*'"
+            f"{name!r} without any ({len(classes)} directories in it); TFRecord files of other names need a "
+            f"wildcard, as in '{name}/train-*', and images that are no JPEGs a chain of your own"
         )
     taken = [found[i * len(found) // images] for i in range(images)] if len(found) > images else found
     paths, labels = [path for path, _ in taken], [label for _, label in taken]

@@ -110,8 +110,12 @@ class Report:
         size = byte_count(sum(one.size for one in self.files))
         what = f"{counted(len(self.files), 'file')}, {counted(self.records, 'record')}, {size}"
         images = f", images in {', '.join(self.features)} decoded" if self.features else ""
+        if not self.bad and not self.records:
+            return f"{what}: there is nothing to check"
         if not self.bad:
-            return f"{what}: all good (lengths and payloads match their checksums{images})"
+            empty = sum(not one.records for one in self.files)
+            also = f"; {counted(empty, 'file')} without records" if empty else ""
+            return f"{what}: all good (lengths and payloads match their checksums{images}){also}"
         worse = [one for one in self.files if one.bad]
         rows = [
             (shown_name(one.path), f"{one.records:,}{'+' * one.unread}", f"{one.bad:,}", _place(one.first))

@@ -120,8 +120,9 @@ def test_wrong_usage_is_one_line_and_status_2(
     wrong = {
         (str(tmp_path / "none"),): "it does not exist",
         (str(tmp_path / "*.tfrecord"),): "quote wildcards",
-        (str(notes),): "TFRecord files are needed, and the folder",
-        (str(photo),): f"which is a JPEG image; `gpupipe inspect {photo}`",
+        (str(notes),): "TFRecord files or images are needed, and the folder",
+        (str(photo), "--manifest", str(tmp_path / "bad.jsonl")): "--manifest needs TFRecord files",
+        (str(photo), "--feature", "x", "--decode"): "--feature needs TFRecord files",
         (good, "--workers", "0"): "--workers needs 1 or more",
         (good, "--feature", "x"): "--feature needs --decode",
         (good, "--decode"): "--decode needs records with an image",
@@ -148,12 +149,17 @@ def test_a_file_of_another_kind_among_others_is_a_bad_record(
     assert "at offset 0: a TFRecord file is needed, this is a JPEG image" in capsys.readouterr().out
 
 
-def test_an_empty_file_is_good_and_text_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_file_is_said_to_have_no_records_and_text_is_bad(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty.tfrecord").touch()
     (tmp_path / "text.tfrecord").write_text("this is no record file, only some text\n" * 9)
 
     assert main(["verify", str(tmp_path / "empty.tfrecord")]) == 0
-    assert "1 file, 0 records, 0 B: all good" in capsys.readouterr().out
+    assert capsys.readouterr().out == "1 file, 0 records, 0 B: there is nothing to check\n"
+    write(tmp_path / "full.tfrecord", [b"one"])
+    assert main(["verify", str(tmp_path / "empty.tfrecord"), str(tmp_path / "full.tfrecord")]) == 0
+    assert capsys.readouterr().out.endswith("; 1 file without records\n")
     assert main(["verify", str(tmp_path / "text.tfrecord")]) == 1
     assert "(is this a TFRecord file?)" in capsys.readouterr().out
 
