@@ -30,6 +30,7 @@ The grammar of a message is: who needs what, got what; what to do.
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 
 from .brief import fields_in_brief
@@ -82,6 +83,20 @@ def shown_name(name: str) -> str:
     So a name can neither break a log line nor control a terminal, and a message can always be encoded.
     """
     return name if name.isprintable() else "".join(map(_shown_character, name))
+
+
+def io_reason(error: OSError) -> str:
+    """Why the system refused to read or write, in words, without the file."""
+    return _IO_REASONS.get(error.errno or 0) or error.strerror or str(error)
+
+
+_IO_REASONS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EROFS: "the file system is read-only",
+}
 
 
 def _shown_character(character: str) -> str:

@@ -26,7 +26,7 @@ COMMANDS: Mapping[str, str] = {
     "compare": "compare executors on your own data or chain: cost, pixels step by step, a verdict",
     "bench": "measure this machine's executors on your own data or chain: speed alone",
     "inspect": "say what is in data files: records, schema, checksums, images",
-    "verify": "check every record of TFRecord files, and list the bad ones",
+    "verify": "check every record of TFRecord files, or image files, and list the bad ones",
     "pack": "write images of a folder, tar or Parquet as shuffled TFRecord shards",
     "explain": "show how a chain of your own will run, and what in it is probably a mistake",
     "preview": "save a picture of augmented images beside their originals",

@@ -11,18 +11,21 @@ from typing import Any
 
 from gpupipe.cli.verify import COMPRESSIONS
 from gpupipe.errors import PlanError, shown_name
+from gpupipe.extract.storage.output import check_output
 from gpupipe.tools.files import DataFile, Kind, find_files, kind_at
-from gpupipe.tools.inspect_image import image_file
+from gpupipe.tools.image_files import image_files, images_text
 from gpupipe.tools.inspect_records import survey_text
 from gpupipe.tools.survey import survey
-from gpupipe.tools.thumbnails import check_target, write_thumbnails
+from gpupipe.tools.text import counted
+from gpupipe.tools.thumbnails import write_thumbnails
 
 __all__ = ["DESCRIPTION", "EXAMPLES", "add_arguments", "run"]
 
 DESCRIPTION = """\
 Say what is in data files. TFRecord files, compressed or not: how many records of which size, whether their checksums
 match, where they are damaged, which features they have, and the dict for parse_single_example. Images: size,
-subsampling, colour, orientation, and whether they can be decoded. Every record is read once.
+subsampling, colour, orientation, and whether they can be decoded. Every record is read once. Of more than 40
+images there is a summary: kinds, sizes and folders. A folder without TFRecord files means the images in it and below.
 
 Exit status: 0 nothing is damaged, 1 something is, 2 wrong usage."""
 
@@ -30,6 +33,7 @@ EXAMPLES = (
     "gpupipe inspect train-00000-of-01024",
     "gpupipe inspect 'path/to/train-*.tfrecord' --thumbnails sheet.png",
     "gpupipe inspect photograph.jpg",
+    "gpupipe inspect path/to/class-directories",
     "gpupipe inspect path/to/folder --json | jq -r .records.parse_single_example",
 )
 
@@ -59,16 +63,16 @@ def run(parsed: argparse.Namespace) -> int:
     """Run `gpupipe inspect`."""
     if parsed.sample < 1:
         raise PlanError(f"--sample needs 1 or more, got {parsed.sample}")
-    if parsed.thumbnails is not None:
-        check_target(parsed.thumbnails)
     files = find_files(parsed.data)
+    if parsed.thumbnails is not None:
+        check_output("--thumbnails", parsed.thumbnails, "PNG", [file.path for file in files])
     kinds = [kind_at(file.path) for file in files]
     _check_kinds(files, kinds)
     images = [file for file, kind in zip(files, kinds, strict=True) if kind.is_image]
     records = [file for file, kind in zip(files, kinds, strict=True) if not kind.is_image]
-    seen = [image_file(file.path) for file in images]
     thumbnails = 0 if parsed.thumbnails is None else THUMBNAILS
-    found = survey(records, COMPRESSIONS[parsed.compression], parsed.sample, thumbnails) if records else None
+    seen = image_files(images, keep=thumbnails)
+    found = survey(records, COMPRESSIONS[parsed.compression], parsed.sample, 4 * thumbnails) if records else None
     if parsed.json:
         out: dict[str, Any] = {
             "images": [one.json() for one in seen],
@@ -76,10 +80,11 @@ def run(parsed: argparse.Namespace) -> int:
         }
         print(json.dumps(out, indent=2))
     else:
-        texts = [one.text() for one in seen]
+        texts = [images_text(seen)] if seen else []
         print("\n\n".join(texts if found is None else [*texts, survey_text(found)]))
     if parsed.thumbnails is not None:
-        _sheet(parsed.thumbnails, [one.data for one in seen][:THUMBNAILS] + ([] if found is None else found.images))
+        kept = [one.data for one in seen if one.data] + ([] if found is None else found.images)
+        _sheet(parsed.thumbnails, kept, len(seen) + (0 if found is None else found.records))
     good = all(not one.failure for one in seen) and (found is None or found.whole)
     return 0 if good else 1
 
@@ -90,8 +95,10 @@ def _check_kinds(files: Sequence[DataFile], kinds: Sequence[Kind]) -> None:
             raise PlanError(f"TFRecord files or images are needed, got {file.path!r}, which is {kind.name}")
 
 
-def _sheet(path: Path, images: Sequence[bytes]) -> None:
+def _sheet(path: Path, images: Sequence[bytes], of: int) -> None:
     if not images:
         raise PlanError(f"--thumbnails needs images, and the sample has none; {str(path)!r} is not written")
-    count = write_thumbnails(path, images[:THUMBNAILS])
-    print(f"contact sheet of {count} of {len(images[:THUMBNAILS])} images: {shown_name(str(path))}", file=sys.stderr)
+    count = min(THUMBNAILS, len(images))
+    good = write_thumbnails(path, [images[number * len(images) // count] for number in range(count)])
+    grey = f", {count - good} of them grey: they cannot be decoded" if good < count else ""
+    print(f"contact sheet of {count} of {counted(of, 'image')}{grey}: {shown_name(str(path))}", file=sys.stderr)

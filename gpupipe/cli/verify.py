@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gpupipe.errors import PlanError
 from gpupipe.extract.records.compression import Compression
 from gpupipe.options import cpu_count
-from gpupipe.tools.files import find_files
+from gpupipe.tools.files import DataFile, find_files, kind_at
+from gpupipe.tools.image_files import check_no_manifest, checked_json, checked_text, image_files
 from gpupipe.tools.verify import image_features, verify
 
 __all__ = ["COMPRESSIONS", "DESCRIPTION", "EXAMPLES", "add_arguments", "run"]
 
 DESCRIPTION = """\
 Check every record of TFRecord files: the checksums of lengths and payloads, and with --decode the images in them,
-by the rules that training follows. Uncompressed, gzip and zlib files are told apart by themselves.
+by the rules that training follows. Uncompressed, gzip and zlib files are told apart by themselves. Of image files,
+alone or all in a folder and below it: headers and ends, and with --decode the pixels.
 
-Exit status: 0 all records are good, 1 some are bad or something failed, 2 wrong usage."""
+Exit status: 0 all records or images are good, 1 some are bad or something failed, 2 wrong usage."""
 
 EXAMPLES = (
     "gpupipe verify 'path/to/train-*.tfrecord'",
     'gpupipe verify path/to/folder --decode --manifest bad.jsonl    # then: gp.Options(bad_records="bad.jsonl")',
+    "gpupipe verify path/to/class-directories --decode",
     "gpupipe verify path/to/folder --json | jq .bad",
 )
 
@@ -43,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--manifest",
         metavar="FILE",
-        help="write the bad records as JSON lines, for Options.bad_records; an existing file is replaced",
+        help="write the bad records as JSON lines, for Options.bad_records; an older manifest is replaced",
     )
     parser.add_argument("--workers", type=int, default=cpu_count(), metavar="N", help="CPUs to use (default: all)")
     parser.add_argument(
@@ -59,6 +62,8 @@ def run(parsed: argparse.Namespace) -> int:
     if parsed.feature and not parsed.decode:
         raise PlanError("--feature needs --decode: it names the image to decode")
     files = find_files(parsed.data)
+    if all(kind_at(file.path).is_image for file in files):
+        return _images(parsed, files)
     compression = COMPRESSIONS[parsed.compression]
     features = parsed.feature or (image_features(files, compression) if parsed.decode else [])
     report = verify(files, compression=compression, features=features, manifest=parsed.manifest, workers=parsed.workers)
@@ -69,3 +74,15 @@ def run(parsed: argparse.Namespace) -> int:
         if parsed.manifest and report.bad:
             print(f"they are listed in {parsed.manifest}: Options(bad_records={parsed.manifest!r}) leaves them out")
     return 1 if report.bad else 0
+
+
+def _images(parsed: argparse.Namespace, files: Sequence[DataFile]) -> int:
+    check_no_manifest(parsed.manifest)
+    if parsed.feature:
+        raise PlanError("--feature needs TFRecord files, got image files")
+    seen = image_files(files, decode=parsed.decode, workers=parsed.workers)
+    if parsed.json:
+        print(json.dumps(checked_json(seen, parsed.decode), indent=2))
+    else:
+        print(checked_text(seen, parsed.decode))
+    return 1 if any(one.failure for one in seen) else 0

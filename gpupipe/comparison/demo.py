@@ -22,6 +22,7 @@ from gpupipe.comparison.sheet import contact_sheet, save_png, to_uint8
 from gpupipe.comparison.source import Source, find_source
 from gpupipe.comparison.terminal import cost_rows, laid_out
 from gpupipe.errors import PlanError
+from gpupipe.extract.storage.output import check_output
 from gpupipe.progress import Progress
 
 __all__ = ["run_demo"]
@@ -60,6 +61,7 @@ def run_demo(
     with tempfile.TemporaryDirectory(prefix="gpupipe-demo-") as name, Progress() as progress, ExitStack() as stack:
         folder = Path(name)
         source = _draw(folder, images, progress) if data is None else find_source(data, images)
+        check_output("--out", out, "PNG", source.files())
         batch = min(BATCH, images, source.at_least)
         dataset = training_chain(source, images, batch, size)
 
@@ -88,10 +90,7 @@ def _check(out: Path, images: int, size: int) -> None:
         raise PlanError(f"--images needs 2 or more, got {images}")
     if size < 8:
         raise PlanError(f"--size needs 8 pixels or more, got {size}")
-    if out.is_dir():
-        raise PlanError(f"--out needs the name of a PNG file, got the folder {str(out)!r}")
-    if not out.parent.is_dir():
-        raise PlanError(f"--out needs an existing folder, got {str(out)!r}; make {str(out.parent)!r} first")
+    check_output("--out", out, "PNG")
 
 
 def _draw(folder: Path, images: int, progress: Progress) -> Source:

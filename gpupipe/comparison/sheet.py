@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpupipe.extract.storage.output import MARK
 from gpupipe.extract.storage.replacing import replacing
 
 __all__ = ["contact_sheet", "save_png", "to_uint8"]
@@ -47,10 +48,12 @@ def save_png(path: Path, image: npt.NDArray[np.uint8]) -> None:
     Raises:
         OSError: `path` cannot be written; an older file is unchanged.
     """
-    from PIL import Image
+    from PIL import Image, PngImagePlugin
 
+    written_by = PngImagePlugin.PngInfo()
+    written_by.add_text("Software", MARK)
     try:
         with replacing(path) as part:
-            Image.fromarray(image).save(part, "PNG")
+            Image.fromarray(image).save(part, "PNG", pnginfo=written_by)
     except OSError as error:  # that of a full disk does not name the file
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpupipe.errors import DataError, ParseError, PlanError
-from gpupipe.extract.storage.patterns import typed_files
+from gpupipe.extract.storage.patterns import expand, typed_files
 
 __all__ = ["Source", "find_source"]
 
@@ -34,6 +34,10 @@ class Source:
     paths: Sequence[str] = ()
     labels: Sequence[int] = ()
     at_least: int = 0
+
+    def files(self) -> list[str]:
+        """List the paths of all files."""
+        return [*self.paths, *(path for pattern in self.patterns for path, _ in expand(pattern))]
 
 
 def find_source(data: str, images: int) -> Source:
@@ -69,7 +73,8 @@ def _in_folder(name: str, folder: Path, images: int) -> Source:
     if not found:
         raise PlanError(
             f"DATA needs *.tfrecord files, or *.jpg or *.jpeg files in it or in class directories, got the folder "
-            f"{name!r} without any ({len(classes)} directories in it); for other file names pass a wildcard, '{name}/*'"
+            f"{name!r} without any ({len(classes)} directories in it); TFRecord files of other names need a "
+            f"wildcard, as in '{name}/train-*', and images that are no JPEGs a chain of your own"
         )
     taken = [found[i * len(found) // images] for i in range(images)] if len(found) > images else found
     paths, labels = [path for path, _ in taken], [label for _, label in taken]

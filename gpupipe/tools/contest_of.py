@@ -18,6 +18,7 @@ from gpupipe.comparison.page.write import check_page
 from gpupipe.comparison.rounds import Runner
 from gpupipe.comparison.source import find_source
 from gpupipe.errors import PlanError
+from gpupipe.extract.storage.output import check_output
 from gpupipe.ops import IMAGENET_STD
 from gpupipe.progress import Progress
 from gpupipe.tools.users_file import find_dataset, names_a_dataset, stdout_on_stderr
@@ -94,11 +95,8 @@ def _check(images: int, size: int, compared: int, out: Path | None) -> None:
     for name, value, least in (("images", images, 2), ("size", size, 8), ("compared", compared, 1)):
         if value < least:
             raise PlanError(f"--{name} needs {least} or more, got {value}")
-    if out is not None and out.is_dir():
-        raise PlanError(f"--html needs the name of a file, got the folder {str(out)!r}")
-    if out is not None and not out.parent.is_dir():
-        raise PlanError(f"--html needs an existing folder, got {str(out)!r}; make {str(out.parent)!r} first")
     if out is not None:
+        check_output("--html", out, "HTML")
         check_page()
 
 

@@ -16,7 +16,17 @@ from gpupipe.extract.storage.glob import INDEX_SUFFIX
 from gpupipe.extract.storage.patterns import is_url, stable_names, typed_files
 from gpupipe.extract.storage.remote import storage_of
 
-__all__ = ["DataFile", "Kind", "find_files", "first_bytes", "kind_at", "kind_of", "size_of"]
+__all__ = [
+    "IMAGE_SUFFIXES",
+    "DataFile",
+    "Kind",
+    "find_files",
+    "first_bytes",
+    "is_image_name",
+    "kind_at",
+    "kind_of",
+    "size_of",
+]
 
 _HEAD = 4096  # bytes that tell a file's kind; a compressed record header is within them
 
@@ -25,6 +35,10 @@ _WINDOWS: dict[Compression, tuple[int, tuple[bytes, ...]]] = {
     "GZIP": (31, (b"\x1f\x8b\x08",)),
     "ZLIB": (15, (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda")),
 }
+
+
+IMAGE_SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"))
+"""Of the names of image files."""
 
 
 _IMAGES = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"II*\0", b"MM\0*")
@@ -61,10 +75,10 @@ class DataFile(NamedTuple):
 
 
 def find_files(given: Sequence[str]) -> list[DataFile]:
-    """Find files: of a name that file, of a wildcard what matches, of a folder the TFRecord files in it.
+    """Find files: of a name that file, of a wildcard what matches, of a folder the TFRecord files in it, or images.
 
     In a folder those files count whose name contains ".tfrecord"; without such names those that start like a TFRecord
-    file, compressed or not.
+    file, compressed or not; without those all images in it and in folders below it, by their names.
 
     Args:
         given: paths, URLs, wildcards and folders, as typed.
@@ -96,13 +110,30 @@ def _in_folder(folder: str) -> list[str]:
         inside = sorted(entry.path for entry in entries if not entry.name.startswith(".") and not os.path.isdir(entry))
     named = [path for path in inside if ".tfrecord" in os.path.basename(path).lower()]
     named = [path for path in named if not path.endswith(INDEX_SUFFIX)]
-    found = named or [path for path in inside if _starts_with_a_record(path)]
+    found = named or [path for path in inside if _starts_with_a_record(path)] or _images_below(folder)
     if not found:
         raise PlanError(
-            f"TFRecord files are needed, and the folder {folder!r} has none ({len(inside)} other files); for files in "
-            f"folders below it write '{os.path.join(folder, '**')}', for images '{os.path.join(folder, '*.jpg')}'"
+            f"TFRecord files or images are needed, and the folder {folder!r} has no TFRecord files in it, no images "
+            f"in it or below it ({len(inside)} other files); for TFRecord files in folders below it write "
+            f"'{os.path.join(folder, '**')}'"
         )
     return found
+
+
+def _images_below(folder: str) -> list[str]:
+    def failed(error: OSError) -> None:
+        raise error  # os.walk would leave the folder out
+
+    found = []
+    for here, folders, files in os.walk(folder, onerror=failed):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [os.path.join(here, name) for name in files if not name.startswith(".") and is_image_name(name)]
+    return sorted(found)
+
+
+def is_image_name(name: str) -> bool:
+    """Whether a file name is that of an image."""
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
 def _starts_with_a_record(path: str) -> bool:
@@ -124,11 +155,17 @@ def first_bytes(path: str, n: int = _HEAD) -> bytes:
 
 
 def kind_at(path: str) -> Kind:
-    """Tell what a file is; one that cannot be read counts as a TFRecord file, whose reader says why."""
+    """Tell what a file is; one that cannot be read counts as a TFRecord file, whose reader says why.
+
+    Bytes that nothing is known of, or none, are an image if the file has the name of one.
+    """
     try:
-        return kind_of(first_bytes(path))
+        head = first_bytes(path)
     except DataError:
         return Kind("TFRecord")
+    kind = kind_of(head)
+    unknown = kind == Kind("TFRecord") and not _is_header(head)
+    return Kind("an image") if unknown and is_image_name(path) else kind
 
 
 def size_of(path: str) -> int:

@@ -9,6 +9,7 @@ from gpupipe.comparison.steps.classes import taken_by_dali
 from gpupipe.errors import DecodeError, shown_name
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.describe import Description, describe
+from gpupipe.extract.images.headers import check_complete, check_decodable
 from gpupipe.tools.files import first_bytes, size_of
 from gpupipe.tools.text import byte_count, counted
 
@@ -37,13 +38,15 @@ class ImageFile:
 
     Attributes:
         path: of the file.
-        data: its bytes.
+        size: of the file, in bytes.
+        data: its bytes, if they are kept; else none.
         described: what its header says; None if it cannot be read.
         ordinary: whether DALI decodes it; if not, the host does.
         failure: why it is a bad record in a chain; "" if it is good.
     """
 
     path: str
+    size: int
     data: bytes
     described: Description | None
     ordinary: bool
@@ -51,7 +54,7 @@ class ImageFile:
 
     def json(self) -> dict[str, Any]:
         """Make the entry of `gpupipe inspect --json`."""
-        out: dict[str, Any] = {"path": self.path, "bytes": len(self.data), "error": self.failure or None}
+        out: dict[str, Any] = {"path": self.path, "bytes": self.size, "error": self.failure or None}
         if self.described is None:
             return out
         one, header = self.described, self.described.header
@@ -78,7 +81,7 @@ class ImageFile:
         one, header = self.described, self.described.header
         turned = _ORIENTATIONS[header.orientation - 1]
         lines = [
-            f"{name}{one.kind}, {byte_count(len(self.data))}",
+            f"{name}{one.kind}, {byte_count(self.size)}",
             f"  size         {header.height} x {header.width} pixels (height x width), as stored",
             f"  colour       {one.colour}, {header.bits} bits in {counted(header.channels, 'channel')}",
         ]
@@ -93,21 +96,33 @@ class ImageFile:
         return "\n".join(lines)
 
 
-def image_file(path: str) -> ImageFile:
-    """Read an image file, its header, and decode it. Never raises a DecodeError.
+def image_file(path: str, decoded: bool = True, keep: bool = True) -> ImageFile:
+    """Read an image file, check its header and its end, and decode it. Never raises a DecodeError.
+
+    Args:
+        path: of the file.
+        decoded: whether it is decoded.
+        keep: whether its bytes are kept.
 
     Raises:
         DataError: the file cannot be read.
     """
     size = size_of(path)
     if size > MOST:
-        return ImageFile(path, b"", None, False, f"an image of at most {MOST} bytes is read, this file has {size}")
+        return ImageFile(
+            path, size, b"", None, False, f"an image of at most {MOST} bytes is read, this file has {size}"
+        )
     data = first_bytes(path, size)
-    described, failure, ordinary = None, "", False
+    described, failure, ordinary = None, "" if data else "the file is empty", False
     try:
-        described = describe(data)
-        decode(data)
-        ordinary = taken_by_dali(data)
+        if data:
+            described = describe(data)
+            if decoded:
+                decode(data)
+            else:
+                check_complete(data, described.header)
+                check_decodable(described.header.format, described.header.bits)
+            ordinary = taken_by_dali(data)
     except DecodeError as error:
         failure = error.reason
-    return ImageFile(path, data, described, ordinary, failure)
+    return ImageFile(path, size, data if keep else b"", described, ordinary, failure)

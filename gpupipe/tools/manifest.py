@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 from typing import BinaryIO
 
-from gpupipe.errors import GpupipeError, PlanError
+from gpupipe.errors import GpupipeError, io_reason
+from gpupipe.extract.storage.output import check_output
 from gpupipe.extract.storage.replacing import replacing
 from gpupipe.flow.bad.records import RECORDS
 
@@ -20,20 +20,17 @@ class WholeManifest:
     """Writes a manifest under another name, and renames it at the end of the `with` block if nothing was raised.
 
     Args:
-        path: of the manifest; a file that exists is replaced.
+        path: of the manifest; an older one is replaced.
+        inputs: files that are read, which it may not replace.
 
     Raises:
-        PlanError: the folder does not exist, or `path` is there and is no regular file.
+        PlanError: it has no place, see `check_output`.
         GpupipeError: it cannot be written; or there are more records than a chain reads.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, inputs: Iterable[str] = ()) -> None:
         self._path = path
-        folder = os.path.dirname(os.path.abspath(path))
-        if not os.path.isdir(folder):
-            raise PlanError(f"--manifest needs a folder that exists, got {path!r}; create {folder} first")
-        if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-            raise PlanError(f"--manifest needs the name of a file, got {path!r}, which is none")
+        check_output("--manifest", path, "manifest", inputs)
         self._open = ExitStack()
         self._file: BinaryIO | None = None
         self._count = 0
@@ -68,4 +65,4 @@ class WholeManifest:
             yield
         except OSError as error:
             kept = "an older one is unchanged" if os.path.exists(self._path) else "nothing is left of it"
-            raise GpupipeError(f"the manifest {self._path!r} cannot be written, {kept}: {error.strerror}") from error
+            raise GpupipeError(f"the manifest {self._path!r} cannot be written, {kept}: {io_reason(error)}") from error

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpupipe.comparison.sheet import contact_sheet, save_png
-from gpupipe.comparison.source import find_source
+from gpupipe.comparison.source import Source, find_source
 from gpupipe.errors import PlanError
+from gpupipe.extract.storage.output import check_output
 from gpupipe.tools.augmented import Draw, augmentations
 from gpupipe.tools.first_images import first_images
 from gpupipe.tools.users_file import find_dataset, names_a_dataset, stdout_on_stderr
@@ -63,8 +64,12 @@ def save_preview(
         OSError: `out` cannot be written.
     """
     _check(out, rows, draws, size)
-    of_a_dataset = names_a_dataset(what)
-    cells, preview = (_of_dataset if of_a_dataset else _of_data)(what, rows, draws, size, progress)
+    source = None if names_a_dataset(what) else find_source(what, rows)
+    if source is not None:
+        check_output("--out", out, "PNG", source.files())
+        cells, preview = _of_data(source, rows, draws, size, progress)
+    else:
+        cells, preview = _of_dataset(what, rows, draws, size, progress)
     save_png(out, contact_sheet(np.stack(cells), preview.columns))
     return preview
 
@@ -77,16 +82,13 @@ def _check(out: Path, rows: int, draws: int, size: int) -> None:
         raise PlanError(f"--rows times --draws needs a sheet of at most {MOST_CELLS} images, got {rows} x {draws}")
     if not 32 <= size <= 1024:
         raise PlanError(f"--size needs 32 to 1024 pixels, got {size}")
-    if out.is_dir():
-        raise PlanError(f"--out needs the name of a PNG file, got the folder {str(out)!r}")
-    if not out.parent.is_dir():
-        raise PlanError(f"--out needs an existing folder, got {str(out)!r}; make {str(out.parent)!r} first")
+    check_output("--out", out, "PNG")
 
 
 def _of_data(
-    what: str, rows: int, draws: int, size: int, progress: Callable[[int, int], None]
+    source: Source, rows: int, draws: int, size: int, progress: Callable[[int, int], None]
 ) -> tuple[list[Image], Preview]:
-    examples = augmentations(find_source(what, rows), rows, draws, size, progress)
+    examples = augmentations(source, rows, draws, size, progress)
     cells = []
     for example in examples:
         cells.append(_marked(example.original, example.draws, size))

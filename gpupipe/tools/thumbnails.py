@@ -9,28 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from gpupipe.comparison.sheet import contact_sheet, save_png
-from gpupipe.errors import DecodeError, GpupipeError, PlanError
+from gpupipe.errors import DecodeError, GpupipeError, io_reason
 from gpupipe.extract.images.decode import decode
 
-__all__ = ["SIDE", "check_target", "write_thumbnails"]
+__all__ = ["SIDE", "write_thumbnails"]
 
 SIDE = 160
 """Pixels of a side of a thumbnail; images are fitted into the square."""
 
 
 _WHITE, _GREY = 255, 192  # around an image; in place of one that cannot be decoded
-
-
-def check_target(path: Path) -> None:
-    """Check where a sheet is to be written, before any work.
-
-    Raises:
-        PlanError: `path` is a folder, or its folder does not exist.
-    """
-    if path.is_dir():
-        raise PlanError(f"--thumbnails needs the name of a PNG file, got the folder {str(path)!r}")
-    if not path.parent.is_dir():
-        raise PlanError(f"--thumbnails needs an existing folder, got {str(path)!r}; create {path.parent} first")
 
 
 def write_thumbnails(path: Path, images: Sequence[bytes]) -> int:
@@ -51,7 +39,7 @@ def write_thumbnails(path: Path, images: Sequence[bytes]) -> int:
     try:
         save_png(path, contact_sheet(np.stack([grey if one is None else one for one in small])))
     except OSError as error:
-        raise GpupipeError(f"the contact sheet {str(path)!r} cannot be written: {error.strerror or error}") from error
+        raise GpupipeError(f"the contact sheet {str(path)!r} cannot be written: {io_reason(error)}") from error
     return sum(one is not None for one in small)
 
 

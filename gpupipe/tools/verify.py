@@ -110,8 +110,12 @@ class Report:
         size = byte_count(sum(one.size for one in self.files))
         what = f"{counted(len(self.files), 'file')}, {counted(self.records, 'record')}, {size}"
         images = f", images in {', '.join(self.features)} decoded" if self.features else ""
+        if not self.bad and not self.records:
+            return f"{what}: there is nothing to check"
         if not self.bad:
-            return f"{what}: all good (lengths and payloads match their checksums{images})"
+            empty = sum(not one.records for one in self.files)
+            also = f"; {counted(empty, 'file')} without records" if empty else ""
+            return f"{what}: all good (lengths and payloads match their checksums{images}){also}"
         worse = [one for one in self.files if one.bad]
         rows = [
             (shown_name(one.path), f"{one.records:,}{'+' * one.unread}", f"{one.bad:,}", _place(one.first))
@@ -154,6 +158,7 @@ def verify(
         PlanError: no file holds TFRecords, or the manifest has no place.
         GpupipeError: the manifest cannot be written.
     """
+    target = nullcontext() if manifest is None else WholeManifest(manifest, [file.path for file in files])
     sizes = [size_of(file.path) for file in files]
     kinds = _kinds(files)
     processes = min(len(files), workers, 1 + sum(sizes) // WORTH)
@@ -161,7 +166,6 @@ def verify(
     jobs = [Job(file.path, file.name, compression, tuple(features), threads) for file in files]
     report = Report([Checked(file.path, size) for file, size in zip(files, sizes, strict=True)], features)
     plain = compression == "" or (compression is None and not any(kind.compression for kind in kinds))
-    target = nullcontext() if manifest is None else WholeManifest(manifest)
     waiting: dict[int, list[str]] = {}  # lines of files that come after one that is not finished
     done = [0] * len(files)
     finished, written = set[int](), 0

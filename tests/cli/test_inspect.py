@@ -148,7 +148,7 @@ def test_a_contact_sheet_shows_the_images_of_the_sample(
 
     assert main(["inspect", *map(str, photographs), "--thumbnails", str(sheet)]) == 0
 
-    assert "contact sheet of 6 of 6 images" in capsys.readouterr().err
+    assert "contact sheet of 6 of 6 images: " in capsys.readouterr().err
     with Image.open(sheet) as image:
         assert image.format == "PNG"
         assert image.size == (6 * (SIDE + 4) + 4, SIDE + 8)
@@ -215,3 +215,28 @@ def test_a_file_that_may_not_be_read_says_so(
     assert f"{photographs[1]} is not read to its end: " in said
     assert "Permission denied" in said
     assert "3 records: each is a tf.train.Example" in said
+
+
+def test_a_contact_sheet_of_many_images_is_full_and_spread_over_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[bytes] = []
+
+    def write_thumbnails(path: Path, images: list[bytes]) -> int:
+        shown.extend(images)
+        return len(images)
+
+    monkeypatch.setattr("gpupipe.cli.inspect.write_thumbnails", write_thumbnails)
+    image = encode(take(0)[1][:16, :16])
+    for shard in range(5):
+        with gp.io.TFRecordWriter(str(tmp_path / f"{shard}.tfrecord")) as writer:
+            for number in range(50):
+                named = image + b"%d %d" % (shard, number)  # bytes after the end of a JPEG are allowed
+                writer.write(gp.io.encode_example({"image/encoded": named}))
+
+    assert main(["inspect", str(tmp_path), "--thumbnails", str(tmp_path / "sheet.png")]) == 0
+
+    assert "contact sheet of 48 of 250 images: " in capsys.readouterr().err
+    shards = [one.removeprefix(image).split()[0] for one in shown]
+    assert [shards.count(b"%d" % shard) in (9, 10) for shard in range(5)] == [True] * 5
+    assert len(set(shown)) == 48

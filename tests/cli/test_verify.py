@@ -20,7 +20,7 @@ from gpupipe.cli import main
 from gpupipe.comparison.photographs import write_shards
 from gpupipe.tools import manifest
 from tests.cli.commands import started
-from tests.tools.damage import write
+from tests.tools.damage import OLD_MANIFEST, write
 
 
 @pytest.fixture
@@ -120,13 +120,14 @@ def test_wrong_usage_is_one_line_and_status_2(
     wrong = {
         (str(tmp_path / "none"),): "it does not exist",
         (str(tmp_path / "*.tfrecord"),): "quote wildcards",
-        (str(notes),): "TFRecord files are needed, and the folder",
-        (str(photo),): f"which is a JPEG image; `gpupipe inspect {photo}`",
+        (str(notes),): "TFRecord files or images are needed, and the folder",
+        (str(photo), "--manifest", str(tmp_path / "bad.jsonl")): "--manifest needs TFRecord files",
+        (str(photo), "--feature", "x", "--decode"): "--feature needs TFRecord files",
         (good, "--workers", "0"): "--workers needs 1 or more",
         (good, "--feature", "x"): "--feature needs --decode",
         (good, "--decode"): "--decode needs records with an image",
         (good, "--manifest", str(tmp_path)): "--manifest needs the name of a file",
-        (good, "--manifest", str(tmp_path / "no" / "bad.jsonl")): "--manifest needs a folder that exists",
+        (good, "--manifest", str(tmp_path / "no" / "bad.jsonl")): "--manifest needs an existing folder",
     }
     for arguments, words in wrong.items():
         status = main(["verify", *arguments])
@@ -148,12 +149,17 @@ def test_a_file_of_another_kind_among_others_is_a_bad_record(
     assert "at offset 0: a TFRecord file is needed, this is a JPEG image" in capsys.readouterr().out
 
 
-def test_an_empty_file_is_good_and_text_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_file_is_said_to_have_no_records_and_text_is_bad(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty.tfrecord").touch()
     (tmp_path / "text.tfrecord").write_text("this is no record file, only some text\n" * 9)
 
     assert main(["verify", str(tmp_path / "empty.tfrecord")]) == 0
-    assert "1 file, 0 records, 0 B: all good" in capsys.readouterr().out
+    assert capsys.readouterr().out == "1 file, 0 records, 0 B: there is nothing to check\n"
+    write(tmp_path / "full.tfrecord", [b"one"])
+    assert main(["verify", str(tmp_path / "empty.tfrecord"), str(tmp_path / "full.tfrecord")]) == 0
+    assert capsys.readouterr().out.endswith("; 1 file without records\n")
     assert main(["verify", str(tmp_path / "text.tfrecord")]) == 1
     assert "(is this a TFRecord file?)" in capsys.readouterr().out
 
@@ -197,7 +203,7 @@ def test_a_full_disk_is_one_line_and_status_1(
 
     said = capsys.readouterr()
     assert (status, said.out) == (1, "")
-    assert "cannot be written, nothing is left of it: No space left on device" in said.err
+    assert "cannot be written, nothing is left of it: the disk is full" in said.err
     assert os.listdir(tmp_path / "out") == []
 
 
@@ -246,7 +252,7 @@ def test_an_end_before_the_end_leaves_no_process_and_no_manifest(
 ) -> None:
     mark, out = uuid.uuid4().hex, tmp_path / "out"
     out.mkdir()
-    (out / "bad.jsonl").write_text("old\n")
+    (out / "bad.jsonl").write_text(OLD_MANIFEST)
     process = started(
         "verify", many, "--workers", "2", "--manifest", str(out / "bad.jsonl"), cwd=tmp_path, GPUPIPE_MARK=mark
     )
@@ -260,7 +266,7 @@ def test_an_end_before_the_end_leaves_no_process_and_no_manifest(
     assert time.monotonic() - before < 10  # of minutes; a fraction of a second on an idle machine
     assert said == ("", "gpupipe: interrupted\n" if number == signal.SIGINT else "")
     assert settled(mark, 0)
-    assert (out / "bad.jsonl").read_text() == "old\n"
+    assert (out / "bad.jsonl").read_text() == OLD_MANIFEST
     assert number == signal.SIGKILL or os.listdir(out) == ["bad.jsonl"]
 
 

@@ -55,3 +55,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
     for line in found:
         line["file"] = Path(line["file"]).name
     return sorted(found, key=lambda line: (line["file"], line["offset"]))
+
+
+OLD_MANIFEST = json.dumps(dict.fromkeys(("file", "offset", "unit", "key", "stage", "reason", "action", "epoch"))) + "\n"
+"""What is known as a manifest, and so may be replaced."""

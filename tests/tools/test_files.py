@@ -89,7 +89,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
         find_files([str(tmp_path / "none")])
     with pytest.raises(gp.PlanError, match=r"got '.*/\*\.x': no file matches it; check the path, and quote wildcards"):
         find_files([str(tmp_path / "*.x")])
-    with pytest.raises(gp.PlanError, match=r"the folder '.*empty' has none \(0 other files\)"):
+    with pytest.raises(gp.PlanError, match=r"the folder '.*empty' has no TFRecord .* \(0 other files\)"):
         find_files([str(tmp_path / "empty")])
     with pytest.raises(gp.PlanError, match="only folders match"):
         find_files([str(tmp_path / "e*")])

@@ -11,14 +11,15 @@ import pytest
 import gpupipe as gp
 from gpupipe.tools import manifest
 from gpupipe.tools.manifest import WholeManifest
+from tests.tools.damage import OLD_MANIFEST
 
 
 def test_it_appears_at_the_end_and_replaces_an_older_one(tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
-    path.write_text("old\n")
+    path.write_text(OLD_MANIFEST)
     with WholeManifest(str(path)) as written:
         written.write(["a\n", "b\n"])
-        assert path.read_text() == "old\n"
+        assert path.read_text() == OLD_MANIFEST
 
     assert path.read_text() == "a\nb\n"
     assert os.listdir(tmp_path) == ["bad.jsonl"]
@@ -26,13 +27,13 @@ def test_it_appears_at_the_end_and_replaces_an_older_one(tmp_path: Path) -> None
 
 def test_an_exception_leaves_the_older_one(tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
-    path.write_text("old\n")
+    path.write_text(OLD_MANIFEST)
 
     with pytest.raises(KeyboardInterrupt), WholeManifest(str(path)) as written:
         written.write(["a\n"])
         raise KeyboardInterrupt
 
-    assert path.read_text() == "old\n"
+    assert path.read_text() == OLD_MANIFEST
     assert os.listdir(tmp_path) == ["bad.jsonl"]
 
 
@@ -43,7 +44,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
 ) -> None:
     path = tmp_path / "bad.jsonl"
     if old:
-        path.write_text("old\n")
+        path.write_text(OLD_MANIFEST)
     opened = open
 
     def full(name: str, mode: str) -> Any:
@@ -54,17 +55,17 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
 
     kept = "an older one is unchanged" if old else "nothing is left of it"
     with (
-        pytest.raises(gp.GpupipeError, match=f"cannot be written, {kept}: No space left on device"),
+        pytest.raises(gp.GpupipeError, match=f"cannot be written, {kept}: the disk is full"),
         WholeManifest(str(path)) as written,
     ):
         written.write(["x" * 99 + "\n"] * lines)
 
     assert os.listdir(tmp_path) == ["bad.jsonl"] * old
-    assert not old or path.read_text() == "old\n"
+    assert not old or path.read_text() == OLD_MANIFEST
 
 
 def test_a_place_where_no_file_can_be_is_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(gp.PlanError, match="--manifest needs a folder that exists"):
+    with pytest.raises(gp.PlanError, match="--manifest needs an existing folder"):
         WholeManifest(str(tmp_path / "missing" / "bad.jsonl"))
     for other in (tmp_path, Path("/dev/null")):
         with pytest.raises(gp.PlanError, match="--manifest needs the name of a file"):

@@ -13,6 +13,7 @@ from importlib import resources
 from typing import Any
 
 from ...errors import MissingDependencyError
+from ...extract.storage.output import check_output
 from ...extract.storage.replacing import replacing
 from ..result import Cost, Pair, Result
 from .charts import charts_of_costs, charts_of_steps
@@ -74,6 +75,7 @@ def check_page() -> Any:
 
 def write_page(result: Result, path: str | os.PathLike[str]) -> None:
     """Write the page of a comparison; see `Comparison.save`."""
+    check_output("Comparison.save", path, "HTML")
     page = page_of(result)
     with replacing(path) as part:
         part.write_text(

@@ -160,6 +160,11 @@ class BadRecords:
         try:
             file = _appended(path)
             try:
+                if os.read(file, 1) not in (b"{", b"\n", b""):
+                    raise PlanError(
+                        f"Options.error_manifest needs a new file, or a manifest to append to, got {path!r}, which is "
+                        "something else; name another file"
+                    )
                 if _is_torn(file):
                     os.write(file, b"\n")
             finally:

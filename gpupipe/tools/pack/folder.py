@@ -9,7 +9,8 @@ from itertools import chain
 from pathlib import Path
 
 from gpupipe.errors import PlanError
-from gpupipe.tools.pack.inputs import Inputs, Progress, check_classes, digest_of, is_image, read_exactly
+from gpupipe.tools.files import is_image_name
+from gpupipe.tools.pack.inputs import Inputs, Progress, check_classes, digest_of, read_exactly
 
 __all__ = ["Folder", "find_folder"]
 
@@ -50,11 +51,11 @@ def find_folder(root: str, progress: Progress) -> Folder:
         entries = sorted((entry for entry in found if not entry.name.startswith(".")), key=lambda entry: entry.name)
     classes = [entry.name for entry in entries if entry.is_dir()]
     files = [entry.name for entry in entries if not entry.is_dir()]
-    loose = [name for name in files if is_image(name)]
+    loose = [name for name in files if is_image_name(name)]
     names, labels, ignored = list(loose), [0] * len(loose), len(files) - len(loose)
     for label, directory in enumerate(classes):
         for name in _below(root, directory):
-            if is_image(name):
+            if is_image_name(name):
                 names.append(name)
                 labels.append(label)
             else:

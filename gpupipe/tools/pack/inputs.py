@@ -11,12 +11,10 @@ from pathlib import Path
 
 from gpupipe.errors import DecodeError, PlanError, shown_name
 
-__all__ = ["Inputs", "Progress", "check_classes", "digest_of", "is_image", "numbered", "read_exactly", "stamp"]
+__all__ = ["Inputs", "Progress", "check_classes", "digest_of", "numbered", "read_exactly", "stamp"]
 
 Progress = Callable[[str, int, int], None]
 """Called as (task, done, total); a total of 0 is not known."""
-
-SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"))  # GIFs are refused by name
 
 MOST_BYTES = 1 << 30
 """Of one encoded image. TensorFlow refuses an Example of 2 GiB."""
@@ -60,11 +58,6 @@ class Inputs(ABC):
                 earlier run with these inputs.
             progress: is told about that.
         """
-
-
-def is_image(name: str) -> bool:
-    """Whether a file name is that of an image."""
-    return os.path.splitext(name)[1].lower() in SUFFIXES
 
 
 def numbered(values: Sequence[int | str], what: str) -> tuple[Sequence[int], Sequence[str]]:

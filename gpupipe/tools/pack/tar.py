@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import IO
 
 from gpupipe.errors import PlanError, shown_name
+from gpupipe.tools.files import is_image_name
 from gpupipe.tools.pack.inputs import (
     Inputs,
     Progress,
     check_classes,
     digest_of,
-    is_image,
     numbered,
     read_exactly,
     stamp,
@@ -73,7 +73,7 @@ def find_tar(archives: Sequence[str], progress: Progress) -> Tar:
                 key, suffix = _split(member.name)
                 if not member.isreg() or member.issparse() or posixpath.basename(member.name).startswith("."):
                     ignored += not member.isdir()
-                elif is_image(member.name):
+                elif is_image_name(member.name):
                     if member.offset_data + member.size > size:
                         raise PlanError(f"{shown_name(archive)} is truncated: {shown_name(member.name)} ends after it")
                     names.append(member.name)

@@ -1,0 +1,93 @@
+"""`gpupipe inspect` and `gpupipe verify` of image files: a folder, a wildcard, and files that are no images."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from gpupipe.cli import main
+from gpupipe.comparison.photographs import encode, take
+from gpupipe.tools.image_files import LISTED
+
+
+@pytest.fixture
+def classes(tmp_path: Path) -> Path:
+    """Two class folders, one of them with a folder below it; 42 JPEGs, 4 PNGs, and a text."""
+    folder = tmp_path / "classes"
+    (folder / "cat" / "more").mkdir(parents=True)
+    (folder / "dog").mkdir()
+    jpeg = encode(take(0)[1][:20, :30])
+    for number in range(42):
+        (folder / ("cat", "dog")[number % 2] / f"{number}.JPEG").write_bytes(jpeg)
+    for number in range(4):
+        Image.new("RGB", (8, 6 + number)).save(folder / "cat" / "more" / f"{number}.png")
+    (folder / "notes.txt").write_text("no image")
+    return folder
+
+
+def test_a_folder_of_class_folders_is_summarised(classes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(classes)]) == 0
+
+    said = capsys.readouterr()
+    assert said.err == ""
+    lines = [line.split() for line in said.out.splitlines()]
+    assert said.out.startswith("46 image files, ")
+    assert ["JPEG", "baseline", "4:4:4", "42"] in lines
+    assert ["PNG", "4"] in lines
+    assert [[str(classes / name), str(n)] in lines for name, n in (("cat", 21), ("cat/more", 4), ("dog", 21))] == [
+        True
+    ] * 3
+    assert "heights: 6 min, 20 median, 20 max, in pixels" in said.out
+    assert len(lines) < LISTED
+
+    assert main(["inspect", str(classes / "*" / "**" / "*.[Jp]*")]) == 0
+    assert capsys.readouterr().out.startswith("46 image files, ")
+
+
+def test_few_images_of_a_folder_are_described_one_by_one(classes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(classes / "cat" / "more")]) == 0
+
+    assert capsys.readouterr().out.count("succeeds; by DALI") == 4
+
+
+def test_verify_lists_bad_images_of_a_folder(classes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(classes)]) == 0
+    assert "46 image files" in (said := capsys.readouterr().out)
+    assert "all good (headers and ends are complete; --decode checks the pixels)" in said
+
+    damaged, cut = classes / "cat" / "more" / "0.png", classes / "dog" / "1.JPEG"
+    data = bytearray(damaged.read_bytes())
+    at = data.index(b"IDAT")
+    end = at + 4 + int.from_bytes(data[at - 4 : at], "big")
+    data[end - 8 : end] = bytes(8)  # what zlib ends with; the checksum of the chunk is right
+    data[end : end + 4] = zlib.crc32(data[at:end]).to_bytes(4, "big")
+    damaged.write_bytes(data)
+    cut.write_bytes(cut.read_bytes()[:-20])
+    for given in (str(classes), str(classes / "**" / "*.*[Gg]")):
+        assert main(["verify", given]) == 1
+        said = capsys.readouterr().out
+        assert f"{cut}: " in said and f"{damaged}: " not in said
+        assert "46 image files" in said and ": 1 bad" in said
+    assert main(["verify", str(classes), "--decode", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [one["path"] for one in found["bad_images"]] == [str(damaged), str(cut)]
+    assert (found["images"], found["bad"], found["good"], found["decoded"]) == (46, 2, False, True)
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+@pytest.mark.parametrize(("data", "words"), [(b"", "the file is empty"), (b"words, no image", "")])
+def test_an_image_file_without_an_image_is_bad(
+    command: str, data: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "z.jpg").write_bytes(data)
+
+    assert main([command, str(tmp_path / "z.jpg")]) == 1
+
+    said = capsys.readouterr()
+    assert said.out.startswith(f"{tmp_path / 'z.jpg'}: {words}")
+    assert "record" not in said.out
+    assert said.err == ""
