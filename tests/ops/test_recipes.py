@@ -6,6 +6,8 @@ Differences are in levels of 0..255 of the resized image, on photographs; `EXACT
 from __future__ import annotations
 
 import io
+import os
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from types import SimpleNamespace
@@ -29,7 +31,12 @@ EXACT = (0.001, 0.001)  # of float32: (x / 255 - m) / s here is (x - 255 m) / (2
 
 @lru_cache(1)
 def torchvision() -> Any:
-    """torchvision's transforms. Its compiled ops do not load beside a torch for the CPU alone: transforms need none."""
+    """torchvision's transforms. Its compiled ops do not load beside a torch for the CPU alone: transforms need none.
+
+    What else looks for torchvision would fail there. So it may be in a folder that nothing else is imported from.
+    """
+    if "GPUPIPE_TORCHVISION" in os.environ:
+        sys.path.append(os.environ["GPUPIPE_TORCHVISION"])
     library = torch.library.Library("torchvision", "DEF")
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):
