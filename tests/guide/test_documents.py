@@ -74,7 +74,7 @@ def test_what_the_readme_says_of_going_on_runs(shards: None) -> None:
 @pytest.mark.parametrize("package", ["torch", "jax", "keras", "tensorflow"])
 def test_a_loader_is_made_as_the_readme_says(package: str) -> None:
     pytest.importorskip(package)
-    (code,) = (block for block in blocks(README) if "as_torch" in block)
+    (code,) = (block for block in blocks(README) if "ds.as_torch" in block)
     method = {"tensorflow": "as_tf"}.get(package, f"as_{package}")
     (line,) = (line for line in code.splitlines() if f" = ds.{method}(" in line)
     images, labels = np.ones((8, 2, 2, 3), np.float32), np.arange(8)
