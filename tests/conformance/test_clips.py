@@ -90,7 +90,7 @@ AUGMENTED: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", AUGMENTED)
 def test_a_random_op_draws_once_for_all_frames(name: str, kind: str) -> None:
     still = np.repeat(CLIPS[:, :1], 4, axis=1)  # four equal frames
-    ds = gp.Dataset.from_tensor_slices(np.concatenate([still] * 4)).map(AUGMENTED[name])
+    ds = gp.Dataset.from_tensor_slices(np.concatenate([still] * 8)).map(AUGMENTED[name])
 
     got = np.stack(list(ds.with_options(on(kind)).iterator(epoch=0)))
 

@@ -91,7 +91,7 @@ def test_gray_of_16_bits_has_pillows_weights() -> None:
     got = ops.decode_png(png(image), channels=1, dtype="uint16")[:, :, 0]
 
     assert abs(got / 257 - expected).max() <= 0.5 + 1e-3  # Pillow rounds to 8 bits
-    weighed = deep(3).astype(np.int64) @ np.array([19595, 38470, 7471])
+    weighed = np.dot(deep(3).astype(np.int64), np.array([19595, 38470, 7471]))
     np.testing.assert_array_equal(ops.decode_png(png(deep(3)), 1, "uint16")[:, :, 0], (weighed + 32768) >> 16)
     white = np.full((2, 2, 3), 65535, np.uint16)
     np.testing.assert_array_equal(ops.decode_png(png(white), channels=1, dtype="uint16"), white[:, :, :1])
