@@ -218,7 +218,8 @@ class HostValues:
                 return value.op.size(self.encoded_sizes(value), *params)
             if value.op.broadcasts:  # a flag beside an image has no size
                 alike = [self.sizes(x) for x in value.x if x.spec.rank == value.spec.rank]
-                return np.max(alike or [self.sizes(value.x[0])], axis=0)
+                largest: Array = np.max(alike or [self.sizes(value.x[0])], axis=0)
+                return largest
             return value.op.size(self.sizes(value.x[0]), *params)
         if value.spec.layout is None and (value.spec.rank or 0) < 2:
             return np.zeros((self.size, 2), np.int32)
