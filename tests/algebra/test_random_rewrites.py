@@ -136,7 +136,6 @@ _IMAGE: list[st.SearchStrategy[Step]] = [
     st.tuples(st.sampled_from(["random_brightness", "random_contrast", "random_hue", "color_jitter"])),
     st.tuples(st.just("adjust_saturation"), st.sampled_from([0.5, 1.0, 1.5])),
     st.tuples(st.just("random_erasing")),
-    st.tuples(st.sampled_from(["random_apply", "random_choice", "clipped", "subscript", "flipped by a flag"])),
 ]
 _LAST: list[st.SearchStrategy[Step]] = [
     st.tuples(st.just("normalize"), st.booleans()),
@@ -245,17 +244,6 @@ def _transformed(image: Any, steps: tuple[Step, ...]) -> Any:
                 image = ops.adjust_saturation(image, factor)
             case ("random_erasing",):
                 image = ops.random_erasing(image)
-            case ("random_apply",):
-                image = ops.random_apply(lambda x: ops.random_hue(x, 0.2), image)
-            case ("random_choice",):
-                image = ops.random_choice([ops.flip_left_right, lambda x: x], image)
-            case ("clipped",):
-                image = ops.where(image > 99, ops.clip(image, 10, 200), 0)
-            case ("subscript",):
-                image = image[:, ::-1]
-            case ("flipped by a flag",):
-                image, flag = ops.random_flip_left_right(image, return_params=True)
-                image = ops.where(flag, image, ops.flip_up_down(image))
             case ("normalize", chw):
                 image = ops.normalize(image, mean=ops.IMAGENET_MEAN, std=ops.IMAGENET_STD)
                 image = ops.transpose(image, "CHW") if chw else image
