@@ -70,8 +70,9 @@ class Import(NamedTuple):
 
 
 def _sources() -> list[Path]:
-    """Every source file of the package; those of ops through the symlink, as Python imports them."""
-    return sorted(path for folder in (PACKAGE, PACKAGE / "ops") for path in _below(folder))
+    """Every source file of the package; those of ops through the symlink, as Python imports them; no programs."""
+    every = (path for folder in (PACKAGE, PACKAGE / "ops") for path in _below(folder))
+    return sorted(path for path in every if "guide" not in path.relative_to(PACKAGE).parts)
 
 
 def _below(folder: Path) -> Iterator[Path]:

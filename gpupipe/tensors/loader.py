@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
 from ..errors import PlanError
@@ -116,8 +116,11 @@ class Loader:
         """
         return (self._items or self._next_loop()).state_dict()
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
         """Continue in the next loop where `state_dict` was called; the loops after it are the epochs after it.
+
+        Args:
+            state: of this loader, or those of all shards, see `DatasetIterator.load_state_dict`.
 
         Raises:
             StateError: the state belongs to another chain, other files, options or another version.

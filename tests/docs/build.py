@@ -32,6 +32,7 @@ PAGES = {
     "overview": "README.md",
     "moving": "gpupipe/guide/moving.md",
     "sources": "gpupipe/guide/sources.md",
+    "examples": "gpupipe/guide/examples/README.md",
     "performance": "gpupipe/guide/performance.md",
     "errors": "gpupipe/guide/errors.md",
     "stability": "gpupipe/guide/stability.md",

@@ -31,6 +31,19 @@ def test_fit_takes_an_epoch_for_each_of_its_own(backend: str) -> None:
     assert found["rest"][-1] == expected(1)[4:]
 
 
+def test_two_ranks_train_a_keras_model_on_their_shards_and_resume() -> None:
+    pytest.importorskip("keras")
+    pytest.importorskip("torch")
+
+    found = run("on_keras_ranks", ranks=2, KERAS_BACKEND="torch")
+
+    for rank, one in enumerate(found):
+        assert one["batches"] == expected(0)[rank:10:2]
+        assert one["rest"] == one["batches"][2:]
+        assert one["own"]  # no copy
+    assert found[0]["weights"] == found[1]["weights"] == found[0]["resumed"] == found[1]["resumed"]
+
+
 @pytest.fixture
 def tf() -> Any:
     return pytest.importorskip("tensorflow")

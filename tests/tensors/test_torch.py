@@ -152,16 +152,6 @@ def test_torchdata_saves_and_restores_its_position() -> None:
     assert [batch["label"].tolist() for batch in again] == wanted
 
 
-def test_lightning_resumes_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
-    pytest.importorskip("lightning")
-
-    (found,) = run("on_lightning", str(tmp_path))
-
-    assert found["whole"] == [*expected(0), *expected(1), *expected(2)]
-    assert found["before"] + found["after"] == found["whole"]
-    assert len(found["before"]) == 14  # of 11 an epoch
-
-
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_accelerate_gives_each_rank_its_shard_and_resumes(ranks: int, tmp_path: Path) -> None:
     pytest.importorskip("accelerate")
@@ -180,13 +170,3 @@ def test_accelerate_gives_each_rank_its_shard_and_resumes(ranks: int, tmp_path: 
             [] if ranks == 1 else [True] * 2
         )  # when it saves and loads
         assert (one["length"], one["device"], one["steps"]) == (len(one["batches"]), "cpu", len(one["batches"]))
-
-
-def test_two_ranks_train_on_their_shards_and_resume(tmp_path: Path) -> None:
-    found = run("on_ddp", str(tmp_path), ranks=2)
-
-    for rank, one in enumerate(found):
-        epochs = [expected(number)[rank : 10 + rank : 2] for number in range(2)]
-        assert one["batches"] == epochs
-        assert one["rest"] == epochs[1][2:]
-    assert found[0]["weights"] == found[1]["weights"] == found[0]["resumed"] == found[1]["resumed"]

@@ -72,6 +72,11 @@ def test_a_quote_without_an_end_is_given_up_after_the_longest_record(
     assert "within 100 bytes" in str(error)
     assert [values for _, values in rest] == [(b"b", b"c")] * 1000 + [(b"d", b"e")]
 
+    source = CsvReader(str(tmp_path / "a"), layout=TEXTS, block=64).source()
+    assert source.block()[0][0] == 0
+    last, values = source.block()[-1]
+    assert (last < 400, values) == (True, (b"b", b"c"))  # long before the end of the file, at 4,000
+
 
 def test_quotes_in_every_line_take_no_quadratic_time(tmp_path: Path) -> None:
     data = b'a,"open\n' + b'"",""\n' * 100_000

@@ -310,6 +310,22 @@ def test_a_state_in_a_full_shuffle_goes_on(case: FormatCase, tmp_path: Path) -> 
 
 
 @every_format
+def test_a_full_shuffle_is_the_same_however_many_rows_are_cut_at_a_time(
+    case: FormatCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = list(map(str, three(case, tmp_path)))
+
+    def rows() -> list[Any]:
+        return [element(row) for row in case.make(paths, "a").shuffle(gp.ALL, seed=1).iterator(epoch=0)]
+
+    whole = rows()
+    for most in (1, 50, 200):  # bytes: of one row, of some, of some more
+        monkeypatch.setattr("gpupipe.flow.sources.rows.AT_ONCE", most)
+        assert rows() == whole
+    assert sorted(whole) == sorted(elements(case.make(paths, "a")))
+
+
+@every_format
 def test_a_million_rows_have_an_index(case: FormatCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     n = 1_000_000
     path = case.file(tmp_path / "many", {"a": np.arange(n)}, rows=50_000)
