@@ -7,6 +7,7 @@ alternating pairs, on one image after the other.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -115,10 +116,10 @@ def of_libraries() -> Request:
 
 def of_dali() -> Request:
     """The work as a pipeline of one image and one thread."""
-    from nvidia.dali import fn, types
-    from nvidia.dali.pipeline import Pipeline
-
-    pipeline: Any = Pipeline(batch_size=1, num_threads=1, device_id=None, prefetch_queue_depth=1)
+    dali: Any = importlib.import_module("nvidia.dali")
+    fn: Any = importlib.import_module("nvidia.dali.fn")
+    types: Any = importlib.import_module("nvidia.dali.types")
+    pipeline: Any = dali.Pipeline(batch_size=1, num_threads=1, device_id=None, prefetch_queue_depth=1)
     with pipeline:
         data = fn.external_source(name="data", dtype=types.UINT8, ndim=1, no_copy=True)
         images = fn.decoders.image(data, device="cpu", output_type=types.RGB, jpeg_fancy_upsampling=True)

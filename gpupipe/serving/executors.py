@@ -108,21 +108,21 @@ class WarmExecutors:
 
     def _made(self, shelf: _Shelf, stage: Stage) -> Executor:
         assert stage.program is not None and stage.executor is not None
-        executor = None
+        made: list[Executor] = []
         try:
-            executor = stage.executor(stage.program, shelf.rows)
+            made.append(stage.executor(stage.program, shelf.rows))
         finally:
             with self._room:
                 shelf.making = False
-                if executor is None:
+                if not made:
                     shelf.count -= 1
-                elif executor.shared:
-                    shelf.shared = executor
+                elif made[0].shared:
+                    shelf.shared = made[0]
                 late = self._closed
                 self._room.notify_all()
-            if late and executor is not None:
-                executor.close()
-        return executor
+            if late and made:
+                made[0].close()
+        return made[0]
 
     def _returned(self, shelf: _Shelf, executor: Executor, usable: bool) -> None:
         with self._room:
