@@ -409,7 +409,7 @@ def _record(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = F
             site = active.site(op.name, seed) if op.random else ""
             draw = Draw(op, site, inputs, args, line=line)
             params = tuple(Item(draw, i) for i in range(len(op.parameters)))
-        if [value.spec.rank for value in inputs[:1]] == [4]:
+        if any(value.spec.rank == 4 for value in inputs):
             op = over_frames(op, [value.spec for value in inputs])
         made = Apply(op, inputs, params, line)
     except PlanError as error:
