@@ -417,8 +417,8 @@ def _record(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = F
     results: list[Value] = [made] if len(made.specs) == 1 else [Item(made, i) for i in range(len(made.specs))]
     if return_params:
         results.append(Apply(Drawn(op.drawn), (), params, line))
-    symbols = tuple(Symbol(value, batched) for value in results)
-    return symbols if len(symbols) > 1 else symbols[0]
+    first, *others = (Symbol(value, batched) for value in results)
+    return (first, *others) if others else first
 
 
 def _constant(x: Any) -> Any:
