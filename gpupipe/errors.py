@@ -31,6 +31,7 @@ The grammar of a message is: who needs what, got what; what to do.
 from __future__ import annotations
 
 import errno
+import os
 from dataclasses import dataclass
 
 from .brief import fields_in_brief
@@ -87,7 +88,9 @@ def shown_name(name: str) -> str:
 
 def io_reason(error: OSError) -> str:
     """Why the system refused to read or write, in words, without the file."""
-    return _IO_REASONS.get(error.errno or 0) or error.strerror or str(error)
+    number = error.errno or 0
+    own = error.strerror if number and error.strerror != os.strerror(number) else None
+    return own or _IO_REASONS.get(number) or error.strerror or str(error)
 
 
 _IO_REASONS = {

@@ -16,10 +16,12 @@ from types import FrameType
 from typing import Protocol, TextIO, cast
 
 import gpupipe
+from gpupipe.errors import GpupipeError, PlanError, io_reason
+from gpupipe.tools.text import Shown, shown_lines
 
 __all__ = ["COMMANDS", "main"]
 
-FAILED, USER_ERROR, INTERRUPTED, TERMINATED = 1, 2, 130, 143  # as in shells: 128 + SIGINT, 128 + SIGTERM
+FAILED, USER_ERROR, INTERRUPTED = 1, 2, 130  # as in shells: 128 + SIGINT
 
 COMMANDS: Mapping[str, str] = {
     "demo": "run one training chain on every executor of this machine and compare them",
@@ -64,17 +66,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the arguments after the command's name; None means those of this process.
 
     Returns:
-        The exit status: 0 success, 1 a failure while running, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM.
+        The exit status: 0 success, 1 a failure while running, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM, 129
+        after SIGHUP.
     """
-    from gpupipe.errors import GpupipeError, PlanError
-    from gpupipe.tools.text import Shown, shown_lines
-
     given = sys.argv[1:] if arguments is None else list(arguments)
     for stream in ("stdout", "stderr"):
         if getattr(sys, stream) is None:  # closed by who started it: `gpupipe verify ... >&-`
             setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115 - open as long as the process is
     name = given[0] if given and given[0] in COMMANDS else ""
-    before = signal.signal(signal.SIGTERM, _terminate)  # the default action would leave the temporary folder behind
+    before = {one: signal.signal(one, _terminate) for one in _ENDING if signal.getsignal(one) is not signal.SIG_IGN}
     try:
         parsed = parser((name,) if name else ()).parse_args(given)
         with redirect_stdout(cast(TextIO, Shown(sys.stdout))):
@@ -88,10 +88,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush succeeds
         return FAILED
     except (GpupipeError, OSError) as error:
-        print(shown_lines(f"gpupipe {name}: {error}"), file=sys.stderr)
+        print(shown_lines(f"gpupipe {name}: {_text(error)}"), file=sys.stderr)
         return USER_ERROR if isinstance(error, PlanError) else FAILED
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def command(name: str) -> Command:
@@ -128,5 +129,18 @@ def parser(full: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
     return top
 
 
-def _terminate(_signal: int, _frame: FrameType | None) -> None:
-    raise SystemExit(TERMINATED)
+def _text(error: Exception) -> str:
+    """An error for people; one of the system without its number."""
+    if not isinstance(error, OSError) or isinstance(error, GpupipeError) or error.errno is None:
+        return str(error)
+    return io_reason(error) if error.filename is None else f"{io_reason(error)}: {os.fsdecode(error.filename)!r}"
+
+
+_ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""Signals whose default action would leave temporary folders behind; Windows has no SIGHUP, and nohup ignores it."""
+
+
+def _terminate(number: int, _frame: FrameType | None) -> None:
+    for one in _ENDING:
+        signal.signal(one, signal.SIG_IGN)  # a second one would interrupt the tidying up
+    raise SystemExit(128 + number)

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -60,6 +60,18 @@ EXECUTORS: tuple[Executor, ...] = (
     Executor("dali-cpu", "DALI CPU", "cpu", "dali"),
     Executor("numpy", "NumPy", "cpu", "numpy"),
 )
+
+
+def check_any_runs(keys: Sequence[str]) -> None:
+    """Check that this machine can run one of some executors; no keys mean all.
+
+    Raises:
+        PlanError: it can run none.
+    """
+    missing = {one.title: one.missing() for one in EXECUTORS if not keys or one.key in keys}
+    if all(missing.values()):
+        why = "; ".join(f"{title}: {reason}" for title, reason in missing.items())
+        raise PlanError(f"no executor could be measured: {why}")
 
 
 class Contestant(Protocol):

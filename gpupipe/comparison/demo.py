@@ -14,7 +14,7 @@ import numpy as np
 from gpupipe.comparison.chain import training_chain
 from gpupipe.comparison.comparison import Comparison
 from gpupipe.comparison.contest import Request, contest
-from gpupipe.comparison.contestants import EXECUTORS, Alone, Contestant, Executor
+from gpupipe.comparison.contestants import EXECUTORS, Alone, Contestant, Executor, check_any_runs
 from gpupipe.comparison.measure import Job
 from gpupipe.comparison.photographs import write_shards
 from gpupipe.comparison.rounds import Runner
@@ -23,6 +23,7 @@ from gpupipe.comparison.source import Source, find_source
 from gpupipe.comparison.terminal import cost_rows, laid_out
 from gpupipe.errors import PlanError
 from gpupipe.extract.storage.output import check_output
+from gpupipe.extract.storage.replacing import named_errors
 from gpupipe.progress import Progress
 
 __all__ = ["run_demo"]
@@ -58,6 +59,7 @@ def run_demo(
     from gpupipe import ops
 
     _check(out, images, size)
+    check_any_runs(executors)
     with tempfile.TemporaryDirectory(prefix="gpupipe-demo-") as name, Progress() as progress, ExitStack() as stack:
         folder = Path(name)
         source = _draw(folder, images, progress) if data is None else find_source(data, images)
@@ -95,7 +97,8 @@ def _check(out: Path, images: int, size: int) -> None:
 
 def _draw(folder: Path, images: int, progress: Progress) -> Source:
     progress.start(f"drawing {images} photographs")
-    shards = write_shards(folder, images, min(8, images), progress=lambda done: progress.update(done, images))
+    with named_errors(folder):
+        shards = write_shards(folder, images, min(8, images), progress=lambda done: progress.update(done, images))
     megabytes = sum(path.stat().st_size for path in shards) / 1e6
     progress.finish(f"{megabytes:.0f} MB in {len(shards)} TFRecord shards")
     return Source("photographs drawn for this run", [glob.escape(str(folder)) + "/photos-*.tfrecord"], at_least=images)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpupipe.extract.storage.output import MARK
-from gpupipe.extract.storage.replacing import replacing
+from gpupipe.extract.storage.replacing import named_errors, replacing
 
 __all__ = ["contact_sheet", "save_png", "to_uint8"]
 
@@ -52,8 +52,5 @@ def save_png(path: Path, image: npt.NDArray[np.uint8]) -> None:
 
     written_by = PngImagePlugin.PngInfo()
     written_by.add_text("Software", MARK)
-    try:
-        with replacing(path) as part:
-            Image.fromarray(image).save(part, "PNG", pnginfo=written_by)
-    except OSError as error:  # that of a full disk does not name the file
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+    with named_errors(path), replacing(path) as part:
+        Image.fromarray(image).save(part, "PNG", pnginfo=written_by)

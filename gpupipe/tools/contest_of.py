@@ -12,7 +12,7 @@ from gpupipe.comparison.chain import training_chain
 from gpupipe.comparison.compare import check_executors, check_prices, check_rate
 from gpupipe.comparison.comparison import Comparison
 from gpupipe.comparison.contest import Request, contest
-from gpupipe.comparison.contestants import Alone, Contestant, Executor
+from gpupipe.comparison.contestants import Alone, Contestant, Executor, check_any_runs
 from gpupipe.comparison.measure import Job, serve
 from gpupipe.comparison.page.write import check_page
 from gpupipe.comparison.rounds import Runner
@@ -63,11 +63,12 @@ def contest_of(
         GpupipeError: no executor could be measured.
     """
     _check(images, size, compared, out)
+    keys = check_executors(executors)
+    check_any_runs(keys)
     request, job = _request(data, images, size)
     request = replace(
         request, compared=compared, steps=steps, rate=check_rate(rate), prices=check_prices(prices or {}), alone=True
     )
-    keys = check_executors(executors)
     module = "gpupipe.tools.contest_of" if job.dataset else "gpupipe.comparison.measure"
     with tempfile.TemporaryDirectory(prefix="gpupipe-compare-") as folder, Progress() as progress, ExitStack() as stack:
         stack.enter_context(stdout_on_stderr())

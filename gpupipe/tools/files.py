@@ -26,6 +26,7 @@ __all__ = [
     "kind_at",
     "kind_of",
     "size_of",
+    "what_is",
 ]
 
 _HEAD = 4096  # bytes that tell a file's kind; a compressed record header is within them
@@ -166,6 +167,20 @@ def kind_at(path: str) -> Kind:
     kind = kind_of(head)
     unknown = kind == Kind("TFRecord") and not _is_header(head)
     return Kind("an image") if unknown and is_image_name(path) else kind
+
+
+def what_is(path: str) -> str:
+    """Say what a file is that was taken for something else: "an empty file", "a TFRecord file", "a text file"."""
+    head = first_bytes(path)
+    kind = kind_of(head)
+    if not head:
+        return "an empty file"
+    if head[257:262] == b"ustar":
+        return "a tar archive that is damaged at its start"
+    if kind.name != "TFRecord" or kind.compression or _is_header(head):
+        return kind.name if kind.is_image or kind.name != "TFRecord" else "a TFRecord file"
+    text = head.decode("utf-8", "replace")[:-3]
+    return "a text file" if all(c.isprintable() or c in "\n\r\t" for c in text) else "a file of another kind"
 
 
 def size_of(path: str) -> int:

@@ -15,7 +15,7 @@ from gpupipe.cli import main
 from gpupipe.comparison import contestants
 from gpupipe.comparison.photographs import encode, take, write_shards
 from gpupipe.transform.machine import has_dali
-from tests.cli.commands import ended, started
+from tests.cli.commands import ended, signalled, started
 
 NUMPY = ["--executor", "numpy"]
 
@@ -200,7 +200,7 @@ def test_a_full_disk_is_a_failure_after_the_table(shards: str, capsys: pytest.Ca
 
     said = capsys.readouterr()
     assert status == 1
-    assert said.err == "gpupipe compare: [Errno 28] No space left on device: '/dev/full'\n"
+    assert said.err == "gpupipe compare: the disk is full: '/dev/full'\n"
     assert "NumPy" in said.out
 
 
@@ -226,3 +226,12 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, temporary: Path, shards: s
     assert status == 130, err
     assert "Traceback" not in err
     assert out == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGHUP")
+def test_a_closed_terminal_leaves_nothing_behind(tmp_path: Path, temporary: Path, shards: str) -> None:
+    process = started("compare", shards, "--size", "600", *NUMPY, cwd=tmp_path, TMPDIR=str(temporary))
+
+    found = signalled(process, signal.SIGHUP, lambda: list(temporary.glob("gpupipe-compare-*/*-numpy.log")))
+
+    assert found == (129, "", "")

@@ -175,3 +175,27 @@ def test_the_command_starts_at_once_and_knows_its_version(tmp_path: Path) -> Non
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert not {"PIL", "nvidia", "simplejpeg", "gpupipe.comparison.contest"} & set(answer.stdout.split())
+
+
+def test_a_full_disk_for_temporary_files_is_named(
+    tmp_path: Path, temporary: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr("gpupipe.comparison.demo.write_shards", full)
+
+    assert main(["demo", "--out", str(tmp_path / "sheet.png"), *NUMPY]) == 1
+
+    assert capsys.readouterr().err.startswith(f"gpupipe demo: the disk is full: '{temporary}/gpupipe-demo-")
+
+
+def test_an_executor_that_cannot_run_is_said_before_any_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpupipe.comparison.contestants.gpu_count", lambda: 0)
+    monkeypatch.setattr("gpupipe.comparison.demo.write_shards", lambda *_, **__: pytest.fail("it draws"))
+
+    assert main(["demo", "--executor", "dali-gpu", "--out", str(tmp_path / "sheet.png")]) == 2
+
+    assert capsys.readouterr().err == "gpupipe demo: no executor could be measured: DALI GPU: no GPU\n"

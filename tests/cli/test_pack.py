@@ -83,7 +83,14 @@ def test_what_is_wrong_is_one_line_and_a_status(tmp_path: Path, capsys: pytest.C
     assert main(["pack", str(source), str(out), "--shards", "2"]) == 0
     wrong: list[tuple[int, str, list[str]]] = [
         (2, "it does not exist", [str(tmp_path / "none"), str(out), "--shards", "2"]),
+        (2, "pack needs a source, got ''", ["", str(out), "--shards", "1"]),
+        (2, "pack needs a folder for its shards, got ''", [str(source), "", "--shards", "1"]),
         (2, "--shards was 2, now 3", [str(source), str(out), "--shards", "3"]),
+        (
+            2,
+            "--resize-shorter was not given, now 64. Repeat",
+            [str(source), str(out), "--shards", "2", "--resize-shorter", "64"],
+        ),
         (2, "outside of its source", [str(source), str(source), "--shards", "3"]),
         (2, "--quality to be an integer of 1..100", [str(source), str(out), "--shards", "2", "--quality", "0"]),
         (1, "000.jpg: not an image", [str(bad), str(tmp_path / "o"), "--shards", "1"]),
@@ -115,7 +122,7 @@ def test_a_full_disk_says_so_and_the_command_can_be_repeated(
     status = main(arguments)
 
     assert status == 1
-    assert "No space left on device; 1 of 3 shards are finished: make room, and repeat" in capsys.readouterr().err
+    assert "the disk is full; 1 of 3 shards are finished: make room, and repeat" in capsys.readouterr().err
     assert sorted(digests(tmp_path / "out")) == ["train-00000-of-00003.tfrecord"]
     monkeypatch.undo()
     assert main(arguments) == 0
@@ -132,7 +139,7 @@ def test_a_folder_that_cannot_be_written_is_a_failure(tmp_path: Path, capsys: py
     status = main(["pack", str(folder_of(tmp_path / "photos", 3)), str(tmp_path / "locked/out"), "--shards", "1"])
 
     assert status == 1
-    assert "Permission denied" in capsys.readouterr().err
+    assert "permission denied: " in capsys.readouterr().err
 
 
 @pytest.mark.alone
@@ -158,3 +165,16 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, number: signal.Signals, stat
     assert main(arguments) == 0
     assert main([*arguments[:2], str(tmp_path / "whole"), *arguments[3:]]) == 0
     assert digests(out) == digests(tmp_path / "whole")
+
+
+def test_a_disk_that_is_full_at_the_start_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+
+    assert main(["pack", str(folder_of(tmp_path / "photos", 3)), str(tmp_path / "out"), "--shards", "1"]) == 1
+
+    assert capsys.readouterr().err == f"gpupipe pack: the disk is full: '{tmp_path}/out/pack.jsonl'\n"

@@ -15,6 +15,7 @@ import pytest
 
 from gpupipe.errors import MissingDependencyError, PlanError
 from gpupipe.tools.pack import pack
+from tests.tools.damage import write
 from tests.tools.packing import jpeg, packed_records
 
 Found = Mapping[str, tuple[int, str]]
@@ -187,8 +188,15 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
         "joined": (whole + whole, "joined with cat"),
         "cut in an image": (whole[: third + 600], "3.jpg ends after it"),
         "cut in a header": (whole[: third + 100], f"2 members can be read, and what follows at byte {third} is none"),
-        "text": (b"no archive" * 200, "got .*x.tar"),
-        "empty": (b"", "got .*x.tar"),
+        "text": (b"no archive" * 200, "Parquet files, got .*x.tar', which is a text file$"),
+        "empty": (b"", "which is an empty file$"),
+        "JPEG": (IMAGE, "which is a JPEG image$"),
+        "TFRecord": (write(tmp_path / "z.tfrecord", [b"a record"] * 99), "which is a TFRecord file$"),
+        "anything": (bytes(range(1, 256)) * 9, "which is a file of another kind$"),
+        "damaged": (
+            b"\1" + archive(tmp_path / "y.tar", ("1.jpg", IMAGE)).read_bytes()[1:],
+            "is a tar archive that is dam",
+        ),
         "gzip": (b"\x1f\x8b" + bytes(100), "uncompressed tar archive"),
         "no image": (archive(tmp_path / "y.tar", ("1.txt", b"")).read_bytes(), r"with none \(1 other files"),
     }

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["replacing", "sync_folder"]
+__all__ = ["named_errors", "replacing", "sync_folder"]
 
 
 @contextlib.contextmanager
@@ -41,6 +41,17 @@ def replacing(path: str | os.PathLike[str], *, shared: bool = True) -> Iterator[
         with contextlib.suppress(OSError):
             os.unlink(part)
         raise
+
+
+@contextlib.contextmanager
+def named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Give errors of the system the name of the file or folder that was written to; that of a full disk has none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
 def sync_folder(folder: Path) -> None:

@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from gpupipe.errors import PlanError, shown_name
-from gpupipe.extract.storage.replacing import replacing
+from gpupipe.extract.storage.replacing import named_errors, replacing
 
 __all__ = ["NAME", "Finished", "Journal", "Skipped", "opened"]
 
 NAME = "pack.jsonl"
+
+_OF_SHRINKING = ("--quality", "pillow", "simplejpeg")  # which say nothing more if --resize-shorter has changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def opened(out: Path, plan: Mapping[str, Any]) -> Iterator[Journal]:
                     f"pack needs a new or an empty folder, or one that it began, got {str(out)!r} with "
                     f"{len(others)} other files ({shown_name(others[0])}, ...)"
                 )
-            with replacing(path, shared=False) as part:
+            with named_errors(path), replacing(path, shared=False) as part:
                 part.write_text(json.dumps(plan) + "\n", encoding="utf-8")
             finished = {}
         yield Journal(path, finished)
@@ -147,6 +149,10 @@ def _finished(shard: Any) -> Finished:
     return Finished(int(shard["shard"]), int(shard["records"]), int(shard["bytes"]), skipped)
 
 
+def _given(value: Any) -> str:
+    return "not given" if value is None else str(value)
+
+
 def _check_same(out: Path, before: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
     """Check that a folder was begun with this plan.
 
@@ -157,11 +163,10 @@ def _check_same(out: Path, before: Mapping[str, Any], plan: Mapping[str, Any]) -
     for part in ("options", "made with"):
         had, has = before.get(part), plan[part]
         had = had if isinstance(had, dict) else {}
-        changed.extend(
-            f"{key} was {had.get(key)}, now {has.get(key)}"
-            for key in sorted({*had, *has})
-            if had.get(key) != has.get(key)
-        )
+        for key in sorted({*had, *has}, key=lambda key: (key in _OF_SHRINKING, key)):
+            implied = key in _OF_SHRINKING and any(text.startswith("--resize-shorter ") for text in changed)
+            if had.get(key) != has.get(key) and not implied:
+                changed.append(f"{key} was {_given(had.get(key))}, now {_given(has.get(key))}")
     if before.get("images") != plan["images"]:
         changed.append(f"there were {before.get('images')} images, now {plan['images']}")
     elif any(before.get(key) != plan[key] for key in plan if key not in ("source", "options", "made with")):

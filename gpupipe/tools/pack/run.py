@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gpupipe.errors import DataError, DecodeError, PlanError, shown_name
+from gpupipe.errors import DataError, DecodeError, PlanError, io_reason, shown_name
 from gpupipe.extract.examples.encode import encode_example
 from gpupipe.flow.order.permutation import Permutation
 from gpupipe.integers import is_integer, plain
@@ -119,11 +119,12 @@ def pack(
     """
     shards, seed, quality, resize_shorter, workers = map(plain, (shards, seed, quality, resize_shorter, workers))
     _check_arguments(shards, resize_shorter, quality, seed, name, on_error, workers)
-    source, out, told = os.fspath(source), Path(out).expanduser(), progress or (lambda task, done, total: None)
+    source, out, told = os.fspath(source), _folder(source, out), progress or (lambda task, done, total: None)
     _check_apart(source, out)
     inputs = find_inputs(source, image_column, label_column, told)
     if shards > len(inputs):
-        raise PlanError(f"pack needs 1 to {len(inputs)} shards for {len(inputs)} images, got {shards}")
+        most = f"1 to {len(inputs)} shards for {len(inputs)} images" if len(inputs) > 1 else "1 shard for 1 image"
+        raise PlanError(f"pack needs {most}, got {shards}")
     paths = tuple(out / f"{name}-{shard:05d}-of-{shards:05d}.tfrecord" for shard in range(shards))
     options = {"--shards": shards, "--seed": seed, "--name": name, "--resize-shorter": resize_shorter}
     if resize_shorter is not None:
@@ -162,6 +163,14 @@ def _check_arguments(
         raise PlanError(f"pack needs --name to be the beginning of a file name, got {name!r}")
     if on_error not in ("raise", "skip"):
         raise PlanError(f'pack needs --on-error to be "raise" or "skip", got {on_error!r}')
+
+
+def _folder(source: str | os.PathLike[str], out: str | os.PathLike[str]) -> Path:
+    """The folder for the shards; an empty path, which `Path` takes for the working directory, is refused."""
+    for what, given in (("a source", source), ("a folder for its shards", out)):
+        if not os.fspath(given):
+            raise PlanError(f"pack needs {what}, got ''")
+    return Path(out).expanduser()
 
 
 def _check_apart(source: str, out: Path) -> None:
@@ -214,7 +223,7 @@ def _said_when_full(out: Path, journal: Journal, shards: int) -> Iterator[None]:
             raise
         large = error.errno == errno.EFBIG
         what = f"make more than {shards} shards, in another folder" if large else "make room, and repeat"
-        text = f"{error.strerror}; {len(journal.finished)} of {shards} shards are finished: {what}"
+        text = f"{io_reason(error)}; {len(journal.finished)} of {shards} shards are finished: {what}"
         raise OSError(error.errno, text, str(out)) from error
 
 

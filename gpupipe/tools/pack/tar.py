@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from gpupipe.errors import PlanError, shown_name
-from gpupipe.tools.files import is_image_name
+from gpupipe.tools.files import is_image_name, what_is
 from gpupipe.tools.pack.inputs import (
     Inputs,
     Progress,
@@ -103,7 +103,10 @@ def _opened(archive: str) -> tarfile.TarFile:
     try:
         return tarfile.open(archive, "r:")
     except tarfile.TarError as error:
-        raise PlanError(f"pack needs a folder, tar archives or Parquet files, got {archive!r}: {error}") from error
+        raise PlanError(
+            f"pack needs a folder of images, tar archives or Parquet files, got {archive!r}, "
+            f"which is {what_is(archive)}"
+        ) from error
 
 
 def _members(tar: tarfile.TarFile, archive: str) -> Iterator[tarfile.TarInfo]:
