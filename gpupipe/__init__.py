@@ -1,51 +1,55 @@
 """gpupipe: input pipelines for image training. tf.data's chain on top of NVIDIA DALI, with a NumPy path on the CPU.
 
-Importing it imports no GPU library.
+Importing it imports no library, and of gpupipe itself what is used first: so the command can say at once that it was
+interrupted.
 """
 
+import importlib
 from typing import TYPE_CHECKING
 
-from . import compat as compat  # reachable as gpupipe.compat, and in no list of names
-from . import io, ops
-from .comparison.compare import compare
-from .dataset import (
-    INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY,
-    ArrowDataset,
-    CsvDataset,
-    Dataset,
-    FixedLengthRecordDataset,
-    HDF5Dataset,
-    HuggingFaceDataset,
-    LMDBDataset,
-    NumpyDataset,
-    ParquetDataset,
-    TextLineDataset,
-    TFRecordDataset,
-    WebDataset,
-    aspect_ratio_buckets,
-    image_folder,
-    release_memory,
-)
-from .errors import (
-    BadRecord,
-    ClosedError,
-    DataError,
-    DeviceError,
-    GpupipeError,
-    MissingDependencyError,
-    PixelError,
-    PlanError,
-    SpecError,
-    StateError,
-    TooManyBadError,
-    TraceError,
-)
 from .missing import names_missing
-from .options import ALL, AUTOTUNE, Options, set_seed
-from .ragged import Ragged, RaggedSpec
-from .serving.preprocessor import preprocessor
-from .spec import DatasetSpec, TensorSpec
+
+if TYPE_CHECKING:
+    from . import compat as compat  # reachable as gpupipe.compat, and in no list of names
+    from . import io, ops
+    from .comparison.compare import compare
+    from .dataset import (
+        INFINITE_CARDINALITY,
+        UNKNOWN_CARDINALITY,
+        ArrowDataset,
+        CsvDataset,
+        Dataset,
+        FixedLengthRecordDataset,
+        HDF5Dataset,
+        HuggingFaceDataset,
+        LMDBDataset,
+        NumpyDataset,
+        ParquetDataset,
+        TextLineDataset,
+        TFRecordDataset,
+        WebDataset,
+        aspect_ratio_buckets,
+        image_folder,
+        release_memory,
+    )
+    from .errors import (
+        BadRecord,
+        ClosedError,
+        DataError,
+        DeviceError,
+        GpupipeError,
+        MissingDependencyError,
+        PixelError,
+        PlanError,
+        SpecError,
+        StateError,
+        TooManyBadError,
+        TraceError,
+    )
+    from .options import ALL, AUTOTUNE, Options, set_seed
+    from .ragged import Ragged, RaggedSpec
+    from .serving.preprocessor import preprocessor
+    from .spec import DatasetSpec, TensorSpec
 
 __version__ = "0.1.0"
 
@@ -95,8 +99,34 @@ __all__ = [
 ]
 
 
+_HOMES = {
+    name: module
+    for module, names in {
+        ".comparison.compare": ("compare",),
+        ".dataset": (
+            "INFINITE_CARDINALITY UNKNOWN_CARDINALITY ArrowDataset CsvDataset Dataset FixedLengthRecordDataset "
+            "HDF5Dataset HuggingFaceDataset LMDBDataset NumpyDataset ParquetDataset TextLineDataset TFRecordDataset "
+            "WebDataset aspect_ratio_buckets image_folder release_memory"
+        ).split(),
+        ".errors": (
+            "BadRecord ClosedError DataError DeviceError GpupipeError MissingDependencyError PixelError PlanError "
+            "SpecError StateError TooManyBadError TraceError"
+        ).split(),
+        ".options": ("ALL", "AUTOTUNE", "Options", "set_seed"),
+        ".ragged": ("Ragged", "RaggedSpec"),
+        ".serving.preprocessor": ("preprocessor",),
+        ".spec": ("DatasetSpec", "TensorSpec"),
+    }.items()
+    for name in names
+}
+"""The module of each public name."""
+
+
 def _elsewhere(name: str) -> str:
     """Where a name is that `io`, `ops`, `compat` or `Dataset` has."""
+    from . import compat, io, ops
+    from .dataset import Dataset
+
     for module in (io, ops, compat):
         if name in module.__all__:
             return f"use {module.__name__}.{name}"
@@ -122,4 +152,16 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:
-    __getattr__ = names_missing(__name__, __all__, _INSTEAD, _elsewhere)
+    for _name in _HOMES:
+        globals().pop(_name, None)  # of a module that is reloaded
+
+    _missing = names_missing(__name__, __all__, _INSTEAD, _elsewhere)
+
+    def __getattr__(name: str) -> object:
+        """Import what is used for the first time."""
+        if name in ("compat", "io", "ops"):
+            return importlib.import_module(f".{name}", __name__)
+        if name not in _HOMES:
+            return _missing(name)
+        value = globals()[name] = getattr(importlib.import_module(_HOMES[name], __name__), name)
+        return value

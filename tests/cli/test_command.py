@@ -135,3 +135,11 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path, command: str, capsys: pytest.C
 
     assert main([*command.split(), str(tmp_path / "a.tfrecord"), *more]) == 2
     assert ("which is no file" if more else "a regular file is needed, got a FIFO") in capsys.readouterr().err
+
+
+def test_an_interrupt_is_awaited_before_numpy_is_imported() -> None:
+    code = "import sys, gpupipe.cli; sys.exit(any(name in sys.modules for name in ('numpy', 'PIL', 'gpupipe.dataset')))"
+
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, timeout=60)
+
+    assert done.returncode == 0

@@ -218,17 +218,17 @@ def test_explain_says_how_many_threads_a_gpu_gets_and_why(
     monkeypatch.setattr(placer, "make_executor", lambda choice, program, size, threads, *_: asked.append(threads))
     machine(8, True, LOCAL_RANK="3", LOCAL_WORLD_SIZE="8")
     cpus(96)
-    ds = Dataset.from_tensor_slices([b""]).map(lambda x: ops.resize(ops.decode_jpeg(x), (4, 4))).batch(4)
+    ds = Dataset.from_tensor_slices([b""]).map(lambda x: ops.resize(ops.decode_jpeg(x), (4, 4))).batch(16)
 
     text = str(ds.explain())
 
     assert "DALI on GPU 3, because" in text
-    assert "batches of 4; 12 threads (96 CPUs for 8 ranks, LOCAL_RANK=3 of 8)" in text
+    assert "batches of 16; 12 threads (96 CPUs for 8 ranks, LOCAL_RANK=3 of 8)" in text
     made: Any = lower_dry(ds.plan, ds.options().resolve()).flow
-    made.executor(made.program, 4)
+    made.executor(made.program, 16)
     ds = ds.with_options(Options(threads=5))
     made = lower_dry(ds.plan, ds.options().resolve()).flow
-    made.executor(made.program, 4)
+    made.executor(made.program, 16)
     assert asked == [12, 5]
     assert "96 CPUs" not in str(ds.explain())
 
