@@ -29,9 +29,9 @@ if TYPE_CHECKING:
         TFRecordDataset,
         WebDataset,
         aspect_ratio_buckets,
-        image_folder,
         release_memory,
     )
+    from .dataset.image_folder import image_folder
     from .errors import (
         BadRecord,
         ClosedError,

@@ -309,7 +309,7 @@ def checked(case: Case, check: Callable[[Case], None]) -> None:
         raise AssertionError(f"{case}\n{type(error).__name__}: {error}") from error
 
 
-@pytest.mark.timeout(400)  # as for random rewrites: it computes all the time, and others may use the machine
+@pytest.mark.timeout(3600 if FULL else 400)  # it computes all the time, and others may use the machine
 def test_random_chains_go_on_where_their_state_was_taken() -> None:
     RAN.clear()
     usual = sorted((SOURCES | STEPS) - {"processes", "overtaking", "overtaking interleave"})
