@@ -22,6 +22,7 @@ HOMES = {
 }
 CALLS = {"eval", "exec", "compile", "__import__"}
 IMPORTS = {  # ... of modules by a name that is computed
+    "gpupipe/__init__.py",  # its own modules, from a list
     "gpupipe/cli/__init__.py",  # subcommands, from a list
     "gpupipe/tools/users_file.py",  # named on the command line
     "gpupipe/flow/workers/messages.py",  # the module of a function that the parent process sent

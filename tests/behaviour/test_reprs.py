@@ -56,6 +56,9 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "ArrowDataset": lambda: gp.ArrowDataset(FILES, "a", spec=gp.TensorSpec((), "int64")),
     "CsvDataset": lambda: gp.CsvDataset(FILES, ["int32"]),
     "HDF5Dataset": lambda: gp.HDF5Dataset(FILES, "a", spec=gp.TensorSpec((), "int64")),
+    "HuggingFaceDataset": lambda: gp.HuggingFaceDataset(
+        pytest.importorskip("datasets").Dataset.from_dict({key: [0] for key in WIDE})
+    ),
     "NumpyDataset": lambda: gp.NumpyDataset(FILES, spec=gp.TensorSpec((), "int64")),
     "ParquetDataset": lambda: gp.ParquetDataset(FILES, "a", spec=gp.TensorSpec((), "int64")),
     "DatasetIterator": lambda: iter(Dataset.from_tensors(WIDE)),

@@ -24,7 +24,7 @@ from gpupipe.comparison.page.numbers import mebibytes, number, of_tolerance
 from gpupipe.comparison.page.pictures import SIDE, address_of, shrunk
 from gpupipe.comparison.page.write import page_of, write_page
 from gpupipe.comparison.result import Pair, Result
-from gpupipe.errors import MissingDependencyError
+from gpupipe.errors import MissingDependencyError, PlanError
 from tests.comparison.results import full, with_texts
 
 
@@ -166,7 +166,7 @@ def test_the_file_is_what_the_page_is(result: Result, tmp_path: Path) -> None:
     write_page(result, tmp_path / "page.html")
 
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == page_of(result)
-    with pytest.raises(OSError, match="nowhere"):
+    with pytest.raises(PlanError, match=r"needs an existing folder.*nowhere"):
         write_page(result, tmp_path / "nowhere" / "page.html")
 
 
@@ -176,12 +176,13 @@ def test_a_page_that_the_disk_has_no_room_for_leaves_the_older_one(
     def full_disk(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    (tmp_path / "page.html").write_text("older")
+    write_page(result, tmp_path / "page.html")
+    older = (tmp_path / "page.html").read_text(encoding="utf-8")
     monkeypatch.setattr(os, "fsync", full_disk)
 
     with pytest.raises(OSError, match="No space left"):
         write_page(result, tmp_path / "page.html")
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("page.html", "older")]
+    assert [(path.name, path.read_text(encoding="utf-8")) for path in tmp_path.iterdir()] == [("page.html", older)]
 
 
 def _never(x: int) -> int:

@@ -114,7 +114,11 @@ def _reference(out: Path) -> None:
     import pdoc.render
 
     pdoc.render.configure(docformat="google", include_undocumented=False, show_source=False, logo_link="index.html")
-    modules = {name: pdoc.doc.Module(importlib.import_module(name)) for name in MODULES}
+    found = {name: importlib.import_module(name) for name in MODULES}
+    for module in (found["gpupipe"], found["gpupipe.ops"]):
+        for name in module.__all__:  # imported when it is first used, and pdoc looks at what is there
+            getattr(module, name)
+    modules = {name: pdoc.doc.Module(module) for name, module in found.items()}
     dataset: Any = modules["gpupipe"].members["Dataset"]
     dataset.own_members = list(dataset.members.values())  # its parts are classes that nobody should know
     dataset.inherited_members = {}

@@ -44,7 +44,7 @@ from tests.reliability.resume_programs import (
 )
 
 FULL = bool(os.environ.get("GPUPIPE_FULL"))
-PROGRAMS = 3000 if FULL else 300
+PROGRAMS = 3600 if FULL else 360
 LEAST = 3
 """A part that fewer programs ran is not tested."""
 
