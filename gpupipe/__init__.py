@@ -159,7 +159,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Import what is used for the first time."""
-        if name in ("compat", "io", "ops"):
+        if name in ("compat", "dataset", "errors", "io", "ops", "options", "ragged", "spec"):
             return importlib.import_module(f".{name}", __name__)
         if name not in _HOMES:
             return _missing(name)

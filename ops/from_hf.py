@@ -24,6 +24,14 @@ ABOUT = {
 }  # fmt: skip
 """Settings that change no pixel of the kinds of processors that are taken."""
 
+SWITCHES = {
+    "do_resize": ("size", "resample"),
+    "do_center_crop": ("crop_size",),
+    "do_rescale": ("rescale_factor", "do_normalize"),
+    "do_normalize": ("image_mean", "image_std"),
+}
+"""Switches, and the settings that say nothing without; where an old file leaves a switch out, the class has it."""
+
 
 def from_hf(processor: Any) -> Transform:
     """Make a function of ops from a Hugging Face image processor, or from the dict in its preprocessor_config.json.
@@ -59,6 +67,9 @@ def from_hf(processor: Any) -> Transform:
     for name, value in given.items():
         if name not in KNOWN | ABOUT and value is not None and value is not False:
             refuse(WHO, f"{name}={value!r}", "set it to None if the model does without, or call ops in its place")
+    for name, its in SWITCHES.items():
+        if name not in given and any(given.get(one) is not None for one in its):
+            refuse(WHO, f"settings without {name}", f"add {name}=True or False, as the class of the processor has it")
     recipe = Recipe(WHO)
     if given.get("do_resize"):
         _resize(recipe, given.get("size"), given.get("resample"))

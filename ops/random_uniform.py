@@ -55,7 +55,7 @@ class RandomUniform(Op):
         object.__setattr__(self, "dtype", dtype.name)
         whole = dtype.kind != "f"
         least, most = (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) if whole else _ends(dtype)
-        for name, high in (("minval", most), ("maxval", min(most + whole, np.iinfo(np.int64).max))):
+        for name, high in (("minval", most), ("maxval", min(most + 1, np.iinfo(np.int64).max) if whole else most)):
             check_number(WHO, name, getattr(self, name), least, high, integer=whole)
         if all(isinstance(x, (int, float)) for x in (self.minval, self.maxval)) and self.minval >= self.maxval:
             raise SpecError(f"{WHO} needs minval below maxval, got {self.minval} and {self.maxval}")

@@ -91,6 +91,10 @@ class Walker:
 
     def add(self, part: Any) -> None:
         self._stack.append(part)
+        self._drain()
+
+    def _drain(self) -> None:
+        """Digest what is on the stack; of what a function uses, at most a bounded number of parts."""
         while self._stack:
             self._one(self._stack.pop())
             if self._left is not None:
@@ -211,8 +215,7 @@ class Walker:
                 case _:
                     parts = (type(value).__name__, value.digest)
             self._push((*parts, below))
-            while self._stack:
-                self._one(self._stack.pop())
+            self._drain()
         self._put(f"outputs {[numbers[x] for x in outputs]}")
 
     def _array(self, array: Any) -> None:

@@ -156,14 +156,15 @@ def first_bytes(path: str, n: int = _HEAD) -> bytes:
 
 
 def kind_at(path: str) -> Kind:
-    """Tell what a file is; one that cannot be read counts as a TFRecord file, whose reader says why.
+    """Tell what a file is.
 
-    Bytes that nothing is known of, or none, are an image if the file has the name of one.
+    Bytes that nothing is known of, none, and those of a file that cannot be read are an image if the file has the name
+    of one, else records: who reads them says what is wrong.
     """
     try:
         head = first_bytes(path)
     except DataError:
-        return Kind("TFRecord")
+        return Kind("an image" if is_image_name(path) else "TFRecord")
     kind = kind_of(head)
     unknown = kind == Kind("TFRecord") and not _is_header(head)
     return Kind("an image") if unknown and is_image_name(path) else kind

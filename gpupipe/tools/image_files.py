@@ -37,9 +37,6 @@ def image_files(
         decode: decode each image; else header and end are checked.
         keep: of how many the bytes are kept, evenly spread over all.
         workers: threads; None for one for each CPU.
-
-    Raises:
-        DataError: a file cannot be read.
     """
     count = min(keep, len(files))
     kept = {number * len(files) // count for number in range(count)}

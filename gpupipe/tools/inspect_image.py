@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpupipe.comparison.steps.classes import taken_by_dali
-from gpupipe.errors import DecodeError, shown_name
+from gpupipe.errors import DataError, DecodeError, shown_name
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.describe import Description, describe
 from gpupipe.extract.images.headers import check_complete, check_decodable
@@ -97,22 +97,21 @@ class ImageFile:
 
 
 def image_file(path: str, decoded: bool = True, keep: bool = True) -> ImageFile:
-    """Read an image file, check its header and its end, and decode it. Never raises a DecodeError.
+    """Read an image file, check its header and its end, and decode it. One that cannot be read is a bad image.
 
     Args:
         path: of the file.
         decoded: whether it is decoded.
         keep: whether its bytes are kept.
-
-    Raises:
-        DataError: the file cannot be read.
     """
-    size = size_of(path)
-    if size > MOST:
-        return ImageFile(
-            path, size, b"", None, False, f"an image of at most {MOST} bytes is read, this file has {size}"
-        )
-    data = first_bytes(path, size)
+    size = 0
+    try:
+        size = size_of(path)
+        if size > MOST:
+            raise DecodeError(f"an image of at most {MOST} bytes is read, this file has {size}")
+        data = first_bytes(path, size)
+    except DataError as error:
+        return ImageFile(path, size, b"", None, False, error.reason)
     described, failure, ordinary = None, "" if data else "the file is empty", False
     try:
         if data:

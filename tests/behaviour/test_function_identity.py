@@ -209,6 +209,21 @@ def test_a_function_that_uses_a_list_which_holds_itself_has_a_state(monkeypatch:
         assert [int(x) for x in items] == [3, 4, 5, 6]
 
 
+def test_so_has_one_that_a_traced_function_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpupipe.plan.portable._MOST_USED", 1000)
+    around: list[Any] = [1]
+    around.append(around)
+
+    def longer(x: Any) -> Any:
+        return x + len(around)
+
+    ds = Dataset.range(5).map(lambda x: ops.py_function(longer, (x,), INT))
+
+    with iter(ds) as items:
+        next(items)
+        assert items.state_dict()["code"] is None
+
+
 def test_a_long_list_of_elements_is_compared_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpupipe.plan.portable._MOST_USED", 1000)
     short, long = ([(str(i), i) for i in range(n)] for n in (3000, 3001))

@@ -17,7 +17,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.cli import main
-from gpupipe.comparison.photographs import write_shards
+from gpupipe.comparison.photographs import encode, take, write_shards
 from gpupipe.tools import manifest
 from tests.cli.commands import started
 from tests.tools.damage import OLD_MANIFEST, write
@@ -281,3 +281,19 @@ def test_a_closed_pipe_is_no_traceback(shards: list[Path], tmp_path: Path) -> No
     assert process.wait(timeout=30) == 1
     assert said == ""
     process.stderr.close()
+
+
+def test_one_image_that_cannot_be_read_makes_no_records_of_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(3):
+        shot, pixels = take(number)
+        (tmp_path / f"{number}.jpg").write_bytes(encode(pixels, shot.quality))
+    (tmp_path / "broken.jpg").symlink_to(tmp_path / "nowhere")
+
+    assert main(["verify", str(tmp_path)]) == 1
+
+    printed = capsys.readouterr()
+    assert "broken.jpg" in printed.out
+    assert "TFRecord" not in printed.out + printed.err
+    assert "0.jpg" not in printed.out

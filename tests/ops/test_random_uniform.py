@@ -182,3 +182,9 @@ def test_a_mask_and_an_image_share_a_factor(backend: str) -> None:
     chain = dataset().map(both).batch(4).with_options(on(backend))
     for (x, m), p in chain:
         assert x.shape[:3] == m.shape[:3] and p.shape == (len(x),)
+
+
+def test_floats_have_bounds_beyond_those_of_integers() -> None:
+    drawn = ops.random_uniform(-1e20, 1e20)
+
+    assert -1e20 <= drawn < 1e20

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import lru_cache
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,6 +38,8 @@ def torchvision() -> Any:
     """
     if "GPUPIPE_TORCHVISION" in os.environ:
         sys.path.append(os.environ["GPUPIPE_TORCHVISION"])
+    if find_spec("torchvision") is None:
+        pytest.skip("torchvision is not installed")
     library = torch.library.Library("torchvision", "DEF")
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):
@@ -266,6 +269,7 @@ def test_what_no_op_equals_is_refused_by_name(name: str) -> None:
         (lambda: ops.from_hf({"do_resize": True, "size": 224, "resample": 2}), gp.PlanError, "size=224; write it as"),
         (lambda: ops.from_hf({"do_resize": True, "size": {"longest_edge": 9}, "resample": 2}), gp.PlanError, "longest"),
         (lambda: ops.from_hf({"do_resize": True, "size": {"shortest_edge": 9}, "resample": 4}), gp.PlanError, "tion 4"),
+        (lambda: ops.from_hf({"do_normalize": True, "image_mean": MEAN, "image_std": STD}), gp.PlanError, "do_rescale"),
         (lambda: ops.from_hf({"do_resize": True, "do_pad": True}), gp.PlanError, "do_pad=True"),
         (lambda: ops.from_hf({"do_resize": False, "crop_pct": 0.8}), gp.PlanError, r"crop_pct=0\.8"),
         (lambda: ops.from_hf({}), PlanTypeError, "settings of an image processor"),

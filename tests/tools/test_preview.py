@@ -80,7 +80,7 @@ def test_a_preview_draws_what_the_training_chain_draws(kind: str, request: pytes
     for example in augmentations(source, count, 2, 64, quiet):
         for draw in example.draws:
             apart = [np.abs(image.astype(int) - draw.image) for image in for_each_epoch[draw.epoch]]
-            # Normalised and back. On DALI, which may run the chain, pixels repeat at the edge; a preview crops in NumPy.
+            # Normalised and back; DALI, which may run the chain, repeats pixels at the edge.
             assert min(difference[1:-1, 1:-1].max() for difference in apart) <= 1
 
 
