@@ -12,6 +12,7 @@ from gpupipe import ops
 from gpupipe.errors import FunctionError
 from gpupipe.ops._shared.samples import encoded, picture
 from tests.behaviour.model import run
+from tests.conformance.harness import host
 from tests.reliability.executors import EXECUTORS
 from tests.reliability.resume import resumed_after, taken
 
@@ -90,8 +91,8 @@ def test_an_augmentation_in_python_is_the_same_on_every_executor(backend: Any) -
     single = [(x, float(y)) for x, y in chain.with_options(numpy).epoch(0)]
     batches = list(chain.batch(5).with_options(options).epoch(0))
 
-    assert np.concatenate([y for _, y in batches]).tolist() == [y for _, y in single]
-    found = np.concatenate([x.get() if hasattr(x, "get") else x for x, _ in batches])
+    assert np.concatenate([host(y) for _, y in batches]).tolist() == [y for _, y in single]
+    found = np.concatenate([host(x) for x, _ in batches])
     # a JPEG is decoded by another decoder on a GPU
     assert np.abs(found.astype(int) - np.stack([x for x, _ in single])).max() <= (8 if backend == "gpu" else 0)
 
@@ -103,7 +104,7 @@ def test_a_number_from_python_can_be_the_parameter_of_an_op() -> None:
         return ops.adjust_brightness(image, delta), image, delta
 
     dataset = gp.Dataset.from_tensor_slices(FILES[:1] * 4).map(shifted).batch(4)
-    ((after, before, delta),) = list(dataset)
+    ((after, before, delta),) = (tuple(map(host, batch)) for batch in dataset)
 
     assert len(set(delta.tolist())) == 4
     np.testing.assert_allclose(after - before, np.broadcast_to(delta[:, None, None, None], after.shape), atol=1e-4)
