@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import logging
 import os
-import struct
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.flow.cache import files as disk
 from gpupipe.flow.cache import temporary
+from tests.behaviour.elements import start_of
 from tests.behaviour.model import outcomes, plain, run
 
 
@@ -525,15 +525,15 @@ def test_damage_in_the_middle_is_an_error_and_the_next_pass_computes_it_again(tm
     run(dataset)
     path = the_file(tmp_path)
     data = bytearray(path.read_bytes())
-    place = data.rindex(b"E", 0, len(data) - 60)
-    data[place + 3] ^= 1
+    start = start_of(data, 2)
+    data[start + 15] ^= 1
     path.write_bytes(data)
 
     items = iter(dataset)
     with pytest.raises(gp.DataError, match="damaged") as caught:
         list(items)
     assert caught.value.file == str(path)
-    assert caught.value.offset == place - 12
+    assert caught.value.offset == start
     assert caught.value.stage == "cache" or caught.value.stage == "read"
     assert "the next iterator computes the file again" in str(caught.value)
     assert list(items) == []
@@ -552,7 +552,7 @@ def test_a_damaged_element_costs_no_other_and_the_file_is_computed_again(
     pack, unpack = (gzip.compress, gzip.decompress) if path.suffix == ".gz" else (bytes, bytes)
     whole = unpack(path.read_bytes())
     data = bytearray(whole)
-    data[data.index(struct.pack("<Q", 1500)) - 17 + byte] ^= 1  # in the element of this number
+    data[start_of(data, 1500) + byte] ^= 1
     path.write_bytes(pack(data))
 
     short = [*range(1500), "error", *range(1501, 3000)]

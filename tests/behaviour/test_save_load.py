@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.load.save import _Seen as Seen
 from gpupipe.plan.node import ANYTHING, ElementType
 from gpupipe.spec import Structure, spec_of
+from tests.behaviour.elements import start_of
 from tests.behaviour.model import interleaved, outcomes, run
 
 
@@ -347,8 +347,7 @@ def test_a_damaged_element_costs_no_other(tmp_path: Path, part: str, compression
     Dataset.range(5000).save(tmp_path / "s", compression)
     (path,) = (tmp_path / "s").glob("*.elements*")
     data = bytearray((gzip.decompress if compression else bytes)(path.read_bytes()))
-    mark = struct.pack("<Q", 2499)  # its number, its position, its value
-    start = data.index(mark) - 17
+    start = start_of(data, 2499)
     data[start + (2 if part == "length" else 25)] ^= 1
     path.write_bytes((gzip.compress if compression else bytes)(data))
     loaded = Dataset.load(tmp_path / "s")
