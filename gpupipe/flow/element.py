@@ -107,14 +107,17 @@ class Failure:
         noted: whether it was counted and listed among the bad records.
         known: whether a manifest listed it before the run started.
         ignored: whether an `ignore_errors` leaves out the rest of the file that the error hides.
+        batch: the batch that failed, where each of its rows is this one object, which is noted once: after whichever
+            row a run is resumed, what is noted has the same key.
     """
 
-    __slots__ = ("error", "ignored", "known", "noted")
+    __slots__ = ("batch", "error", "ignored", "known", "noted")
 
     def __init__(self, error: DataError, known: bool = False) -> None:
         self.error = error
         self.ignored = False
         self.noted = False
+        self.batch: tuple[Stream, int] | None = None
         self.known = known
 
 

@@ -415,7 +415,8 @@ PEEKING: ContextVar[PeekedErrors | None] = ContextVar("gpupipe_peeking", default
 
 def bad_record(element: Element, action: Action, epoch: int) -> BadRecord:
     """The bad record of a hole: located where its error says, with the key of the element or of the row of a batch."""
-    hole, stream, position = element
+    hole = element[0]
+    stream, position = hole.batch or element[1:]
     error = hole.error
     if isinstance(stream, BatchStream):
         rows = stream.rows

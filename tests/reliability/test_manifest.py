@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -492,3 +492,41 @@ def test_of_a_batch_that_does_not_stack_the_row_that_is_named_is_the_one_that_is
     given = [[i for _, numbers in chain for i in numbers.tolist()] for chain in passes]
 
     assert given == [[0, 1, 2, 3, 8, 9, 10, 11], [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11]]
+
+
+@pytest.mark.parametrize(("on_error", "where"), [*(("raise", i) for i in range(8)), *(("skip", i) for i in range(4))])
+def test_a_batch_that_failed_is_listed_once_wherever_among_its_rows_a_run_is_resumed(
+    tmp_path: Path, on_error: Literal["raise", "skip"], where: int
+) -> None:
+    shapes = [(0,), (1,), (1,), (1,), (2,), (3,), (4,), (4,)]
+    rows = gp.Dataset.from_generator(lambda: iter([np.zeros(shape, np.int64) for shape in shapes]))
+
+    def opened(manifest: str) -> Any:
+        options = gp.Options(on_error=on_error, error_manifest=tmp_path / manifest, device="cpu")
+        return iter(
+            rows.bucket_by_sequence_length(lambda x: 1, [10], [2, 2], no_padding=True).unbatch().with_options(options)
+        )
+
+    def taken(items: Any, most: int) -> list[str]:
+        outcomes: list[str] = []
+        while len(outcomes) < most:
+            try:
+                outcomes.append(str(next(items).shape))
+            except StopIteration:
+                break
+            except gp.DataError as error:
+                outcomes.append(str(error))
+        return outcomes
+
+    with opened("whole") as items:
+        whole, left_out = taken(items, 100), items.left_out
+    with opened("resumed") as items:
+        first, state = taken(items, where), items.state_dict()
+    with opened("resumed") as items:
+        items.load_state_dict(state)
+        assert first + taken(items, 100) == whole
+        assert items.left_out == left_out
+
+    lines = (tmp_path / "whole").read_text().splitlines()
+    assert [json.loads(line)["offset"] for line in lines] == [1, 5]
+    assert (tmp_path / "resumed").read_text().splitlines() == lines

@@ -136,6 +136,7 @@ class _Unbatched(Running):
             if type(element[0]) is not tuple:
                 if not isinstance(element[1], BatchStream) or type(element[0]) is Raised:
                     return element
+                element[0].batch = element[0].batch or element[1:]
                 self._rows.extend((element[0], *identity) for identity in element[1].rows)  # a hole for each row
                 continue
             sizes = [len(column) if getattr(column, "shape", None) else -1 for column in element[0]]
