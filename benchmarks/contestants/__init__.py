@@ -37,6 +37,7 @@ class Contestant:
 _DALI = ("nvidia.dali",)
 _GPUPIPE = ("gpupipe",)
 _TF = ("tensorflow",)
+_KERAS = (*_TF, "keras")
 _BEFORE, _AFTER = {"parse": "before"}, {"parse": "after"}
 _SKIP = {"on_error": "skip", "manifest": True}
 _CPU, _GPU = {"device": "cpu"}, {"device": "gpu"}
@@ -78,11 +79,11 @@ _ALL = (
     Contestant("gpupipe-other", "host", "host_gpupipe", "gpupipe, other checkout", _GPUPIPE, other=True),
     Contestant("tfdata-host", "host", "host_tf", "tf.data", _TF, {"python": "py_function"}),
     Contestant("tfdata-numpy", "host", "host_tf", "tf.data, numpy_function", _TF, {"python": "numpy_function"}),
-    Contestant("flowers-gpupipe", "flowers", "flowers_gpupipe", "gpupipe", _GPUPIPE, {"backend": "auto"}),
+    Contestant("flowers-gpupipe", "flowers", "flowers_gpupipe", "gpupipe", _GPUPIPE + _DALI, {"backend": "auto"}),
     Contestant("flowers-gpupipe-numpy", "flowers", "flowers_gpupipe", "gpupipe, NumPy", _GPUPIPE, {"backend": "numpy"}),
     Contestant("flowers-tfdata", "flowers", "flowers_tf", "tf.data", _TF, {"keras": False}),
-    Contestant("flowers-keras", "flowers", "flowers_tf", "image_dataset_from_directory", _TF, {"keras": True}),
-    Contestant("flowers-generator", "flowers", "flowers_generator", "ImageDataGenerator", (*_TF, "scipy")),
+    Contestant("flowers-keras", "flowers", "flowers_tf", "image_dataset_from_directory", _KERAS, {"keras": True}),
+    Contestant("flowers-generator", "flowers", "flowers_generator", "ImageDataGenerator", (*_KERAS, "scipy")),
     Contestant("flowers-torch", "flowers", "flowers_torch", "torch DataLoader + Pillow", ("torch", "PIL")),
 )
 CONTESTANTS = {one.name: one for one in _ALL}
