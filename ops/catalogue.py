@@ -26,7 +26,7 @@ from gpupipe.ops.crop_to_bounding_box import CropToBoundingBox
 from gpupipe.ops.cutmix import Cutmix
 from gpupipe.ops.dali_function import DaliFunction
 from gpupipe.ops.decode_image import DecodeImage
-from gpupipe.ops.decode_jpeg import DecodeJpeg
+from gpupipe.ops.decode_jpeg import DecodeJpeg, DecodeSmallerJpeg
 from gpupipe.ops.decode_png import DecodePng
 from gpupipe.ops.expand_dims import ExpandDims
 from gpupipe.ops.extract_jpeg_shape import ExtractJpegShape
@@ -90,6 +90,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     DecodeImage,
     DecodeJpeg,
     DecodePng,
+    DecodeSmallerJpeg,
     ExpandDims,
     ExtractJpegShape,
     FlipLeftRight,

@@ -60,6 +60,7 @@ WITHOUT_A_FUNCTION = {
     "Crop",
     "CropMirrorNormalize",
     "DecodeCrop",
+    "DecodeSmallerJpeg",
     "Flip",
     "LookUp",
     "NativeDecoding",

@@ -51,6 +51,73 @@ def test_tensorflow_gives_the_same(data: bytes, channels: int, library: str, tf:
     np.testing.assert_array_equal(ops.decode_jpeg(data, channels=channels), expected)
 
 
+@pytest.mark.tf
+@pytest.mark.parametrize("method", ["INTEGER_ACCURATE", "INTEGER_FAST"])
+@pytest.mark.parametrize("ratio", [1, 2, 4, 8])
+@pytest.mark.parametrize("data", list(FILES.values())[:5], ids=list(FILES)[:5])
+def test_tensorflow_decodes_the_same_at_a_fraction_of_the_size(
+    data: bytes, ratio: int, method: Any, library: str, tf: Any
+) -> None:
+    if library == "pillow" and method == "INTEGER_FAST":
+        pytest.skip("Pillow has no fast DCT")
+    for channels in (0, 1, 3):
+        expected = tf.io.decode_jpeg(data, channels=channels, ratio=ratio, dct_method=method).numpy()
+
+        image = ops.decode_jpeg(data, channels, ratio, dct_method=method)
+
+        np.testing.assert_array_equal(image, expected)
+
+
+def test_an_image_at_a_fraction_of_its_size_is_upright_where_it_is_asked_for() -> None:
+    data = encoded(picture(31, 18), quality=90, orientation=6)
+
+    np.testing.assert_array_equal(
+        ops.decode_jpeg(data, 3, 2, exif_orientation=True), np.rot90(ops.decode_jpeg(data, 3, 2), -1)
+    )
+
+
+def test_an_image_is_bad_at_every_ratio_or_at_none(library: str) -> None:
+    whole, rng = encoded(picture(64, 48), quality=90), np.random.default_rng(3)
+    scan = whole.index(b"\xff\xda")
+    files = [whole[: int(len(whole) * part)] + b"\xff\xd9" for part in (0.1, 0.3, 0.6, 0.95)]
+    for at in rng.integers(scan, len(whole), 60):
+        files.append(whole[:at] + bytes([whole[at] ^ int(rng.integers(1, 256))]) + whole[at + 1 :])
+
+    verdicts = [[_is_bad(data, ratio) for ratio in (1, 2, 4, 8)] for data in files]
+
+    assert all(len(set(verdict)) == 1 for verdict in verdicts)
+    assert 0 < sum(verdict[0] for verdict in verdicts) < len(files)
+
+
+def _is_bad(data: bytes, ratio: int) -> bool:
+    try:
+        ops.decode_jpeg(data, 3, ratio)
+    except DecodeError:
+        return True
+    return False
+
+
+def test_another_format_is_not_made_smaller() -> None:
+    data = encoded(picture(9, 8), "PNG")
+
+    assert ops.decode_jpeg(data, dct_method="INTEGER_FAST").shape == (9, 8, 3)
+    with pytest.raises(DecodeError, match="ratio=2 needs a JPEG, got the format png"):
+        ops.decode_jpeg(data, 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"ratio": 3}, "ratio from 1, 2, 4, 8, got 3"),
+        ({"ratio": True}, "ratio from 1, 2, 4, 8, got True"),
+        ({"dct_method": "FLOAT"}, "dct_method INTEGER_ACCURATE or INTEGER_FAST, got 'FLOAT'"),
+    ],
+)
+def test_a_ratio_or_a_method_that_libjpeg_has_not_is_refused(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        ops.decode_jpeg(FILES["gray"], **arguments)
+
+
 def test_gray_is_the_y_plane(library: str) -> None:
     data = FILES["4:2:0"]
     colours = Image.open(io.BytesIO(data))

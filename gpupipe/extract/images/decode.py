@@ -10,8 +10,8 @@ import contextlib
 import io
 from collections.abc import Callable
 from contextvars import ContextVar
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from gpupipe.extract.images.png import has_all_rows, without_ancillary
 from gpupipe.extract.images.tiff import layout_of, read_tiff
 from gpupipe.options import MAX_PIXELS
 
-__all__ = ["MOST_PIXELS", "UNBOUNDED", "as_plain", "decode", "upright"]
+__all__ = ["MOST_PIXELS", "UNBOUNDED", "Dct", "as_plain", "decode", "upright"]
 
 Array = npt.NDArray[Any]
 
@@ -48,6 +48,25 @@ _Pixels = Callable[[Any, Encoded], Array]
 """Takes the pixels of an image that Pillow has opened, and its bytes."""
 
 
+class Dct(NamedTuple):
+    """How libjpeg transforms the blocks of a JPEG.
+
+    Attributes:
+        ratio: 1, 2, 4 or 8: blocks become so much smaller, and an image of H x W becomes ceil(H/ratio) x ceil(W/ratio).
+        fast: the fast inverse DCT instead of the accurate one, with an error of a few levels.
+    """
+
+    ratio: int = 1
+    fast: bool = False
+
+    def size(self, header: ImageHeader) -> tuple[int, int]:
+        """Height and width of the decoded image."""
+        return -(-header.height // self.ratio), -(-header.width // self.ratio)
+
+
+_EXACT = Dct()
+
+
 def decode(
     data: Encoded,
     channels: int = 3,
@@ -56,6 +75,7 @@ def decode(
     *,
     dtype: str = "uint8",
     indices: bool = False,
+    dct: Dct = _EXACT,
 ) -> Array:
     """Decode an image of any known format but GIF.
 
@@ -68,6 +88,7 @@ def decode(
         dtype: "uint8", "uint16" or "float32"; `as_dtype` says how samples are scaled.
         indices: give the indices of a palette instead of its colours, of a gray image the samples as stored; neither is
             scaled.
+        dct: of a JPEG; another format is refused where it is to become smaller.
 
     Returns:
         dtype[H,W,C], contiguous; as uint8 the upper 8 bits of 16-bit samples, as in TensorFlow and libpng.
@@ -81,6 +102,8 @@ def decode(
     most = MOST_PIXELS.get() if most_pixels is None else most_pixels
     check_pixels(header.height, header.width, most)
     check_decodable(header.format, header.bits)
+    if dct.ratio != 1 and header.format != "jpeg":
+        raise DecodeError(f"ratio={dct.ratio} needs a JPEG, got the format {header.format}")
     if indices:
         image = _pillow(data, header, lambda image, _: indices_of(image, header))
         if image.dtype != np.uint8 and dtype == "uint8":
@@ -89,8 +112,9 @@ def decode(
     deep = _deep(data, header, channels, dtype != "uint8", most)
     if channels == 0 and header.channels == _GRAY:
         channels = _GRAY
-    image = (_jpeg if header.format == "jpeg" else _eight)(data, header, channels) if deep is None else deep
-    return upright(as_dtype(image, dtype, header.format), header.orientation)
+    if deep is None:
+        deep = _jpeg(data, header, channels, dct) if header.format == "jpeg" else _eight(data, header, channels)
+    return upright(as_dtype(deep, dtype, header.format), header.orientation)
 
 
 def _deep(data: Encoded, header: ImageHeader, channels: int, wide: bool, most: int) -> Array | None:
@@ -151,7 +175,7 @@ def upright(image: Array, orientation: int) -> Array:
     return np.ascontiguousarray(image)
 
 
-def _jpeg(data: Encoded, header: ImageHeader, channels: int) -> Array:
+def _jpeg(data: Encoded, header: ImageHeader, channels: int, dct: Dct = _EXACT) -> Array:
     """Decode a JPEG, damaged or not, if nvImageCodec (DALI's decoder, also libjpeg-turbo) does.
 
     simplejpeg rejects damaged files and subsamplings it has no name for. Pillow, like nvImageCodec, decodes what
@@ -160,29 +184,32 @@ def _jpeg(data: Encoded, header: ImageHeader, channels: int) -> Array:
     turbo = _turbo()
     if turbo is not None and header.channels in (_GRAY, _RGB) and channels != _RGBA:
         space = "GRAY" if channels == _GRAY else "RGB"
+        if dct != _EXACT:
+            height, width = dct.size(header)
+            turbo = partial(turbo, fastdct=dct.fast, min_height=height, min_width=width)
         with contextlib.suppress(ValueError):
             return turbo(data, colorspace=space, strict=True)
-        image = None if header.progressive else _damaged(turbo, data, header, space)
+        image = None if header.progressive else _damaged(turbo, data, dct.size(header), space)
         if image is not None:
             return image
     try:
-        return _eight(data, header, channels)
+        return _eight(data, header, channels, dct.ratio)
     except DecodeError:
         cut = None if header.progressive else first_marker_in_scan(data, header.channels)
         if cut is None:
             raise
         # A flipped bit made a marker after the last row, on which libjpeg fails when it looks for the end.
-        return _jpeg(bytes(data[:cut]) + b"\xff\xd9", header, channels)
+        return _jpeg(bytes(data[:cut]) + b"\xff\xd9", header, channels, dct)
 
 
-def _damaged(turbo: Callable[..., Array], data: Encoded, header: ImageHeader, space: str) -> Array | None:
+def _damaged(turbo: Callable[..., Array], data: Encoded, size: tuple[int, int], space: str) -> Array | None:
     """Decode a damaged JPEG if it has all its rows; else None. Pillow resynchronises differently between restarts.
 
     With `strict=False` simplejpeg ignores any error that follows a warning, even one that left rows unwritten. Decoding
     into two buffers of different contents shows whether all rows were written.
     """
-    size = header.height * header.width * (1 if space == "GRAY" else 3)
-    buffers = (np.full(size, fill, np.uint8) for fill in (0, 255))
+    count = size[0] * size[1] * (1 if space == "GRAY" else 3)
+    buffers = (np.full(count, fill, np.uint8) for fill in (0, 255))
     with contextlib.suppress(ValueError):
         first, second = (turbo(data, colorspace=space, strict=False, buffer=buffer) for buffer in buffers)
         return first if np.array_equal(first, second) else None
@@ -200,26 +227,32 @@ def _turbo() -> Callable[..., Array] | None:
     return decoder
 
 
-def _eight(data: Encoded, header: ImageHeader, channels: int) -> Array:
+def _eight(data: Encoded, header: ImageHeader, channels: int, ratio: int = 1) -> Array:
     """Decode an image to 8 bits with Pillow."""
     gray = header.format == "jpeg" and channels == _GRAY
-    return _pillow(data, header, lambda image, _: _array(image, header, channels), gray)
+    return _pillow(data, header, lambda image, _: _array(image, header, channels), gray, ratio)
 
 
-def _pillow(data: Encoded, header: ImageHeader, pixels: _Pixels, gray: bool = False) -> Array:
+def _pillow(data: Encoded, header: ImageHeader, pixels: _Pixels, gray: bool = False, ratio: int = 1) -> Array:
     """Open an image with Pillow and take its pixels, as stored."""
     try:
-        return _read(data, header, pixels, gray)
+        return _read(data, header, pixels, gray, ratio)
     except DecodeError:
         if header.format != "png" or len(bare := without_ancillary(data)) == len(data):
             raise
-        return _read(bare, header, pixels, gray)  # Pillow fails on a damaged chunk that no pixel needs, DALI does not
+        return _read(
+            bare, header, pixels, gray, ratio
+        )  # Pillow fails on a damaged chunk that no pixel needs, DALI does not
 
 
-def _read(data: Encoded, header: ImageHeader, pixels: _Pixels, gray: bool) -> Array:
+def _read(data: Encoded, header: ImageHeader, pixels: _Pixels, gray: bool, ratio: int) -> Array:
     with opened(data, header.format) as image:
-        if gray:
-            image.draft("L", image.size)  # the Y plane, as in libjpeg, DALI and TensorFlow
+        if gray or ratio != 1:  # "L" is the Y plane, as in libjpeg, DALI and TensorFlow
+            smaller = [max(side // ratio, 1) for side in image.size]
+            wanted = tuple(-(-side // ratio) for side in image.size)
+            image.draft("L" if gray else image.mode, smaller)
+            if image.size != wanted:
+                raise ValueError(f"Pillow makes only images larger than {ratio} x {ratio} smaller by {ratio}")
         if header.format == "png" and _ends_in_nothing(image, header) and not has_all_rows(data):
             raise ValueError("its last rows are missing")
         turned = stored_orientation(image)
