@@ -118,7 +118,7 @@ def _write_images(path: Path, first: int, size: int) -> None:
     for i in range(first, first + size):
         out = io.BytesIO()
         Image.fromarray(np.full((3, 3, 3), i % 256, np.uint8)).save(out, "PNG")
-        (path / f"{i:05}.png").write_bytes(out.getvalue())
+        (path / f"{i:07}.png").write_bytes(out.getvalue())
 
 
 def _of_images(paths: list[str], readers: int | None) -> gp.Dataset:
