@@ -19,6 +19,8 @@ def to_jax(device: Any = None, sharding: Any = None, dtype: Any = None) -> Calla
     """The conversion of a leaf to a `jax.Array`; bytes and arrays of them stay what they are.
 
     JAX gives 64-bit numbers 32 bits unless ``jax_enable_x64`` is set. Arrays on a GPU are taken over by DLPack.
+    JAX's CPU shares an array in host memory that starts at a multiple of 64 bytes, as batches of a stage on DALI or
+    NumPy do, and copies others: those that Python functions or `batch` alone made start anywhere.
 
     Args:
         device: a `jax.Device` or `jax.sharding.Sharding` for the arrays; None: where they are, JAX's default device

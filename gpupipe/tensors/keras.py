@@ -18,6 +18,7 @@ class KerasLoader(Passes, keras.utils.PyDataset):
     """A dataset as a `keras.utils.PyDataset`. Keras asks it for batches by number; it gives the next one.
 
     So Keras' `shuffle=` has no effect: the chain shuffles. With `steps_per_epoch`, Keras' epochs are parts of a pass.
+    Batches in host memory are given as they are; Keras itself copies them once when it makes tensors of PyTorch.
 
     Args:
         chain: the dataset, of batches: ``(inputs, targets)``, ``(inputs, targets, weights)``, inputs or a dict.

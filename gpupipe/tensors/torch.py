@@ -48,8 +48,8 @@ class ToTorch:
             return leaf
         if self.dtype is not None and tensor.is_floating_point():
             tensor = tensor.to(self.dtype)
-        if self.device is None or tensor.device == self.device:
-            return tensor
+        if self.device is None or tensor.device == self.device or tensor.device.type == self.device.type == "cpu":
+            return tensor  # `to` copies from "cpu" to "cpu:0", the device of Accelerate's ranks
         if self.device.type == "cuda" and tensor.device.type == "cpu" and self.non_blocking:
             return self._copied(tensor)
         return tensor.to(self.device)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGE = "gpupipe/guide/pictures/compare.webp"
+MOST = 150_000
+"""Bytes of a picture: the README is to open at once."""
 
 
 def test_the_chart_shows_the_committed_measurements(tmp_path: Path) -> None:
@@ -23,6 +28,43 @@ def test_the_chart_shows_the_committed_measurements(tmp_path: Path) -> None:
     assert [f"{bar.median:.2f}" for bar in bars()[::-1]] == [word for word in shown if re.fullmatch(r"\d\.\d\d", word)]
 
 
+def test_the_page_of_a_comparison_is_the_committed_one_in_a_picture_of_bounded_size() -> None:
+    from benchmarks.page import COMPARISON, DESCRIPTION, WIDTH, digest
+
+    with Image.open(ROOT / PAGE) as picture:
+        picture.load()
+        assert picture.getexif()[DESCRIPTION] == digest(), f"python -m benchmarks.page {PAGE}"
+        assert picture.width == WIDTH
+        assert 1000 < picture.height < 2500
+        assert len(picture.convert("RGB").getcolors(1 << 24) or ()) > 1000  # photographs, not a blank page
+    assert (ROOT / PAGE).stat().st_size < MOST
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.search(rf'<img src="{PAGE}" width="\d+" alt="[^"]{{40,}}">', readme)
+    assert COMPARISON.relative_to(ROOT).as_posix() in readme
+
+
+def test_the_page_can_be_written_again_from_the_committed_comparison() -> None:
+    pytest.importorskip("jinja2", reason="the extra `page` is not installed")
+    from benchmarks.page import COMPARISON, committed
+    from gpupipe.comparison.page.write import page_of
+
+    found = committed()
+    page = page_of(found)
+
+    assert found.to_dict() == json.loads(COMPARISON.read_text(encoding="utf-8"))
+    assert [cost.key for cost in found.costs if cost.measured] == ["dali-cpu", "numpy"]
+    assert all(finding.text.replace("'", "&#39;") in page for finding in found.findings)
+
+
+def test_a_committed_comparison_names_no_path_and_is_of_drawn_photographs() -> None:
+    from benchmarks.page import COMPARISON, DATA
+
+    text = COMPARISON.read_text(encoding="utf-8")
+
+    assert json.loads(text)["data"] == DATA
+    assert re.findall(r'[" ]/\w+', text) == []  # a path from the root
+
+
 def test_pictures_that_documents_show_exist() -> None:
     documents = [ROOT / "README.md", *(ROOT / "gpupipe" / "guide").glob("*.md")]
     shown = {
@@ -31,7 +73,7 @@ def test_pictures_that_documents_show_exist() -> None:
         for link in re.findall(r'(?:!\[[^]]*\]\(|<img[^>]* src=")([^")]+)', file.read_text(encoding="utf-8"))
     }
 
-    assert ROOT / "gpupipe/guide/pictures/measured.svg" in shown
+    assert {ROOT / "gpupipe/guide/pictures/measured.svg", ROOT / PAGE} <= shown
     assert [picture for picture in shown if not picture.is_file()] == []
 
 

@@ -7,12 +7,13 @@ import os
 import socket
 import subprocess
 import sys
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 import gpupipe as gp
+from gpupipe import ops
 from tests.chains.data import ROOT
 from tests.tensors.launch import expected
 from tests.tensors.programs import chain
@@ -45,6 +46,34 @@ def test_arrays_go_to_a_device_or_a_sharding_of_this_process() -> None:
     inputs, _ = next(iter(chain().as_jax(device)))
 
     assert inputs.devices() == {device}
+
+
+@pytest.mark.parametrize("backend", ["dali", "numpy"])
+def test_a_batch_of_a_stage_is_shared_with_jax_on_the_cpu_and_stays_as_it_is(
+    backend: Literal["dali", "numpy"],
+) -> None:
+    if backend == "dali":
+        pytest.importorskip("nvidia.dali")
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 9, 7, 3), np.uint8)
+
+    def transform(image: Any) -> Any:
+        return ops.rot90(image), ops.normalize(image, mean=ops.IMAGENET_MEAN, std=ops.IMAGENET_STD)
+
+    ds = gp.Dataset.from_tensor_slices(pixels).map(transform).batch(3).prefetch(2)
+    ds = ds.with_options(gp.Options(device="cpu", backend=backend))
+    loader = ds.as_jax(jax.devices("cpu")[0])
+    convert, places = loader._convert, []
+
+    def noting(leaf: Any) -> Any:
+        places.append(leaf.ctypes.data)
+        return convert(leaf)
+
+    loader._convert = noting
+    batches = list(loader)
+
+    assert [array.unsafe_buffer_pointer() for batch in batches for array in batch] == places
+    for given, wanted in zip(batches, ds.iterator(epoch=0), strict=True):
+        assert all(map(np.array_equal, given, wanted))
 
 
 @pytest.mark.parametrize(

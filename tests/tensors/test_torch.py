@@ -14,6 +14,8 @@ from tests.tensors.launch import expected, run
 
 torch = pytest.importorskip("torch")
 
+from gpupipe.tensors.torch import ToTorch  # noqa: E402  # it imports PyTorch
+
 pytestmark = pytest.mark.timeout(240)  # programs that import a framework, two at a time
 
 
@@ -36,6 +38,12 @@ def test_a_batch_on_the_host_is_shared_not_copied() -> None:
     batch = next(iter(loader))
 
     assert [tensor.data_ptr() for tensor in batch.values()] == [array.ctypes.data for array in arrays]
+
+
+def test_the_numbered_device_of_the_cpu_is_no_reason_to_copy() -> None:
+    array = np.zeros((2, 3), np.float32)
+
+    assert ToTorch(torch.device("cpu", 0), None, True)(array).data_ptr() == array.ctypes.data
 
 
 def test_tensors_have_the_types_and_values_of_the_arrays() -> None:
@@ -163,6 +171,7 @@ def test_accelerate_gives_each_rank_its_shard_and_resumes(ranks: int, tmp_path: 
     assert [one["batches"] for one in found] == [wrapped[rank::ranks] for rank in range(ranks)]
     for one in found:
         assert one["ends"] == [False] * (len(one["batches"]) - 1) + [True]
+        assert one["own"]  # no copy
         assert one["rest"] == one["batches"][3:]
         assert one["next"] == [*expected(1), *expected(1)[: -len(every) % ranks]][one["rank"] :: ranks]
         said = "one file for the loaders of all ranks"
@@ -170,3 +179,12 @@ def test_accelerate_gives_each_rank_its_shard_and_resumes(ranks: int, tmp_path: 
             [] if ranks == 1 else [True] * 2
         )  # when it saves and loads
         assert (one["length"], one["device"], one["steps"]) == (len(one["batches"]), "cpu", len(one["batches"]))
+
+
+def test_a_training_step_of_lightning_gets_the_arrays_of_the_chain() -> None:
+    pytest.importorskip("lightning")
+
+    (found,) = run("on_lightning")
+
+    assert found["batches"] == [*expected(0), *expected(1)]
+    assert found["places"] == found["own"]  # no copy
