@@ -129,7 +129,8 @@ def _entries(
         progress.start(f"first pass of {executor.title}")
         try:
             contestant = enter(executor, runner)
-            first = contestant.round(lambda done: progress.update(done, request.images, "images"))
+            total = entries[0].first.images if entries else 0  # a pass may have fewer than `request.images`
+            first = contestant.round(lambda done, total=total: progress.update(done, total, "images"))
             entries.append(_Entry(executor, contestant, runner, first, contestant.first(request.compared)))
         except GpupipeError as error:
             costs[executor.key] = _failure(executor, error)
