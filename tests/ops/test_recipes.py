@@ -115,6 +115,12 @@ TORCHVISION: dict[str, tuple[Callable[[Any, Any, Any], list[Any]], int, float, t
             64, scale=(1, 1), ratio=(4 / 3, 4 / 3)), v1.ColorJitter(), v1.ToTensor()],
         1, 1 / 255, EXACT,
     ),
+    "certain choices": (
+        lambda v1, v2, mode: [v1.CenterCrop(90), v1.RandomApply([v2.RGB(), v1.RandomVerticalFlip(1.0)], 1.0),
+                              v1.RandomChoice([v2.RGB(), v1.RandomHorizontalFlip(1.0)], [0, 1]), v1.ToTensor(),
+                              v2.RandomApply(torch.nn.ModuleList([v1.Normalize(MEAN, STD)]), 0.0)],
+        2, 1 / 255, EXACT,
+    ),
 }  # fmt: skip
 
 
@@ -219,12 +225,27 @@ def test_settings_may_come_from_a_file() -> None:
     )
 
 
+def circle(transform: Any) -> Any:
+    transform.transforms.append(transform)
+    return transform
+
+
 REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     "an unknown transform": (lambda v1, v2, mode: v1.RandomRotation(3), "equals RandomRotation; call the ops"),
     "padding": (lambda v1, v2, mode: v1.Pad(3), "equals Pad"),
     "a padded crop": (lambda v1, v2, mode: v2.RandomCrop(3, padding=4), r"RandomCrop\(padding=\[4, 4, 4, 4\]\)"),
     "a policy": (lambda v1, v2, mode: v2.RandAugment(), "equals RandAugment"),
-    "a choice": (lambda v1, v2, mode: v1.RandomApply([v1.Resize(3)]), "equals RandomApply"),
+    "another size": (lambda v1, v2, mode: v1.RandomApply([v1.CenterCrop(3)]), "random_apply needs results of one type"),
+    "another dtype": (lambda v1, v2, mode: v1.RandomChoice([v1.ToTensor()]), "equals RandomChoice of what makes"),
+    "no choice": (lambda v1, v2, mode: v1.RandomChoice([]), "random_choice needs a list of functions"),
+    "a probability": (lambda v1, v2, mode: v1.RandomHorizontalFlip(2), "random_flip_left_right needs p from 0 to 1, g"),
+    "a size below 1": (lambda v1, v2, mode: v1.CenterCrop((3, -3)), "center_crop needs width from 1 to .*, got -3"),
+    "a size of no number": (lambda v1, v2, mode: v2.CenterCrop("ab"), "cannot take the settings of CenterCrop: inval"),
+    "a scale": (lambda v1, v2, mode: v1.RandomResizedCrop(4, ratio=(-1, 1)), "random_resized_crop needs ratio"),
+    "a deviation": (lambda v1, v2, mode: v1.Compose([v1.ToTensor(), v1.Normalize(0.5, 0.0)]), "needs std above 0"),
+    "no list": (lambda v1, v2, mode: v1.Compose(5), "needs a Compose of transforms, got one of 5"),
+    "a circle": (lambda v1, v2, mode: circle(v1.Compose([])), "do not hold themselves, got Compose"),
+    "a circle of choices": (lambda v1, v2, mode: circle(v1.RandomApply([])), "do not hold themselves, got RandomAppl"),
     "a function": (lambda v1, v2, mode: v1.Compose([lambda x: x]), "equals function, which is not torchvision's"),
     "a largest side": (lambda v1, v2, mode: v1.Resize(3, max_size=9), r"Resize\(max_size=9\)"),
     "an interpolation": (lambda v1, v2, mode: v1.Resize(3, mode.BOX), "interpolation 'box'"),
