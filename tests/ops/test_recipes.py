@@ -212,6 +212,12 @@ def test_image_processors_of_hugging_face_give_their_pixels(name: str, count: in
     assert found[1] <= (EXACT[1] if exact else max(mean, 0.5 * bool(backend))), found
 
 
+def test_a_crop_may_be_larger_than_the_image_by_an_even_number() -> None:
+    fn = ops.from_hf({**HF, "size": {"height": 8, "width": 12}})
+    assert np.asarray(fn(picture(30, 30))).shape == (3, 12, 12)
+    assert repr(ops.from_hf({**HF, "image_mean": np.array(MEAN)})) == repr(ops.from_hf(HF))
+
+
 def test_settings_may_come_from_a_file() -> None:
     fn = ops.from_hf({"do_resize": True, "size": {"shortest_edge": 32}, "resample": 3, "do_center_crop": True,
                       "crop_size": {"height": 24, "width": 20}, "do_rescale": True, "rescale_factor": 0.5,
@@ -275,6 +281,11 @@ def test_what_no_op_equals_is_refused_by_name(name: str) -> None:
         ops.from_torchvision(make(of.v1, of.v2, of.mode))
 
 
+HF = {"do_resize": True, "size": {"shortest_edge": 12}, "resample": 2, "do_center_crop": True,
+      "crop_size": {"height": 12, "width": 12}, "do_rescale": True, "do_normalize": True,
+      "image_mean": MEAN, "image_std": STD}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
@@ -293,6 +304,15 @@ def test_what_no_op_equals_is_refused_by_name(name: str) -> None:
         (lambda: ops.from_hf({"do_normalize": True, "image_mean": MEAN, "image_std": STD}), gp.PlanError, "do_rescale"),
         (lambda: ops.from_hf({"do_resize": True, "do_pad": True}), gp.PlanError, "do_pad=True"),
         (lambda: ops.from_hf({"do_resize": False, "crop_pct": 0.8}), gp.PlanError, r"crop_pct=0\.8"),
+        (lambda: ops.from_hf({**HF, "rescale_factor": None}), gp.PlanError, "rescale_factor=None; set it to a finite"),
+        (lambda: ops.from_hf({**HF, "rescale_factor": 0}), gp.PlanError, "rescale_factor=0; set it"),
+        (lambda: ops.from_hf({**HF, "image_mean": None}), gp.PlanError, "image_mean=None; set it"),
+        (lambda: ops.from_hf({**HF, "image_std": [1, "a"]}), gp.PlanError, "image_std='a'; set it"),
+        (lambda: ops.from_hf({**HF, "image_std": [1, 0, 1]}), gp.PlanError, "normalize needs std above 0"),
+        (lambda: ops.from_hf({**HF, "size": {"shortest_edge": "9"}}), gp.PlanError, "shortest_edge='9'; set it"),
+        (lambda: ops.from_hf({**HF, "size": {"height": 9, "width": -1}}), gp.PlanError, r"size\['width'\]=-1; set it"),
+        (lambda: ops.from_hf({**HF, "size": {"height": 12, "width": 9}}), gp.PlanError, "crop_size=12 of a width of 9"),
+        (lambda: ops.from_hf({**HF, "size": {"shortest_edge": 10}}), gp.PlanError, "crop_size=12 of a height of 10"),
         (lambda: ops.from_hf({}), PlanTypeError, "settings of an image processor"),
         (lambda: ops.from_hf(7), PlanTypeError, "got int"),
     ],
