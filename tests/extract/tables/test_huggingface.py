@@ -436,7 +436,9 @@ def test_a_stream_whose_first_rows_differ_in_their_columns_is_named() -> None:
 
     stream = datasets.IterableDataset.from_generator(mixed, split="test")
 
-    with pytest.raises(RecordError, match=r"^HuggingFaceDataset\(test\) at row 0: read: the first 64 rows .*index 3 was"):
+    with pytest.raises(
+        RecordError, match=r"^HuggingFaceDataset\(test\) at row 0: read: the first 64 rows .*index 3 was"
+    ):
         gp.HuggingFaceDataset(stream)
 
 
