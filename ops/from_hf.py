@@ -114,7 +114,7 @@ def _number(name: str, value: Any, least: float = 1e-9) -> Any:
     Raises:
         PlanError: it is none.
     """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not least <= value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not least <= float(value) < math.inf:
         refuse(WHO, f"{name}={value!r}", "set it to a finite number" + (" above 0" if least > 0 else ""))
     return value
 
