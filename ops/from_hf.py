@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from gpupipe.errors import PlanTypeError
 from gpupipe.ops._shared.recipe import Recipe, Transform, method_of, refuse, resize_to
@@ -75,12 +79,13 @@ def from_hf(processor: Any) -> Transform:
         _resize(recipe, given.get("size"), given.get("resample"))
     if given.get("do_center_crop"):
         height, width = _height_and_width("crop_size", given.get("crop_size"))
+        _check_crop(given.get("do_resize") and given.get("size"), height, width)
         recipe.add(resize_with_crop_or_pad, target_height=height, target_width=width)
     recipe.tensor = True
     if given.get("do_rescale"):
-        recipe.to_float(1 / given.get("rescale_factor", 1 / 255))
+        recipe.to_float(1 / _number("rescale_factor", given.get("rescale_factor", 1 / 255)))
     if given.get("do_normalize"):
-        recipe.normalize(given["image_mean"], given["image_std"])
+        recipe.normalize(*(_per_channel(name, given.get(name)) for name in ("image_mean", "image_std")))
     return recipe.done()
 
 
@@ -88,7 +93,8 @@ def _resize(recipe: Recipe, size: Any, resample: Any) -> None:
     method = method_of(WHO, resample)
     size = {name: side for name, side in dict(size).items() if side is not None} if hasattr(size, "keys") else size
     if isinstance(size, Mapping) and set(size) == {"shortest_edge"}:
-        recipe.add(resize_shorter, size=int(size["shortest_edge"]), interpolation=method)
+        side = int(_number("shortest_edge", size["shortest_edge"], 1))
+        recipe.add(resize_shorter, size=side, interpolation=method)
     else:
         recipe.add(resize_to, size=_height_and_width("size", size), interpolation=method)
 
@@ -98,4 +104,37 @@ def _height_and_width(name: str, size: Any) -> tuple[int, int]:
     if not isinstance(size, Mapping) or set(size) != {"height", "width"}:
         kinds = {"size": "{'shortest_edge': n} or {'height': h, 'width': w}"}.get(name, "{'height': h, 'width': w}")
         refuse(WHO, f"{name}={size!r}", f"write it as {kinds}")
-    return int(size["height"]), int(size["width"])
+    height, width = (int(_number(f"{name}[{side!r}]", size[side], 1)) for side in ("height", "width"))
+    return height, width
+
+
+def _number(name: str, value: Any, least: float = 1e-9) -> Any:
+    """A setting that is a number of at least `least`, and finite.
+
+    Raises:
+        PlanError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not least <= float(value) < math.inf:
+        refuse(WHO, f"{name}={value!r}", "set it to a finite number" + (" above 0" if least > 0 else ""))
+    return value
+
+
+def _per_channel(name: str, value: Any) -> Any:
+    """A setting that is a number or one for each channel."""
+    values = value.tolist() if isinstance(value, np.ndarray) else value
+    for one in values if isinstance(values, (list, tuple)) and values else [values]:
+        _number(name, one, -math.inf)
+    return values
+
+
+def _check_crop(size: Any, *crop: int) -> None:
+    """Refuse padding by an odd number of pixels: the classes of transformers put the odd one on different sides.
+
+    Raises:
+        PlanError: a crop is larger than images are after they are resized, by an odd number or an unknown one.
+    """
+    sides = dict(size or {})
+    for name, wanted in zip(("height", "width"), crop, strict=True):
+        side = sides.get(name) or sides.get("shortest_edge") or wanted
+        if wanted > side and ((wanted - side) % 2 or sides.get("shortest_edge")):
+            refuse(WHO, f"crop_size={wanted} of a {name} of {side}", "crop no more than there is, or pad evenly")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gpupipe.errors import PlanTypeError
+from gpupipe.errors import PlanError, PlanTypeError
 from gpupipe.ops._shared.recipe import Recipe, Transform, method_of, pair_of, refuse, resize_to
 from gpupipe.ops.cast import cast
 from gpupipe.ops.center_crop import center_crop
 from gpupipe.ops.color_jitter import color_jitter
+from gpupipe.ops.random_apply import random_apply
+from gpupipe.ops.random_choice import random_choice
 from gpupipe.ops.random_crop import random_crop
 from gpupipe.ops.random_erasing import random_erasing
 from gpupipe.ops.random_flip_left_right import random_flip_left_right
@@ -28,9 +30,9 @@ def from_torchvision(transform: Any) -> Transform:
     """Make a function of ops from a transform of torchvision, mostly a `Compose`, of v1 or v2.
 
     Takes `Compose` and `Sequential`, `Resize`, `CenterCrop`, `RandomCrop`, `RandomResizedCrop`, `RandomHorizontalFlip`,
-    `RandomVerticalFlip`, `ColorJitter`, `RandomErasing`, `Normalize`, `ToTensor`, `PILToTensor`, `ToImage`,
-    `ToPureTensor`, `ToDtype`, `ConvertImageDtype`, `RGB`, `Identity`, and timm's `create_transform` of these. Random
-    ops draw from the same distributions, not the same numbers.
+    `RandomVerticalFlip`, `ColorJitter`, `RandomErasing`, `RandomApply`, `RandomChoice`, `Normalize`, `ToTensor`,
+    `PILToTensor`, `ToImage`, `ToPureTensor`, `ToDtype`, `ConvertImageDtype`, `RGB`, `Identity`, and timm's
+    `create_transform` of these. Random ops draw from the same distributions, not the same numbers.
 
     Args:
         transform: the object; torchvision itself is not imported.
@@ -40,15 +42,18 @@ def from_torchvision(transform: Any) -> Transform:
         tensor, it returns {CHW}; `print` shows its steps.
 
     Raises:
-        PlanError: a transform, or a setting of one, that no op equals; names it.
+        PlanError: a transform, or a setting of one, that no op equals or takes; names it.
         PlanTypeError: an object that is no transform of torchvision.
 
     Example:
         >>> transform = from_torchvision(weights.transforms())  # doctest: +SKIP
     """
     recipe = Recipe(WHO)
-    for one in _flat(transform):
-        _add(recipe, one)
+    try:
+        for one in _flat(transform):
+            _add(recipe, one)
+    except RecursionError:
+        raise PlanError(f"{WHO} needs transforms that do not hold themselves, got {type(transform).__name__}") from None
     return recipe.done()
 
 
@@ -57,6 +62,8 @@ def _flat(transform: Any) -> Iterable[Any]:
     name = type(transform).__name__
     if name in ("Compose", "Sequential", "list", "tuple"):
         parts = transform.transforms if name == "Compose" else transform
+        if not isinstance(parts, Iterable):
+            raise PlanTypeError(f"{WHO} needs a {name} of transforms, got one of {parts!r}")
         return [one for part in parts for one in _flat(part)]
     return [transform]
 
@@ -70,7 +77,12 @@ def _add(recipe: Recipe, transform: Any) -> None:
     step = _STEPS.get(name)
     if step is None:
         refuse(WHO, name, WAY)
-    step(recipe, transform)
+    try:
+        step(recipe, transform)
+    except PlanError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise PlanTypeError(f"{WHO} cannot take the settings of {name}: {error}") from error
 
 
 def _check(transform: Any, **needed: Any) -> None:
@@ -183,6 +195,25 @@ def _nothing(recipe: Recipe, transform: Any) -> None:
     """A transform that changes nothing of an RGB image."""
 
 
+def _part(recipe: Recipe, transform: Any, among: Any) -> list[Any]:
+    """The steps of transforms that only some images get, so that all results have one type."""
+    part = Recipe(WHO, floats=recipe.floats, tensor=recipe.tensor)
+    for one in _flat(list(among)):
+        _add(part, one)
+    if (part.floats, part.tensor, part.divisor) != (recipe.floats, recipe.tensor, 1):
+        refuse(WHO, f"{type(transform).__name__} of what makes a tensor or floats", "put that before or after it")
+    return part.steps
+
+
+def _random_apply(recipe: Recipe, transform: Any) -> None:
+    recipe.add(random_apply, _part(recipe, transform, transform.transforms), p=transform.p)
+
+
+def _random_choice(recipe: Recipe, transform: Any) -> None:
+    parts = [_part(recipe, transform, [one]) for one in transform.transforms]
+    recipe.add(random_choice, parts, p=transform.p)
+
+
 _STEPS: dict[str, Callable[[Recipe, Any], None]] = {
     "CenterCrop": lambda recipe, t: recipe.add(center_crop, size=pair_of(t.size)),
     "ColorJitter": _color_jitter,
@@ -192,6 +223,8 @@ _STEPS: dict[str, Callable[[Recipe, Any], None]] = {
     "Normalize": _normalize,
     "PILToTensor": _to_image,
     "RGB": _nothing,
+    "RandomApply": _random_apply,
+    "RandomChoice": _random_choice,
     "RandomCrop": _random_crop,
     "RandomErasing": _random_erasing,
     "RandomHorizontalFlip": lambda recipe, t: recipe.add(random_flip_left_right, p=t.p),

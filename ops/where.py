@@ -118,5 +118,12 @@ def _common(left: Any, right: Any, specs: list[TensorSpec]) -> str | None:
         made = np.result_type(np.asarray(left), np.asarray(right))
         return "float32" if made == np.float64 and not isinstance(left, np.generic) else str(made)
     specs = [TensorSpec((1,) * (spec.rank or 0), spec.dtype) for spec in specs]  # the shapes are checked by `infer`
-    op = Arithmetic("maximum", left=left, right=right).settled(*specs)
+    try:
+        op = Arithmetic("maximum", left=left, right=right).settled(*specs)
+    except SpecError as error:
+        dtypes = iter([str(spec.dtype) for spec in specs])
+        a, b = (next(dtypes) if value is None else repr(value) for value in (left, right))
+        raise SpecError(
+            f"where finds no dtype for values of {a} and {b}; convert the array first: ops.cast(x, 'int64')"
+        ) from error
     return "float32" if op.single else str(op.infer(*specs).dtype)

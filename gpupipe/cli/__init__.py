@@ -76,7 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name = given[0] if given and given[0] in COMMANDS else ""
     before = {one: signal.signal(one, _terminate) for one in _ENDING if signal.getsignal(one) is not signal.SIG_IGN}
     try:
-        parsed = parser((name,) if name else ()).parse_args(given)
+        top = parser((name,) if name else ())
+        parsed, more = top.parse_known_args(given)
+        if more and os.path.exists(more[0]):
+            raise PlanError(f"several paths, {more[0]!r} is one too many; quote a pattern, or name the folder")
+        if more:
+            top.error(f"unrecognized arguments: {' '.join(more)}")
         with redirect_stdout(cast(TextIO, Shown(sys.stdout))):
             status = command(parsed.command).run(parsed)
         sys.stdout.flush()

@@ -118,7 +118,7 @@ def _entries(
     costs: dict[str, Cost],
 ) -> list[_Entry]:
     """Run each executor once, to warm up and to see whether it can; the others get their reason."""
-    entries = []
+    entries: list[_Entry] = []
     for executor in EXECUTORS:
         if keys and executor.key not in keys:
             continue
@@ -129,11 +129,16 @@ def _entries(
         progress.start(f"first pass of {executor.title}")
         try:
             contestant = enter(executor, runner)
-            first = contestant.round(lambda done: progress.update(done, request.images, "images"))
+            first = contestant.round(lambda done: progress.update(done, _most(entries), "images"))
             entries.append(_Entry(executor, contestant, runner, first, contestant.first(request.compared)))
         except GpupipeError as error:
             costs[executor.key] = _failure(executor, error)
     return entries
+
+
+def _most(entries: Sequence[_Entry]) -> int:
+    """The images of a pass, which may have fewer than were asked for; 0 before the first has ended."""
+    return entries[0].first.images if entries else 0
 
 
 def _failure(executor: Executor, error: GpupipeError) -> Cost:

@@ -131,7 +131,8 @@ class EpochCounter:
         if in_torch_worker() and not count.request:
             _warn_once(("worker",), _IN_A_WORKER, count.following)
         last = count.progress
-        if last is not None and last.delivered == 1 and not last.ended and count.process == os.getpid():
+        here = count.process == os.getpid()
+        if last is not None and last.delivered == 1 and not (last.ended or last.look) and here:
             _warn_once(("peek", plan.line), _PEEKED, plan.line, last.epoch, count.following)
         if not new:
             return

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, ClassVar, Literal
 
-from ..errors import PlanError, PlanTypeError
-from ..extract.tables.huggingface import PATH, HuggingFace, HuggingFaceStream, filed, typed
+from ..errors import GpupipeError, PlanError, PlanTypeError, RecordError
+from ..extract.tables.huggingface import PATH, STREAMED, HuggingFace, HuggingFaceStream, filed, typed
 from ..graph.op import Op
 from ..graph.symbols import apply
 from ..io import ReadFile
@@ -53,6 +53,7 @@ class HuggingFaceDataset(Dataset):
     Raises:
         PlanTypeError: another object.
         PlanError: a column that is not there or whose type is not supported, or a dataset with a transform.
+        RecordError: a stream that does not tell its columns, and whose first rows cannot be read.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class HuggingFaceDataset(Dataset):
         label = f"{who}({dataset.split})" if dataset.split else who
         if stream:
             form: Any = HuggingFaceStream(dataset.__iter__)
-            schema = form.schema()
+            schema = _schema_of(form, label)
         else:
             form, schema = HuggingFace(get=dataset.__getitem__, number=next(_NUMBERS)), dataset.data.schema
             names = names or tuple(dataset.format["columns"])
@@ -108,6 +109,21 @@ def _is_stream(who: str, dataset: Any) -> bool:
             "dataset.with_format(None), or use from_indexable, which calls it"
         )
     return False
+
+
+def _schema_of(form: HuggingFaceStream, label: str) -> Any:
+    """The types of all columns of a stream.
+
+    Raises:
+        RecordError: its first rows have to tell them, and cannot be read.
+    """
+    try:
+        return form.schema()
+    except GpupipeError:
+        raise
+    except Exception as error:  # of the library, or of the user's generator
+        reason = f"the first {STREAMED} rows are needed for the columns, got {type(error).__name__}: {error}"[:500]
+        raise RecordError(reason, file=label, offset=0, stage="read", unit="row") from error
 
 
 def _with_paths(found: ElementType, leaves: tuple[str, ...]) -> ElementType:

@@ -36,10 +36,11 @@ class ConvertedIterator(DatasetIterator):
     def _next(self) -> Any:
         return map_structure(self._convert, super()._next())
 
-    def stopped_within(self, elements: int) -> bool:
-        """Whether it started, gave at most so many elements of its epoch, and did not come to the end."""
+    def was_look(self, elements: int) -> bool:
+        """Note whether it started, gave at most so many elements of its epoch, and did not come to the end."""
         progress = self._progress
-        return progress.epoch is not None and not progress.ended and progress.in_epoch <= elements
+        progress.look = progress.epoch is not None and not progress.ended and progress.in_epoch <= elements
+        return progress.look
 
 
 def on_host(leaf: Any) -> Any:

@@ -83,6 +83,7 @@ class Progress:
         start_at: elements of the whole dataset before the point where the number of shards changed; else None.
         uneven: whether bad elements were left out before a state was loaded, so the number of shards cannot change.
         ended: whether the last epoch has ended.
+        look: whether this was only a look at some elements: another iterator gives the epoch as a whole.
     """
 
     epoch: int | None = None
@@ -93,6 +94,7 @@ class Progress:
     start_at: int | None = None
     uneven: bool = False
     ended: bool = False
+    look: bool = False
 
     @property
     def in_epoch(self) -> int:

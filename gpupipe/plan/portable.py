@@ -31,7 +31,7 @@ __all__ = ["Portable", "Walker", "numbered", "portable"]
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _MIXINS = (abc.ABC, Generic, Protocol)
-_SKIPPED = {"__dict__", "__weakref__", "__doc__", "__module__"}
+_SKIPPED = {"__annotations__", "__dict__", "__weakref__", "__doc__", "__module__"}
 _MOST_USED = 1_000_000
 """Parts of what one function uses that are compared: a list may hold itself, and an object lead to all of a program."""
 
@@ -258,8 +258,8 @@ class Walker:
         for name, value in sorted(vars(kind).items()):
             value = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
             value = value.fget if isinstance(value, property) else value
-            plain = isinstance(value, (*_PLAIN, tuple, np.ndarray, types.FunctionType))
-            if plain and name not in _SKIPPED:
+            counts = isinstance(value, (tuple, np.ndarray, types.FunctionType)) or _is_plain(value)
+            if counts and name not in _SKIPPED:
                 self._push((name, value))
 
     def _state(self, part: Any) -> None:
@@ -277,6 +277,26 @@ class Walker:
                 if name not in _SKIPPED and hasattr(part, name):
                     own[name] = getattr(part, name)
         self._push(kind, dict(sorted(own.items())))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is plain, or a collection of a bounded number of plain values that does not hold itself."""
+    stack, met = [value], set()
+    for _ in range(_MOST_USED):
+        if not stack:
+            return True
+        part = stack.pop()
+        if isinstance(part, (list, dict)):
+            if id(part) in met:
+                return False
+            met.add(id(part))
+        if isinstance(part, (list, tuple, set, frozenset)):
+            stack += part
+        elif isinstance(part, dict):
+            stack += [*part, *part.values()]
+        elif not isinstance(part, _PLAIN):
+            return False
+    return False
 
 
 def _is_bound(part: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ def listed(images: Any) -> list[Any]:
         return [images]
     if not isinstance(images, Iterable) or isinstance(images, dict):
         raise PlanTypeError(
-            f"a preprocessor needs images: bytes, paths or arrays, one or a list of them, got {brief(images)}"
+            f"a preprocessor needs images: bytes, paths or arrays, one or a list of them, got {_said(images)}"
         )
     found = list(images)
     if not found:
@@ -65,7 +65,7 @@ def elements_of(images: list[Any], start: int, key: int) -> tuple[list[Element],
                 elements.append((Hole(error.at(stream.name, number, "read_file", stream.unit)), stream, number))
                 spec = spec or ENCODED
                 continue
-        elif isinstance(image, (bytearray, memoryview)):
+        elif isinstance(image, (bytearray, memoryview, np.bytes_)):
             value = bytes(image)
         elif type(image) is not bytes:
             value, of_this = _array(image, number)
@@ -80,6 +80,13 @@ def elements_of(images: list[Any], start: int, key: int) -> tuple[list[Element],
     return elements, spec
 
 
+def _said(given: Any) -> str:
+    """What was given, in words: of bytes, which nobody can read, the type and the length."""
+    if isinstance(given, np.ndarray):
+        return f"an array of {given.dtype}, {list(given.shape)}"
+    return f"{type(given).__name__} of length {len(given)}" if isinstance(given, Sized) else brief(given)
+
+
 ENCODED = TensorSpec((), bytes)
 READ = ReadFile().reference
 
@@ -88,7 +95,7 @@ def _array(image: Any, number: int) -> tuple[Any, TensorSpec]:
     """A decoded image and its type, without its height and width."""
     if not isinstance(image, np.ndarray) or image.dtype.kind not in "biuf":
         raise PlanTypeError(
-            f"a preprocessor needs images: bytes, paths or arrays of numbers, got {brief(image)}, at index {number}"
+            f"a preprocessor needs images: bytes, paths or arrays of numbers, got {_said(image)}, at index {number}"
         )
     channels = image.shape[2] if image.ndim == 3 and image.shape[2] <= CHANNELS else None
     shape = (None, None, channels) if image.ndim == 3 else (None,) * image.ndim

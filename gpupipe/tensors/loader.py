@@ -145,7 +145,7 @@ class Passes(Loader):
 
     def _new(self, epoch: int | None = None) -> ConvertedIterator:
         last, request = self._items, self.chain.requested_epoch()
-        if last is not None and request == self._request and last.stopped_within(LOOK):
+        if last is not None and request == self._request and last.was_look(LOOK):
             epoch = last.epoch
         self._request = request
         return super()._new(epoch)

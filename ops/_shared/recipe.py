@@ -15,10 +15,12 @@ import numpy as np
 
 from gpupipe.errors import PlanError
 from gpupipe.graph.symbols import Symbol, apply
+from gpupipe.graph.trace import trace
 from gpupipe.ops.decode_image import decode_image
 from gpupipe.ops.normalize import normalize
 from gpupipe.ops.resize import Resize
 from gpupipe.ops.transpose import transpose
+from gpupipe.spec import LEAF, TensorSpec
 
 __all__ = ["Recipe", "Transform", "method_of", "pair_of", "refuse", "resize_to"]
 
@@ -55,7 +57,9 @@ class Transform:
 
 
 def _shown(step: Any) -> str:
-    given = [*map(repr, step.args), *(f"{name}={value!r}" for name, value in step.keywords.items())]
+    if isinstance(step, list):
+        return f"[{', '.join(map(_shown, step))}]"
+    given = [*map(_shown, step.args), *(f"{name}={value!r}" for name, value in step.keywords.items())]
     return f"{step.func.__name__}({', '.join(given)})"
 
 
@@ -77,10 +81,10 @@ class Recipe:
     divisor: float = 1.0
     tensor: bool = False
 
-    def add(self, function: Callable[..., Any], **keywords: Any) -> None:
-        """Add a call of an op, which takes the image as its first argument."""
+    def add(self, function: Callable[..., Any], *before: Any, **keywords: Any) -> None:
+        """Add a call of an op, which takes the image as its first argument, or the one after those `before`."""
         self._divide()
-        self.steps.append(partial(function, **keywords))
+        self.steps.append(partial(function, *before, **keywords))
 
     def to_float(self, divisor: float = 255.0) -> None:
         """Divide by a number, at the latest when a step needs the values."""
@@ -99,11 +103,17 @@ class Recipe:
             self.steps.append(partial(normalize, std=divisor))
 
     def done(self) -> Transform:
-        """The function."""
+        """The function.
+
+        Raises:
+            SpecError: an op does not take its parameters.
+        """
         self._divide()
         if self.tensor:
             self.steps.append(partial(transpose))
-        return Transform(self.source, tuple(self.steps))
+        made = Transform(self.source, tuple(self.steps))
+        trace(made, LEAF, (TensorSpec((), bytes),), force=True, who=self.source)  # the ops check their parameters
+        return made
 
 
 def _plain(value: Any) -> Any:

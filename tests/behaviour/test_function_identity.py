@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import itertools
@@ -222,6 +223,45 @@ def test_so_has_one_that_a_traced_function_calls(monkeypatch: pytest.MonkeyPatch
     with iter(ds) as items:
         next(items)
         assert items.state_dict()["code"] is None
+
+
+def _of_class(**attributes: Any) -> Dataset:
+    """A chain with an object of a class that has these attributes."""
+    kind = type("Scale", (), {"__call__": lambda self, x: int(x), "__module__": __name__, **attributes})
+    return Dataset.range(5).map(kind(), traced=False)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [([1, 2], [1, 3]), ({"a": (1,)}, {"a": (2,)}), ({1, 2}, {1}), ((1, [2]), (1, [3])), ([{"k": [1]}], [{"k": [0]}])],
+    ids=repr,
+)
+def test_collections_that_a_class_holds_are_part_of_its_code(
+    pair: tuple[Any, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = (_of_class(table=table, more=[object()]) for table in pair)
+    with iter(one) as items:
+        next(items)
+        state = items.state_dict()
+
+    assert state["code"] is not None
+    iter(_of_class(table=copy.deepcopy(pair[0]), more=[object()])).load_state_dict(state)
+    assert caplog.messages == []
+    iter(other).load_state_dict(state)
+    assert "has changed since the state was made" in caplog.text
+
+
+def test_a_class_may_hold_a_list_that_holds_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpupipe.plan.portable._MOST_USED", 1000)
+    around: list[Any] = [1]
+    around.append({"again": around})
+    for table in (around, list(range(2000))):
+        with iter(_of_class(table=table)) as items:
+            next(items)
+            state = items.state_dict()
+        with iter(_of_class(table=table)) as items:
+            items.load_state_dict(state)
+            assert [int(x) for x in items] == [1, 2, 3, 4]
 
 
 def test_a_long_list_of_elements_is_compared_whole(monkeypatch: pytest.MonkeyPatch) -> None:

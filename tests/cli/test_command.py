@@ -81,6 +81,28 @@ def test_every_name_can_be_printed_on_every_terminal(name: str, tmp_path: Path) 
     assert ": 1 readable record" in out.splitlines()[0]
 
 
+@pytest.mark.parametrize("words", ["demo --data", "compare", "bench", "preview", "explain", "pack --shards 1 out"])
+def test_a_pattern_that_the_shell_expanded_is_named(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [str(path) for path in write_shards(tmp_path, 2, 2)]
+
+    assert main([*words.split(), *paths]) == 2
+
+    name = words.partition(" ")[0]
+    expected = f"gpupipe {name}: several paths, {paths[1]!r} is one too many; quote a pattern, or name the folder\n"
+    assert capsys.readouterr() == ("", expected)
+
+
+def test_other_words_too_many_are_unrecognized(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["doctor", "nothing-there"], ["bench", "x", "--siz", "8", "--colour", os.getcwd()]):
+        with pytest.raises(SystemExit, match="2"):
+            main(words)
+        assert f"error: unrecognized arguments: {' '.join(words[-2 if '--colour' in words else -1 :])}" in (
+            capsys.readouterr().err
+        )
+
+
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 @pytest.mark.parametrize(
     "arguments", [["inspect"], ["bench", "--executor", "numpy", "--size", "32"]], ids=lambda x: x[0]

@@ -27,6 +27,7 @@ from gpupipe.ops._shared.flip import Flip
 from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.ops.normalize import Normalize
 from gpupipe.ops.resize import Resize
+from gpupipe.progress import Progress
 from gpupipe.transform.machine import has_dali
 
 needs_dali = pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
@@ -353,3 +354,18 @@ def test_the_json_of_a_comparison_is_strict(tmp_path: Path) -> None:
     assert again["costs"][0]["images"] == 16
     assert "pairs" not in again
     assert str(found) == repr(found)
+
+
+def test_the_progress_of_a_pass_counts_to_what_a_pass_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[tuple[int, int]] = []
+
+    def update(_: Progress, done: int, total: int = 0, unit: str = "", note: object = "") -> None:
+        if unit == "images":
+            said.append((done, total))
+
+    monkeypatch.setattr(Progress, "update", update)
+    gp.compare(chain(), images=400, steps=False)
+
+    once = [4, 8, 12, 16]
+    passes = len(said) // len(once)
+    assert said == [(done, 0 if number == 0 else 16) for number in range(passes) for done in once]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from gpupipe.comparison.sheet import save_png
+from gpupipe.errors import PlanError
+from gpupipe.extract.storage.output import check_output
 from gpupipe.extract.storage.replacing import replacing
 
 
@@ -58,6 +64,22 @@ def test_a_pipe_or_device_is_written_to_and_stays(tmp_path: Path) -> None:
     finally:
         os.close(number)
     assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="no names for open files")
+def test_a_pipe_without_a_name_is_written_to(tmp_path: Path) -> None:
+    """What /dev/stdout leads to in `gpupipe preview ... --out /dev/stdout | less`; its real path does not exist."""
+    read, write = os.pipe()
+    path = Path(f"/dev/fd/{write}")
+    try:
+        check_output("--out", path, "PNG")
+        save_png(path, np.zeros((2, 3, 3), np.uint8))
+        with pytest.raises(PlanError, match=r"--manifest needs the name of a file, which is written beside it and ren"):
+            check_output("--manifest", path, "manifest")
+    finally:
+        os.close(write)
+    with os.fdopen(read, "rb") as file:
+        assert Image.open(io.BytesIO(file.read())).size == (3, 2)
 
 
 def test_two_processes_may_write_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,6 +115,12 @@ TORCHVISION: dict[str, tuple[Callable[[Any, Any, Any], list[Any]], int, float, t
             64, scale=(1, 1), ratio=(4 / 3, 4 / 3)), v1.ColorJitter(), v1.ToTensor()],
         1, 1 / 255, EXACT,
     ),
+    "certain choices": (
+        lambda v1, v2, mode: [v1.CenterCrop(90), v1.RandomApply([v2.RGB(), v1.RandomVerticalFlip(1.0)], 1.0),
+                              v1.RandomChoice([v2.RGB(), v1.RandomHorizontalFlip(1.0)], [0, 1]), v1.ToTensor(),
+                              v2.RandomApply(torch.nn.ModuleList([v1.Normalize(MEAN, STD)]), 0.0)],
+        2, 1 / 255, EXACT,
+    ),
 }  # fmt: skip
 
 
@@ -206,6 +212,12 @@ def test_image_processors_of_hugging_face_give_their_pixels(name: str, count: in
     assert found[1] <= (EXACT[1] if exact else max(mean, 0.5 * bool(backend))), found
 
 
+def test_a_crop_may_be_larger_than_the_image_by_an_even_number() -> None:
+    fn = ops.from_hf({**HF, "size": {"height": 8, "width": 12}})
+    assert np.asarray(fn(picture(30, 30))).shape == (3, 12, 12)
+    assert repr(ops.from_hf({**HF, "image_mean": np.array(MEAN)})) == repr(ops.from_hf(HF))
+
+
 def test_settings_may_come_from_a_file() -> None:
     fn = ops.from_hf({"do_resize": True, "size": {"shortest_edge": 32}, "resample": 3, "do_center_crop": True,
                       "crop_size": {"height": 24, "width": 20}, "do_rescale": True, "rescale_factor": 0.5,
@@ -219,12 +231,27 @@ def test_settings_may_come_from_a_file() -> None:
     )
 
 
+def circle(transform: Any) -> Any:
+    transform.transforms.append(transform)
+    return transform
+
+
 REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     "an unknown transform": (lambda v1, v2, mode: v1.RandomRotation(3), "equals RandomRotation; call the ops"),
     "padding": (lambda v1, v2, mode: v1.Pad(3), "equals Pad"),
     "a padded crop": (lambda v1, v2, mode: v2.RandomCrop(3, padding=4), r"RandomCrop\(padding=\[4, 4, 4, 4\]\)"),
     "a policy": (lambda v1, v2, mode: v2.RandAugment(), "equals RandAugment"),
-    "a choice": (lambda v1, v2, mode: v1.RandomApply([v1.Resize(3)]), "equals RandomApply"),
+    "another size": (lambda v1, v2, mode: v1.RandomApply([v1.CenterCrop(3)]), "random_apply needs results of one type"),
+    "another dtype": (lambda v1, v2, mode: v1.RandomChoice([v1.ToTensor()]), "equals RandomChoice of what makes"),
+    "no choice": (lambda v1, v2, mode: v1.RandomChoice([]), "random_choice needs a list of functions"),
+    "a probability": (lambda v1, v2, mode: v1.RandomHorizontalFlip(2), "random_flip_left_right needs p from 0 to 1, g"),
+    "a size below 1": (lambda v1, v2, mode: v1.CenterCrop((3, -3)), "center_crop needs width from 1 to .*, got -3"),
+    "a size of no number": (lambda v1, v2, mode: v2.CenterCrop("ab"), "cannot take the settings of CenterCrop: inval"),
+    "a scale": (lambda v1, v2, mode: v1.RandomResizedCrop(4, ratio=(-1, 1)), "random_resized_crop needs ratio"),
+    "a deviation": (lambda v1, v2, mode: v1.Compose([v1.ToTensor(), v1.Normalize(0.5, 0.0)]), "needs std above 0"),
+    "no list": (lambda v1, v2, mode: v1.Compose(5), "needs a Compose of transforms, got one of 5"),
+    "a circle": (lambda v1, v2, mode: circle(v1.Compose([])), "do not hold themselves, got Compose"),
+    "a circle of choices": (lambda v1, v2, mode: circle(v1.RandomApply([])), "do not hold themselves, got RandomAppl"),
     "a function": (lambda v1, v2, mode: v1.Compose([lambda x: x]), "equals function, which is not torchvision's"),
     "a largest side": (lambda v1, v2, mode: v1.Resize(3, max_size=9), r"Resize\(max_size=9\)"),
     "an interpolation": (lambda v1, v2, mode: v1.Resize(3, mode.BOX), "interpolation 'box'"),
@@ -254,6 +281,11 @@ def test_what_no_op_equals_is_refused_by_name(name: str) -> None:
         ops.from_torchvision(make(of.v1, of.v2, of.mode))
 
 
+HF = {"do_resize": True, "size": {"shortest_edge": 12}, "resample": 2, "do_center_crop": True,
+      "crop_size": {"height": 12, "width": 12}, "do_rescale": True, "do_normalize": True,
+      "image_mean": MEAN, "image_std": STD}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
@@ -272,6 +304,15 @@ def test_what_no_op_equals_is_refused_by_name(name: str) -> None:
         (lambda: ops.from_hf({"do_normalize": True, "image_mean": MEAN, "image_std": STD}), gp.PlanError, "do_rescale"),
         (lambda: ops.from_hf({"do_resize": True, "do_pad": True}), gp.PlanError, "do_pad=True"),
         (lambda: ops.from_hf({"do_resize": False, "crop_pct": 0.8}), gp.PlanError, r"crop_pct=0\.8"),
+        (lambda: ops.from_hf({**HF, "rescale_factor": None}), gp.PlanError, "rescale_factor=None; set it to a finite"),
+        (lambda: ops.from_hf({**HF, "rescale_factor": 0}), gp.PlanError, "rescale_factor=0; set it"),
+        (lambda: ops.from_hf({**HF, "image_mean": None}), gp.PlanError, "image_mean=None; set it"),
+        (lambda: ops.from_hf({**HF, "image_std": [1, "a"]}), gp.PlanError, "image_std='a'; set it"),
+        (lambda: ops.from_hf({**HF, "image_std": [1, 0, 1]}), gp.PlanError, "normalize needs std above 0"),
+        (lambda: ops.from_hf({**HF, "size": {"shortest_edge": "9"}}), gp.PlanError, "shortest_edge='9'; set it"),
+        (lambda: ops.from_hf({**HF, "size": {"height": 9, "width": -1}}), gp.PlanError, r"size\['width'\]=-1; set it"),
+        (lambda: ops.from_hf({**HF, "size": {"height": 12, "width": 9}}), gp.PlanError, "crop_size=12 of a width of 9"),
+        (lambda: ops.from_hf({**HF, "size": {"shortest_edge": 10}}), gp.PlanError, "crop_size=12 of a height of 10"),
         (lambda: ops.from_hf({}), PlanTypeError, "settings of an image processor"),
         (lambda: ops.from_hf(7), PlanTypeError, "got int"),
     ],

@@ -31,6 +31,16 @@ def test_integers_and_a_float_make_float32_as_in_arithmetic() -> None:
     assert ops.where(np.bool_(True), 1.0, 0.0).dtype == np.float32
 
 
+@pytest.mark.parametrize("number", [-1, 256])
+def test_where_names_itself_and_the_dtypes_that_have_no_common_one(number: int) -> None:
+    for x in (X, Dataset.from_list([X])):
+        with pytest.raises(SpecError, match=f"^where finds no dtype for values of uint8 and {number}; convert"):
+            x.map(lambda y: ops.where(y > 3, y, number)) if isinstance(x, Dataset) else ops.where(x > 3, x, number)
+    with pytest.raises(SpecError, match=f"^where finds no dtype for values of {number} and uint8; convert"):
+        ops.where(X > 3, number, X)
+    assert ops.where(X > 3, ops.cast(X, "int64"), number).dtype == np.int64
+
+
 @pytest.mark.tf
 def test_clip_is_tensorflows(tf: Any) -> None:
     for x, low, high in ((X, 3, 200), (X.astype(np.int32) - 99, -5, 5), (NAN, 0.25, 0.75)):

@@ -99,10 +99,11 @@ def test_decoded_images_are_taken_too(backend: str) -> None:
 
 def test_paths_and_bytes_like_objects_are_taken_together(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(IMAGES[1])
-    given = [IMAGES[0], tmp_path / "a.jpg", str(tmp_path / "a.jpg"), bytearray(IMAGES[2]), memoryview(IMAGES[3])]
+    more = [bytearray(IMAGES[2]), memoryview(IMAGES[3]), np.bytes_(IMAGES[4])]
+    given = [IMAGES[0], tmp_path / "a.jpg", str(tmp_path / "a.jpg"), *more]
 
     with gp.preprocessor(drawn) as preprocess:
-        same(preprocess(given), of_chain(drawn, [IMAGES[i] for i in (0, 1, 1, 2, 3)], gp.Options()))
+        same(preprocess(given), of_chain(drawn, [IMAGES[i] for i in (0, 1, 1, 2, 3, 4)], gp.Options()))
         same(preprocess(tmp_path / "a.jpg"), of_chain(drawn, [IMAGES[1]], gp.Options()))
 
 
@@ -365,6 +366,9 @@ def test_an_error_of_a_python_function_is_that_of_its_image() -> None:
         ([np.zeros((2, 2, 3), np.uint8), np.zeros((2, 2, 3), np.float32)], PlanTypeError, "of one kind.*index 1"),
         ([IMAGES[0], None], PlanTypeError, "got None, at index 1"),
         ([np.array(["a"])], PlanTypeError, "arrays of numbers"),
+        ([np.array([b"a" * 999])], PlanTypeError, r"got an array of \|S999, \[1\], at index 0$"),
+        ([[b"a", b"b"]], PlanTypeError, "got list of length 2, at index 0$"),
+        ({"image": b"a"}, PlanTypeError, "got dict of length 1$"),
         (7, PlanTypeError, "bytes, paths or arrays"),
         ({"image": IMAGES[0]}, PlanTypeError, "bytes, paths or arrays"),
     ],

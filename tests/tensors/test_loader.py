@@ -126,6 +126,20 @@ def test_a_look_at_some_elements_is_no_epoch_where_the_library_looks() -> None:
     assert list(items) == epoch(chain(), 7)  # what was broken off later was an epoch
 
 
+def test_only_a_look_that_a_pass_follows_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    ds = chain().shuffle(100)
+    items = loader(ds, Passes)
+    next(iter(items))
+    for _ in range(3):
+        list(items)
+    assert caplog.messages == []
+
+    next(iter(items))
+    list(ds)
+    (said,) = caplog.messages
+    assert "stopped after one element: it counts as epoch 3, and this one is epoch 4" in said
+
+
 @pytest.mark.parametrize("method", ["as_torch", "as_jax", "as_keras", "as_tf", "as_numpy_iterator", "as_cupy"])
 def test_datasets_as_leaves_are_refused_before_anything_is_imported(method: str) -> None:
     windows = gp.Dataset.range(6).window(2)

@@ -63,12 +63,12 @@ def check_output(who: str, path: str | os.PathLike[str], kind: str, inputs: Iter
     if kind == "PNG" and (suffix := Path(text).suffix.lower()) in _OTHER_PICTURES:
         raise PlanError(f"{who} writes a PNG file, got {text!r}, whose name ends in {suffix}; let it end in .png")
     try:
-        status = os.stat(target)
+        status = os.stat(path)  # not of its real path: a pipe has none
     except FileNotFoundError:
         status = None
     if status is not None and not stat.S_ISREG(status.st_mode):
         if kind == "manifest":
-            raise PlanError(f"{who} needs {a}, got {text!r}, which is none")
+            raise PlanError(f"{who} needs {a}, which is written beside it and renamed, got {text!r}, which is none")
         return
     try:
         if status is not None:

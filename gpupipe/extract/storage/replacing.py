@@ -26,10 +26,10 @@ def replacing(path: str | os.PathLike[str], *, shared: bool = True) -> Iterator[
     Raises:
         OSError: the file cannot be put in place.
     """
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        yield target
+    if os.path.exists(path) and not os.path.isfile(path):
+        yield Path(path)  # not its real path: a pipe has none
         return
+    target = Path(os.path.realpath(path))
     part = target.with_name(f".{target.name.lstrip('.')}.{f'{os.getpid()}.' if shared else ''}part")
     try:
         yield part

@@ -430,6 +430,18 @@ def test_rows_of_another_type_than_the_first_are_bad() -> None:
 # ---- what is refused
 
 
+def test_a_stream_whose_first_rows_differ_in_their_columns_is_named() -> None:
+    def mixed() -> Iterator[dict[str, Any]]:
+        yield from ({"n": n, "text": "x"} if n != 3 else {"n": n} for n in range(9))
+
+    stream = datasets.IterableDataset.from_generator(mixed, split="test")
+
+    with pytest.raises(
+        RecordError, match=r"^HuggingFaceDataset\(test\) at row 0: read: the first 64 rows .*index 3 was"
+    ):
+        gp.HuggingFaceDataset(stream)
+
+
 def test_what_is_no_dataset_of_one_split_without_a_transform_is_refused() -> None:
     dataset = made(3)
 
