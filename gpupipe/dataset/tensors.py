@@ -102,7 +102,8 @@ class Tensors(Running):
     def as_keras(self) -> KerasLoader:
         """Make a `keras.utils.PyDataset`, which Keras 3 takes in `fit`, `evaluate` and `predict`, on each backend.
 
-        An epoch of Keras has as many steps as this dataset has batches, with other random values each time.
+        An epoch of Keras has as many steps as this dataset has batches, with other random values each time. On the
+        backend of PyTorch the batches are tensors, which share the memory of the arrays.
 
         Raises:
             MissingDependencyError: Keras 3 is not installed.

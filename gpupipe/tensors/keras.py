@@ -18,7 +18,7 @@ class KerasLoader(Passes, keras.utils.PyDataset):
     """A dataset as a `keras.utils.PyDataset`. Keras asks it for batches by number; it gives the next one.
 
     So Keras' `shuffle=` has no effect: the chain shuffles. With `steps_per_epoch`, Keras' epochs are parts of a pass.
-    Batches in host memory are given as they are; Keras itself copies them once when it makes tensors of PyTorch.
+    Nothing is copied here: Keras copies arrays when it makes tensors of PyTorch, so on that backend it gets tensors.
 
     Args:
         chain: the dataset, of batches: ``(inputs, targets)``, ``(inputs, targets, weights)``, inputs or a dict.
@@ -26,7 +26,7 @@ class KerasLoader(Passes, keras.utils.PyDataset):
 
     def __init__(self, chain: Chain) -> None:
         keras.utils.PyDataset.__init__(self)
-        Passes.__init__(self, chain, "as_keras", _host_or_dlpack(keras.backend.backend()))
+        Passes.__init__(self, chain, "as_keras", _conversion(keras.backend.backend()))
         self._asked = True
 
     @property
@@ -49,16 +49,16 @@ class KerasLoader(Passes, keras.utils.PyDataset):
         raise IndexError("as_keras needs a dataset with batches, got an empty one")
 
 
-def _host_or_dlpack(backend: str) -> Any:
-    """The conversion of a leaf for a backend: NumPy arrays, which Keras moves, but tensors for what is on a GPU."""
+def _conversion(backend: str) -> Any:
+    """The conversion of a leaf for a backend: tensors for PyTorch and of what is on a GPU, else NumPy arrays."""
+    if backend == "torch":
+        from .torch import ToTorch
+
+        return ToTorch(None, None, False)
 
     def converted(leaf: Any) -> Any:
         if not on_gpu(leaf):
             return leaf
-        if backend == "torch":
-            import torch
-
-            return torch.from_dlpack(leaf)
         if backend == "jax":
             import jax
 

@@ -29,6 +29,8 @@ def test_fit_takes_an_epoch_for_each_of_its_own(backend: str) -> None:
     assert found["rows"] == [44, 2]
     assert len(found["parts"][-1]) >= 12  # two epochs of 6 steps from one pass
     assert found["rest"][-1] == expected(1)[4:]
+    assert len(found["places"]) == 22 * (backend == "torch")
+    assert set(found["places"]) <= set(found["own"])  # no copy; others are of looks at the first batch
 
 
 def test_two_ranks_train_a_keras_model_on_their_shards_and_resume() -> None:
