@@ -227,7 +227,7 @@ def test_so_has_one_that_a_traced_function_calls(monkeypatch: pytest.MonkeyPatch
 
 def _of_class(**attributes: Any) -> Dataset:
     """A chain with an object of a class that has these attributes."""
-    kind = type("Scale", (), {"__call__": lambda self, x: int(x), "__module__": __name__, **attributes})
+    kind: Any = type("Scale", (), {"__call__": lambda self, x: int(x), "__module__": __name__, **attributes})
     return Dataset.range(5).map(kind(), traced=False)
 
 

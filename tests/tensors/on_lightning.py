@@ -32,6 +32,6 @@ loader = chain().as_torch()
 convert = loader._convert
 loader._convert = lambda leaf: arrays.append(leaf) or convert(leaf)  # type: ignore[func-returns-value]
 model = Noting()
-off = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+off: Any = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
 lightning.Trainer(max_epochs=2, accelerator="cpu", devices=1, **off).fit(model, loader)
 tell(0, batches=model.batches, places=model.places, own=[array.ctypes.data for array in arrays])
