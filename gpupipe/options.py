@@ -80,7 +80,7 @@ class Options:
             imported, else the CPU. "gpu" without a number is that of this rank, as torchrun, srun, Open MPI, Intel MPI
             or MPICH set it (`LOCAL_RANK` first), else torch's current device, else 0.
         backend: ``"auto"``, ``"dali"`` or ``"numpy"``. "auto" is DALI where it is installed, else NumPy; on the
-            CPU also NumPy for a stage that decodes nothing, where it is faster.
+            CPU also NumPy for a stage that decodes nothing, as it needs no pipeline.
         threads: CPU threads that decode and transform, 1 to 65,536; default: the CPUs this process may use. By default
             DALI on the CPU gets one more, as its threads wait for one another at the end of each op. On a GPU the ranks
             of a machine share its CPUs, and each stage gets at most 16; `explain()` says how they were counted.

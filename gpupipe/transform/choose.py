@@ -94,7 +94,7 @@ def choose_for(program: Program, choice: Choice, settings: Settings) -> Choice:
         return choice
     if any(isinstance(value, Apply) and value.op.decodes for value in program.values):
         return choice
-    arrays = replace(choice, executor="numpy", why=f"{choice.why}; nothing is decoded, and for arrays NumPy is faster")
+    arrays = replace(choice, executor="numpy", why=f"{choice.why}; nothing is decoded, and NumPy needs no pipeline")
     return choice if unsupported(arrays, program) else arrays
 
 
