@@ -102,6 +102,7 @@ def test_what_the_page_says_of_buckets_gives_batches_of_one_shape_each(data: Non
 
 
 def test_the_port_from_dali_gives_what_the_original_gives(data: None) -> None:
+    pytest.importorskip("nvidia.dali")
     theirs, ours = _run(4)["of_dali"], _run(5)["like_dali"]
     runs = [theirs.run() for _ in range(2)]
     first = [(np.asarray(images.as_array()), np.asarray(labels.as_array())) for images, labels in runs]
