@@ -43,7 +43,7 @@ class DecodeCrop(Op):
     @classmethod
     def of(cls, decode: Op, crop: Crop) -> DecodeCrop | None:
         """Fuse the two; None where `decode` is not a `Decoding`, or the window may reach beyond the image."""
-        return cls(decode, crop) if isinstance(decode, Decoding) and not crop.pad else None
+        return cls(decode, crop) if isinstance(decode, Decoding) and decode.decodes and not crop.pad else None
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         return self.crop.infer(self.decoder.infer(*xs))

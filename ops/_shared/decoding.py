@@ -57,10 +57,12 @@ class Decoding(Op):
         return decoded(self.name, xs[0], self.channels)
 
     def reference(self, data: Any) -> Array:
-        image = decode(data, self.channels or 3, self.exif_orientation)
-        if self.channels == 0 and _is_gray(data):
-            return image[:, :, :1]
-        return image
+        return self.on_host(data)
+
+    def on_host(self, data: Any, **how: Any) -> Array:
+        """Decode on the host, `how` as for `decode`: one channel of a gray image where `channels` is 0."""
+        image = decode(data, self.channels or 3, self.exif_orientation, **how)
+        return image[:, :, :1] if self.channels == 0 and read_header(data).channels == 1 else image
 
     def dali(self, d: Any, data: Any) -> Any:
         image = d.note_decoded(d.fn.decoders.image(data, **decoder(d, self.channels, self.exif_orientation)))
@@ -221,7 +223,3 @@ def native_channels(d: Any, data: Any, image: Any) -> Any:
     shape = d.fn.peek_image_shape(data, image_type=d.types.ANY_DATA, dtype=d.dtype(np.int32))
     colours = d.fn.cast(shape[2] > 1, dtype=d.dtype(np.int32))
     return d.fn.slice(image, 0, 1 + 2 * colours, axes=[2])
-
-
-def _is_gray(data: Any) -> bool:
-    return read_header(data).channels == 1

@@ -240,9 +240,8 @@ def _pillow(data: Encoded, header: ImageHeader, pixels: _Pixels, gray: bool = Fa
     except DecodeError:
         if header.format != "png" or len(bare := without_ancillary(data)) == len(data):
             raise
-        return _read(
-            bare, header, pixels, gray, ratio
-        )  # Pillow fails on a damaged chunk that no pixel needs, DALI does not
+        # Pillow fails on a damaged chunk that no pixel needs, DALI does not.
+        return _read(bare, header, pixels, gray, ratio)
 
 
 def _read(data: Encoded, header: ImageHeader, pixels: _Pixels, gray: bool, ratio: int) -> Array:
