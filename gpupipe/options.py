@@ -151,7 +151,7 @@ class Options:
     """
 
     device: str | None = None
-    backend: Literal["auto", "dali", "numpy"] | None = None
+    backend: Literal["auto", "dali", "fast", "numpy"] | None = None
     threads: int | None = None
     seed: int | None = None
     deterministic: bool | None = None
@@ -350,7 +350,7 @@ _MOST_BAD = _number(
 
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "device": _device,
-    "backend": _one_of("auto", "dali", "numpy"),
+    "backend": _one_of("auto", "dali", "fast", "numpy"),
     "threads": _integer(largest=_MOST_THREADS),
     "seed": _integer(None, None),
     "deterministic": _flag,

@@ -12,6 +12,7 @@ from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.geometry import GeometryError, full, image_of, pair, static
+from gpupipe.ops._shared.libraries import averaged, opencv
 from gpupipe.ops._shared.resampling import METHODS, SUPPORT, resampled, rounded
 from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
@@ -111,6 +112,19 @@ class Resampling(Op):
         if self._in_two_steps:
             wide = rounded(wide, x.dtype)
         return rounded(resampled(wide, 0, height, *self._resampling), x.dtype)
+
+    def fast(self, x: Array, size: Array) -> Array:
+        height, width = size.tolist()
+        whole = self.keep_dtype and x.dtype != np.float32
+        if not x.size or x.shape[2] > 4 or self.method == "nearest" or (whole and self.antialias and x.itemsize > 1):
+            return self.reference(x, size)
+        if self.antialias:
+            return averaged(x if whole else x.astype(np.float32, copy=False), height, width, self.method)
+        if self.method != "bilinear":
+            return self.reference(x, size)
+        cv2 = opencv()
+        y = cv2.resize(x.astype(np.float32), (width, height), interpolation=cv2.INTER_LINEAR)
+        return rounded(y.reshape(height, width, x.shape[2]), x.dtype if self.keep_dtype else y.dtype)
 
     @property
     def _resampling(self) -> tuple[str, bool]:

@@ -43,6 +43,8 @@ HOMES = {
     "lmdb": ("extract/shards/lmdb.py",),
     "tifffile": ("extract/images/tiff.py",),
     "imagecodecs": ("extract/images/tiff.py",),
+    "cv2": ("ops/_shared/libraries.py",),
+    "cykooz_resizer": ("ops/_shared/libraries.py",),
     "matplotlib": ("profile/picture.py",),
     "jinja2": ("comparison/page/write.py",),
     "torch": ("tensors/torch.py", "tensors/keras.py"),
@@ -262,7 +264,7 @@ def _in_a_new_process(code: str) -> str:
 
 
 def test_import_gpupipe_loads_no_heavy_library() -> None:
-    heavy = (*HOMES, "cv2", "scipy")
+    heavy = (*HOMES, "scipy")
     code = f"import sys, gpupipe, gpupipe.ops; print(*sorted(set({heavy!r}) & set(sys.modules)))"
 
     assert _in_a_new_process(code) == ""

@@ -20,7 +20,7 @@ from gpupipe.comparison.measure import MARK, Job
 from gpupipe.comparison.rounds import Delivered, Round
 from gpupipe.errors import GpupipeError, PlanError
 from gpupipe.transform.choose import dali_extra
-from gpupipe.transform.machine import gpu_count, has_dali
+from gpupipe.transform.machine import gpu_count, has_dali, has_fast
 
 __all__ = ["EXECUTORS", "Alone", "Contestant", "Executor"]
 
@@ -44,7 +44,7 @@ class Executor:
     key: str
     title: str
     device: str
-    backend: Literal["dali", "numpy"]
+    backend: Literal["dali", "fast", "numpy"]
 
     def missing(self) -> str:
         """Return why this machine cannot run it, "" if it can."""
@@ -52,12 +52,15 @@ class Executor:
             return "no GPU"
         if self.backend == "dali" and not has_dali():
             return f"DALI is not installed: pip install '{dali_extra()}'"
+        if self.backend == "fast" and not has_fast():
+            return "OpenCV and cykooz-resizer are not both installed: pip install 'gpupipe[fast]'"
         return ""
 
 
 EXECUTORS: tuple[Executor, ...] = (
     Executor("dali-gpu", "DALI GPU", "gpu", "dali"),
     Executor("dali-cpu", "DALI CPU", "cpu", "dali"),
+    Executor("fast", "Fast", "cpu", "fast"),
     Executor("numpy", "NumPy", "cpu", "numpy"),
 )
 

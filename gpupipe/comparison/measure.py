@@ -41,7 +41,7 @@ class Job:
     """
 
     device: str
-    backend: Literal["dali", "numpy"]
+    backend: Literal["dali", "fast", "numpy"]
     images: int
     source: Source | None = None
     batch: int = 0

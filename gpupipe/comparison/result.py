@@ -57,7 +57,7 @@ class Cost:
     """What one executor costs.
 
     Attributes:
-        key: "dali-gpu", "dali-cpu" or "numpy".
+        key: "dali-gpu", "dali-cpu", "fast" or "numpy".
         title: its name in tables.
         reason: why it was not measured; "" if it was: then every figure without a default is there.
         failed: whether it was run, and failed for that reason.

@@ -18,7 +18,7 @@ from ..errors import MissingDependencyError, PlanError
 from ..graph.values import Apply
 from ..log import logger
 from ..options import DecoderOptions, Settings, parse_device
-from .machine import dali_cuda, driver_cuda, gpu_count, gpu_of_rank, has_dali, threads_of_rank
+from .machine import dali_cuda, driver_cuda, gpu_count, gpu_of_rank, has_dali, has_fast, threads_of_rank
 from .program import Executor, Program
 
 __all__ = [
@@ -33,6 +33,10 @@ __all__ = [
 ]
 
 
+_LABELS = {"numpy": "NumPy on CPU", "fast": "fast libraries on CPU"}
+"""Labels of the executors that run without DALI."""
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """The executor of a chain.
@@ -44,16 +48,21 @@ class Choice:
         fallback: whether the machine's hardware would allow a better one; logged once.
     """
 
-    executor: Literal["dali-gpu", "dali-cpu", "numpy"]
+    executor: Literal["dali-gpu", "dali-cpu", "fast", "numpy"]
     device_id: int | None
     why: str
     fallback: bool = False
 
     @property
+    def runs_dali(self) -> bool:
+        """Whether it is a DALI graph."""
+        return self.executor not in _LABELS
+
+    @property
     def label(self) -> str:
         """The name that `explain()` prints; equal to the executor's label."""
-        if self.executor == "numpy":
-            return "NumPy on CPU"
+        if self.executor in _LABELS:
+            return _LABELS[self.executor]
         return "DALI on CPU" if self.device_id is None else f"DALI on GPU {self.device_id}"
 
 
@@ -73,6 +82,13 @@ def resolve_device(settings: Settings) -> Choice:
         )
     if kind == "gpu":
         return _gpu(settings, number, dali)
+    if settings.backend == "fast" and not has_fast():
+        raise MissingDependencyError(
+            "Options(backend='fast') needs OpenCV and cykooz-resizer, which are not both installed; "
+            "pip install 'gpupipe[fast]', or use backend='auto'"
+        )
+    if settings.backend == "fast":
+        return Choice("fast", None, "backend='fast'")
     if settings.backend == "numpy":
         return Choice("numpy", None, "backend='numpy'")
     gpus = gpu_count() if kind == "auto" else 0
@@ -119,9 +135,10 @@ def _unfit() -> str:
 
 
 def _gpu(settings: Settings, number: int | None, dali: bool) -> Choice:
-    if settings.backend == "numpy":
+    if settings.backend in _LABELS:
         raise PlanError(
-            "the NumPy backend runs on the CPU, got Options(device='gpu'); use backend='auto' or device='cpu'"
+            f"the backend {settings.backend!r} runs on the CPU, got Options(device='gpu'); use backend='auto' or "
+            "device='cpu'"
         )
     gpus = gpu_count()
     if not gpus:
@@ -146,7 +163,7 @@ def _gpu(settings: Settings, number: int | None, dali: bool) -> Choice:
 
 def threads_of(choice: Choice, settings: Settings) -> tuple[int, str]:
     """CPU threads of an executor, and the reason for the number; "" if it comes from the options."""
-    if choice.executor == "numpy":
+    if not choice.runs_dali:
         return settings.threads, ""
     if choice.device_id is None:
         return settings.dali_threads, ""
@@ -155,7 +172,7 @@ def threads_of(choice: Choice, settings: Settings) -> tuple[int, str]:
 
 def unsupported(choice: Choice, program: Program) -> list[str]:
     """Names of the ops of a program that the chosen executor cannot run."""
-    method = "reference" if choice.executor == "numpy" else "dali"
+    method = "dali" if choice.runs_dali else "reference"
     ops = {v.op.name: v.op for v in program.values if isinstance(v, Apply)}
     return [name for name, op in ops.items() if not op.supports(method)]
 
@@ -168,7 +185,7 @@ def refuse_unsupported(choice: Choice, program: Program) -> None:
     """
     missing = unsupported(choice, program)
     if missing:
-        other = "dali" if choice.executor == "numpy" else "numpy"
+        other = "numpy" if choice.runs_dali else "dali"
         raise PlanError(
             f"{', '.join(missing)} cannot run as {choice.label}: the op has no such form; "
             f"use Options(device='cpu', backend={other!r})"
@@ -199,10 +216,10 @@ def make_executor(
     refuse_unsupported(choice, program)
     if choice.fallback:
         _log_once(choice.label, choice.why)
-    if choice.executor == "numpy":
+    if not choice.runs_dali:
         from .numpy import NumpyExecutor
 
-        return NumpyExecutor(program, batch_size, threads)
+        return NumpyExecutor(program, batch_size, threads, fast=choice.executor == "fast")
     from .dali.executor import DaliExecutor
 
     return DaliExecutor(program, batch_size, threads, choice.device_id, decoding, verifies)

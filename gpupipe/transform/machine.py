@@ -22,6 +22,7 @@ __all__ = [
     "gpu_count",
     "gpu_of_rank",
     "has_dali",
+    "has_fast",
     "has_package",
     "threads_of_rank",
 ]
@@ -53,6 +54,11 @@ def has_package(name: str) -> bool:
 def has_dali() -> bool:
     """Whether DALI is installed, without importing it."""
     return has_package("nvidia.dali")
+
+
+def has_fast() -> bool:
+    """Whether the libraries of the extra `fast` are installed, without importing them."""
+    return has_package("cv2") and has_package("cykooz_resizer")
 
 
 def dali_cuda() -> int | None:

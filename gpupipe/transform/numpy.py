@@ -4,24 +4,20 @@ The slow parts (decoders, resizing, array arithmetic) release the GIL. So a row 
 thread, with its intermediate images in that core's cache, and a batch is a few chunks of rows. A program is compiled
 once; running a row looks up no dictionary, graph or type.
 
-An op's `reference` may take two optional keywords:
+An op's `reference` may take the optional keyword `out`, an array of the result's shape and dtype to write to: a row of
+the batch, so nothing is copied afterwards.
 
-    out       array of the result's shape and dtype to write to: a row of the batch, so nothing is copied afterwards
-    scratch   function (bytes) -> uint8[bytes]: memory for a result that lives only until the row is done, e.g. the
-              decoded image, which a crop reduces to a fraction; allocating it would cost a tenth of the decoding
+The executor "fast" is this one with the `fast` of the ops that have it.
 """
 
 from __future__ import annotations
 
 import inspect
-import math
 import os
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -32,6 +28,7 @@ from ..extract.images.decode import MOST_PIXELS
 from ..graph.op import Array
 from ..graph.values import Apply, Const, Item, Value
 from ..threads import DaemonPool
+from .buffers import Buffers
 from .program import BatchFailed, Executor, Feed, Program
 
 __all__ = ["NumpyExecutor", "can_compute"]
@@ -40,29 +37,6 @@ CHUNKS_PER_THREAD = 2
 """Chunks of a batch per thread: few, since each has an overhead, but more than one, since rows differ in cost."""
 
 Step = Callable[[list[Any]], None]
-
-
-ALIGNMENT = 64
-"""Bytes; JAX takes arrays that start at a multiple of it without a copy. DALI's do, too."""
-
-SCRATCH_LIMIT = 64 << 20
-"""Largest result, in bytes, that a thread keeps memory for; larger ones (over 20 megapixels) are not kept."""
-
-
-class Scratch(threading.local):
-    """Per-thread memory for intermediate results: one growing block per value."""
-
-    def __init__(self) -> None:
-        self._blocks: dict[int, Array] = {}
-
-    def take(self, owner: int, size: int) -> Array:
-        """uint8[size], the same memory for each call with the same `owner`, the slot of a value."""
-        if size > SCRATCH_LIMIT:
-            return np.empty(size, np.uint8)
-        block = self._blocks.get(owner)
-        if block is None or block.size < size:
-            block = self._blocks[owner] = np.empty(size + size // 4, np.uint8)
-        return block[:size]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +59,7 @@ class _Output:
 class _Code:
     """A program as a list of calls on one list of slots: inputs first, then values, then targets."""
 
-    def __init__(self, program: Program, scratch: Scratch) -> None:
+    def __init__(self, program: Program, fast: bool) -> None:
         self.constants = [(n, v.value) for n, v in enumerate(program.inputs) if isinstance(v, Const)]
         self.columns = [n for n, v in enumerate(program.inputs) if not isinstance(v, Const)]
         slots: dict[Value, int] = {v: n for n, v in enumerate((*program.inputs, *program.values))}
@@ -101,7 +75,7 @@ class _Code:
             self.outputs.append(_Output(slots[value], targets.get(value), shape, value.spec.dtype))
         self.steps: list[tuple[Step, str]] = []
         for value in program.values:
-            self.steps.append(_step(value, slots, targets.get(value), scratch))
+            self.steps.append(_step(value, slots, targets.get(value), fast))
 
 
 def _static_shape(value: Value) -> tuple[int, ...] | None:
@@ -113,7 +87,7 @@ def _static_shape(value: Value) -> tuple[int, ...] | None:
     return known if len(known) == len(dims) else None
 
 
-def _step(value: Value, slots: dict[Value, int], target: int | None, scratch: Scratch) -> tuple[Step, str]:
+def _step(value: Value, slots: dict[Value, int], target: int | None, fast: bool) -> tuple[Step, str]:
     """The call that computes one value, and the name of its step in errors."""
     slot = slots[value]
     if isinstance(value, Item):
@@ -127,13 +101,10 @@ def _step(value: Value, slots: dict[Value, int], target: int | None, scratch: Sc
         raise TypeError(f"{value!r} is not an image value")
     if not value.op.supports("reference"):
         raise PlanError(f"{value.op.name} has no NumPy form; run it with Options(backend='dali')")
-    function: Callable[..., Any] = value.op.reference
+    function: Callable[..., Any] = value.op.fast if fast and value.op.supports("fast") else value.op.reference
     keywords = inspect.signature(function).parameters
-    if "scratch" in keywords:
-        function = partial(function, scratch=partial(scratch.take, slot))
-    return _call(
-        function, [slots[v] for v in value.inputs], slot, target if "out" in keywords else None
-    ), value.op.stage
+    arguments = [slots[v] for v in value.inputs]
+    return _call(function, arguments, slot, target if "out" in keywords else None), value.op.stage
 
 
 def _call(function: Callable[..., Any], arguments: list[int], slot: int, target: int | None) -> Step:
@@ -182,14 +153,16 @@ class NumpyExecutor(Executor):
         program: what to compute.
         batch_size: the largest batch that will be submitted.
         threads: number of threads.
+        fast: whether to use the libraries of the extra `fast`.
     """
 
     shared = True
 
-    def __init__(self, program: Program, batch_size: int, threads: int) -> None:
-        super().__init__("NumPy on CPU", batch_size)
+    def __init__(self, program: Program, batch_size: int, threads: int, fast: bool = False) -> None:
+        super().__init__("fast libraries on CPU" if fast else "NumPy on CPU", batch_size)
         self._threads = threads
-        self._code = _Code(program, Scratch())
+        self._buffers = Buffers()
+        self._code = _Code(program, fast)
         self._pool = DaemonPool(threads, "gpupipe-numpy")
         self.busy = self._pool.busy
 
@@ -204,7 +177,9 @@ class NumpyExecutor(Executor):
 
     def _flight(self, feed: Feed) -> _Flight:
         results = [
-            [None] * feed.size if output.shape is None else _aligned((feed.size, *output.shape), output.dtype)
+            [None] * feed.size
+            if output.shape is None
+            else self._buffers.empty((feed.size, *output.shape), output.dtype)
             for output in self._code.outputs
         ]
         return _Flight(feed.size, results, {}, [])
@@ -284,18 +259,6 @@ class NumpyExecutor(Executor):
         mine = array.base is None and array.flags.writeable and array.flags.c_contiguous
         others = (*range(self._code.inputs), *(output.slot for output in outputs[:n]))
         return array if mine and not any(array is slots[other] for other in others) else np.array(array, order="C")
-
-
-def _aligned(shape: tuple[int, ...], dtype: Any) -> Array:
-    """An array of any values that starts at a multiple of `ALIGNMENT`."""
-    dtype = np.dtype(dtype)
-    if dtype.hasobject:
-        return np.empty(shape, dtype)
-    size = math.prod(shape) * dtype.itemsize
-    block = np.empty(size + ALIGNMENT, np.uint8)
-    start = -block.ctypes.data % ALIGNMENT
-    array: Array = block[start : start + size].view(dtype).reshape(shape)
-    return array
 
 
 def _store(result: Array, row: int, value: Any) -> None:

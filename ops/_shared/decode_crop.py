@@ -54,6 +54,10 @@ class DecodeCrop(Op):
     def reference(self, data: Any, start: Array, shape: Array) -> Array:
         return self.crop.reference(self.decoder.reference(data), start, shape)
 
+    def fast(self, data: Any, start: Array, shape: Array) -> Array:
+        image = self.decoder.on_host(data, rows=max(int(start[0] + shape[0]), 1))
+        return self.crop.reference(image, start, shape)
+
     def dali(self, d: Any, data: Any, start: Any, shape: Any) -> Any:
         if not d.region_decode:
             return self.crop.dali(d, self.decoder.dali(d, data), start, shape)

@@ -23,6 +23,7 @@ ROWS = 5
 
 EXECUTORS = [
     "numpy",
+    pytest.param("fast", marks=pytest.mark.skipif(not machine.has_fast(), reason="the extra `fast` is not installed")),
     pytest.param("dali-cpu", marks=pytest.mark.skipif(not machine.has_dali(), reason="DALI is not installed")),
     pytest.param(
         "dali-gpu",
@@ -37,8 +38,8 @@ EXECUTORS = [
 
 def make_executor(kind: str, program: Program, batch_size: int = ROWS) -> Executor:
     """An executor of this kind."""
-    if kind == "numpy":
-        return NumpyExecutor(program, batch_size, 2)
+    if kind in ("numpy", "fast"):
+        return NumpyExecutor(program, batch_size, 2, fast=kind == "fast")
     from gpupipe.transform.dali.executor import DaliExecutor
 
     return DaliExecutor(program, batch_size, 2, 0 if kind == "dali-gpu" else None)

@@ -37,10 +37,17 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.delenv(name, raising=False)
 
     def pretend(
-        gpus: int, dali: bool, *, built_for: int | None = 13, driver: int | None = 13, **environment: str
+        gpus: int,
+        dali: bool,
+        fast: bool = False,
+        *,
+        built_for: int | None = 13,
+        driver: int | None = 13,
+        **environment: str,
     ) -> None:
         monkeypatch.setattr(machine_of, "installed", lambda: (gpus, driver))
         monkeypatch.setattr(choose, "has_dali", lambda: dali)
+        monkeypatch.setattr(choose, "has_fast", lambda: fast)
         monkeypatch.setattr(choose, "dali_cuda", lambda: built_for)
         monkeypatch.setattr(sys, "platform", "linux")
         for name, value in environment.items():
@@ -84,7 +91,9 @@ def test_the_choice(
         (2, False, Options(device="gpu"), MissingDependencyError, r"pip install 'gpupipe\[cuda13\]'"),
         (0, False, Options(backend="dali"), MissingDependencyError, r"pip install 'gpupipe\[cpu\]'"),
         (2, False, Options(backend="dali"), MissingDependencyError, r"pip install 'gpupipe\[cuda13\]'"),
-        (2, True, Options(backend="numpy", device="gpu"), PlanError, "NumPy backend runs on the CPU"),
+        (2, True, Options(backend="numpy", device="gpu"), PlanError, "backend 'numpy' runs on the CPU"),
+        (2, True, Options(backend="fast", device="gpu"), PlanError, "backend 'fast' runs on the CPU"),
+        (0, True, Options(backend="fast"), MissingDependencyError, r"pip install 'gpupipe\[fast\]'"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_way_out(

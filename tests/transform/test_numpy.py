@@ -14,8 +14,7 @@ from gpupipe.errors import DecodeError, FunctionError, ParseError, PlanError
 from gpupipe.graph.op import Array, Op
 from gpupipe.graph.values import Apply
 from gpupipe.spec import TensorSpec
-from gpupipe.transform import numpy as executor_module
-from gpupipe.transform.numpy import NumpyExecutor, Scratch
+from gpupipe.transform.numpy import NumpyExecutor
 from gpupipe.transform.program import BatchFailed, Feed, Program
 from tests.transform.tiny import IMAGE, TinyScale, chain, damaged, expected, feed_of, jpeg
 
@@ -68,30 +67,6 @@ def test_a_result_that_is_needed_inside_is_written_into_the_batch_too_but_not_on
     np.testing.assert_array_equal(again, doubled)
     assert not np.shares_memory(again, doubled)
     assert open_shape.seen == [None] * 6
-
-
-def test_scratch_memory_is_one_growing_block_per_thread_and_value() -> None:
-    scratch = Scratch()
-    small = scratch.take(0, 1000)
-
-    assert small.shape == (1000,)
-    assert np.shares_memory(scratch.take(0, 900), small)
-    assert not np.shares_memory(scratch.take(1, 900), small)
-    assert scratch.take(0, 100_000).shape == (100_000,)
-    others: list[Array] = []
-    thread = threading.Thread(target=lambda: others.append(scratch.take(0, 500)))
-    thread.start()
-    thread.join(10)
-    assert not np.shares_memory(others[0], scratch.take(0, 500))
-
-
-def test_memory_for_huge_images_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor_module, "SCRATCH_LIMIT", 100)
-    scratch = Scratch()
-
-    first = scratch.take(0, 101)
-
-    assert not np.shares_memory(scratch.take(0, 101), first)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from gpupipe.errors import DecodeError
 from gpupipe.extract.images.deep import as_dtype, deep_png, indices_of, with_channels
 from gpupipe.extract.images.exif import NORMAL, segment_of
 from gpupipe.extract.images.headers import ImageHeader, check_complete, check_decodable, check_pixels, read_header
-from gpupipe.extract.images.jpeg import first_marker_in_scan, has_adobe_marker
+from gpupipe.extract.images.jpeg import first_marker_in_scan, has_adobe_marker, of_upper_rows
 from gpupipe.extract.images.pillow import opened, stored_orientation
 from gpupipe.extract.images.png import has_all_rows, without_ancillary
 from gpupipe.extract.images.tiff import layout_of, read_tiff
@@ -76,6 +76,7 @@ def decode(
     dtype: str = "uint8",
     indices: bool = False,
     dct: Dct = _EXACT,
+    rows: int | None = None,
 ) -> Array:
     """Decode an image of any known format but GIF.
 
@@ -89,6 +90,7 @@ def decode(
         indices: give the indices of a palette instead of its colours, of a gray image the samples as stored; neither is
             scaled.
         dct: of a JPEG; another format is refused where it is to become smaller.
+        rows: how many of the upper rows are needed, at least 1: the others are missing where that saves decoding them.
 
     Returns:
         dtype[H,W,C], contiguous; as uint8 the upper 8 bits of 16-bit samples, as in TensorFlow and libpng.
@@ -112,6 +114,8 @@ def decode(
     deep = _deep(data, header, channels, dtype != "uint8", most)
     if channels == 0 and header.channels == _GRAY:
         channels = _GRAY
+    if deep is None and rows is not None and (header.format, header.orientation, dct) == ("jpeg", NORMAL, _EXACT):
+        deep = _upper_rows(data, header, channels, rows)
     if deep is None:
         deep = _jpeg(data, header, channels, dct) if header.format == "jpeg" else _eight(data, header, channels)
     return upright(as_dtype(deep, dtype, header.format), header.orientation)
@@ -200,6 +204,28 @@ def _jpeg(data: Encoded, header: ImageHeader, channels: int, dct: Dct = _EXACT) 
             raise
         # A flipped bit made a marker after the last row, on which libjpeg fails when it looks for the end.
         return _jpeg(bytes(data[:cut]) + b"\xff\xd9", header, channels, dct)
+
+
+def _upper_rows(data: Encoded, header: ImageHeader, channels: int, rows: int) -> Array | None:
+    """Decode the upper rows of a JPEG without damage; None if there is damage, or nothing to save.
+
+    The pixels are those of the whole image. simplejpeg writes all rows before it finds that the scan goes on, which it
+    reports like damage: bytes before the end marker.
+    """
+    turbo = _turbo()
+    if turbo is None or header.channels not in (_GRAY, _RGB) or channels not in (_GRAY, _RGB):
+        return None
+    shorter = of_upper_rows(data, rows)
+    if shorter is None:
+        return None
+    shape = shorter[1], header.width, channels
+    image = np.empty(shape, np.uint8)
+    try:
+        turbo(shorter[0], colorspace="GRAY" if channels == _GRAY else "RGB", strict=True, buffer=image)
+    except ValueError as error:
+        if "extraneous bytes before marker 0xd9" not in str(error):
+            return None
+    return image
 
 
 def _damaged(turbo: Callable[..., Array], data: Encoded, size: tuple[int, int], space: str) -> Array | None:

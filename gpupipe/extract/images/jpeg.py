@@ -26,6 +26,7 @@ __all__ = [
     "is_unfinished",
     "jpeg_segments",
     "jpeg_size",
+    "of_upper_rows",
     "with_plain_orientation",
 ]
 
@@ -37,7 +38,7 @@ _segment = struct.Struct(">BBH").unpack_from
 _frame = struct.Struct(">BHHB").unpack_from
 
 
-_SCAN, _END, _EXIF, _ADOBE = 0xDA, 0xD9, 0xE1, 0xEE
+_SCAN, _END, _EXIF, _ADOBE, _RESTARTS = 0xDA, 0xD9, 0xE1, 0xEE, 0xDD
 
 
 _NO_SIZE = frozenset((0x01, *range(0xD0, 0xD8)))  # TEM and RST: markers without a length
@@ -253,6 +254,39 @@ def first_marker_in_scan(data: Encoded, channels: int) -> int | None:
     if found is None or scan[found.end() - 1] == _END:
         return None
     return at + len(scan[: found.start()].rstrip(b"\xff"))
+
+
+def of_upper_rows(data: Encoded, rows: int) -> tuple[bytearray, int] | None:
+    """Rewrite the header of a JPEG to say that it ends below some of its rows, so that a decoder stops there.
+
+    Its scan stays whole: a decoder finds the rest of it left over. The last rows may differ from those of the image,
+    as colours are interpolated with rows that are no longer there; those are rows beyond the ones asked for.
+
+    Args:
+        data: the encoded image, whose header was checked.
+        rows: the rows that are needed, at least 1.
+
+    Returns:
+        The JPEG and its new height; None if it would be no shorter, or if its blocks do not lie row by row in one scan
+        without restarts: then a decoder stops elsewhere, or takes damage for the end.
+    """
+    segments = jpeg_segments(data)
+    if not segments or segments[-1][0] != _SCAN or segments[-1][2] > len(data):
+        return None
+    frames = [(marker, start, end) for marker, start, end in segments if marker in FRAMES]
+    if len(frames) != 1 or frames[0][0] not in (0xC0, 0xC1) or any(marker == _RESTARTS for marker, _, _ in segments):
+        return None
+    _, start, end = frames[0]
+    _, height, _, channels = _frame(data, start)
+    if end - start != 6 + 3 * channels or data[segments[-1][1]] != channels:
+        return None
+    block = 8 * max(data[start + 7 + 3 * n] & 15 for n in range(channels))
+    shorter = (-(-rows // block) + 1) * block
+    if shorter >= height:
+        return None
+    out = bytearray(data)
+    out[start + 1 : start + 3] = shorter.to_bytes(2, "big")
+    return out, shorter
 
 
 def has_adobe_marker(data: Encoded) -> bool:

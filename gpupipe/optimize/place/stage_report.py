@@ -93,7 +93,7 @@ class StageNote:
             held,
             choice.device_id,
             each,
-            decodes=choice.executor != "numpy" and any(isinstance(v, Apply) and v.op.decodes for v in program.values),
+            decodes=choice.runs_dali and any(isinstance(v, Apply) and v.op.decodes for v in program.values),
         )
 
 

@@ -1,0 +1,136 @@
+"""The forms of ops by the libraries of the extra `fast`: which are exact, and how far the others are from NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.graph.op import Array
+from gpupipe.ops._shared.crop import Crop
+from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
+from gpupipe.ops._shared.decode_crop import DecodeCrop
+from gpupipe.ops._shared.samples import encoded, noise, picture
+from gpupipe.ops.decode_jpeg import DecodeJpeg
+from gpupipe.ops.normalize import IMAGENET_MEAN, IMAGENET_STD
+from gpupipe.ops.resize import Resize
+
+pytest.importorskip("cv2")
+pytest.importorskip("cykooz_resizer")
+
+SIZES = [(24, 31), (61, 83), (130, 20), (1, 1), (61, 200)]
+
+
+def ints(*numbers: int) -> Array:
+    return np.array(numbers, np.int32)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "uint16"])
+@pytest.mark.parametrize("into", [False, True], ids=["new", "into the batch"])
+def test_normalised_images_are_bit_identical(channels: int, layout: Any, dtype: str, into: bool) -> None:
+    x = noise(17, 23, channels).astype(dtype)
+    mean, std = (IMAGENET_MEAN, IMAGENET_STD) if channels == 3 else (127.0, 3.0)
+    for crop in (None, Crop()):
+        op = CropMirrorNormalize(mean, std, layout, True, crop)
+        window = () if crop is None else (ints(3, 2), ints(9, 20))
+        for mirror in (0, 1):
+            expected = op.reference(x, *window, mirror)
+            out = np.full(expected.shape, np.nan, np.float32) if into else None
+            np.testing.assert_array_equal(op.fast(x, *window, mirror, out=out), expected)
+            if out is not None:
+                np.testing.assert_array_equal(out, expected)
+
+
+def test_a_decoded_window_is_bit_identical_wherever_it_lies() -> None:
+    data = encoded(picture(131, 97), subsampling=2)
+    op = DecodeCrop(DecodeJpeg(3), Crop())
+
+    for y, x, h, w in ((0, 0, 1, 1), (0, 90, 20, 7), (50, 3, 40, 40), (120, 0, 11, 97), (0, 0, 131, 97)):
+        args = data, ints(y, x), ints(h, w)
+        np.testing.assert_array_equal(op.fast(*args), op.reference(*args))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize(("method", "most"), [("bilinear", 1), ("bicubic", 2), ("lanczos3", 2)])
+def test_bytes_with_antialias_are_those_of_pillow_but_for_a_rounding_of_each_axis(
+    size: tuple[int, int], channels: int, method: str, most: int
+) -> None:
+    """cykooz-resizer's weights are integers of other sizes than Pillow's: a sum next to n + 0.5 rounds the other way."""
+    op = Resize(*size, method, antialias=True, keep_dtype=True)
+    x = noise(61, 83, channels)
+
+    got, expected = op.fast(x, ints(*size)), op.reference(x, ints(*size))
+
+    assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
+    assert np.abs(got.astype(int) - expected).max() <= most
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "int16"])
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("method", ["bilinear", "bicubic", "lanczos3"])
+def test_floats_are_those_of_numpy_but_for_roundings_of_float32(
+    size: tuple[int, int], dtype: str, antialias: bool, method: str
+) -> None:
+    """Sums of up to 130 products of values up to 255 in another order: 2e-7 of them each."""
+    op = Resize(*size, method, antialias=antialias)
+    x = noise(61, 83).astype(dtype)
+
+    got, expected = op.fast(x, ints(*size)), op.reference(x, ints(*size))
+
+    assert (got.dtype, got.shape) == (np.float32, expected.shape)
+    np.testing.assert_allclose(got, expected, rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "float32"])
+def test_integers_without_antialias_are_rounded_once(size: tuple[int, int], dtype: str) -> None:
+    """Where a float32 sum is next to n + 0.5, its last bit decides."""
+    op = Resize(*size, keep_dtype=True)
+    x = noise(61, 83).astype(dtype)
+
+    got, expected = op.fast(x, ints(*size)), op.reference(x, ints(*size))
+
+    assert got.dtype == expected.dtype == dtype
+    assert np.abs(got.astype(np.float64) - expected.astype(np.float64)).max() <= (1 if dtype != "float32" else 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("op", "x"),
+    [
+        (Resize(5, 7, "nearest"), noise(9, 8)),
+        (Resize(5, 7, "bicubic"), noise(9, 8)),
+        (Resize(5, 7), noise(9, 8, 5)),
+        (Resize(5, 7, antialias=True, keep_dtype=True), noise(9, 8).astype(np.uint16)),
+    ],
+    ids=["nearest", "bicubic without antialias", "five channels", "16 bits"],
+)
+def test_what_the_libraries_do_not_compute_is_numpys(op: Resize, x: Array) -> None:
+    np.testing.assert_array_equal(op.fast(x, ints(5, 7)), op.reference(x, ints(5, 7)))
+
+
+def test_a_chain_draws_the_same_windows_and_flips_as_on_numpy() -> None:
+    files = [encoded(picture(60 + n, 90 - n)) for n in range(12)]
+
+    def augmented(data: Any) -> Any:
+        image, window = ops.random_resized_crop(ops.decode_jpeg(data, channels=3), (24, 31), return_params=True)
+        image, mirrored = ops.random_flip_left_right(image, return_params=True)
+        return ops.normalize(image, 127.0, 60.0), window, mirrored
+
+    ds = gp.Dataset.from_tensor_slices(files).map(augmented).batch(5)
+    runs = [
+        list(ds.with_options(gp.Options(device="cpu", backend=backend, seed=3)))
+        for backend in ("fast", "numpy")  # type: ignore[arg-type]
+    ]
+
+    assert [len(batch[0]) for batch in runs[0]] == [5, 5, 2]
+    for fast, plain in zip(*runs, strict=True):
+        np.testing.assert_array_equal(fast[1], plain[1])
+        np.testing.assert_array_equal(fast[2], plain[2])
+        np.testing.assert_allclose(fast[0], plain[0], rtol=0, atol=1 / 60 + 1e-6)  # 1 of 255, divided by the std
