@@ -79,8 +79,9 @@ class Options:
         device: ``"auto"``, ``"cpu"``, ``"gpu"`` or ``"gpu:1"``. "auto" is the GPU if there is one and DALI can be
             imported, else the CPU. "gpu" without a number is that of this rank, as torchrun, srun, Open MPI, Intel MPI
             or MPICH set it (`LOCAL_RANK` first), else torch's current device, else 0.
-        backend: ``"auto"``, ``"dali"`` or ``"numpy"``. "auto" is DALI where it is installed, else NumPy; on the
-            CPU also NumPy for a stage that decodes nothing, as it needs no pipeline.
+        backend: ``"auto"``, ``"dali"``, ``"numpy"`` or ``"fast"``, which is "numpy" with the libraries of the extra
+            `fast`: OpenCV and cykooz-resizer. "auto" is DALI on a GPU; on the CPU it is "fast" where that is installed
+            and `threads` is at most 6, else DALI where that is installed and a stage decodes images, else NumPy.
         threads: CPU threads that decode and transform, 1 to 65,536; default: the CPUs this process may use. By default
             DALI on the CPU gets one more, as its threads wait for one another at the end of each op. On a GPU the ranks
             of a machine share its CPUs, and each stage gets at most 16; `explain()` says how they were counted.

@@ -42,8 +42,8 @@ def compare(
 
     Args:
         dataset: the chain; what its options say of the device does not matter.
-        executors: "dali-gpu", "dali-cpu", "fast" and "numpy", or some of them; by default all. The last one measured is the
-            reference for pixels.
+        executors: "dali-gpu", "dali-cpu", "fast" and "numpy", or some of them; by default all. The last one measured is
+            the reference for pixels.
         images: a pass ends after so many; fewer if the data ends. More than a few batches make figures steadier.
         compared: images whose pixels are compared, at most `images`; all of their intermediate images are kept in
             memory.

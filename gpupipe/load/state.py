@@ -21,6 +21,7 @@ from ..plan.node import ElementType, Node
 from ..plan.outline import Outline, outline
 from ..plan.portable import portable
 from ..random import LAW
+from ..transform.choose import executor_of
 
 __all__ = [
     "FORMAT",
@@ -34,7 +35,7 @@ __all__ = [
     "unpacked",
 ]
 
-FORMAT = 5
+FORMAT = 6
 """Version of the format. States of other versions are refused: each step defines its own part of a state."""
 
 NOTED = 128
@@ -79,6 +80,7 @@ class StateHeader:
                 "code": None if code.private is not None else code.digest.hex(),
                 "files": files_of(found.files, self.settings.file_digests),
                 "options": self._options(),
+                "executor": executor_of(self.plan, self.settings),
             }
         return self._head
 
@@ -133,6 +135,14 @@ class StateHeader:
                     f"load_state_dict needs a state made with {name}={value!r}, got one made with {name}={other!r}; "
                     f"use the same options"
                 )
+        mine_is, other_is = mine["executor"], state["executor"]
+        if other_is != mine_is and mine_is and other_is:
+            logger.warning(
+                "load_state_dict: the state was made where images were computed by the executor %s, here by %s; pixels "
+                "may differ by a few levels, crops and flips do not",
+                _cut(other_is),
+                _cut(mine_is),
+            )
         code = state["code"]
         if not other_shards and code is not None and mine["code"] is not None and code != mine["code"]:
             logger.warning(

@@ -1,10 +1,11 @@
 """choose: choose the executor of a chain from its options and the machine, without importing DALI.
 
 The order of "auto" is fixed and not timed at run time, because executors differ in the last bit of some pixels: DALI
-on a GPU, then DALI on the CPU, then NumPy. On the CPU DALI comes first because it stops decoding below the crop
-window, where NumPy decodes the whole image: 1.60 against 1.75 CPU-ms for a 500x375 JPEG that is cropped, resized to
-224x224 and normalised (batch 64, 2 threads). A stage on the CPU that decodes nothing runs in NumPy: 1.01 against 1.56
-CPU-ms for a decoded image that is cropped and resized in the same way, 0.02 against 0.04 for one of 32x32.
+on a GPU; then "fast" where it has at most 6 threads, its libraries are installed and every op has a form in NumPy; then
+DALI on the CPU, then NumPy. The libraries of "fast" need 0.7 of the CPU-time of DALI for photographs that are decoded,
+cropped, resized and normalised (benchmarks/results), but hold the GIL for a seventh of theirs: more than 6 threads
+would wait for one another. A stage that decodes nothing runs in NumPy rather than DALI: 1.01 against 1.56 CPU-ms for a
+decoded image of 500x375 that is cropped, resized to 224x224 and normalised, 0.02 against 0.04 for one of 32x32.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import os
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ..errors import MissingDependencyError, PlanError
-from ..graph.values import Apply
+from ..errors import GpupipeError, MissingDependencyError, PlanError
+from ..graph.host_values import is_image
+from ..graph.values import Apply, topological
 from ..log import logger
 from ..options import DecoderOptions, Settings, parse_device
+from ..plan.maps import Map
+from ..plan.node import Node, walk
 from .machine import dali_cuda, driver_cuda, gpu_count, gpu_of_rank, has_dali, has_fast, threads_of_rank
 from .program import Executor, Program
 
@@ -25,6 +29,7 @@ __all__ = [
     "Choice",
     "choose_for",
     "dali_extra",
+    "executor_of",
     "make_executor",
     "refuse_unsupported",
     "resolve_device",
@@ -32,6 +37,9 @@ __all__ = [
     "unsupported",
 ]
 
+
+FEW_THREADS = 6
+"""Threads up to which "auto" takes "fast"."""
 
 _LABELS = {"numpy": "NumPy on CPU", "fast": "fast libraries on CPU"}
 """Labels of the executors that run without DALI."""
@@ -66,8 +74,12 @@ class Choice:
         return "DALI on CPU" if self.device_id is None else f"DALI on GPU {self.device_id}"
 
 
-def resolve_device(settings: Settings) -> Choice:
+def resolve_device(settings: Settings, fast: bool = True) -> Choice:
     """Choose from options and machine. Deterministic; reads no data and imports nothing heavy.
+
+    Args:
+        settings: of the chain.
+        fast: whether "auto" may choose "fast".
 
     Raises:
         PlanError: a GPU was requested and there is none, or the backend is NumPy.
@@ -97,18 +109,43 @@ def resolve_device(settings: Settings) -> Choice:
         device_id, where = gpu_of_rank(gpus)
         return Choice("dali-gpu", device_id, ", ".join(filter(None, (f"{_gpus(gpus)} and DALI found", where))))
     reason = "device='cpu'" if kind == "cpu" else f"{_gpus(gpus)} found" if gpus else "no GPU found"
+    reason += f", but {trouble}" if trouble else ""
+    if fast and settings.backend == "auto" and has_fast() and settings.threads <= FEW_THREADS:
+        why = f"{reason}; OpenCV and cykooz-resizer found, which on up to {FEW_THREADS} threads need less than DALI"
+        return Choice("fast", None, why, fallback=gpus > 0)
     if trouble:
-        return Choice("dali-cpu", None, f"{reason}, but {trouble}", fallback=True)
+        return Choice("dali-cpu", None, reason, fallback=True)
     if dali:
         return Choice("dali-cpu", None, f"{reason}, DALI found")
     return Choice("numpy", None, f"{reason}, DALI is not installed (pip install '{dali_extra()}')", fallback=True)
 
 
+def executor_of(plan: Node, settings: Settings, opaque: bool = False) -> str:
+    """The executor of a chain by its name in `Choice`; "" where it has none, or cannot run here.
+
+    Args:
+        plan: the chain.
+        settings: its options.
+        opaque: whether a function that was not traced counts as one that computes images.
+    """
+    traced = [node.traced for node in walk(plan) if isinstance(node, Map)]
+    if not any(opaque if one is None else any(map(is_image, topological(one.outputs))) for one in traced):
+        return ""
+    try:
+        return resolve_device(settings).executor
+    except GpupipeError:  # running the chain raises this error
+        return ""
+
+
 def choose_for(program: Program, choice: Choice, settings: Settings) -> Choice:
-    """The executor of one stage of a chain: under "auto", NumPy instead of DALI on the CPU where nothing is decoded."""
-    if settings.backend != "auto" or choice.executor != "dali-cpu":
+    """The executor of one stage of a chain: under "auto", one that has every op and needs no pipeline in vain."""
+    if settings.backend != "auto" or choice.device_id is not None:
         return choice
-    if any(isinstance(value, Apply) and value.op.decodes for value in program.values):
+    if choice.executor == "fast":
+        if not unsupported(choice, program):
+            return choice
+        choice = resolve_device(settings, fast=False)
+    if choice.executor != "dali-cpu" or any(isinstance(v, Apply) and v.op.decodes for v in program.values):
         return choice
     arrays = replace(choice, executor="numpy", why=f"{choice.why}; nothing is decoded, and NumPy needs no pipeline")
     return choice if unsupported(arrays, program) else arrays

@@ -17,7 +17,6 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.flow.cache import files as disk
 from gpupipe.flow.cache import temporary
 from tests.behaviour.elements import start_of
 from tests.behaviour.model import outcomes, plain, run
@@ -272,18 +271,19 @@ def test_changed_data_is_read_anew(tmp_path: Path) -> None:
 
 
 def test_executors_have_their_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpupipe.transform import choose
     from gpupipe.transform.choose import Choice
 
     images = (
         Dataset.from_tensors(np.zeros((4, 4, 3), np.uint8)).map(lambda x: ops.flip_left_right(x)).cache(tmp_path / "c")
     )
     keys = []
-    for executor in ("dali-cpu", "dali-gpu", "numpy"):
+    for executor in ("dali-cpu", "dali-gpu", "fast", "numpy"):
         choice = Choice(executor, None, "")
-        monkeypatch.setattr(disk, "resolve_device", lambda settings, choice=choice: choice)
+        monkeypatch.setattr(choose, "resolve_device", lambda settings, choice=choice: choice)
         keys.append(images.plan.store.key(images.options().resolve()))  # type: ignore[attr-defined]
 
-    assert len(set(keys)) == 3
+    assert len(set(keys)) == 4
 
 
 def test_random_state_in_a_chain_keeps_the_file_to_this_process(

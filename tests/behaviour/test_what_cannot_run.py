@@ -34,7 +34,7 @@ def _no_gpu_here(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (Options(device="gpu"), "needs an NVIDIA GPU and its driver"),
         (Options(device="gpu:3"), "needs an NVIDIA GPU and its driver"),
-        (Options(device="gpu", backend="numpy"), "the NumPy backend runs on the CPU"),
+        (Options(device="gpu", backend="numpy"), "the backend 'numpy' runs on the CPU"),
     ],
     ids=["no gpu", "no gpu of this number", "numpy on a gpu"],
 )

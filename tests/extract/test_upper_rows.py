@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from gpupipe.extract.images.jpeg import of_upper_rows
 from gpupipe.graph.op import Array
 from gpupipe.ops._shared.samples import encoded, noise, picture
 
-WAYS = {
+WAYS: dict[str, dict[str, Any]] = {
     "4:4:4": {"subsampling": 0},
     "4:2:2": {"subsampling": 1},
     "4:2:0": {"subsampling": 2},

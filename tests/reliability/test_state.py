@@ -16,6 +16,7 @@ import gpupipe as gp
 from gpupipe.errors import StateError
 from gpupipe.extract.storage import files as storage
 from gpupipe.load.state import sealed
+from gpupipe.transform import choose
 from tests.chains import damage
 from tests.chains.data import Spy, parse
 from tests.reliability.resume import taken, through_json
@@ -201,6 +202,30 @@ def test_changed_code_under_the_same_name_is_warned_of(caplog: pytest.LogCapture
     with caplog.at_level(logging.WARNING, "gpupipe"), iter(make("def f(x): return x + 2")) as items:
         items.load_state_dict(state)
     assert "has changed since the state was made" in caplog.text
+
+
+def test_another_executor_of_images_is_warned_of(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = gp.Dataset.from_tensor_slices(np.zeros((6, 4, 4, 3), np.uint8)).map(gp.ops.flip_left_right)
+    images = images.with_options(gp.Options(device="cpu", threads=2))
+    plain = gp.Dataset.range(6).map(lambda x: x + 1)
+    caplog.set_level(logging.WARNING, "gpupipe")
+    states = []
+    for found in (False, True):
+        for name in ("has_dali", "has_fast"):
+            monkeypatch.setattr(choose, name, lambda found=found: found)
+        for ds in (images, plain):
+            with iter(ds) as items:
+                states.append(through_json(items.state_dict()))
+                assert "by the executor" not in caplog.text
+
+    with iter(plain) as items:
+        items.load_state_dict(states[1])
+    assert "by the executor" not in caplog.text
+    with iter(images) as items:
+        items.load_state_dict(states[0])
+    assert "computed by the executor 'numpy', here by 'fast'" in caplog.text
 
 
 @pytest.mark.parametrize(

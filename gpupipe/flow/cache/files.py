@@ -20,19 +20,16 @@ from typing import Any
 
 from ...errors import DataError, GpupipeError, MissingFileError, shown_name
 from ...extract.storage.remote import storage_of
-from ...graph.host_values import is_image
-from ...graph.values import topological
 from ...log import logger
 from ...options import Settings
-from ...plan.maps import Map
-from ...plan.node import ElementType, Node, walk
+from ...plan.node import ElementType, Node
 from ...plan.portable import Portable, portable
 from ...random import LAW
 from ...serial.elements_file import ElementsReader
 from ...serial.elements_writer import ElementsWriter
 from ...serial.structures import Malformed, spec_from_json, spec_to_json, structure_from_json, structure_to_json
 from ...spec import LEAF
-from ...transform.choose import resolve_device
+from ...transform.choose import executor_of
 from ..element import BatchStream, Element
 from ..run import Context, Run
 from ..state.snapshot import Counted, State, fast_forward
@@ -138,7 +135,13 @@ class FileCacheStore:
         if self._portable is None:
             self._portable = portable(self.plan)
         chain = self._portable
-        parts = [self.version, str(LAW), chain.digest.hex(), repr(cache_key(settings)), self._executor(settings)]
+        parts = [
+            self.version,
+            str(LAW),
+            chain.digest.hex(),
+            repr(cache_key(settings)),
+            executor_of(self.plan, settings, opaque=True),
+        ]
         for path in chain.files:
             try:
                 size, tag = storage_of(path).size(path)
@@ -146,15 +149,6 @@ class FileCacheStore:
             except GpupipeError as error:  # a missing file becomes an element's error; or the text names no file
                 parts.append(f"{path} {type(error).__name__}")
         return hashlib.blake2b("\n".join(parts).encode(errors="surrogateescape"), digest_size=8).hexdigest()
-
-    def _executor(self, settings: Settings) -> str:
-        """Name the executor, if it matters: machines that share a folder may decode differently."""
-        if not any(isinstance(node, Map) and (node.traced is None or _draws(node)) for node in walk(self.plan)):
-            return ""
-        try:
-            return resolve_device(settings).executor
-        except GpupipeError:  # the chain cannot run here at all, and running it raises this error
-            return ""
 
     def file(self, settings: Settings) -> str:
         """Return the path of the file for these settings."""
@@ -257,10 +251,6 @@ class FileCacheStore:
 def _file_of(path: str, status: os.stat_result) -> tuple[str, int, int, int]:
     """Identify a file, so that one which replaces it within the same tick of the clock differs."""
     return path, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _draws(node: Map) -> bool:
-    return node.traced is not None and any(map(is_image, topological(node.traced.outputs)))
 
 
 def _remove(path: str, pid: int) -> None:
