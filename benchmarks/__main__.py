@@ -92,7 +92,9 @@ def _writable(folder: Path) -> bool:
 
 
 def _chain(options: argparse.Namespace, folder: Path) -> int:
-    return _compare(options, folder, "chain-gpu" if options.device == "gpu" else "chain")
+    return _compare(
+        options, folder, "chain-gpu" if options.device == "gpu" else "chain-plain" if options.plain else "chain"
+    )
 
 
 def _gpu(options: argparse.Namespace, folder: Path) -> int:
@@ -229,6 +231,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--shuffle", type=_positive, default=1000, help="records in the buffer (%(default)s)")
         command.add_argument("--timeout", type=_positive, default=600, help="seconds for one process (%(default)s)")
     chain.add_argument("--checkout", type=Path, help="another checkout of gpupipe: other-dali, other-numpy")
+    chain.add_argument("--plain", action="store_true", help="resize without antialias, in float32 from there on")
     chain.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="gpu: as bench-gpu")
     memory.add_argument("--shuffle", type=_positive, default=10_000, help="records in the buffer (%(default)s)")
     memory.add_argument("--records", type=_positive, default=12_000, help="records of 110 KB to write (%(default)s)")

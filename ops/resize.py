@@ -123,7 +123,7 @@ class Resampling(Op):
         if self.method != "bilinear":
             return self.reference(x, size)
         cv2 = opencv()
-        y = cv2.resize(x.astype(np.float32), (width, height), interpolation=cv2.INTER_LINEAR)
+        y = cv2.resize(x.astype(np.float32, copy=False), (width, height), interpolation=cv2.INTER_LINEAR)
         return rounded(y.reshape(height, width, x.shape[2]), x.dtype if self.keep_dtype else y.dtype)
 
     @property

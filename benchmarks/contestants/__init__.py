@@ -17,7 +17,9 @@ from benchmarks.job import Job
 
 __all__ = ["CONTESTANTS", "Contestant", "batches", "has_module", "host_passes", "missing"]
 
-Work = Literal["chain", "extract", "chain-gpu", "on-error-dali", "on-error-numpy", "shuffle", "host", "flowers"]
+Work = Literal[
+    "chain", "chain-plain", "extract", "chain-gpu", "on-error-dali", "on-error-numpy", "shuffle", "host", "flowers"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +42,13 @@ _TF = ("tensorflow",)
 _KERAS = (*_TF, "keras")
 _BEFORE, _AFTER = {"parse": "before"}, {"parse": "after"}
 _SKIP = {"on_error": "skip", "manifest": True}
+_FAST, _PLAIN = ("cv2", "cykooz_resizer"), {"antialias": False}
 _CPU, _GPU = {"device": "cpu"}, {"device": "gpu"}
 _WHOLE, _REGION = {"decode": "whole"}, {"decode": "region"}
 _ALL = (
     Contestant("dali", "chain", "dali_chain", "DALI by hand, CPU", _DALI, _CPU | _REGION),
     Contestant("gpupipe-dali", "chain", "gpupipe_chain", "gpupipe, DALI on CPU", _GPUPIPE + _DALI, {"backend": "dali"}),
+    Contestant("gpupipe-fast", "chain", "gpupipe_chain", "gpupipe, fast", _GPUPIPE + _FAST, {"backend": "fast"}),
     Contestant("gpupipe-numpy", "chain", "gpupipe_chain", "gpupipe, NumPy", _GPUPIPE, {"backend": "numpy"}),
     Contestant(
         "other-dali", "chain", "gpupipe_chain", "another, DALI on CPU", _GPUPIPE + _DALI, {"backend": "dali"}, True
@@ -52,6 +56,27 @@ _ALL = (
     Contestant("other-numpy", "chain", "gpupipe_chain", "another, NumPy", _GPUPIPE, {"backend": "numpy"}, True),
     Contestant("torch", "chain", "torch_chain", "torch DataLoader + Pillow", ("torch", "PIL")),
     Contestant("tfdata", "chain", "tf_chain", "tf.data", _TF),
+    Contestant("plain-dali", "chain-plain", "dali_chain", "DALI by hand, CPU", _DALI, _CPU | _REGION | _PLAIN),
+    Contestant(
+        "plain-gpupipe-dali",
+        "chain-plain",
+        "gpupipe_chain",
+        "gpupipe, DALI on CPU",
+        _GPUPIPE + _DALI,
+        _PLAIN | {"backend": "dali"},
+    ),
+    Contestant(
+        "plain-gpupipe-fast",
+        "chain-plain",
+        "gpupipe_chain",
+        "gpupipe, fast",
+        _GPUPIPE + _FAST,
+        _PLAIN | {"backend": "fast"},
+    ),
+    Contestant(
+        "plain-gpupipe-numpy", "chain-plain", "gpupipe_chain", "gpupipe, NumPy", _GPUPIPE, _PLAIN | {"backend": "numpy"}
+    ),
+    Contestant("plain-tfdata", "chain-plain", "tf_chain", "tf.data", _TF, _PLAIN),
     Contestant("dali-gpu", "chain-gpu", "dali_chain", "DALI by hand, GPU", _DALI, _GPU | _WHOLE),
     Contestant(
         "dali-gpu-fancy", "chain-gpu", "dali_chain", "DALI by hand, GPU, fancy", _DALI, _GPU | _WHOLE | {"fancy": True}

@@ -23,7 +23,11 @@ __all__ = ["batches", "pipeline"]
 
 
 def batches(
-    job: Job, device: Literal["cpu", "gpu"], decode: Literal["whole", "region"], fancy: bool = False
+    job: Job,
+    device: Literal["cpu", "gpu"],
+    decode: Literal["whole", "region"],
+    fancy: bool = False,
+    antialias: bool = True,
 ) -> Iterator[tuple[Any, Any]]:
     """Yield one pass of (images, labels); on the GPU both stay there as DALI tensors.
 
@@ -32,12 +36,13 @@ def batches(
         device: where images are decoded and transformed.
         decode: "whole" images, from which a window is cropped and resized, or only the "region" of the window.
         fancy: upsample the colours of a JPEG as libjpeg does.
+        antialias: average over all source pixels when shrinking; without it the images are float32 from there on.
     """
     with tempfile.TemporaryDirectory() as folder:
         index = {name: str(Path(folder) / f"{i}.idx") for i, name in enumerate(dict.fromkeys(job.files))}
         for name, path in index.items():
             write_index(name, Path(path))
-        pipe = pipeline(job, [index[name] for name in job.files], device, decode, fancy)
+        pipe = pipeline(job, [index[name] for name in job.files], device, decode, fancy, antialias)
         records = {name: sum(1 for _ in frames(name)) for name in index}
         for _ in range(sum(records[name] for name in job.files) // job.batch):
             images, labels = pipe.run()
@@ -53,10 +58,12 @@ def pipeline(
     device: Literal["cpu", "gpu"],
     decode: Literal["whole", "region"],
     fancy: bool = False,
+    antialias: bool = True,
 ) -> Any:
     """Build the pipeline; `index` holds the index file of each of the job's files."""
     dali: Any = importlib.import_module("nvidia.dali")
     fn: Any = importlib.import_module("nvidia.dali.fn")
+    types: Any = importlib.import_module("nvidia.dali.types")
     tfrec: Any = importlib.import_module("nvidia.dali.tfrecord")
     pipe = dali.Pipeline(
         batch_size=job.batch,
@@ -77,6 +84,7 @@ def pipeline(
             initial_fill=max(1, job.shuffle),
             name="reader",
         )
+        resize: dict[str, Any] = {} if antialias else {"antialias": False, "dtype": types.FLOAT}
         law: dict[str, Any] = {"random_area": [0.08, 1.0], "random_aspect_ratio": [3 / 4, 4 / 3]}
         how: dict[str, Any] = {
             "device": "mixed" if device == "gpu" else "cpu",
@@ -85,10 +93,10 @@ def pipeline(
         }
         if decode == "region":
             images = fn.decoders.image_random_crop(record["image/encoded"], **law, **how)
-            images = fn.resize(images, size=[SIZE, SIZE])
+            images = fn.resize(images, size=[SIZE, SIZE], **resize)
         else:
             images = fn.decoders.image(record["image/encoded"], **how)
-            images = fn.random_resized_crop(images, size=[SIZE, SIZE], **law)
+            images = fn.random_resized_crop(images, size=[SIZE, SIZE], **law, **resize)
         images = fn.crop_mirror_normalize(
             images,
             mirror=fn.random.coin_flip(),

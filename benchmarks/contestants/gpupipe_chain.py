@@ -1,4 +1,7 @@
-"""gpupipe_chain: the chain of the README, word for word, on the executor given by the options."""
+"""gpupipe_chain: the chain of the README, word for word, on the executor given by the options.
+
+Without antialias the image is float32 from its window on, as in tf.data: no step rounds.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,10 @@ __all__ = ["batches"]
 def batches(
     job: Job,
     device: Literal["cpu", "gpu"] = "cpu",
-    backend: Literal["auto", "dali", "numpy"] = "auto",
+    backend: Literal["auto", "dali", "fast", "numpy"] = "auto",
     on_error: Literal["raise", "skip"] = "raise",
     manifest: bool = False,
+    antialias: bool = True,
 ) -> Iterator[tuple[Any, Any]]:
     """Yield one pass of (images, labels), optionally with a manifest of bad records, of which there are none."""
     import gpupipe as gp
@@ -34,7 +38,10 @@ def batches(
             },
         )
         image = ops.decode_jpeg(x["image/encoded"], channels=3)
-        image = ops.random_resized_crop(image, (SIZE, SIZE))
+        if antialias:
+            image = ops.random_resized_crop(image, (SIZE, SIZE))
+        else:
+            image = ops.random_resized_crop(ops.cast(image, "float32"), (SIZE, SIZE), antialias=False)
         image = ops.random_flip_left_right(image)
         return ops.normalize(image, mean=ops.IMAGENET_MEAN, std=ops.IMAGENET_STD), x["image/class/label"]
 
