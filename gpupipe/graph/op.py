@@ -7,6 +7,7 @@ One op is one frozen dataclass. Its methods, in this order, are everything that 
     draw(rng, hw)            host parameters of a batch: random numbers, crop windows, target sizes; one array[B,...]
                              for each name in `parameters`
     reference(*xs, *params)  the definition of the op, for one element, in NumPy
+    stacked(*xs, *params)    the same for a stack of elements of one shape, where that saves calls
     dali(d, *xs, *params)    the op as DALI nodes, with `d.fn`, `d.math`, `d.dtype`, `d.types` and `d.device` passed in
     array(xp, *xs, *params)  the op for a whole batch, with NumPy or CuPy passed in
     decompose()              the op as a sequence of simpler ops, which the optimizer can fuse
@@ -110,6 +111,13 @@ class Op:
     def reference(self, *args: Any) -> Any:
         """The result for one element: `reference(*inputs, *params)`."""
         raise TypeError(f"{type(self).__name__} does not define reference")
+
+    def stacked(self, *args: Any) -> Any:
+        """The results for B elements whose inputs have one shape: `stacked(*inputs, *params)` -> array[B,...].
+
+        Inputs are arrays[B,...] and not changed. Bit-identical to `reference` row by row.
+        """
+        raise TypeError(f"{type(self).__name__} does not define stacked")
 
     def compiled(self) -> Callable[..., Any]:
         """`reference`, specialised for this op; the host calls it for every element."""
