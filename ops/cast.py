@@ -50,6 +50,9 @@ class Cast(Op):
     def reference(self, x: Any) -> Any:
         return saturated(x, np.dtype(self.dtype))
 
+    def stacked(self, x: Any) -> Any:
+        return self.reference(x)
+
     def dali(self, d: Any, x: Any) -> Any:
         return saturated_dali(d, x, np.dtype(self.dtype))
 

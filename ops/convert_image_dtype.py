@@ -61,6 +61,9 @@ class ConvertImageDtype(Op):
         result: Array = saturated(x.astype(np.float32) * np.float32(self._scale), dtype)
         return result
 
+    def stacked(self, x: Array) -> Array:
+        return self.reference(x)
+
     def dali(self, d: Any, x: Any) -> Any:
         if self.source == self.dtype:
             return x

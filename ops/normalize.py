@@ -70,6 +70,9 @@ class Normalize(Op):
             return scaled(x, mean[:, None, None], scale[:, None, None], out)
         return scaled_hwc(x, self.mean, self.std, out)
 
+    def stacked(self, x: Array, out: Array | None = None) -> Array:
+        return scaled_stack(x, self.mean, self.std, self.layout, out)
+
     def dali(self, d: Any, x: Any) -> Any:
         x = d.fn.reshape(x, layout=self.layout)
         return d.fn.crop_mirror_normalize(
@@ -138,6 +141,16 @@ def scaled_hwc(x: Array, mean: float | tuple[float, ...], std: float | tuple[flo
     height, width, channels = x.shape
     row = (height, width * channels)
     scaled(x.reshape(row), *factors(mean, std, channels, width), out.reshape(row))
+    return out
+
+
+def scaled_stack(x: Array, mean: Any, std: Any, layout: str, out: Array | None) -> Array:
+    """`scaled` for a stack of images, into `out` if there is one, which is contiguous."""
+    out = np.empty(x.shape, np.float32) if out is None else out
+    if layout == "CHW":
+        centre, scale = factors(mean, std, x.shape[1])
+        return scaled(x, centre[:, None, None], scale[:, None, None], out)
+    scaled_hwc(x.reshape(-1, *x.shape[2:]), mean, std, out.reshape(-1, *x.shape[2:]))
     return out
 
 

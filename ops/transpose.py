@@ -56,6 +56,9 @@ class Transpose(Op):
         out[...] = moved
         return out
 
+    def stacked(self, x: Array) -> Array:
+        return x.transpose(0, *(axis + 1 for axis in ORDER[self.layout]))
+
     def dali(self, d: Any, x: Any) -> Any:
         moved = d.fn.transpose(x, perm=list(ORDER[self.layout]), transpose_layout=False)
         return d.fn.reshape(moved, layout=self.layout)

@@ -168,6 +168,10 @@ class Arithmetic(Op):
     def reference(self, *xs: Any) -> Any:
         return self._run([np.asarray(x, np.float32) for x in xs] if self.image or self.single else list(xs))
 
+    def stacked(self, *xs: Any) -> Any:
+        rank = max(x.ndim for x in xs)
+        return self.reference(*(x.reshape(len(x), *(1,) * (rank - x.ndim), *x.shape[1:]) for x in xs))
+
     def compiled(self) -> Callable[..., Any]:
         function, left, right = OPERATORS[self.operator], self.left, self.right
         if self.operator in UNCHECKED and right is not None and np.all(right):

@@ -227,8 +227,11 @@ class HostValues:
 
     def _measured(self, value: Value, layout: str | None) -> Array:
         first = layout.index("H") if layout else int(value.spec.rank == 4)  # a clip's frames come first
-        shapes = [np.shape(row)[first : first + 2] for row in self.rows(value)]
-        return np.array(shapes, np.int32).reshape(self.size, 2)
+        rows = self.rows(value)
+        shapes = [row.shape if type(row) is np.ndarray else np.shape(row) for row in rows]
+        if len(set(shapes)) == 1:
+            return np.tile(np.array(shapes[0][first : first + 2], np.int32), (self.size, 1))
+        return np.array([shape[first : first + 2] for shape in shapes], np.int32).reshape(self.size, 2)
 
     def _sizes_for(self, draw: Draw, value: Value) -> Array:
         """The sizes of an input of a call, whose op may give the layout of an array without one."""

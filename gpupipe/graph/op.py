@@ -8,6 +8,7 @@ One op is one frozen dataclass. Its methods, in this order, are everything that 
                              for each name in `parameters`
     reference(*xs, *params)  the definition of the op, for one element, in NumPy
     fast(*xs, *params)       the same by libraries of the extra `fast`, within the tolerances of `cases`
+    stacked(*xs, *params)    the same for a stack of elements of one shape, where that saves calls
     dali(d, *xs, *params)    the op as DALI nodes, with `d.fn`, `d.math`, `d.dtype`, `d.types` and `d.device` passed in
     array(xp, *xs, *params)  the op for a whole batch, with NumPy or CuPy passed in
     decompose()              the op as a sequence of simpler ops, which the optimizer can fuse
@@ -115,6 +116,13 @@ class Op:
     def fast(self, *args: Any) -> Any:
         """`reference` by the libraries of the extra `fast`; they are imported inside, as they may be missing."""
         raise TypeError(f"{type(self).__name__} does not define fast")
+
+    def stacked(self, *args: Any) -> Any:
+        """The results for B elements whose inputs have one shape: `stacked(*inputs, *params)` -> array[B,...].
+
+        Inputs are arrays[B,...] and not changed. Bit-identical to `reference` row by row.
+        """
+        raise TypeError(f"{type(self).__name__} does not define stacked")
 
     def compiled(self) -> Callable[..., Any]:
         """`reference`, specialised for this op; the host calls it for every element."""

@@ -30,6 +30,7 @@ from ..graph.values import Apply, Const, Item, Value
 from ..threads import DaemonPool
 from .buffers import Buffers
 from .program import BatchFailed, Executor, Feed, Program
+from .whole import Whole, static_shape
 
 __all__ = ["NumpyExecutor", "can_compute"]
 
@@ -68,7 +69,7 @@ class _Code:
         self.outputs: list[_Output] = []
         targets: dict[Value, int] = {}
         for value in program.outputs:
-            shape = _static_shape(value)
+            shape = static_shape(value)
             if shape is not None:
                 targets[value] = self.slots
                 self.slots += 1
@@ -76,15 +77,6 @@ class _Code:
         self.steps: list[tuple[Step, str]] = []
         for value in program.values:
             self.steps.append(_step(value, slots, targets.get(value), fast))
-
-
-def _static_shape(value: Value) -> tuple[int, ...] | None:
-    """The shape of every row; None if it is not known before run time."""
-    dims = value.spec.shape
-    if dims is None or value.spec.dtype in (None, bytes):
-        return None
-    known = tuple(n for n in dims if n is not None)
-    return known if len(known) == len(dims) else None
 
 
 def _step(value: Value, slots: dict[Value, int], target: int | None, fast: bool) -> tuple[Step, str]:
@@ -163,6 +155,7 @@ class NumpyExecutor(Executor):
         self._threads = threads
         self._buffers = Buffers()
         self._code = _Code(program, fast)
+        self._whole = Whole.of(program)
         self._pool = DaemonPool(threads, "gpupipe-numpy")
         self.busy = self._pool.busy
 
@@ -188,6 +181,8 @@ class NumpyExecutor(Executor):
         """Submit a batch to the threads in chunks."""
         flight = self._flight(feed)
         rows = -(-feed.size // (self._threads * CHUNKS_PER_THREAD))
+        if self._whole is not None:
+            rows = self._whole.per_chunk(feed.size, rows)
         for start in range(0, feed.size, rows):
             stop = min(start + rows, feed.size)
             flight.futures.append(self._pool.submit(self._chunk, feed, flight, start, stop))
@@ -213,6 +208,8 @@ class NumpyExecutor(Executor):
     def _chunk(self, feed: Feed, flight: _Flight, start: int, stop: int) -> None:
         """Compute rows start..stop on a thread of the pool; the error of a row goes to `flight.causes`."""
         MOST_PIXELS.set(1 << 62)  # sizes were checked already, and Options.max_pixels may exceed the default
+        if self._whole is not None and stop - start > 1 and self._whole.computed(feed, flight.results, start, stop):
+            return
         code = self._code
         slots: list[Any] = [None] * code.slots
         for n, constant in code.constants:

@@ -51,6 +51,29 @@ class Crop(Op):
         out[top : top + inside.shape[0], side : side + inside.shape[1]] = inside
         return out
 
+    def stacked(self, x: Array, start: Array, shape: Array) -> Array:
+        count, height, width, channels = x.shape
+        h, w = shape[0].tolist()
+        if (shape != (h, w)).any():
+            raise ValueError("needs windows of one size")
+        if self.pad:
+            start = start.clip((-h, -w), (height, width))  # a window farther off has nothing but zeros, too
+            low, high = np.minimum(start.min(0), 0), np.maximum(start.max(0) + np.array((h, w)), (height, width))
+            around = np.zeros((count, *(high - low), channels), x.dtype)
+            around[:, -low[0] : height - low[0], -low[1] : width - low[1]] = x
+            x, start = around, start - low
+        if (start == start[0]).all():
+            top, left = start[0].tolist()
+            return x[:, top : top + h, left : left + w]
+        if start.min() < 0:
+            raise IndexError("needs windows inside the images")
+        # All windows there are, as views of lines of w * channels values; NumPy refuses to choose one beyond the image.
+        x = np.ascontiguousarray(x)
+        room = (x.shape[1] - h + 1, x.shape[2] - w + 1)
+        whole, line, pixel, value = x.strides
+        windows = np.ndarray((count, *room, h, w * channels), x.dtype, x, strides=(whole, line, pixel, line, value))
+        return windows[np.arange(count), start[:, 0], start[:, 1]].reshape(count, h, w, channels)
+
     def dali(self, d: Any, x: Any, start: Any, shape: Any) -> Any:
         policy = "pad" if self.pad else "error"
         return d.fn.slice(x, start, shape, axis_names="HW", out_of_bounds_policy=policy, fill_values=0)

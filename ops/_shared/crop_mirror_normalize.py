@@ -12,9 +12,18 @@ import numpy as np
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.ops._shared.crop import Crop
-from gpupipe.ops._shared.flip import Flip
+from gpupipe.ops._shared.flip import Flip, mirrored
 from gpupipe.ops._shared.libraries import opencv
-from gpupipe.ops.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize, factors, per_channel, scaled, scaled_hwc
+from gpupipe.ops.normalize import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    Normalize,
+    factors,
+    per_channel,
+    scaled,
+    scaled_hwc,
+    scaled_stack,
+)
 from gpupipe.ops.transpose import Transpose
 from gpupipe.spec import TensorSpec
 
@@ -77,7 +86,17 @@ class CropMirrorNormalize(Op):
             planes = (x[:, ::-1] if mirror else x).transpose(2, 0, 1)
             return scaled(planes, mean[:, None, None], scale[:, None, None], out)
         out = np.empty(x.shape, np.float32) if out is None else out
-        return scaled_hwc(_mirrored(x) if mirror else x, self.mean, self.std, out)
+        return scaled_hwc(mirrored(x) if mirror else x, self.mean, self.std, out)
+
+    def stacked(self, *args: Any, out: Array | None = None) -> Array:
+        x, *params = args
+        if self.crop is not None:
+            x = self.crop.stacked(x, *params[:2])
+        if self.mirrored:
+            x = Flip("left_right").stacked(x, params[-1])
+        if self.layout == "CHW":
+            x = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+        return scaled_stack(x, self.mean, self.std, self.layout, out)
 
     def fast(self, *args: Any, out: Array | None = None) -> Array:
         """As `reference`, with the same result: OpenCV mirrors, takes planes apart and looks bytes up in a table."""
@@ -154,11 +173,3 @@ def _window(d: Any, x: Any, start: Any, shape: Any) -> dict[str, Any]:
     room = d.fn.cast(x.shape(), dtype=real)[:2] - shape
     position = start / (room + d.fn.cast(room == 0.0, dtype=real))  # 0 where there is no room
     return {"crop_h": shape[0], "crop_w": shape[1], "crop_pos_y": position[0], "crop_pos_x": position[1]}
-
-
-def _mirrored(x: Array) -> Array:
-    """A mirrored copy, channel by channel: 7 times as fast as copying ``x[:, ::-1]``, whose runs are 3 values."""
-    out = np.empty_like(x)
-    for channel in range(x.shape[2]):
-        out[:, :, channel] = x[:, ::-1, channel]
-    return out

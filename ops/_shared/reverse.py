@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from gpupipe.graph.op import Array, Op
+from gpupipe.ops._shared.flip import mirrored
 from gpupipe.ops._shared.geometry import image_of
 from gpupipe.spec import TensorSpec
 
@@ -33,6 +34,10 @@ class Reverse(Op):
 
     def reference(self, x: Array) -> Array:
         return x[:: -1 if self.lines else 1, :: -1 if self.columns else 1]
+
+    def stacked(self, x: Array) -> Array:
+        lines = x[:, ::-1] if self.lines else x
+        return mirrored(lines) if self.columns else lines
 
     def dali(self, d: Any, x: Any) -> Any:
         return d.fn.flip(x, horizontal=int(self.columns), vertical=int(self.lines))

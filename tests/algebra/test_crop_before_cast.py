@@ -33,7 +33,7 @@ def cast_is_used_twice(data: Any) -> Any:
     return ops.center_crop(image, (20, 20)), ops.resize(image, (8, 8))
 
 
-def chain(fn: Callable[[Any], Any], backend: Any, *disabled: str) -> gp.Dataset[Any]:
+def chain(fn: Callable[[Any], Any], backend: Any, *disabled: str) -> gp.Dataset:
     options = gp.Options(device="cpu", backend=backend, seed=1, disabled_rules=disabled)
     return gp.Dataset.from_tensor_slices(FILES).map(fn, traced=True).batch(3).with_options(options)
 
