@@ -157,7 +157,8 @@ def unsupported(choice: Choice, program: Program) -> list[str]:
     """Names of the ops of a program that the chosen executor cannot run."""
     method = "reference" if choice.executor == "numpy" else "dali"
     ops = {v.op.name: v.op for v in program.values if isinstance(v, Apply)}
-    return [name for name, op in ops.items() if not op.supports(method)]
+    before = choice.executor != "numpy"
+    return [name for name, op in ops.items() if not (op.supports(method) or (before and op.before_graph))]
 
 
 def refuse_unsupported(choice: Choice, program: Program) -> None:
@@ -203,9 +204,13 @@ def make_executor(
         from .numpy import NumpyExecutor
 
         return NumpyExecutor(program, batch_size, threads)
+    from .before_graph import BeforeGraph, calls_before
     from .dali.executor import DaliExecutor
 
-    return DaliExecutor(program, batch_size, threads, choice.device_id, decoding, verifies)
+    def dali(graph: Program) -> Executor:
+        return DaliExecutor(graph, batch_size, threads, choice.device_id, decoding, verifies)
+
+    return BeforeGraph(program, batch_size, threads, dali) if calls_before(program) else dali(program)
 
 
 @functools.cache
