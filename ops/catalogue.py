@@ -9,6 +9,7 @@ from gpupipe.graph.gather import Gather
 from gpupipe.graph.op import Op
 from gpupipe.graph.shapes import Subscript
 from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
+from gpupipe.ops._shared.decode_smaller import ResizeWindow
 from gpupipe.ops._shared.decoding import NativeDecoding
 from gpupipe.ops.adjust_brightness import AdjustBrightness
 from gpupipe.ops.adjust_contrast import AdjustContrast
@@ -123,6 +124,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     Resize,
     ResizeArea,
     ResizeShorter,
+    ResizeWindow,
     ResizeWithCropOrPad,
     RgbToGrayscale,
     RgbToHsv,

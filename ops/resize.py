@@ -21,6 +21,7 @@ from gpupipe.spec import TensorSpec
 __all__ = ["Resampling", "Resize", "ResizeArea", "resize"]
 
 T = TypeVar("T")
+Part = tuple[float, float]
 
 DTYPES = tuple(map(np.dtype, ("uint8", "uint16", "int16", "float32")))
 """The dtypes that DALI's resize takes."""
@@ -102,16 +103,18 @@ class Resampling(Op):
         size: Array = np.maximum(np.rint(scale[:, None] * hw.astype(np.float32)), 1)
         return size.astype(np.int32)
 
-    def reference(self, x: Array, size: Array) -> Array:
+    def reference(self, x: Array, size: Array, box: Array | None = None) -> Array:
+        """`box` is the part of the image that is resized, see `ResizeWindow`."""
         height, width = size.tolist()
+        rows, columns = (None, None) if box is None else zip(box[:2].tolist(), box[2:].tolist(), strict=True)
         if not self.keep_dtype or self.method == "nearest":
-            return resampled(resampled(x, 0, height, *self._resampling), 1, width, *self._resampling)
+            return resampled(resampled(x, 0, height, *self._resampling, rows), 1, width, *self._resampling, columns)
         if x.dtype == np.uint8 and self.antialias:
-            return self._pillow(x, height, width)
-        wide = resampled(x, 1, width, *self._resampling)
+            return self._pillow(x, height, width, rows or (0, x.shape[0]), columns or (0, x.shape[1]))
+        wide = resampled(x, 1, width, *self._resampling, columns)
         if self._in_two_steps:
             wide = rounded(wide, x.dtype)
-        return rounded(resampled(wide, 0, height, *self._resampling), x.dtype)
+        return rounded(resampled(wide, 0, height, *self._resampling, rows), x.dtype)
 
     def fast(self, x: Array, size: Array) -> Array:
         height, width = size.tolist()
@@ -138,17 +141,20 @@ class Resampling(Op):
         """
         return self.keep_dtype and self.antialias and self.method in ("bicubic", "lanczos3")
 
-    def _pillow(self, x: Array, height: int, width: int) -> Array:
+    def _pillow(self, x: Array, height: int, width: int, rows: Part, columns: Part) -> Array:
         from PIL import Image
 
-        # One axis at a time, so that the order does not depend on the version of Pillow.
-        sizes = ((width, x.shape[0]), (width, height)) if self._in_two_steps else ((width, height),)
+        (top, bottom), (left, right) = rows, columns
+        steps: list[tuple[tuple[int, int], tuple[float, float, float, float]]]
+        steps = [((width, height), (left, top, right, bottom))]
+        if self._in_two_steps:  # one axis at a time, so that the order does not depend on the version of Pillow
+            steps = [((width, x.shape[0]), (left, 0, right, x.shape[0])), ((width, height), (0, top, width, bottom))]
         resample = Image.Resampling[PILLOW[self.method]]
 
         def resize(plane: Array) -> Array:
             image = Image.fromarray(plane)
-            for size in sizes:
-                image = image.resize(size, resample)
+            for size, box in steps:
+                image = image.resize(size, resample, box)
             return np.array(image)
 
         if x.shape[2] == 3:
@@ -170,17 +176,23 @@ class Resize(Resampling):
         Resampling.__post_init__(self)
         check_methods("resize", (self.method,), 1)
 
-    def dali(self, d: Any, x: Any, size: Any) -> Any:
+    def dali(self, d: Any, x: Any, size: Any, box: Any = None) -> Any:
         if self.method == "nearest":
             return self._nearest(d, self._nearest(d, x, size[1:2]), size[0:1])
         if self.method == "bilinear":
-            return self._resize(d, x, size, keep=self.keep_dtype)
+            region = {} if box is None else {"roi_start": box[0:2], "roi_end": box[2:4]}
+            return self._resize(d, x, size, keep=self.keep_dtype, **region)
         if not self._in_two_steps:
-            y = self._inside_zeros(d, x, size)
+            y = self._inside_zeros(d, x, size, box)
             return d.fn.cast_like(y, x) if self.keep_dtype else y
         height = d.fn.cast(x.shape()[0:1], dtype=d.dtype(np.int32))
-        wide = self._inside_zeros(d, x, d.fn.cat(height, size[1:2], axis=0))
-        return d.fn.cast_like(self._inside_zeros(d, d.fn.cast_like(wide, x), size), x)
+        across = down = None
+        if box is not None:
+            rows, columns = (d.fn.cast(sides, dtype=d.dtype(np.float32)) for sides in (height, size[1:2]))
+            across = d.fn.cat(rows * 0.0, box[1:2], rows, box[3:4], axis=0)
+            down = d.fn.cat(box[0:1], rows * 0.0, box[2:3], columns, axis=0)
+        wide = self._inside_zeros(d, x, d.fn.cat(height, size[1:2], axis=0), across)
+        return d.fn.cast_like(self._inside_zeros(d, d.fn.cast_like(wide, x), size, down), x)
 
     def _nearest(self, d: Any, x: Any, width: Any) -> Any:
         """Resize the width and swap the axes; done twice, that resizes both axes.
@@ -201,7 +213,7 @@ class Resize(Resampling):
         )
         return d.fn.transpose(wide, perm=[1, 0, 2], transpose_layout=False)
 
-    def _inside_zeros(self, d: Any, x: Any, size: Any) -> Any:
+    def _inside_zeros(self, d: Any, x: Any, size: Any, box: Any = None) -> Any:
         """Ignore what lies outside the image, where DALI would repeat the edge.
 
         With zeros around the image, the weighted sum is that of the pixels inside. The same sum over ones gives the sum
@@ -213,6 +225,8 @@ class Resize(Resampling):
         ] + 1  # the reach of a stretched kernel, and one to spare
         region = {"roi_start": d.fn.cast(margin, dtype=d.dtype(np.float32))}
         region["roi_end"] = d.fn.cast(margin + hw, dtype=d.dtype(np.float32))
+        if box is not None:
+            region = {"roi_start": region["roi_start"] + box[0:2], "roi_end": region["roi_start"] + box[2:4]}
 
         def total(values: Any) -> Any:
             padded = d.fn.slice(

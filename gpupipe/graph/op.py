@@ -56,6 +56,8 @@ class Op:
         random: whether `draw` uses its generator; such a call has a site of its own.
         stateful: whether two calls with equal inputs may differ: the field `call` numbers the calls.
         decodes: whether the first input is encoded bytes, so that sizes come from its header.
+        before_graph: whether an executor that builds a graph (DALI) computes it before that, on threads of the host,
+            from values that enter the graph.
         broadcasts: whether its inputs are broadcast, so that the size of the result is the largest of theirs.
         foreign: whether its DALI form is a user's function: on a GPU, its host inputs other than images stay on the
             host, and its results are compared with the declared specs.
@@ -76,6 +78,7 @@ class Op:
     random: ClassVar[bool] = False
     decodes: ClassVar[bool] = False
     stateful: ClassVar[bool] = False
+    before_graph: ClassVar[bool] = False
     broadcasts: ClassVar[bool] = False
     foreign: ClassVar[bool] = False
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""

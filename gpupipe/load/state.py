@@ -41,7 +41,7 @@ FORMAT = 6
 NOTED = 128
 """Bad elements whose keys a state holds, so that those read ahead of the state are noted only once."""
 
-_DECODING = {"hw_decoder_load": 1.0, "jpeg_fancy_upsampling": True}
+_DECODING = {"hw_decoder_load": 1.0, "jpeg_fancy_upsampling": True, "approximate_decode": False}
 """Decoder options that change pixels, with their defaults; a state holds those that differ."""
 
 _PLAIN = 2000

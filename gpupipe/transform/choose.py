@@ -211,7 +211,7 @@ def unsupported(choice: Choice, program: Program) -> list[str]:
     """Names of the ops of a program that the chosen executor cannot run."""
     method = "dali" if choice.runs_dali else "reference"
     ops = {v.op.name: v.op for v in program.values if isinstance(v, Apply)}
-    return [name for name, op in ops.items() if not op.supports(method)]
+    return [name for name, op in ops.items() if not (op.supports(method) or (choice.runs_dali and op.before_graph))]
 
 
 def refuse_unsupported(choice: Choice, program: Program) -> None:
@@ -257,9 +257,13 @@ def make_executor(
         from .numpy import NumpyExecutor
 
         return NumpyExecutor(program, batch_size, threads, fast=choice.executor == "fast")
+    from .before_graph import BeforeGraph, calls_before
     from .dali.executor import DaliExecutor
 
-    return DaliExecutor(program, batch_size, threads, choice.device_id, decoding, verifies)
+    def dali(graph: Program) -> Executor:
+        return DaliExecutor(graph, batch_size, threads, choice.device_id, decoding, verifies)
+
+    return BeforeGraph(program, batch_size, threads, dali) if calls_before(program) else dali(program)
 
 
 @functools.cache

@@ -29,18 +29,22 @@ METHODS = ("area", "bicubic", "bilinear", "lanczos3", "nearest")
 
 
 @lru_cache(1024)
-def taps(n: int, m: int, method: str, antialias: bool) -> tuple[Array, Array]:
-    """Source indices and weights of every target pixel of one axis: int[m,k] and float32[m,k]."""
-    scale = n / m
+def taps(n: int, m: int, method: str, antialias: bool, part: tuple[float, float] | None = None) -> tuple[Array, Array]:
+    """Source indices and weights of every target pixel of one axis: int[m,k] and float32[m,k].
+
+    `part` is where the resized part of the axis starts and ends, in pixels; None for all of it.
+    """
+    begin, end = part or (0.0, n)
+    scale = (end - begin) / m
     out = np.arange(m)
     if method == "area":
-        low, high = out * scale, (out + 1) * scale
+        low, high = begin + out * scale, begin + (out + 1) * scale
         index = np.floor(low).astype(int)[:, None] + np.arange(int(np.ceil(scale)) + 1)
         weight = np.minimum(index + 1, high[:, None]) - np.maximum(index, low[:, None])
         weight[weight < 1e-9] = 0  # a pixel that is touched only because of rounding
     else:
         stretch = max(scale, 1.0) if antialias else 1.0
-        centre = (out + 0.5) * scale
+        centre = begin + (out + 0.5) * scale
         radius = SUPPORT[method] * stretch
         index = np.floor(centre - radius).astype(int)[:, None] + np.arange(int(np.ceil(2 * radius)) + 1)
         weight = _kernel(method, (index + 0.5 - centre[:, None]) / stretch)
@@ -64,15 +68,17 @@ def _kernel(method: str, x: Array) -> Array:
     return np.where(x < 3, np.sinc(x) * np.sinc(x / 3), 0)
 
 
-def resampled(x: Array, axis: int, m: int, method: str, antialias: bool) -> Array:
-    """Resize one axis of an image (0 or 1): float32, but "nearest" keeps the dtype."""
+def resampled(
+    x: Array, axis: int, m: int, method: str, antialias: bool, part: tuple[float, float] | None = None
+) -> Array:
+    """Resize one axis of an image (0 or 1), or a `part` of it: float32. "nearest" keeps the dtype and has no part."""
     n = x.shape[axis]
     if method == "nearest":
         return np.take(x, (2 * np.arange(m) + 1) * n // (2 * m), axis) if m != n else x
     x = x.astype(np.float32, copy=False)
-    if m == n:
+    if m == n and part is None:
         return x
-    index, weight = taps(n, m, method, antialias)
+    index, weight = taps(n, m, method, antialias, part)
     rows, columns, channels = x.shape
     if axis == 0:
         shape, flat = (m, columns, channels), x.reshape(n, -1)
@@ -83,9 +89,9 @@ def resampled(x: Array, axis: int, m: int, method: str, antialias: bool) -> Arra
     out = np.take(flat, index[:, 0], axis)
     out *= np.expand_dims(weight[:, 0], 1 - axis)
     for k in range(1, index.shape[1]):
-        part = np.take(flat, index[:, k], axis)
-        part *= np.expand_dims(weight[:, k], 1 - axis)
-        out += part
+        more = np.take(flat, index[:, k], axis)
+        more *= np.expand_dims(weight[:, k], 1 - axis)
+        out += more
     return out.reshape(shape)
 
 

@@ -70,6 +70,7 @@ def test_options_cannot_be_changed() -> None:
         {"hw_decoder_load": "0.5"},
         {"hw_decoder_load": True},
         {"jpeg_fancy_upsampling": 1},
+        {"approximate_decode": "yes"},
         {"preallocate": 500},
         {"preallocate": (500,)},
         {"preallocate": (0, 500)},
@@ -181,7 +182,8 @@ def test_options_of_decoders_have_a_usual_value_and_are_merged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "usual"), [("hw_decoder_load", 0.5, 1.0), ("jpeg_fancy_upsampling", False, True)]
+    ("option", "value", "usual"),
+    [("hw_decoder_load", 0.5, 1.0), ("jpeg_fancy_upsampling", False, True), ("approximate_decode", True, False)],
 )
 def test_a_state_tells_options_of_decoders_that_change_pixels(option: str, value: Any, usual: Any) -> None:
     dataset = Dataset.range(9).batch(2)

@@ -15,6 +15,7 @@ from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.values import Apply, Draw, Input, Item, Value
 from gpupipe.spec import TensorSpec, as_leaf, spec_of
 from gpupipe.transform import machine
+from gpupipe.transform.before_graph import BeforeGraph, calls_before
 from gpupipe.transform.numpy import NumpyExecutor
 from gpupipe.transform.program import Executor, Feed, Program
 
@@ -42,7 +43,10 @@ def make_executor(kind: str, program: Program, batch_size: int = ROWS) -> Execut
         return NumpyExecutor(program, batch_size, 2, fast=kind == "fast")
     from gpupipe.transform.dali.executor import DaliExecutor
 
-    return DaliExecutor(program, batch_size, 2, 0 if kind == "dali-gpu" else None)
+    def dali(graph: Program) -> Executor:
+        return DaliExecutor(graph, batch_size, 2, 0 if kind == "dali-gpu" else None)
+
+    return BeforeGraph(program, batch_size, 2, dali) if calls_before(program) else dali(program)
 
 
 @dataclass(frozen=True)

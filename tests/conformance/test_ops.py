@@ -65,6 +65,7 @@ WITHOUT_A_FUNCTION = {
     "LookUp",
     "NativeDecoding",
     "ResizeArea",
+    "ResizeWindow",
     "Reverse",
     "Subscript",
     "Turn",

@@ -25,7 +25,8 @@ def cache_key(settings: Settings) -> CacheKey:
     """List the settings that contents depend on: the seed, how bad elements are handled, and what decodes images."""
     s = settings
     known = () if s.bad_records is None else (s.bad_records,)
-    return s.seed, s.on_error, s.max_pixels, s.device, s.backend, s.disabled_rules, *known
+    decoding = s.backend, s.decoding.approximate_decode
+    return s.seed, s.on_error, s.max_pixels, s.device, *decoding, s.disabled_rules, *known
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -93,7 +93,8 @@ class StageNote:
             held,
             choice.device_id,
             each,
-            decodes=choice.runs_dali and any(isinstance(v, Apply) and v.op.decodes for v in program.values),
+            decodes=choice.runs_dali
+            and any(isinstance(v, Apply) and v.op.decodes and not v.op.before_graph for v in program.values),
         )
 
 

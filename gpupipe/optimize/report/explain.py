@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ...ops._shared.decode_smaller import MARGIN
 from ...options import Settings
 from ...plan.node import INFINITE, UNKNOWN_CARDINALITY, Node, walk
 from ...plan.order import never_ends
@@ -40,6 +43,8 @@ def explain(root: Node, settings: Settings) -> Explanation:
     ]
     if settings.disabled_rules:
         lines.append(f"  disabled: {', '.join(settings.disabled_rules)}")
+    if settings.decoding.approximate_decode:
+        lines.append(f"  {_approximate(fired)}")
     lines.append(
         f"  seed {settings.seed}, on_error={settings.on_error!r}, threads {settings.threads} "
         f"(DALI on CPU: {settings.dali_threads}), "
@@ -75,6 +80,15 @@ def _resume_costs(root: Node, settings: Settings) -> list[str]:
             if text:
                 found[f"{part.describe()} {text}"] = None
     return list(found)
+
+
+def _approximate(fired: Mapping[str, int]) -> str:
+    if "approximate_decode" not in fired:
+        return "approximate_decode=True: changes nothing, no decoded image is only resized, or only cropped and resized"
+    return (
+        "approximate_decode=True: decode_smaller decodes a JPEG at 1/2, 1/4 or 1/8 of its size where its window still "
+        f"has {MARGIN:g} pixels a side for each one of the result, which changes pixels; the host decodes"
+    )
 
 
 def _open_ended(root: Node) -> bool:

@@ -18,11 +18,14 @@ from ...ops._shared.composite import Composite
 from ...ops._shared.crop import Crop
 from ...ops._shared.crop_mirror_normalize import CropMirrorNormalize
 from ...ops._shared.decode_crop import DecodeCrop
+from ...ops._shared.decode_smaller import DecodeSmaller, ResizeWindow
+from ...ops._shared.decoding import Decoding
 from ...ops._shared.flip import Flip
 from ...ops.cast import Cast
 from ...ops.center_crop import CenterCrop
 from ...ops.convert_image_dtype import ConvertImageDtype
 from ...ops.normalize import Normalize
+from ...ops.resize import Resize
 from ...ops.resize_shorter import ResizeShorter
 from ...ops.transpose import Transpose
 
@@ -124,6 +127,30 @@ def _inside(crop: Apply) -> bool:
     return isinstance(length, int) and length >= max(op.height, op.width)
 
 
+def approximate_decode(values: Sequence[Value]) -> tuple[Value, ...]:
+    """resize(crop(decode(data), window), size) => resize_window(decode_smaller(data, window, size), size): less work.
+
+    The crop may be missing, and nothing else may use the decoded image. Unlike any other rule it changes pixels, so
+    `Options.approximate_decode` enables it.
+    """
+    consumers = _consumers(values)
+
+    def rule(value: Value) -> Value:
+        if not isinstance(value, Apply) or not isinstance(value.op, Resize) or value.op.method == "nearest":
+            return value
+        image, window = value.x[0], tuple[Value, ...]()
+        if isinstance(image, Apply) and isinstance(image.op, Crop) and not image.op.pad and consumers[image] == 1:
+            window, image = image.params, image.x[0]
+        if not isinstance(image, Apply) or not isinstance(image.op, Decoding) or consumers[image] != 1:
+            return value
+        if not image.op.decodes:
+            return value
+        smaller = Apply(DecodeSmaller(image.op, bool(window)), image.x, (*window, *value.params), image.line)
+        return Apply(ResizeWindow(value.op), (Item(smaller, 0), Item(smaller, 1)), value.params, value.line)
+
+    return rewrite_values(values, rule)
+
+
 def fuse_decode_crop(values: Sequence[Value]) -> tuple[Value, ...]:
     """crop(decode(data), window) => decode_crop(data, window), if nothing else uses the decoded image."""
     consumers = _consumers(values)
@@ -173,6 +200,7 @@ _PASSES: dict[str, Callable[[Sequence[Value]], tuple[Value, ...]]] = {
     "drop_identities": partial(rewrite_values, rule=drop_identities),
     "merge_adjacent": partial(rewrite_values, rule=merge_adjacent),
     "crop_before_cast": partial(rewrite_values, rule=crop_before_cast),
+    "approximate_decode": approximate_decode,
     "fuse_decode_crop": fuse_decode_crop,
     "fuse_crop_mirror_normalize": partial(rewrite_values, rule=fuse_crop_mirror_normalize),
 }
@@ -183,9 +211,14 @@ GRAPH_RULES = tuple(_PASSES)
 
 
 def optimize_values(
-    values: Sequence[Value], disabled: Collection[str] = ()
+    values: Sequence[Value], disabled: Collection[str] = (), approximate: bool = False
 ) -> tuple[tuple[Value, ...], dict[str, int]]:
     """Rewrite a graph until nothing changes.
+
+    Args:
+        values: the graph.
+        disabled: rules that are not applied.
+        approximate: whether the rule that changes pixels may be.
 
     Returns:
         The new values, and how often each rule changed them.
@@ -193,7 +226,7 @@ def optimize_values(
     fired: Counter[str] = Counter()
     now = tuple(values)
     for name, rewritten in _PASSES.items():
-        if name in disabled:
+        if name in disabled or (name == "approximate_decode" and not approximate):
             continue
         for _ in range(len(topological(now)) + 1):
             new = rewritten(now)

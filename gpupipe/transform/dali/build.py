@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import GpupipeError, PlanError, SpecError
 from ...graph.values import Apply, Const, Item, Value
+from ...ops._shared.decode_smaller import ResizeWindow
 from ...options import DecoderOptions
 from ..program import Program
 from .failures import cause_of
@@ -60,7 +61,10 @@ def input_nodes(d: Lowering, program: Program, entries: dict[int, Entry]) -> dic
     """The nodes of a program's inputs. Parameters and encoded bytes stay on the CPU."""
     calls = [value for value in program.values if isinstance(value, Apply)]
     images = {
-        x for call in calls for x in call.x if not call.op.foreign or x.spec.layout is not None or x.spec.rank == 3
+        x
+        for call in calls
+        for x in call.x
+        if not (call.op.foreign or isinstance(call.op, ResizeWindow)) or x.spec.layout is not None or x.spec.rank == 3
     }
     nodes: dict[Value, Any] = {}
     for n, value in enumerate(program.inputs):

@@ -1,0 +1,228 @@
+"""Options(approximate_decode=True): which chains it changes, and what stays as it is without it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.ops._shared.samples import encoded, picture
+from gpupipe.optimize.lower.compile import lower_dry
+from gpupipe.transform.machine import has_dali
+from tests.chains.damage import bad_scan, bad_tables, no_thread_left
+
+FILES = [encoded(picture(90 + 3 * n, 130 - 4 * n), quality=90, subsampling=n % 3) for n in range(8)]
+BACKENDS = ["numpy", pytest.param("dali", marks=pytest.mark.skipif(not has_dali(), reason="needs DALI"))]
+ON = gp.Options(approximate_decode=True)
+
+Image = Callable[[Any], Any]
+
+
+def photo(data: Any) -> Any:
+    return ops.decode_jpeg(data, channels=3)
+
+
+def augmented(data: Any) -> Any:
+    """The usual chain, with the window that was drawn."""
+    image, window = ops.random_resized_crop(photo(data), (12, 14), return_params=True)
+    return ops.normalize(ops.random_flip_left_right(image), 100.0, 50.0), window
+
+
+def chain(fn: Any, backend: Any = "numpy", files: Any = FILES, **options: Any) -> gp.Dataset:
+    ds = gp.Dataset.from_list(list(files)).map(fn).batch(3)
+    return ds.with_options(gp.Options(device="cpu", backend=backend, seed=5, threads=2, **options))
+
+
+def fires(ds: gp.Dataset) -> int:
+    """How many resizes decode a fraction of their images."""
+    return lower_dry(ds.plan, ds.options().resolve()).placer.fired.get("approximate_decode", 0)
+
+
+RESIZED: dict[str, Image] = {
+    "random_resized_crop": lambda data: ops.random_resized_crop(photo(data), 12),
+    "without antialias": lambda data: ops.random_resized_crop(photo(data), 12, antialias=False),
+    "bicubic": lambda data: ops.random_resized_crop(photo(data), 12, interpolation="bicubic"),
+    "resize": lambda data: ops.resize(photo(data), (12, 9), antialias=True),
+    "fitted": lambda data: ops.resize_with_crop_or_pad(
+        ops.resize(photo(data), (9, 9), preserve_aspect_ratio=True), 9, 9
+    ),
+    "shorter side and centre": lambda data: ops.center_crop(ops.resize_shorter(photo(data), 14), 12),
+    "crop and resize": lambda data: ops.resize(ops.central_crop(photo(data), 0.8), (9, 9), "lanczos3"),
+    "decode_image": lambda data: ops.resize(ops.decode_image(data, channels=3, exif_orientation=True), (9, 9)),
+    "the window of a fused decoder": lambda data: ops.resize(ops.decode_and_crop_jpeg(data, (9, 5, 70, 80)), (9, 9)),
+}
+
+EXACT: dict[str, Image] = {
+    "nothing is resized": lambda data: ops.random_crop(photo(data), (12, 12, 3)),
+    "nearest": lambda data: ops.random_resized_crop(photo(data), 12, interpolation="nearest"),
+    "area": lambda data: ops.resize(photo(data), (9, 9), "area"),
+    "padded": lambda data: ops.resize(ops.center_crop(photo(data), 99), (9, 9)),
+    "mirrored before": lambda data: ops.resize(ops.flip_left_right(photo(data)), (9, 9)),
+    "a ratio of the user's": lambda data: ops.resize(ops.decode_jpeg(data, ratio=2), (9, 9)),
+    "two sizes of one image": lambda data: [ops.resize(image, (n, n)) for image in [photo(data)] for n in (9, 12)],
+    "also as it is": lambda data: [(ops.resize(x, (9, 9)), ops.center_crop(x, 9)) for x in [photo(data)]],
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", RESIZED)
+def test_a_decoded_image_that_is_only_resized_changes_a_little(name: str, backend: Any) -> None:
+    ds = chain(RESIZED[name], backend)
+
+    exact, smaller = next(iter(ds)), next(iter(ds.with_options(ON)))
+
+    assert fires(ds) == 0
+    assert fires(ds.with_options(ON)) == 1
+    assert exact.shape == smaller.shape
+    assert exact.dtype == smaller.dtype
+    off = np.abs(exact.astype(float) - smaller)
+    # without antialias, exact decoding keeps fine stripes that the smaller transform averages
+    assert 0 < off.mean() < (9 if name in ("bicubic", "random_resized_crop", "shorter side and centre") else 30)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_anything_else_is_decoded_exactly(name: str) -> None:
+    ds = chain(EXACT[name])
+
+    exact, smaller = next(iter(ds)), next(iter(ds.with_options(ON)))
+
+    assert fires(ds.with_options(ON)) == 0
+    for one, other in zip(_leaves(exact), _leaves(smaller), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert "approximate_decode=True: changes nothing" in str(ds.with_options(ON).explain())
+
+
+def _leaves(element: Any) -> list[Any]:
+    return [leaf for part in element for leaf in _leaves(part)] if isinstance(element, (list, tuple)) else [element]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_windows_and_flips_are_equal_as_numbers(backend: Any) -> None:
+    ds = chain(augmented, backend)
+    batches = list(zip(ds.iterator(1), ds.with_options(ON).iterator(1), strict=True))
+
+    for (exact, window), (smaller, other) in batches:
+        np.testing.assert_array_equal(window, other)
+        assert exact.shape == smaller.shape
+        mirrored = np.abs(exact - smaller[:, :, ::-1]).mean()
+        assert np.abs(exact - smaller).mean() < mirrored / 3
+    assert any((exact != smaller).any() for (exact, _), (smaller, _) in batches)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_mask_in_the_same_window_stays_exact(backend: Any) -> None:
+    masks = [encoded(picture(90 + 3 * n, 130 - 4 * n, 1), "PNG") for n in range(8)]
+
+    def both(data: Any, mask: Any) -> Any:
+        images = photo(data), ops.decode_png(mask, channels=1)
+        return ops.random_resized_crop(images, 12, interpolation=("bilinear", "nearest"))
+
+    ds = gp.Dataset.from_tensor_slices((FILES, masks)).map(both).batch(8)
+    ds = ds.with_options(gp.Options(backend=backend, device="cpu"))
+    (exact, mask), (smaller, other) = next(iter(ds)), next(iter(ds.with_options(ON)))
+
+    assert (exact != smaller).any()
+    np.testing.assert_array_equal(mask, other)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_window_that_is_not_much_larger_than_the_result_is_decoded_exactly(backend: Any) -> None:
+    ds = chain(lambda data: ops.random_resized_crop(photo(data), (64, 64)), backend)
+
+    assert fires(ds.with_options(ON)) == 1
+    for exact, other in zip(ds, ds.with_options(ON), strict=True):
+        np.testing.assert_array_equal(exact, other)
+
+
+@pytest.mark.skipif(not has_dali(), reason="needs DALI")
+def test_executors_agree() -> None:
+    for (first, _), (second, _) in zip(
+        chain(augmented, "numpy").with_options(ON), chain(augmented, "dali").with_options(ON), strict=True
+    ):
+        off = np.abs(first - second) * 50
+        # Pillow and DALI round differently, and DALI repeats edge pixels
+        assert off[:, 1:-1, 1:-1].max() < 1.01
+        assert off.max() <= 18
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_same_images_are_bad(backend: Any, tmp_path: Path) -> None:
+    files = list(FILES)
+    files[2], files[5] = bad_scan(FILES[2]), bad_tables(FILES[5])
+    ds = chain(lambda data: (ops.random_resized_crop(photo(data), 12), 1), backend, files, on_error="skip")
+
+    with no_thread_left():
+        rows, bad = [], []
+        for one in (ds, ds.with_options(ON)):
+            manifest = tmp_path / f"{len(rows)}.jsonl"
+            rows.append(sum(len(labels) for _, labels in one.with_options(gp.Options(error_manifest=manifest))))
+            bad.append([(line["offset"], line["stage"], line["reason"]) for line in _lines(manifest)])
+
+    assert rows == [6, 6]
+    assert bad[0] == bad[1]
+    assert [offset for offset, _, _ in bad[0]] == [2, 5]
+
+
+def _lines(manifest: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in manifest.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_iterator_continues_where_it_was(backend: Any) -> None:
+    ds = chain(augmented, backend).with_options(ON)
+    items = iter(ds)
+    next(items)
+    state = json.loads(json.dumps(items.state_dict()))
+    rest = [image for image, _ in items]
+
+    again = iter(ds)
+    again.load_state_dict(state)
+
+    for expected, (image, _) in zip(rest, again, strict=True):
+        np.testing.assert_array_equal(expected, image)
+
+
+def test_a_memory_cache_is_filled_again() -> None:
+    ds = gp.Dataset.from_list(FILES).map(RESIZED["resize"]).cache().batch(8)
+    exact, smaller = next(iter(ds)), next(iter(ds.with_options(ON)))
+
+    assert (exact != smaller).any()
+    np.testing.assert_array_equal(exact, next(iter(ds)))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_explain_names_the_op_and_says_why(backend: Any) -> None:
+    text = str(chain(augmented, backend).with_options(ON).explain())
+
+    assert "decode_smaller(decoder=DecodeJpeg(channels=3" in text
+    assert "resize_window(" in text
+    assert "approximate_decode x1" in text
+    assert "1/2, 1/4 or 1/8 of its size where its window still has 1.25 pixels a side" in text
+    assert "approximate_decode" not in str(chain(augmented, backend).explain()).replace(__file__, "")
+    assert "decode_smaller" not in str(
+        chain(augmented, backend, disabled_rules=("approximate_decode",)).with_options(ON).explain()
+    )
+
+
+@pytest.mark.skipif(not has_dali(), reason="needs DALI")
+def test_nothing_is_verified_where_the_host_decodes() -> None:
+    text = str(chain(RESIZED["resize"], "dali", verify=1).with_options(ON).explain())
+
+    assert "nothing is verified, DALI decodes no image of this chain" in text
+
+
+def test_a_preprocessor_has_it_too() -> None:
+    exact, smaller = (
+        gp.preprocessor(RESIZED["resize"], gp.Options(device="cpu", backend="numpy").merge(o))
+        for o in (gp.Options(), ON)
+    )
+
+    off = np.abs(np.asarray(exact(FILES[0])) - np.asarray(smaller(FILES[0])))
+
+    assert 0 < off.mean() < 9
