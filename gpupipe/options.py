@@ -16,7 +16,7 @@ from .tuned import MOST_TUNED, Numbers, tuned_numbers
 __all__ = ["ALL", "AUTOTUNE", "All", "Options", "set_seed"]
 
 AUTOTUNE = -1
-"""Let gpupipe choose the number: of readers, threads, prefetched elements."""
+"""Let gpupipe choose the number, of readers, threads, prefetched elements, while the chain runs: `Options.autotune`."""
 
 
 class All(Enum):
