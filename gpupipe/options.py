@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from .brief import brief, digits, fields_in_brief
 from .errors import PlanError, PlanTypeError
 from .integers import is_integer, plain
-from .tuned import MOST_TUNED, Numbers, tuned_numbers
+from .tuned import Numbers, tuned_numbers
 
 __all__ = ["ALL", "AUTOTUNE", "All", "Options", "set_seed"]
 
@@ -86,7 +86,8 @@ class Options:
             DALI on the CPU gets one more, as its threads wait for one another at the end of each op. On a GPU the ranks
             of a machine share its CPUs, and each stage gets at most 16; `explain()` says how they were counted.
             `AUTOTUNE` starts with as many; if this is set, the threads of all such steps together never exceed it (one
-            for each step apart), else they may be 64, as threads that wait need no CPU.
+            for each step apart), else each step may have 64 (or a thread for each CPU, if there are more), as threads
+            that wait need no CPU.
         seed: seeds every shuffle and every random op of the chain (64 bits, folded into 32); default: the seed of
             `set_seed`, else 0.
         deterministic: False lets `interleave` and parallel Python maps yield what is ready first; default True. A chain
@@ -243,7 +244,7 @@ class Options:
             file_digests=self.file_digests is True,
             autotune=self.autotune is not False,
             tuned=tuned_numbers("Options.tuned", self.tuned or ()),
-            tuned_threads=self.threads or max(MOST_TUNED, cpu_count()),
+            tuned_threads=self.threads,
             disabled_rules=self.disabled_rules or (),
         )
 
@@ -261,7 +262,8 @@ class DecoderOptions:
 class Settings:
     """Options with every default filled in, as a run reads them.
 
-    Only `gpu_threads` may be None: then the ranks share the CPUs, and are counted only where there is a GPU.
+    If `gpu_threads` is None the ranks share the CPUs, and are counted only where there is a GPU; if `tuned_threads` is,
+    nothing limits the threads of all steps with AUTOTUNE together.
     """
 
     device: str
@@ -287,7 +289,7 @@ class Settings:
     file_digests: bool
     autotune: bool
     tuned: Numbers
-    tuned_threads: int
+    tuned_threads: int | None
     disabled_rules: tuple[str, ...]
 
 

@@ -12,7 +12,7 @@ from .integers import is_integer, plain
 __all__ = ["MOST_AHEAD", "MOST_TUNED", "Numbers", "name_of_step", "start_of", "tuned_numbers"]
 
 MOST_TUNED = 64
-"""Threads that AUTOTUNE may use where `Options.threads` is not set: those that wait need no CPU."""
+"""Threads of a step with AUTOTUNE where `Options.threads` is not set: those that wait need no CPU."""
 
 MOST_AHEAD = 256
 """Elements that a `prefetch(AUTOTUNE)` holds at most."""

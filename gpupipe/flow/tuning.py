@@ -18,10 +18,10 @@ from weakref import WeakSet
 
 from ..log import logger
 from ..options import Settings, cpu_count
-from ..tuned import MOST_AHEAD, name_of_step
+from ..tuned import MOST_AHEAD, MOST_TUNED, name_of_step
 from .counters import Gauge, StepCounters
 
-__all__ = ["MOST_THREADS", "Decision", "Tuned", "Tuner"]
+__all__ = ["MOST_THREADS", "Decision", "Tuned", "Tuner", "most_threads"]
 
 WINDOW = 0.5
 """Seconds over which a rate is measured, or as long as `ENOUGH` elements take, at most `LONGEST`."""
@@ -210,6 +210,7 @@ class Tuner:
             held: see `Tuned`.
             workers: the step's counters.
         """
+        most = min(most, most_threads(self._settings))
         made = Tuned(where.step, where.line, start, most, held, workers=workers)
         return self._registered(user, made)
 
@@ -222,13 +223,16 @@ class Tuner:
         one.users.add(user)
         one.most = made.most
         one.set(min(one.value, one.most))
-        pools = [each for each in self.numbers.values() if each.workers is not None]
-        if one.workers is not None and sum(each.value * each.times for each in pools) > self._settings.tuned_threads:
-            share = max(1, self._settings.tuned_threads // sum(each.times for each in pools))
+        pools, limit = (
+            [each for each in self.numbers.values() if each.workers is not None],
+            self._settings.tuned_threads,
+        )
+        if one.workers is not None and limit and sum(each.value * each.times for each in pools) > limit:
+            share = max(1, limit // sum(each.times for each in pools))
             for each in pools:
                 if each.value > share:
                     each.set(share)
-                    each.why = f"threads={self._settings.tuned_threads}, shared by all such steps"
+                    each.why = f"threads={limit}, shared by all such steps"
         return one
 
     def weighed(self, one: Tuned, size: int) -> None:
@@ -341,19 +345,22 @@ class Tuner:
                 yield from self._more(one, 2 * one.value, reason, {})
 
     def _more(self, one: Tuned, wanted: int, reason: str, work: dict[Tuned, float]) -> Iterator[_Change]:
-        """Raise a number as far as it may; threads may be taken from a step whose own mostly wait."""
+        """Raise a number as far as it may; where threads are limited, some may come from a step whose own are idle."""
         most, others = self._settings, [each for each in self.numbers.values() if each is not one]
         limit, lowered = min(wanted, one.most), tuple[tuple[Tuned, int], ...]()
         if limit <= one.value:
-            one.why = f"{one.value} is the most that it can use"
-        if one.workers is not None:
+            own = one.workers is not None and one.most == most.tuned_threads
+            one.why = f"threads={one.most}" if own else f"{one.value} is the most that it may use"
+        if one.workers is not None and most.tuned_threads:
             free = most.tuned_threads - sum(each.value * each.times for each in others if each.workers is not None)
             if free // one.times <= one.value < limit:
                 one.why = f"threads={most.tuned_threads}"
-                idle = [each for each in work if each is not one and each.value > 1 and work[each] < BUSY]
-                for giver in sorted(idle, key=lambda each: work[each])[:1]:
-                    lowered = ((giver, giver.value // 2),)
-                    free += (giver.value - giver.value // 2) * giver.times
+                idle = {each: int(each.value * (1 - work[each])) for each in work if each is not one}
+                giver = max(idle, key=lambda each: idle[each], default=one)
+                if idle.get(giver, 0) > 0:
+                    given = min(idle[giver], giver.value - 1, -(-(limit * one.times - free) // giver.times))
+                    lowered = ((giver, giver.value - given),) if given > 0 else ()
+                    free += given * giver.times
             limit = min(limit, free // one.times)
         if one.size:
             room = (most.host_memory - sum(each.bytes for each in others)) // (one.size * one.held * one.times)
@@ -380,6 +387,11 @@ class Tuner:
             logger.warning(
                 "Options.tuned names %s, but the steps with AUTOTUNE are: %s", unknown, sorted(self.names()) or "none"
             )
+
+
+def most_threads(settings: Settings) -> int:
+    """The most threads of a single step."""
+    return settings.tuned_threads or max(MOST_TUNED, cpu_count())
 
 
 def _totals(one: Tuned) -> _Counts:

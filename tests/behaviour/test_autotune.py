@@ -124,7 +124,7 @@ def test_the_step_that_holds_up_the_others_gets_the_threads(monkeypatch: pytest.
     machine.threads("map", 9, lambda: (rate(machine) / 40, 0.1))
     machine.go(60)
 
-    assert machine["reads"] >= 7
+    assert (machine["reads"], machine["map"]) == (8, 2)
     assert max(machine.highest) == 10  # the budget binds
 
 
@@ -147,7 +147,7 @@ def test_no_step_gets_more_than_it_can_use(monkeypatch: pytest.MonkeyPatch) -> N
     machine.go()
 
     assert machine["reads"] == 5
-    assert machine.numbers["reads"].why == "5 is the most that it can use"
+    assert machine.numbers["reads"].why == "5 is the most that it may use"
 
 
 def test_memory_bounds_what_time_would_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -550,8 +550,8 @@ def test_fixed_numbers_and_datasets_made_for_each_element_are_not_tuned() -> Non
 
 def test_explain_says_which_numbers_change_and_within_what() -> None:
     text = str(_tuned().explain())
-    assert "[Python], prefetch(AUTOTUNE) change while it runs, at most 64 threads together, within host_memory" in text
-    assert "at most 3 threads" in _tuned().with_options(Options(threads=3)).explain()
+    assert "[Python], prefetch(AUTOTUNE) change while it runs, at most 64 threads each, within host_memory" in text
+    assert "at most 3 threads together" in _tuned().with_options(Options(threads=3)).explain()
     fixed = _tuned().with_options(Options(autotune=False, tuned={"prefetch(AUTOTUNE)": 7})).explain()
     assert "the numbers stay as they are at the start" in fixed
     assert "prefetch(7): finished elements" in fixed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...flow.tuning import most_threads
 from ...options import Settings
 from ...plan.node import INFINITE, UNKNOWN_CARDINALITY, Node, walk
 from ...plan.order import never_ends
@@ -76,8 +77,8 @@ def _tuned(steps: Sequence[str], settings: Settings) -> str:
     if not settings.autotune:
         return f"autotune=False: {which}: the numbers stay as they are at the start"
     return (
-        f"AUTOTUNE: the numbers of {which} change while it runs, at most {settings.tuned_threads} threads together, "
-        "within host_memory; stats() says why"
+        f"AUTOTUNE: the numbers of {which} change while it runs, at most {most_threads(settings)} threads "
+        f"{'together' if settings.tuned_threads else 'each'}, within host_memory; stats() says why"
     )
 
 
