@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.autotune import CHAINS as TUNED
+from benchmarks.autotune import STARTS, autotune
 from benchmarks.commands import commands as measure_commands
 from benchmarks.compare import Comparison, compare
 from benchmarks.equal import UnequalWork
@@ -38,6 +40,7 @@ COMMANDS = (
     "commands",
     "flowers",
     "requests",
+    "autotune",
 )
 
 
@@ -185,6 +188,19 @@ def _flowers(options: argparse.Namespace, folder: Path) -> int:
     return _written(path)
 
 
+def _autotune(options: argparse.Namespace, folder: Path) -> int:
+    path = autotune(
+        options.out,
+        folder,
+        chains=tuple(options.chains.split(",")) if options.chains else tuple(TUNED),
+        starts=tuple(options.starts.split(",")) if options.starts else tuple(STARTS),
+        images=options.images,
+        seconds=options.seconds,
+        pairs=options.pairs,
+    )
+    return _written(path)
+
+
 def _written(path: Path) -> int:
     print(f"written to {path.name}")
     return 0
@@ -262,7 +278,14 @@ def _parser() -> argparse.ArgumentParser:
     served.set_defaults(run=_requests)
     served.add_argument("--images", type=_positive, default=100, help="photographs, one request each (%(default)s)")
     served.add_argument("--pairs", type=_positive, default=9, help="pairs for NumPy and for DALI (%(default)s)")
-    for command in (chain, extract, gpu, memory, host_path, on_error, profile, tools, garden, served):
+    tuned = commands.add_parser("autotune", help="does AUTOTUNE reach the best fixed numbers from bad starts?")
+    tuned.set_defaults(run=_autotune)
+    tuned.add_argument("--chains", default="", help=f"out of {', '.join(TUNED)}; default: all")
+    tuned.add_argument("--starts", default="", help=f"out of {', '.join(STARTS)}; default: all")
+    tuned.add_argument("--images", type=_positive, default=200, help="photographs in training (%(default)s)")
+    tuned.add_argument("--seconds", type=_positive, default=30, help="that AUTOTUNE gets (%(default)s)")
+    tuned.add_argument("--pairs", type=_positive, default=5, help="where nothing is to be tuned (%(default)s)")
+    for command in (chain, extract, gpu, memory, host_path, on_error, profile, tools, garden, served, tuned):
         command.add_argument("--contestants", default="", help="names, separated by commas; default: all")
         command.add_argument(
             "--threads", type=_positive, default=cores(), help="(%(default)s, the cores of this machine)"

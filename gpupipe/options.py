@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, Final, Literal
@@ -11,11 +11,12 @@ from typing import Any, Final, Literal
 from .brief import brief, digits, fields_in_brief
 from .errors import PlanError, PlanTypeError
 from .integers import is_integer, plain
+from .tuned import Numbers, tuned_numbers
 
 __all__ = ["ALL", "AUTOTUNE", "All", "Options", "set_seed"]
 
 AUTOTUNE = -1
-"""Let gpupipe choose the number: of readers, threads, prefetched elements."""
+"""Let gpupipe choose the number, of readers, threads, prefetched elements, while the chain runs: `Options.autotune`."""
 
 
 class All(Enum):
@@ -85,6 +86,9 @@ class Options:
         threads: CPU threads that decode and transform, 1 to 65,536; default: the CPUs this process may use. By default
             DALI on the CPU gets one more, as its threads wait for one another at the end of each op. On a GPU the ranks
             of a machine share its CPUs, and each stage gets at most 16; `explain()` says how they were counted.
+            `AUTOTUNE` starts with as many; if this is set, the threads of all such steps together never exceed it (one
+            for each step apart), else each step may have 64 (or a thread for each CPU, if there are more), as threads
+            that wait need no CPU.
         seed: seeds every shuffle and every random op of the chain (64 bits, folded into 32); default: the seed of
             `set_seed`, else 0.
         deterministic: False lets `interleave` and parallel Python maps yield what is ready first; default True. A chain
@@ -110,7 +114,8 @@ class Options:
             which 100 are always allowed. Default: any number.
         max_pixels: images with more pixels (height * width) are bad elements, found before they are decoded; default
             178,956,970, Pillow's own limit.
-        host_memory: bytes that queues of finished and waiting batches may hold on the host; default 1 GiB.
+        host_memory: bytes that queues of finished and waiting batches may hold on the host; default 1 GiB. Nor does
+            `AUTOTUNE` choose numbers whose elements, as measured, hold more.
         device_memory: bytes of decoded images that one run of the graph may hold on its device; a batch that needs
             more runs in parts; default 4 GiB.
         verify: of the images that DALI decodes, one in this many is decoded again on the host and compared: in each
@@ -151,6 +156,12 @@ class Options:
         file_digests: True stores digests of the contents of the chain's files in states, and `load_state_dict` compares
             them: a file of the same name and size with other contents is then refused. Each process reads all files
             once for that, at the first `state_dict` or `load_state_dict`. Default: names and sizes only.
+        autotune: whether the numbers that `AUTOTUNE` stands for change while the chain runs, by what is measured: the
+            threads of Python maps, `from_indexable` and `interleave`, and the elements of a `prefetch` on the host.
+            No element, order or state depends on them. `iterator.stats()` has the numbers, and why. Default True.
+        tuned: numbers to start with, by step: ``{"map(load) [Python]": 8}``, as in ``iterator.stats().tuned``; see
+            `from_tuned`. A step that stands on several lines is named with its line: ``"map(load) [Python] at
+            train.py:12"``. Names of no step are logged.
         disabled_rules: names of optimizer rules to disable, see `explain()`. Without "deferral" every traced map is
             computed in its place: an element whose image is bad fails even if a filter would drop it unseen.
             "deferral" and "map_and_batch" stay on under ``on_error="replace"``, as replacements get draws of their own.
@@ -178,6 +189,8 @@ class Options:
     read_timeout: float | None = None
     persistent_workers: bool | None = None
     file_digests: bool | None = None
+    autotune: bool | None = None
+    tuned: Mapping[str, int] | Numbers | None = None
     disabled_rules: tuple[str, ...] | None = None
 
     __repr__ = fields_in_brief
@@ -187,6 +200,21 @@ class Options:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, checked(f"Options.{name}", value))
+
+    @classmethod
+    def from_tuned(cls, found: Any) -> Options:
+        """Options that use the numbers which `AUTOTUNE` found in another run, and keep them.
+
+        With ``Options(tuned=found)`` they are only the start.
+
+        Args:
+            found: an iterator, what its `stats()` returned, or ``stats().tuned``: a dict, also from JSON.
+
+        Raises:
+            PlanTypeError: something else.
+        """
+        stats = found.stats() if callable(getattr(found, "stats", None)) else found
+        return cls(tuned=getattr(stats, "tuned", stats), autotune=False)
 
     def merge(self, other: Options) -> Options:
         """These options, overridden by whatever `other` sets."""
@@ -222,6 +250,9 @@ class Options:
             read_timeout=self.read_timeout,
             persistent_workers=self.persistent_workers is not False,
             file_digests=self.file_digests is True,
+            autotune=self.autotune is not False,
+            tuned=tuned_numbers("Options.tuned", self.tuned or ()),
+            tuned_threads=self.threads,
             disabled_rules=self.disabled_rules or (),
         )
 
@@ -240,7 +271,8 @@ class DecoderOptions:
 class Settings:
     """Options with every default filled in, as a run reads them.
 
-    Only `gpu_threads` may be None: then the ranks share the CPUs, and are counted only where there is a GPU.
+    If `gpu_threads` is None the ranks share the CPUs, and are counted only where there is a GPU; if `tuned_threads` is,
+    nothing limits the threads of all steps with AUTOTUNE together.
     """
 
     device: str
@@ -264,6 +296,9 @@ class Settings:
     read_timeout: float | None
     persistent_workers: bool
     file_digests: bool
+    autotune: bool
+    tuned: Numbers
+    tuned_threads: int | None
     disabled_rules: tuple[str, ...]
 
 
@@ -380,6 +415,8 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "read_timeout": _SECONDS,
     "persistent_workers": _flag,
     "file_digests": _flag,
+    "autotune": _flag,
+    "tuned": tuned_numbers,
     "disabled_rules": _rules,
 }
 """The check of each option."""

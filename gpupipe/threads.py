@@ -13,6 +13,7 @@ from __future__ import annotations
 import _thread
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
@@ -132,31 +133,89 @@ class Busy:
     cpu: float = 0.0
 
 
+class _Leaving:
+    """Threads of a pool that are to end: as many tokens wait in its queue, of which some may be void again."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.tokens = 0
+        self.void = 0
+        self.free: deque[Busy] = deque()  # of the threads that have ended
+
+    def taken(self, busy: Busy) -> bool:
+        """Take a token out of the queue; return whether the thread is to end."""
+        with self.lock:
+            self.tokens -= 1
+            if self.void:
+                self.void -= 1
+                return False
+            self.free.append(busy)
+            return True
+
+
+_LEAVE: Any = ()
+"""Tells one thread of a pool to end."""
+
+
 class DaemonPool:
-    """Runs functions in a fixed number of daemon threads, in the order of submission.
+    """Runs functions in a number of daemon threads, in the order of submission.
 
     Each runs in the submitter's context (`contextvars`), for instance under the limits of its run.
 
     Args:
-        count: how many threads; they start with the first function.
+        count: how many threads; they start with the first function. `resize` changes it.
         name: of the threads.
         busy: one for each thread, to count in; by default new ones.
 
     Attributes:
-        busy: the work of each thread.
+        busy: the work of each thread so far, of those that have ended, too.
     """
 
-    def __init__(self, count: int, name: str, busy: Sequence[Busy] = ()) -> None:
-        self.busy = busy or [Busy() for _ in range(count)]
+    def __init__(self, count: int, name: str, busy: list[Busy] | None = None) -> None:
+        self.busy = [Busy() for _ in range(count)] if busy is None else busy
         self._work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None] = (
             queue.SimpleQueue()
         )
         self._closed = False
         self._started = False
         self._room = Room()
-        self._threads = [
-            Thread(_serve, (self._work, self._room, one), name=f"{name}-{i}") for i, one in enumerate(self.busy)
-        ]
+        self._name = name
+        self._count = count
+        self._leaving = _Leaving()
+        self._threads = [self._thread(i, one) for i, one in enumerate(self.busy[:count])]
+
+    def _thread(self, number: int, busy: Busy) -> Thread:
+        return Thread(_serve, (self._work, self._room, busy, self._leaving), name=f"{self._name}-{number}")
+
+    def resize(self, count: int) -> None:
+        """Change the number of threads, in the thread that submits. Those that are too many end after their function.
+
+        There are never more threads than the largest number so far.
+        """
+        more, leaving = count - self._count, self._leaving
+        self._count = count
+        if self._closed:
+            return
+        if more < 0:
+            with leaving.lock:
+                leaving.tokens -= more
+            for _ in range(-more):
+                self._work.put(_LEAVE)
+            return
+        with leaving.lock:
+            stay = min(more, leaving.tokens - leaving.void)
+            leaving.void += stay
+        self._threads = [thread for thread in self._threads if thread.ident is None or thread.is_alive()]
+        for _ in range(more - stay):
+            if not leaving.free:
+                self.busy.append(Busy())
+                leaving.free.append(self.busy[-1])
+            thread = self._thread(len(self._threads), leaving.free.popleft())
+            self._threads.append(thread)
+            if self._started:
+                thread.start()
+                if self._closed:  # just now, by another thread, which knows nothing of this one
+                    self._work.put(None)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
         """Run `fn(*args)` in a thread.
@@ -193,7 +252,7 @@ class DaemonPool:
                 item = self._work.get_nowait()
             except queue.Empty:
                 break
-            if item is not None:
+            if item:
                 item[0].cancel()
         for _ in self._threads:
             self._work.put(None)
@@ -202,11 +261,18 @@ class DaemonPool:
 
 
 def _serve(
-    work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None], room: Room, busy: Busy
+    work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None],
+    room: Room,
+    busy: Busy,
+    leaving: _Leaving,
 ) -> None:
     """Run functions in a thread of the pool. It references the queue and the room, never the pool."""
     cpu = 0.0
     while (item := work.get()) is not None:
+        if item is _LEAVE:
+            if leaving.taken(busy):
+                return
+            continue
         future, fn, args = item
         if not future.set_running_or_notify_cancel():
             continue

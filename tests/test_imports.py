@@ -18,15 +18,15 @@ PACKAGE = ROOT / "gpupipe"
 # Where the folders and files inside of a folder have an order of their own, it stands under the name of that folder.
 ORDERS = {
     "": (
-        "brief < errors < integers < log < missing < progress < table < timing < threads < structure < random < options"
-        " < spec < ragged < extract < serial < graph < ops < io < plan < transform < flow < optimize < load < profile"
-        " < tensors < arguments < dataset < serving < compat < comparison < tools < cli"
+        "brief < errors < integers < log < missing < progress < table < timing < threads < structure < random < tuned"
+        " < options < spec < ragged < extract < serial < graph < ops < io < plan < transform < flow < optimize < load"
+        " < profile < tensors < arguments < dataset < serving < compat < comparison < tools < cli"
     ),
     "extract": "storage < images < examples < records < shards < tables",
     "flow": (
-        "element < own_bytes < step < buffer_sizes < check < bad < idle_workers < counters < run < rekey < state"
-        " < access < measured < words < stall < sources < prefetch < maps < workers < combine < order < batching"
-        " < cache < stage"
+        "element < own_bytes < step < buffer_sizes < check < bad < idle_workers < counters < tuning < run < rekey"
+        " < state < access < measured < words < stall < sources < prefetch < maps < workers < combine < order"
+        " < batching < cache < stage"
     ),
     "optimize": "pending < rules < place < lower < report",
 }

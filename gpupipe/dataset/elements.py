@@ -55,8 +55,8 @@ class Elements(Chain):
 
         Args:
             map_func: the function.
-            num_parallel_calls: threads for a Python function, `AUTOTUNE` for `Options.threads`; traced functions
-                always use `Options.threads`.
+            num_parallel_calls: threads for a Python function; `AUTOTUNE` starts with `Options.threads` and changes the
+                number while the chain runs, see `Options.autotune`. Traced functions always use `Options.threads`.
             deterministic: False lets parallel Python calls overtake each other; default: `Options.deterministic`.
             synchronous: tf.data's switch; True excludes `num_parallel_calls`.
             use_unbounded_threadpool: accepted for compatibility; the pool has `num_parallel_calls` threads.

@@ -119,7 +119,7 @@ class Sources(Chain):
         Args:
             items: `len(items)` is called once, here; `items[i]` with Python integers, when elements are needed.
             spec: a structure of `TensorSpec` that every item must match. By default the first item decides.
-            num_parallel_calls: threads that read items, `AUTOTUNE` for `Options.threads`; None reads in the thread that
+            num_parallel_calls: threads that read items, `AUTOTUNE` as in `map`; None reads in the thread that
                 needs them.
 
         Raises:

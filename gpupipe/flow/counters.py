@@ -62,11 +62,12 @@ class StepCounters:
     work: Sequence[Busy] = ()
     processes: bool = False
 
-    def pool(self, count: int) -> Sequence[Busy]:
-        """What `count` threads count their work in; those of the next pass use the same."""
-        if self.workers != count:
-            self.workers, self.work = count, [Busy() for _ in range(count)]
-        return self.work
+    def pool(self, count: int) -> list[Busy]:
+        """What `count` threads count their work in, the first of the list; those of the next pass use the same."""
+        work = self.work if isinstance(self.work, list) else list(self.work)
+        work += [Busy() for _ in range(count - len(work))]
+        self.workers, self.work = count, work
+        return work
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ from .counters import Counters
 from .element import BatchStream, Element, Raised, Stream
 from .idle_workers import IdleWorkers
 from .step import Running, State
+from .tuning import Tuner
 
 __all__ = ["PEEKING", "SILENT_REPLAY", "Context", "Executors", "Flow", "PeekedErrors", "Run"]
 
@@ -154,6 +155,7 @@ class Run:
 
     Attributes:
         counters: what its steps have done so far.
+        tuner: chooses the numbers of its steps with AUTOTUNE.
         idle: where worker processes wait for the next pass, if they end with the run.
         epoch: the present epoch, for reports.
         bad: the bad elements so far.
@@ -170,6 +172,7 @@ class Run:
     stopped: Flag = field(default_factory=Flag)
     counters: Counters = field(default_factory=Counters)
     epoch: int = 0
+    tuner: Tuner = field(init=False)
     bad: BadRecords = field(init=False)
     limits: Limits = field(init=False)
     idle: IdleWorkers = field(default_factory=IdleWorkers)
@@ -187,6 +190,7 @@ class Run:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
+        self.tuner = Tuner(self.settings)
         self.bad = BadRecords(self.settings)
         self.limits = Limits(self.settings.read_timeout, self.stopped)
         renew_lock(self.bad)
@@ -344,6 +348,7 @@ class Run:
                 of them while that holds a lock another one needs.
         """
         self.stop()
+        self.tuner.tell_unknown()
         with self._lock:
             closers = list(self._closers)
             readers = self._readers

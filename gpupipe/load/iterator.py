@@ -377,6 +377,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         if run is None or run.stopped.on:
             self._run = run = first_run(self._settings, self._progress) if run is None else next_run(run, epoch)
             self._finalizer = watch(self, run, self._finalizer)
+            self._loop.look, self._loop.look_at = run.tuner.look, 0.0
         run.epoch = epoch
         return run
 

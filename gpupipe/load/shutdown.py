@@ -56,6 +56,7 @@ def next_run(run: Run, epoch: int) -> Run:
     It keeps all counts, and the bad elements, each noted once.
     """
     new = Run(run.settings, on_gpu=run.on_gpu, counters=run.counters)
+    new.tuner = run.tuner
     new.bad, new.limits.outer, new.limits.reads = run.bad, run.limits.outer, run.limits.reads
     new.bad.again(epoch)
     return new

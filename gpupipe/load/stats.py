@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter, process_time
 
 from ..flow.run import Run
+from ..flow.tuning import Decision
 from ..table import table
 
-__all__ = ["IteratorStats", "Loop", "QueueStats", "StepStats", "queue_table", "stats_of"]
+__all__ = ["IteratorStats", "Loop", "QueueStats", "StepStats", "TunedStats", "queue_table", "stats_of"]
 
 
 @dataclass(slots=True)
@@ -25,6 +27,8 @@ class Loop:
         before: elements that were delivered before a loaded state.
         cpu: CPU time of the process when the first element was delivered.
         closed: the same when the iterator was closed or at its end; 0 before.
+        look_at: when the numbers that AUTOTUNE stands for are looked at next.
+        look: does that.
     """
 
     entered: float = 0.0
@@ -35,6 +39,8 @@ class Loop:
     before: int = 0
     cpu: float = 0.0
     closed: float = 0.0
+    look_at: float = math.inf
+    look: Callable[[float, int, float], float] | None = None
 
     def waited(self, asked: float, before: int) -> None:
         """Note an element that was asked for at a time, is there now, and comes after so many others."""
@@ -43,6 +49,8 @@ class Loop:
             self.waiting += now - asked
         else:
             self.cpu, self.before, self.entered, self.first = process_time(), before, asked, now
+        if now >= self.look_at and self.look is not None:
+            self.look_at = self.look(now, before, self.waiting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +108,27 @@ class QueueStats:
 
 
 @dataclass(frozen=True, slots=True)
+class TunedStats:
+    """A number that AUTOTUNE chooses.
+
+    Attributes:
+        step: in words.
+        line: as in `StepStats`.
+        what: "threads", or "elements" that wait in the queue of a prefetch.
+        value: the number now.
+        element_bytes: of one element of the step, as measured last; 0 before.
+        why: the number is what it is.
+    """
+
+    step: str
+    line: str
+    what: str
+    value: int
+    element_bytes: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class IteratorStats:
     """What an iterator has done so far.
 
@@ -117,6 +146,9 @@ class IteratorStats:
         steps: steps with threads or processes of their own, inputs first. The time of all others is part of what waits
             for them: of a step above, or of the loop.
         queues: queues of finished elements.
+        numbers: that AUTOTUNE chooses. Steps in datasets that are made for each element have none of these.
+        decisions: the last 200 changes of them, also of those that brought nothing and were taken back.
+        tuned: the numbers by step, for `Options.from_tuned`; may be written as JSON.
     """
 
     elements: int = 0
@@ -130,6 +162,9 @@ class IteratorStats:
     read_seconds: float = 0.0
     steps: tuple[StepStats, ...] = field(default=())
     queues: tuple[QueueStats, ...] = field(default=())
+    numbers: tuple[TunedStats, ...] = field(default=())
+    decisions: tuple[Decision, ...] = field(default=())
+    tuned: dict[str, int] = field(default_factory=dict)
 
     @property
     def waiting_share(self) -> float:
@@ -178,6 +213,7 @@ class IteratorStats:
             f"{self.reads:,} reads of {self.read_bytes:,} bytes in {self.read_seconds:.2f} s",
             *([table(head, rows, right=range(1, 7))] if self.steps else ()),
             *([queue_table(self.queues)] if self.queues else ()),
+            *(f"AUTOTUNE: {one.value} {one.what} for {one.step}, {one.line}; {one.why}" for one in self.numbers),
         ]
         return "\n".join(lines)
 
@@ -227,4 +263,12 @@ def stats_of(run: Run | None, loop: Loop, elements: int) -> IteratorStats:
         read_seconds=reads.seconds,
         steps=tuple(steps),
         queues=tuple(queues),
+        numbers=tuple(
+            TunedStats(
+                one.step, one.line, "elements" if one.workers is None else "threads", one.value, one.size, one.why
+            )
+            for one in list(run.tuner.numbers.values())
+        ),
+        decisions=tuple(run.tuner.decisions),
+        tuned=run.tuner.names(),
     )

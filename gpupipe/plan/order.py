@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..errors import PlanError
 from ..options import Options, Settings
 from ..spec import LEAF, Structure, TensorSpec
+from ..tuned import MOST_AHEAD
 from .batches import Batch, PaddedBatch
 from .node import INFINITE, UNKNOWN_CARDINALITY, Buffer, ElementType, Facts, Node, Step, walk
 from .sources import Files
@@ -196,7 +197,8 @@ class Prefetch(Step):
         return f"prefetch({'AUTOTUNE' if self.size < 0 else self.size})"
 
     def buffer(self, settings: Settings) -> Buffer:
-        return Buffer(f"prefetch({self.size})", 2 if self.size < 0 else self.size)
+        most = MOST_AHEAD if settings.autotune else 2
+        return Buffer(self.describe(), most if self.size < 0 else self.size)
 
     @property
     def holds_elements(self) -> bool:

@@ -134,8 +134,9 @@ COMPLAINTS = (
     Complaint(
         "AUTOTUNE takes what it wants",
         "#33516 #62821",
-        "no tuner: `Options(threads, host_memory, device_memory)`, printed by `explain()`",
-        "tests/behaviour/test_options.py",
+        "chosen within `Options(threads, host_memory)`, with reasons in `iterator.stats()`, reusable by "
+        "`Options.from_tuned`",
+        "tests/behaviour/test_autotune.py",
     ),
     Complaint(
         "The order differs between machines",

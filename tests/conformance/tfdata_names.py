@@ -41,7 +41,9 @@ class Name:
 _REMOTE = "workers on other machines: outside the scope; a chain runs in the process that trains"
 _GRAPH = "belongs to TensorFlow's graph and variants; here a chain is a Python object"
 _SQL = "a reader for tables, not for images; `from_generator` or `from_indexable` takes the rows"
-_TUNING = "there is no hidden tuner: threads and memory are plain `Options`, shown by `explain()`"
+_TUNING = (
+    "what bounds AUTOTUNE are plain `Options` (`threads`, `host_memory`, `autotune`, `tuned`), shown by `explain()`"
+)
 
 DATASET: dict[str, Name] = {
     "apply": Name(),

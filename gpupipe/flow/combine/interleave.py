@@ -12,14 +12,17 @@ import numpy as np
 
 from ...graph.op import Array
 from ...plan.index import ENDLESS
+from ...random import ROOT
 from ...threads import DaemonPool
 from ..access import Joined, RandomAccess
+from ..buffer_sizes import bytes_of
 from ..element import Element, Raised
-from ..run import Context, Flow
+from ..run import PEEKING, Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
 from ..state.checkpoints import CheckpointedInput
 from ..state.snapshot import State, fast_forward, int_part, part
 from ..step import Running, close
+from ..tuning import Tuned
 from .inner import Inner, inner_accesses, open_inner
 from .read_ahead import ReadAhead
 
@@ -36,6 +39,7 @@ class InterleaveFlow:
     Attributes:
         deterministic: False takes the next dataset that has an element ready, and waits only if none has.
         threads: threads that read ahead in datasets which call Python; as many of these are opened ahead.
+        tuned: whether their number may change while it runs, from `threads` on.
     """
 
     source: Flow
@@ -45,6 +49,7 @@ class InterleaveFlow:
     deterministic: bool = True
     where: Where = SOMEWHERE
     threads: int = 0
+    tuned: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
         return Interleaved(self, at, state)
@@ -76,6 +81,8 @@ class Interleaved(Running):
         self._waiting: deque[_Waiting] = deque()  # outer elements that have no slot yet
         self._entered = self._input.count  # number of outer elements before these
         self._pool: DaemonPool | None = None
+        self._threads = flow.threads
+        self._tuned: Tuned | None = None
         if state is not None:
             self._resume(state)
 
@@ -103,8 +110,12 @@ class Interleaved(Running):
     def _read_ahead(self, dataset: _Once, state: State, opened: Running | None = None) -> ReadAhead:
         flow, at = self._flow, self._context
         if self._pool is None:
-            counters = at.run.counters.step(flow.where.step, flow.where.line)
-            self._pool = DaemonPool(flow.threads, "gpupipe-interleave", counters.pool(flow.threads))
+            counters = self._counters = at.run.counters.step(flow.where.step, flow.where.line)
+            if flow.tuned and at.outer == ROOT:  # one that is opened for each element runs many times at once
+                most, held = flow.cycle, flow.block + 1
+                self._tuned = at.run.tuner.threads(self, flow.where, self._threads, most, held, counters)
+                self._threads = self._allowed(self._tuned)
+            self._pool = DaemonPool(self._threads, "gpupipe-interleave", counters.pool(self._threads))
             at.run.on_close(self._end)
             at.run.track_buffer(self, "interleave")
         slot = ReadAhead(dataset, at, self._pool, flow.block + 1, state, opened)
@@ -131,8 +142,7 @@ class Interleaved(Running):
         return [number for slot, number in zip(self._slots, self._numbers, strict=True) if slot is not None]
 
     def __next__(self) -> Element:
-        flow = self._flow
-        cycle = flow.cycle
+        flow, cycle = self._flow, self._flow.cycle
         empty = 0
         while self._more or self._open:
             if self._overtakes:
@@ -144,6 +154,8 @@ class Interleaved(Running):
                 if element is not None:
                     if type(element[0]) is Raised:
                         return element  # an error, not an element: it does not count
+                    if self._tuned is not None:
+                        self._adapt(self._tuned, element)
                     self._run += 1
                     if self._run == flow.block:
                         self._run = 0
@@ -160,7 +172,7 @@ class Interleaved(Running):
             elif self._more:
                 if self._input.due():
                     self._input.checkpoint(min(self._open_numbers(), default=self._entered))
-                if not self._waiting or (self._pool is not None and len(self._waiting) <= flow.threads):
+                if not self._waiting or (self._pool is not None and len(self._waiting) <= self._threads):
                     self._open_next()
                 if not self._waiting:
                     self._more = False
@@ -189,8 +201,20 @@ class Interleaved(Running):
             if type(outer[0]) is not Raised:
                 slot = self._open_inner(outer)
             self._waiting.append(_Waiting(self._input.count - 1, outer, slot))
-            if self._pool is None or len(self._waiting) > self._flow.threads or perf_counter() > until:
+            if self._pool is None or len(self._waiting) > self._threads or perf_counter() > until:
                 return
+
+    def _adapt(self, tuned: Tuned, element: Element) -> None:
+        """Change the number of threads as AUTOTUNE says, and tell it how large elements are."""
+        if tuned.weigh:
+            self._context.run.tuner.weighed(tuned, bytes_of(element))
+        threads = self._allowed(tuned)
+        if threads != self._threads and self._pool is not None:
+            self._threads = self._counters.workers = threads
+            self._pool.resize(threads)
+
+    def _allowed(self, tuned: Tuned) -> int:
+        return 1 if PEEKING.get() is not None else tuned.value  # steps above are not known before
 
     def _advance(self, cycle: int) -> None:
         self._run = 0
@@ -242,6 +266,8 @@ class Interleaved(Running):
                 slot.close()
         pool.close(wait)
         self._pool = None
+        if self._tuned is not None:
+            self._tuned.users.discard(self)
         self._context.run.forget(self._end)
 
 

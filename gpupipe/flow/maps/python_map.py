@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...errors import DataError
+from ...random import ROOT
 from ...threads import DaemonPool, Job
 from ..access import RandomAccess, Through
+from ..buffer_sizes import bytes_of
 from ..check import truth
 from ..element import Element, Hole
-from ..run import Context, Flow
+from ..run import PEEKING, Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
 from ..state.checkpoints import CheckpointedInput
 from ..state.snapshot import State, part
 from ..step import Running
+from ..tuning import MOST_THREADS, Tuned
 from .python_function import Calls, PythonFunction, SameSpecs
 
 __all__ = ["PythonFilterFlow", "PythonMapFlow", "Task", "WorkerPool"]
@@ -58,6 +61,7 @@ class PythonMapFlow:
         calls: number of workers; 0 runs the function on the thread that asks.
         deterministic: whether results keep the order of the input.
         where: the step, for reports.
+        tuned: whether the number of threads may change while it runs, from `calls` on.
     """
 
     source: Flow
@@ -65,15 +69,16 @@ class PythonMapFlow:
     calls: int = 0
     deterministic: bool = True
     where: Where = SOMEWHERE
+    tuned: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
         if self.calls:
             return _Pool(self, at, state)
         return _Inline(self, self.source.open(at, part(state)), at, state)
 
-    def hire(self, at: Context) -> WorkerPool:
+    def hire(self, at: Context, calls: int) -> WorkerPool:
         """Return the workers of one pass."""
-        return _Threads(self, at)
+        return _Threads(self, at, calls)
 
     def access(self, at: Context) -> RandomAccess:
         return Through(self, at)
@@ -104,6 +109,11 @@ class _Pool(Running):
     def __init__(self, flow: PythonMapFlow, at: Context, state: State) -> None:
         self._flow = flow
         self._at = at
+        self._calls = flow.calls
+        self._tuned: Tuned | None = None
+        if flow.tuned and at.outer == ROOT:  # a dataset that is opened for each element runs many times at once
+            counters = at.run.counters.step(flow.where.step, flow.where.line)
+            self._tuned = at.run.tuner.threads(self, flow.where, flow.calls, MOST_THREADS, 2, counters)
         self._input = CheckpointedInput(flow.source, at, part(state))
         self._again = deque(self._input.recovered)
         self._workers: WorkerPool | None = None
@@ -126,13 +136,21 @@ class _Pool(Running):
             if first is not None:
                 self._work.remove(first)
                 element = first[0].result()
+                if self._tuned is not None and self._tuned.weigh:
+                    self._at.run.tuner.weighed(self._tuned, bytes_of(element))
                 self._fill()
                 return self._check(element)
             if self._workers is None or not self._workers.wait([task for task, _ in candidates]):
                 raise StopIteration
 
     def _fill(self) -> None:
-        while len(self._work) < 2 * self._flow.calls and not self._stopped.on and self._take():
+        if self._tuned is not None:
+            calls = 1 if PEEKING.get() is not None else self._tuned.value  # steps above are not known before
+            if calls != self._calls:
+                self._calls = calls
+                if isinstance(self._workers, _Threads):
+                    self._workers.resize(calls)
+        while len(self._work) < 2 * self._calls and not self._stopped.on and self._take():
             continue
 
     def _take(self) -> bool:
@@ -152,7 +170,7 @@ class _Pool(Running):
             task.set_result(element)
         else:
             if self._workers is None:
-                self._workers = self._flow.hire(self._at)
+                self._workers = self._flow.hire(self._at, self._calls)
             task = self._workers.submit(element)
         self._work.append((task, number))
         return True
@@ -168,6 +186,8 @@ class _Pool(Running):
         self._more = False
         workers, self._workers = self._workers, None
         self._work.clear()
+        if self._tuned is not None:
+            self._tuned.users.discard(self)
         if workers is not None:
             workers.close()
         self._input.inner.close()
@@ -176,15 +196,20 @@ class _Pool(Running):
 class _Threads:
     """The worker threads of one pass."""
 
-    def __init__(self, flow: PythonMapFlow, at: Context) -> None:
+    def __init__(self, flow: PythonMapFlow, at: Context, calls: int) -> None:
         self._function = flow.function
         self._at = at
-        counters = at.run.counters.step(flow.where.step, flow.where.line)
-        self._pool = DaemonPool(flow.calls, "gpupipe-map", counters.pool(flow.calls))
+        self._counters = at.run.counters.step(flow.where.step, flow.where.line)
+        self._pool = DaemonPool(calls, "gpupipe-map", self._counters.pool(calls))
         at.run.on_close(self.close)
 
     def submit(self, element: Element) -> Task:
         return self._pool.submit(self._function, element, self._at)
+
+    def resize(self, count: int) -> None:
+        """Change the number of threads."""
+        self._counters.workers = count
+        self._pool.resize(count)
 
     def wait(self, tasks: Sequence[Task]) -> bool:
         return self._pool.wait(lambda: any(task.done() for task in tasks))

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from ...threads import Room
 from ...timing import TRACKER, Log
 from ..counters import Gauge
+from ..tuning import Tuned
 
 __all__ = ["Channel", "Closed"]
 
@@ -24,21 +25,21 @@ class Channel(Generic[T]):
     """A first-in, first-out queue.
 
     Args:
-        items: how many items may wait, >= 1.
+        items: how many items may wait, >= 1; may change if it is a `Tuned`.
         limit: how many bytes may wait; one item always may, however large.
         gauge: counts how full it is; by default one of its own.
     """
 
-    def __init__(self, items: int, limit: int = 1 << 62, gauge: Gauge | None = None) -> None:
-        self._gauge = gauge or Gauge(items)
+    def __init__(self, items: int | Tuned, limit: int = 1 << 62, gauge: Gauge | None = None) -> None:
+        self._most = items if isinstance(items, Tuned) else Tuned("", "", items, items, 1)
+        self._gauge = gauge or Gauge(self._most.value)
         tracker = TRACKER.get()
         self._log: Log | None = None
         if tracker is not None:
-            self._log = Log(self._gauge.step, self._gauge.line, items)
+            self._log = Log(self._gauge.step, self._gauge.line, self._most.value)
             tracker.logs.append(self._log)
         self._items: deque[tuple[T, int]] = deque()
         self._room = Room()
-        self._most = items
         self._limit = limit
         self._bytes = 0
         self._closed = False
@@ -59,8 +60,8 @@ class Channel(Generic[T]):
             self._items.append((item, size))
             self._bytes += size
             self._room.notify_all()
-            if len(self._items) >= self._most:
-                self._gauge.full += self._wait_while(lambda: len(self._items) >= self._most)
+            if len(self._items) >= self._most.value:
+                self._gauge.full += self._wait_while(lambda: len(self._items) >= self._most.value)
             if self._closed:
                 raise Closed
         if self._log is not None:
@@ -92,7 +93,7 @@ class Channel(Generic[T]):
         return item
 
     def _full(self, size: int) -> bool:
-        return bool(self._items) and (len(self._items) >= self._most or self._bytes + size > self._limit)
+        return bool(self._items) and (len(self._items) >= self._most.value or self._bytes + size > self._limit)
 
     def _wait_while(self, blocked: Callable[[], bool]) -> float:
         """Wait, at most until the channel is closed; return the seconds."""

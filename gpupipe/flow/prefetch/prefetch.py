@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ...extract.images.decode import MOST_PIXELS
 from ...extract.storage.waiting import LIMITS
+from ...random import ROOT
 from ...threads import Thread, join
 from ..access import RandomAccess, access
 from ..buffer_sizes import bytes_of
@@ -15,6 +16,7 @@ from ..stall import SOMEWHERE, Where
 from ..state.checkpoints import InputAhead
 from ..state.snapshot import State, part
 from ..step import Running
+from ..tuning import Tuned
 from .channel import Channel, Closed
 
 __all__ = ["PrefetchFlow"]
@@ -28,11 +30,13 @@ class PrefetchFlow:
         source: the input.
         size: how many elements may wait.
         where: the step, for reports.
+        tuned: whether their number may change while it runs, from `size` on.
     """
 
     source: Flow
     size: int
     where: Where = SOMEWHERE
+    tuned: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
         return _Prefetching(self, at, state)
@@ -46,11 +50,14 @@ class _Prefetching(Running):
 
     def __init__(self, flow: PrefetchFlow, at: Context, state: State) -> None:
         gauge = at.run.counters.queue(flow.size, flow.where.step, flow.where.line)
-        self._channel: Channel[Element] = Channel(flow.size, at.run.settings.host_memory, gauge)
-        at.run.track_buffer(self._channel, f"prefetch({flow.size})")
+        self._tuned: Tuned | None = None
+        if flow.tuned and at.outer == ROOT:
+            self._tuned = at.run.tuner.ahead(self, flow.where, flow.size, gauge)
+        self._channel: Channel[Element] = Channel(self._tuned or flow.size, at.run.settings.host_memory, gauge)
+        at.run.track_buffer(self._channel, flow.where.step)
         self._input = InputAhead(flow.source, at, part(state))
         self._run = at.run
-        self._thread = Thread(_pump, (self._input, at, self._channel), name="gpupipe-prefetch")
+        self._thread = Thread(_pump, (self._input, at, self._channel, self._tuned), name="gpupipe-prefetch")
         self._started = False
         at.run.on_close(self.close)
 
@@ -81,18 +88,23 @@ class _Prefetching(Running):
     def close(self, wait: bool = True) -> None:
         """Stop the thread, which closes the input."""
         self._channel.drop()
+        if self._tuned is not None:
+            self._tuned.users.discard(self)
         if wait:
             join([self._thread])
         self._run.forget(self.close)
 
 
-def _pump(source: InputAhead, at: Context, channel: Channel[Element]) -> None:
+def _pump(source: InputAhead, at: Context, channel: Channel[Element], tuned: Tuned | None) -> None:
     """Run the prefetch thread. It holds the channel, not the iterator, so that an abandoned iterator is collected."""
     MOST_PIXELS.set(at.run.settings.max_pixels)
     LIMITS.set(at.run.limits)
     try:
         for element in source.items():
-            channel.put(element, bytes_of(element))
+            size = bytes_of(element)
+            if tuned is not None and tuned.weigh:
+                at.run.tuner.weighed(tuned, size)
+            channel.put(element, size)
         channel.finish()
     except Closed:
         pass

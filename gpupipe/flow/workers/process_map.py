@@ -21,7 +21,7 @@ class ProcessMapFlow(PythonMapFlow):
 
     home: IdleWorkers | None = None
 
-    def hire(self, at: Context) -> WorkerPool:
+    def hire(self, at: Context, calls: int) -> WorkerPool:
         from .pool import Workers  # imports multiprocessing, which other chains do not need
 
-        return Workers.of(self.function, self.calls, at, self.where, self.home)
+        return Workers.of(self.function, calls, at, self.where, self.home)

@@ -52,6 +52,7 @@ class Lowered:
         placer: has the notes of its stages.
         fired: how often each plan rule fired.
         learned: types learned from first elements, by the number of the step.
+        tuned: the steps whose numbers AUTOTUNE chooses, in words.
     """
 
     flow: Flow
@@ -60,6 +61,7 @@ class Lowered:
     placer: Placer
     fired: dict[str, int]
     learned: dict[int, ElementType]
+    tuned: tuple[str, ...] = ()
 
 
 def lower_in(root: Node, settings: Settings, at: Context, known: Mapping[int, ElementType] | None = None) -> Lowered:
@@ -100,17 +102,15 @@ def lower(
     numbers = {id(node): i for i, node in enumerate(walk(root))}
     above, placer = Above(delivers=True), Placer(settings, dry=dry)
     lowerer = Lowerer(settings, placer, LOWERINGS, above, not dry, known or {}, numbers)
-    root, trailing, line = without_trailing(root)
+    root, trailing = without_trailing(root)
     pending = yield from lowerer.steps(root)
-    flow, placed, steps = _delivered(pending, placer, trailing, line)
-    return Lowered(flow, placed.element, steps, placer, fired, lowerer.learned)
+    flow, placed, steps = _delivered(pending, lowerer, trailing)
+    return Lowered(flow, placed.element, steps, placer, fired, lowerer.learned, tuple(lowerer.tuned))
 
 
-def _delivered(pending: Pending, placer: Placer, trailing: int, line: str) -> tuple[Flow, Pending, tuple[str, ...]]:
-    """The flow of delivered elements, `trailing` of which may wait, its input, and the flow in words.
-
-    `line` is that of the prefetch which says how many may wait.
-    """
+def _delivered(pending: Pending, lowerer: Lowerer, last: Prefetch | None) -> tuple[Flow, Pending, tuple[str, ...]]:
+    """The flow of delivered elements, its input, and the flow in words; `last` says how many elements may wait."""
+    placer, trailing = lowerer.placer, 0 if last is None else AHEAD if last.size < 0 else last.size
     threaded = pending.batch is not None or pending.unstack or any(map(is_image, topological(pending.values)))
     if trailing and threaded:
         pending = replace(pending, ready=trailing)
@@ -120,19 +120,22 @@ def _delivered(pending: Pending, placer: Placer, trailing: int, line: str) -> tu
         flow = OneKindFlow(flow, placed.on_gpu, placer.hand_over())
         kinds = f"each column stays where its first array is, on GPU {placer.choice().device_id} or the host"
         steps = (*steps, kinds)
-    if trailing and not placer.notes:
-        text = f"prefetch({trailing})"
-        flow = measured(PrefetchFlow(flow, trailing, Where(text, line)), text, line, "queue")
+    if last is not None and trailing and not placer.notes:
+        text, (trailing, tuned) = last.describe(), lowerer.number(last, last.size, trailing)
+        flow = measured(PrefetchFlow(flow, trailing, Where(text, last.line), tuned), text, last.line, "queue")
     if trailing:
         steps = (*steps, f"prefetch({trailing}): finished elements that wait")
     return flow, placed, steps
 
 
-def without_trailing(root: Node) -> tuple[Node, int, str]:
-    """A plan without the prefetches at its end, how many elements wait there, and the line of the lowest of them."""
-    trailing, line = 0, ""
+def without_trailing(root: Node) -> tuple[Node, Prefetch | None]:
+    """A plan without the prefetches at its end, and the one of them that says how many elements wait there.
+
+    Rules have merged those that stand next to each other; with options between them, the largest holds for all.
+    """
+    last: Prefetch | None = None
     while isinstance(root, Prefetch | WithOptions):
-        if isinstance(root, Prefetch):
-            trailing, line = max(trailing, AHEAD if root.size < 0 else root.size), root.line
+        if isinstance(root, Prefetch) and (last is None or (last.size >= 0 and not 0 <= root.size <= last.size)):
+            last = root
         root = root.source
-    return root, trailing, line
+    return root, last

@@ -15,6 +15,7 @@ from ...options import Settings
 from ...plan.arrival import any_order
 from ...plan.node import ElementType, Node, walk
 from ...spec import TensorSpec
+from ...tuned import start_of
 from ..pending import UNKNOWN, Learns, Pending
 from ..place.placer import Placer
 from ..rules.plan_rules import disabled_rules, rewrite
@@ -88,6 +89,7 @@ class Lowerer:
         learned: types learned from first elements, by the number of the step.
         done: the lowered nodes, by id.
         marks: facts about the nodes that follow from those above them.
+        tuned: the steps whose numbers AUTOTUNE chooses, in words.
     """
 
     settings: Settings
@@ -100,6 +102,7 @@ class Lowerer:
     learned: dict[int, ElementType] = field(default_factory=dict)
     done: dict[int, Pending] = field(default_factory=dict)
     marks: Marks = field(default_factory=Marks)
+    tuned: list[str] = field(default_factory=list)
 
     def steps(self, root: Node) -> Steps[Pending]:
         """Lower a plan and everything below it."""
@@ -135,6 +138,13 @@ class Lowerer:
         if number >= 0 and element.known:
             self.learned[number] = element
         return Pending.columns_of(flow, element, pending.steps)
+
+    def number(self, node: Node, given: int, default: int) -> tuple[int, bool]:
+        """The number that a step starts with, and whether it may change: where AUTOTUNE, -1, is given."""
+        if given >= 0:
+            return given, False
+        self.tuned.append(node.describe())
+        return start_of(self.settings.tuned, node.describe(), node.line, default), True
 
     def placed(self, node: Node, source: Pending) -> Pending:
         """An input of a node, with every leaf computed."""

@@ -60,14 +60,16 @@ def map_(lowerer: Lowerer, node: Map, source: Pending) -> Pending:
         return _traced_map(lowerer, node, source, traced)
     placed, settings = lowerer.placed(node, source), lowerer.settings
     function = _python(node, placed, node.rng)
-    calls = node.parallel(settings)
+    calls, tuned = node.parallel(settings), False
+    if node.workers == "thread":
+        calls, tuned = lowerer.number(node, node.calls, calls)
     deterministic = settings.deterministic if node.deterministic is None else node.deterministic
-    flow: Flow = PythonMapFlow(placed.flow, function, calls, deterministic, where(node))
+    flow: Flow = PythonMapFlow(placed.flow, function, calls, deterministic, where(node), tuned)
     kind = "threads"
     if node.workers == "process":
         lasts = settings.persistent_workers and not lowerer.above.passing
         home = node.kept if lasts else None
-        flow = ProcessMapFlow(placed.flow, function, calls, deterministic, where(node), home)
+        flow = ProcessMapFlow(placed.flow, function, calls, deterministic, where(node), home=home)
         kind = f"processes, which {'end with the iterator' if home is None else 'wait for the next iterator'}"
     text = f"{node.describe()}{f' in {calls} {kind}' if calls else ''}"
     return Pending.learning(node, flow, (*placed.steps, text), Learns.of(function.learned, function.seen))
@@ -179,8 +181,9 @@ def _opened(lowerer: Lowerer, node: FlatMap, source: Flow, inner: Inner) -> Flow
         return FlatMapFlow(source, inner, where(node))
     settings = lowerer.settings
     deterministic = settings.deterministic if node.deterministic is None else node.deterministic
-    threads = min(settings.threads if node.calls < 0 else node.calls, node.cycle)
-    return InterleaveFlow(source, inner, node.cycle, node.block, deterministic, where(node), threads)
+    calls, tuned = lowerer.number(node, node.calls, settings.threads)
+    threads = min(calls, node.cycle)
+    return InterleaveFlow(source, inner, node.cycle, node.block, deterministic, where(node), threads, tuned)
 
 
 def scan(lowerer: Lowerer, node: Scan, source: Pending) -> Pending:

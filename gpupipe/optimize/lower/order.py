@@ -97,8 +97,8 @@ def prefetch(lowerer: Lowerer, node: Prefetch, source: Pending) -> Pending:
     if source.batch is not None and not source.above:
         ready = max(source.ready, AHEAD if node.size < 0 else node.size)
         return replace(source, ready=ready, steps=(*source.steps, node.describe()))
-    size = 2 if node.size < 0 else node.size
-    return source.through(lambda flow: PrefetchFlow(flow, size, where(node)) if size else flow, node.describe())
+    size, tuned = lowerer.number(node, node.size, AHEAD)
+    return source.through(lambda flow: PrefetchFlow(flow, size, where(node), tuned) if size else flow, node.describe())
 
 
 ORDER: dict[type[Node], Lowering] = {

@@ -74,8 +74,8 @@ def from_indexable(lowerer: Lowerer, node: FromIndexable) -> Pending:
     declared = node.signature
     result = None if declared.structure is None else (declared.structure, declared.specs)
     function = PythonFunction(_Item(node.items), LEAF, "from_indexable", result, site="from_indexable")
-    calls = lowerer.settings.threads if node.calls < 0 else node.calls
-    flow = PythonMapFlow(ItemsFlow(node.count), function, calls, where=where(node))
+    calls, tuned = lowerer.number(node, node.calls, lowerer.settings.threads)
+    flow = PythonMapFlow(ItemsFlow(node.count), function, calls, where=where(node), tuned=tuned)
     text = f"{node.describe()}{f' in {calls} threads' if calls else ''}"
     return Pending.learning(node, flow, (text,), Learns.of(function.learned, function.seen))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from ...flow.tuning import most_threads
 from ...ops._shared.decode_smaller import MARGIN
 from ...options import Settings
 from ...plan.node import INFINITE, UNKNOWN_CARDINALITY, Node, walk
@@ -54,6 +55,8 @@ def explain(root: Node, settings: Settings) -> Explanation:
         f"  lost_files={settings.lost_files!r}: a file that cannot be read to its end, unless an index says what it "
         f"holds, is {'raised, whatever on_error says' if settings.lost_files == 'raise' else 'left out from there on'}"
     )
+    if lowered.tuned:
+        lines.append(f"  {_tuned(lowered.tuned, settings)}")
     if settings.bad_records is not None:
         lines.append(f"  bad from the start: the records that {settings.bad_records} lists")
     if settings.verify:
@@ -69,6 +72,17 @@ def explain(root: Node, settings: Settings) -> Explanation:
     if findings:
         lines += ["", "worth a look", *(f"  {finding}" for finding in findings)]
     return Explanation("\n".join(lines))
+
+
+def _tuned(steps: Sequence[str], settings: Settings) -> str:
+    """Which numbers AUTOTUNE chooses, and within what."""
+    which = ", ".join(dict.fromkeys(steps))
+    if not settings.autotune:
+        return f"autotune=False: {which}: the numbers stay as they are at the start"
+    return (
+        f"AUTOTUNE: the numbers of {which} change while it runs, at most {most_threads(settings)} threads "
+        f"{'together' if settings.tuned_threads else 'each'}, within host_memory; stats() says why"
+    )
 
 
 def _resume_costs(root: Node, settings: Settings) -> list[str]:

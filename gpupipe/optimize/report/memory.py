@@ -106,7 +106,8 @@ def _planned(root: Node, settings: Settings) -> list[StepMemory]:
     """The most that every buffer of a chain may hold, and the content of its full caches."""
     root, _ = rewrite(root, disabled_rules(settings))
     lowerer = Lowerer(settings, Placer(settings, dry=True), LOWERINGS)
-    root, trailing, line = without_trailing(root)
+    root, waits = without_trailing(root)
+    trailing = 0 if waits is None else AHEAD if waits.size < 0 else waits.size
     last = lowerer.run(root)
     steps = []
     for node in walk(root, lambda node: id(node) in lowerer.done and not _read(node, lowerer)):
@@ -115,8 +116,9 @@ def _planned(root: Node, settings: Settings) -> list[StepMemory]:
             made = _step(node, lowerer.done[id(node.sources[0])], lowerer, settings, trailing)
         if made is not None:
             steps.append(made)
-    if trailing and not any(map(is_image, topological(last.values))):
-        steps.append(_buffer(f"prefetch({trailing})", line, trailing, size_of(last.element.specs)))
+    if waits is not None and trailing and not any(map(is_image, topological(last.values))):
+        ahead = waits.buffer(settings)
+        steps.append(_buffer(ahead.step, waits.line, ahead.elements, size_of(last.element.specs)))
     return steps
 
 

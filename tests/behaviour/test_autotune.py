@@ -1,0 +1,583 @@
+"""AUTOTUNE: numbers that change while a chain runs, within budgets, without any effect on elements, order or states."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, Options
+from gpupipe.errors import PlanError, PlanTypeError
+from gpupipe.flow import tuning
+from gpupipe.flow.counters import Counters
+from gpupipe.flow.stall import Where
+from gpupipe.flow.tuning import Tuned, Tuner
+from gpupipe.threads import Busy, DaemonPool
+from tests.behaviour.model import run
+
+CPUS = 2
+
+
+class Machine:
+    """A chain in simulated time: its rate, and what its threads do, are functions of the numbers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, rate: Callable[[Machine], float], **options: Any) -> None:
+        self.now = self.cpu = 0.0
+        self.delivered = self.waited = 0.0
+        self.waiting = 1.0
+        self.cpus = 0.1
+        self.counters = Counters()
+        self.tuner = Tuner(Options(**options).resolve())
+        self.rate = rate
+        self.numbers: dict[str, Tuned] = {}
+        self.seconds: dict[str, Callable[[], tuple[float, float]]] = {}
+        self.highest: list[int] = []
+        monkeypatch.setattr(tuning, "process_time", lambda: self.cpu)
+        monkeypatch.setattr(tuning, "cpu_count", lambda: CPUS)
+        self.tuner._cpus = CPUS
+
+    def threads(self, name: str, start: int, use: Callable[[], tuple[float, float]], most: int = 1000) -> None:
+        """Add a step; `use` gives the threads that work, and the CPUs that they use."""
+        step = self.counters.step(name)
+        step.work = [Busy()]
+        self.numbers[name] = self.tuner.threads(self, Where(name, "a.py:1"), start, most, 2, step)
+        self.seconds[name] = use
+
+    def __getitem__(self, name: str) -> int:
+        return self.numbers[name].value
+
+    def go(self, seconds: float = 30.0) -> None:
+        """Deliver elements for some seconds."""
+        until, due = self.now + seconds, 0.0
+        while self.now < until:
+            took = 1 / self.rate(self)
+            self.now += took
+            self.cpu += took * self.cpus
+            self.delivered += 1
+            self.waited += took * self.waiting
+            for name, use in self.seconds.items():
+                busy, (working, cores) = self.counters.step(name).work[0], use()
+                busy.seconds += took * working
+                busy.cpu += took * cores
+            if self.now >= due:
+                due = self.tuner.look(self.now, int(self.delivered), self.waited)
+            self.highest.append(sum(one.value for one in self.numbers.values() if one.workers is not None))
+
+
+@pytest.mark.parametrize("start", [1, 3, 64])
+def test_threads_that_wait_become_as_many_as_help(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, lambda m: 20 * min(m["map"], 24))
+    machine.threads("map", start, lambda: (min(machine["map"], 24), 0.1))
+    machine.go()
+
+    assert 24 <= machine["map"] <= 64
+
+
+def test_threads_that_need_the_cpus_become_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, lambda m: 100 - 2 * max(0, m["map"] - CPUS))
+    machine.threads("map", 16, lambda: (machine["map"], 2.0))
+    machine.cpus = 2.0
+    machine.go()
+
+    assert machine["map"] == CPUS
+    assert all(one.kept for one in machine.tuner.decisions)
+
+
+def test_threads_that_hold_the_gil_are_not_more_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, lambda m: 100.0)
+    machine.threads("map", 2, lambda: (machine["map"], 1.0))
+    machine.cpus = 1.0
+    machine.go(120)
+
+    assert machine["map"] == 2
+    tried = [one for one in machine.tuner.decisions if not one.kept]
+    pauses = np.diff([one.seconds for one in tried])
+    assert 3 <= len(tried) <= 6
+    assert all(later > 1.5 * earlier for earlier, later in pairwise(pauses))
+
+
+def test_a_loop_that_does_not_wait_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, lambda m: 100.0)
+    machine.threads("map", 2, lambda: (2.0, 0.1))
+    machine.waiting = 0.01
+    machine.go()
+
+    assert (machine["map"], list(machine.tuner.decisions)) == (2, [])
+
+
+def test_the_step_that_holds_up_the_others_gets_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rate(m: Machine) -> float:
+        return min(10 * m["reads"], 40 * m["map"])
+
+    machine = Machine(monkeypatch, rate, threads=10)
+    machine.threads("reads", 1, lambda: (rate(machine) / 10, 0.1))
+    machine.threads("map", 9, lambda: (rate(machine) / 40, 0.1))
+    machine.go(60)
+
+    assert (machine["reads"], machine["map"]) == (8, 2)
+    assert max(machine.highest) == 10  # the budget binds
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_all_steps_together_have_no_more_threads_than_the_options_allow(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(monkeypatch, lambda m: 20.0 * m["a"] * m["b"], threads=threads)
+    machine.threads("a", 64, lambda: (machine["a"], 0.1))
+    machine.threads("b", 64, lambda: (machine["b"], 0.1))
+    machine.go()
+
+    assert max(machine.highest) <= max(threads, 2)  # one each, at least
+    assert "threads=" in machine.numbers["a"].why
+
+
+def test_no_step_gets_more_than_it_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, lambda m: 20.0 * m["reads"])
+    machine.threads("reads", 2, lambda: (machine["reads"], 0.1), most=5)
+    machine.go()
+
+    assert machine["reads"] == 5
+    assert machine.numbers["reads"].why == "5 is the most that it may use"
+
+
+def test_memory_bounds_what_time_would_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, lambda m: 20.0 * m["map"], host_memory=14_000)
+    machine.threads("map", 64, lambda: (machine["map"], 0.1))
+    machine.tuner.weighed(machine.numbers["map"], 1000)
+    assert machine["map"] == 7  # twice as many elements of 1,000 bytes
+    machine.go(2)
+    machine.numbers["map"].set(1)
+    machine.go()
+
+    assert machine["map"] == 7
+    assert "host_memory: 14,000 bytes, 14,000 allowed" in machine.numbers["map"].why
+
+    machine.tuner.weighed(machine.numbers["map"], 100_000)
+    assert machine["map"] == 1
+
+
+def test_a_queue_grows_where_it_is_at_times_empty_and_at_times_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, lambda m: 50.0 + 10 * min(m["prefetch"], 8))
+    gauge = machine.counters.queue(1, "prefetch")
+    machine.numbers["prefetch"] = machine.tuner.ahead(machine, Where("prefetch", "a.py:2"), 1, gauge)
+    calls = machine.rate
+
+    def rate(m: Machine) -> float:
+        gauge.empty += 0.3 / calls(m)
+        gauge.full += 0.0 if m["prefetch"] >= 8 else 0.3 / calls(m)
+        return calls(m)
+
+    machine.rate = rate
+    machine.go()
+
+    assert machine["prefetch"] == gauge.most == 8
+
+
+# ---- chains
+
+
+def _times(*values: float) -> Callable[[Any], Any]:
+    def nap(x: Any) -> Any:
+        time.sleep(values[int(x) % len(values)])
+        return np.int64(str(x))
+
+    return nap
+
+
+same = _times(0.0)
+
+
+def _augmented(x: Any, rng: Any) -> Any:
+    return np.int64(str(x)), rng.integers(1 << 30)
+
+
+def _ints(i: Any) -> Dataset:
+    return Dataset.range(int(i) * 100, int(i) * 100 + 7 + int(i) % 5).map(lambda x: np.int64(str(x)))
+
+
+def _chain(calls: int, ahead: int) -> Dataset:
+    items = Dataset.range(12).interleave(_ints, cycle_length=5, block_length=2, num_parallel_calls=calls)
+    items = items.prefetch(ahead).shuffle(20, seed=3).map(_augmented, num_parallel_calls=calls, rng=True)
+    return items.repeat(2).batch(4).prefetch(ahead)
+
+
+@contextmanager
+def restless(seed: int, most: int = 9) -> Iterator[set[int]]:
+    """Give every number another value at each element; yields the values."""
+    rng, seen = random.Random(seed), set[int]()
+
+    def look(self: Tuner, now: float, delivered: int, waiting: float) -> float:
+        for one in list(self.numbers.values()):
+            one.weigh = True
+            one.set(rng.randint(1, min(most, one.most)))
+            seen.add(one.value)
+        return 0.0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tuner, "look", look)
+        yield seen
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_elements_order_and_draws_do_not_depend_on_numbers_that_change(seed: int) -> None:
+    expected = run(_chain(1, 1))
+    with restless(seed) as seen:
+        assert run(_chain(gp.AUTOTUNE, gp.AUTOTUNE)) == expected
+    assert len(seen) > 3
+
+
+@pytest.mark.parametrize("count", [1, 5, 17, 30])
+def test_a_state_in_the_middle_of_changes_gives_the_same_rest(count: int) -> None:
+    expected = run(_chain(1, 1))
+    dataset = _chain(gp.AUTOTUNE, gp.AUTOTUNE)
+    with restless(count):
+        items = iter(dataset)
+        first = [taken_from(next(items)) for _ in range(count)]
+        state = json.loads(json.dumps(items.state_dict()))
+        items.close()
+        again = iter(dataset)
+        again.load_state_dict(state)
+        rest = [taken_from(element) for element in again]
+
+    assert [*first, *rest] == [taken_from(element) for element in iter(_chain(1, 1))]
+    assert len(expected) == len(first) + len(rest)
+
+
+def taken_from(element: Any) -> Any:
+    return tuple(column.tolist() for column in element)
+
+
+def test_in_any_order_no_element_is_lost_while_numbers_change() -> None:
+    dataset = Dataset.range(300).map(same, num_parallel_calls=gp.AUTOTUNE, deterministic=False)
+    with restless(5):
+        assert sorted(run(dataset)) == list(range(300))
+
+
+def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every element be a window, and every change be kept."""
+    for name, value in {"WINDOW": 0.0, "SETTLE": 0.0, "ENOUGH": 1, "GAIN": -1.0, "BUSY": 0.0, "FULL": 1e9}.items():
+        monkeypatch.setattr(tuning, name, value)
+
+
+class Counted:
+    """A function that knows how many threads are inside at most."""
+
+    def __init__(self, nap: float = 0.002) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._nap = nap
+        self.most = 0
+
+    def __call__(self, x: Any) -> Any:
+        with self._lock:
+            self._inside += 1
+            self.most = max(self.most, self._inside)
+        time.sleep(self._nap)
+        with self._lock:
+            self._inside -= 1
+        return np.int64(str(x))
+
+
+@pytest.mark.parametrize("threads", [None, 2, 3])
+def test_a_budget_of_threads_is_never_exceeded_by_those_that_run(
+    threads: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _eager(monkeypatch)
+    inside = Counted()
+    dataset = Dataset.range(300)
+    for _ in range(2):
+        dataset = dataset.map(inside, num_parallel_calls=gp.AUTOTUNE)
+    items = iter(dataset.with_options(Options(threads=threads)))
+
+    assert [int(x) for x in items] == list(range(300))
+    if threads is None:
+        assert inside.most > 4  # so the budget is what holds the others back
+    else:
+        assert inside.most <= threads
+        assert sum(one.value for one in items.stats().numbers) <= threads
+
+
+def test_a_budget_of_memory_holds_threads_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    _eager(monkeypatch)
+    large = 100_000
+
+    def most(host_memory: int | None) -> int:
+        inside = Counted()
+
+        def image(x: Any) -> Any:
+            inside(x)
+            return np.zeros(large, np.uint8)
+
+        items = iter(
+            Dataset.range(150).map(image, num_parallel_calls=gp.AUTOTUNE).with_options(Options(host_memory=host_memory))
+        )
+        assert len(list(items)) == 150
+        (number,) = items.stats().numbers
+        assert number.element_bytes == large
+        return inside.most
+
+    assert most(8 * large) <= 4 < most(None)
+
+
+def test_interleave_reads_with_more_threads_and_with_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = Counted(0.0)
+    dataset = Dataset.range(30).interleave(
+        lambda i: Dataset.range(int(i) * 100, int(i) * 100 + 20).map(inside), 8, num_parallel_calls=gp.AUTOTUNE
+    )
+    items = iter(dataset.with_options(Options(autotune=False)))
+    next(items)
+    assert items._run is not None
+    (number,) = items._run.tuner.numbers.values()
+    most = []
+    for value in (8, 1, 5):
+        number.set(value)
+        next(items)
+        most.append(len([one for one in threading.enumerate() if one.name.startswith("gpupipe-interleave")]))
+    rest = list(items)
+
+    assert most[0] == 8
+    assert items.stats().steps[-1].workers == 5
+    assert len(rest) == 30 * 20 - 4
+
+
+# ---- ends
+
+
+def _left() -> list[str]:
+    return [one.name for one in threading.enumerate() if one.name.startswith("gpupipe")]
+
+
+@pytest.mark.parametrize("how", ["close", "drop", "end"])
+def test_no_thread_is_left_after_changes(how: str) -> None:
+    with restless(7):
+        items = iter(_chain(gp.AUTOTUNE, gp.AUTOTUNE))
+        for _ in range(10):
+            next(items)
+        if how == "close":
+            items.close()
+        elif how == "end":
+            list(items)
+        del items
+    until = time.monotonic() + 5
+    while _left() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert _left() == []
+
+
+def test_ctrl_c_while_numbers_are_looked_at_loses_nothing_and_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    def look(self: Tuner, now: float, delivered: int, waiting: float) -> float:
+        nonlocal looks
+        looks += 1
+        for one in self.numbers.values():
+            one.set(1 + looks % 3)
+        if looks % 5 == 0:
+            raise KeyboardInterrupt
+        return 0.0
+
+    items, found, struck = iter(_chain(gp.AUTOTUNE, gp.AUTOTUNE)), [], 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Tuner, "look", look)
+        while True:
+            try:
+                found.append(taken_from(next(items)))
+            except StopIteration:
+                break
+            except KeyboardInterrupt:
+                struck += 1
+
+    assert struck > 3
+    assert found == [taken_from(element) for element in iter(_chain(1, 1))]
+
+
+# ---- the pool
+
+
+def _works_with(pool: DaemonPool, count: int) -> None:
+    """Check that so many threads of a pool work at once, and no more, after those that are too many have ended."""
+    for job in [pool.submit(time.sleep, 0) for _ in range(30)]:
+        job.result(10)
+    together = threading.Barrier(count)
+    for job in [pool.submit(together.wait, 10) for _ in range(2 * count)]:
+        job.result(20)
+    inside = Counted(0.001)
+    for job in [pool.submit(inside, 1) for _ in range(50)]:
+        job.result(10)
+    assert inside.most <= count
+
+
+def test_a_pool_has_as_many_threads_as_it_was_resized_to() -> None:
+    pool, rng, most, sizes = DaemonPool(2, "gpupipe-test"), random.Random(0), 2, (2, 6, 1, 3, 3, 8, 2)
+    for count in sizes:
+        pool.resize(count)
+        most = max(most, count)
+        _works_with(pool, count)
+    for _ in range(200):
+        pool.resize(rng.randint(1, most))
+        assert len([one for one in threading.enumerate() if one.name.startswith("gpupipe-test")]) <= most
+    pool.resize(4)
+    _works_with(pool, 4)
+    pool.close()
+    assert sum(one.jobs for one in pool.busy) == sum(80 + 2 * count for count in (*sizes, 4))
+    assert len(pool.busy) <= most
+    assert not [one for one in threading.enumerate() if one.name.startswith("gpupipe-test")]
+
+
+def test_a_pool_that_is_resized_before_it_starts_or_after_its_end_has_no_more_threads() -> None:
+    pool = DaemonPool(5, "gpupipe-test")
+    pool.resize(2)
+    pool.resize(3)
+    _works_with(pool, 3)
+    pool.close()
+    pool.resize(9)
+    assert not [one for one in threading.enumerate() if one.name.startswith("gpupipe-test")]
+
+
+# ---- what users see
+
+
+def name_of(dataset: Dataset) -> str:
+    """The name of its last step."""
+    return str(dataset.explain()).splitlines()[1].split("  ->")[0].strip()
+
+
+def _tuned() -> Dataset:
+    return Dataset.range(40).map(same, num_parallel_calls=gp.AUTOTUNE).batch(4).prefetch(gp.AUTOTUNE)
+
+
+def test_stats_have_the_numbers_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    _eager(monkeypatch)
+    items = iter(Dataset.range(300).map(Counted(), num_parallel_calls=gp.AUTOTUNE))
+    list(items)
+    stats = items.stats()
+
+    (number,) = stats.numbers
+    assert (number.what, stats.tuned) == ("threads", {number.step: number.value})
+    assert number.line.startswith(f"{__file__}:")
+    first = next(one for one in stats.decisions if one.kept)
+    assert (first.step, first.after) == (number.step, 2 * first.before)
+    assert "threads work" in first.reason
+    assert "elements a second" in first.reason
+    assert f"AUTOTUNE: {number.value} threads for {number.step}" in str(stats)
+
+
+def test_a_second_run_starts_with_what_the_first_one_found() -> None:
+    with restless(3):
+        first = iter(_tuned())
+        list(first)
+    found = first.stats().tuned
+    assert len(found) == 2
+    assert "prefetch(AUTOTUNE)" in found
+
+    for given in (first, first.stats(), json.loads(json.dumps(found))):
+        options = Options.from_tuned(given)
+        second = iter(_tuned().with_options(options))
+        list(second)
+        assert second.stats().tuned == found
+        assert second.stats().decisions == ()
+
+
+def test_numbers_that_are_given_stay_without_autotune_and_are_a_start_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    _eager(monkeypatch)
+    values = {}
+    for autotune in (False, True):
+        dataset = Dataset.range(200).map(Counted(), num_parallel_calls=gp.AUTOTUNE)
+        options = Options(tuned={name_of(dataset): 3}, autotune=autotune)
+        items = iter(dataset.with_options(options))
+        next(items)
+        before = items.stats().numbers[0].value
+        list(items)
+        values[autotune] = before, items.stats().numbers[0].value
+
+    assert values[False] == (3, 3)
+    assert values[True][0] >= 3
+    assert values[True][1] > 3
+
+
+def test_numbers_from_another_machine_stay_within_this_ones_budget() -> None:
+    inside = Counted()
+    dataset = Dataset.range(60).map(inside, num_parallel_calls=gp.AUTOTUNE)
+    options = Options(tuned={name_of(dataset): 50}, autotune=False, threads=3)
+
+    assert run(dataset.with_options(options)) == list(range(60))
+    assert inside.most <= 3
+
+
+def test_steps_with_one_text_are_told_apart_by_their_lines() -> None:
+    dataset = Dataset.range(9).map(same, num_parallel_calls=gp.AUTOTUNE)
+    dataset = dataset.map(same, num_parallel_calls=gp.AUTOTUNE)
+    items = iter(dataset)
+    list(items)
+    first, second = sorted(items.stats().tuned)
+    assert first.split(" at ")[0] == second.split(" at ")[0]
+
+    again = iter(dataset.with_options(Options.from_tuned({first: 3, second: 5})))
+    list(again)
+    assert again.stats().tuned == {first: 3, second: 5}
+
+
+def test_names_of_no_step_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    options = Options(tuned={"map(gone) [Python]": 3})
+    with caplog.at_level(logging.WARNING, "gpupipe"):
+        items = iter(_tuned().with_options(options))
+        list(items)
+        items.close()
+
+    (text,) = [record.getMessage() for record in caplog.records]
+    assert "Options.tuned names ['map(gone) [Python]'], but the steps with AUTOTUNE are: [" in text
+
+
+def test_fixed_numbers_and_datasets_made_for_each_element_are_not_tuned() -> None:
+    dataset = Dataset.range(6).interleave(
+        lambda i: Dataset.range(5).map(same, num_parallel_calls=gp.AUTOTUNE), 2, num_parallel_calls=2
+    )
+    items = iter(dataset.map(same, num_parallel_calls=3).prefetch(2))
+    list(items)
+
+    assert (items.stats().numbers, items.stats().decisions, items.stats().tuned) == ((), (), {})
+
+
+def test_explain_says_which_numbers_change_and_within_what() -> None:
+    text = str(_tuned().explain())
+    assert "[Python], prefetch(AUTOTUNE) change while it runs, at most 64 threads each, within host_memory" in text
+    assert "at most 3 threads together" in _tuned().with_options(Options(threads=3)).explain()
+    fixed = _tuned().with_options(Options(autotune=False, tuned={"prefetch(AUTOTUNE)": 7})).explain()
+    assert "the numbers stay as they are at the start" in fixed
+    assert "prefetch(7): finished elements" in fixed
+    assert "AUTOTUNE:" not in Dataset.range(3).prefetch(2).explain()
+
+
+WRONG: dict[str, tuple[Any, type[Exception], str]] = {
+    "a number": (3, PlanTypeError, r"Options\.tuned needs a dict of steps' names and numbers, got 3"),
+    "a list": ([("a", 1)], PlanTypeError, r"needs a dict of steps' names and numbers"),
+    "a name that is none": ({3: 1}, PlanTypeError, r"needs a dict of steps' names and numbers"),
+    "text": ({"a": "1"}, PlanTypeError, r"needs an integer for 'a', got '1'"),
+    "a bool": ({"a": True}, PlanTypeError, r"needs an integer for 'a', got True"),
+    "zero": ({"a": 0}, PlanError, r"needs an integer from 1 to 65536 for 'a', got 0"),
+    "too much": ({"a": 1 << 20}, PlanError, r"needs an integer from 1 to 65536 for 'a', got 1048576"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_numbers_are_refused(name: str) -> None:
+    given, error, text = WRONG[name]
+    with pytest.raises(error, match=text):
+        Options(tuned=given)
+    with pytest.raises(error, match=text):
+        Options.from_tuned(given)
+
+
+def test_autotune_is_true_or_false() -> None:
+    with pytest.raises(PlanTypeError, match=r"Options\.autotune needs True or False, got 1"):
+        Options(autotune=1)  # type: ignore[arg-type]
