@@ -65,7 +65,9 @@ def soaked(executor: str, iterators: int) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.reliability.soak", executor, "--iterators", str(iterators)]
     command += ["--batches", str(BATCHES), "--warm", str(WARM)]
     limit = 1700 if FULL else 100
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=limit)
+    # Threads that find the allocator busy get arenas of their own, up to 5 MB each: how many depends on what else runs.
+    environment = {**os.environ, "MALLOC_ARENA_MAX": "2"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=limit, env=environment)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
