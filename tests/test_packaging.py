@@ -125,6 +125,8 @@ def test_core_dependencies_are_what_the_package_imports(wheel: Path) -> None:
     optional = {
         "nvidia",
         "cupy",
+        "cv2",
+        "cykooz_resizer",
         "fsspec",
         "h5py",
         "imagecodecs",
