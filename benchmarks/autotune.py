@@ -114,12 +114,14 @@ def _training(run: Run) -> Any:
         return (out[:, ::-1] if rng.random() < 0.5 else out).astype(np.float32) / 255, label
 
     def file(path: Any) -> gp.Dataset:
-        return gp.TFRecordDataset(str(path, "utf-8") if isinstance(path, bytes) else str(path)).map(parsed)
+        return gp.TFRecordDataset(str(path, "utf-8") if isinstance(path, bytes) else str(path)).map(
+            parsed, traced=False
+        )
 
     readers, calls, ahead = run.numbers
     paths = gp.Dataset.list_files(f"{run.folder}/*.tfrecord", seed=1).repeat()
     items = paths.interleave(file, cycle_length=8, num_parallel_calls=readers).shuffle(256, seed=1)
-    return items.map(example, num_parallel_calls=calls, rng=True).batch(BATCH).prefetch(ahead)
+    return items.map(example, num_parallel_calls=calls, rng=True, traced=False).batch(BATCH).prefetch(ahead)
 
 
 CHAINS: Mapping[str, Callable[[Run], Any]] = {
