@@ -17,7 +17,9 @@ from benchmarks.job import Job
 
 __all__ = ["CONTESTANTS", "Contestant", "batches", "has_module", "host_passes", "missing"]
 
-Work = Literal["chain", "extract", "chain-gpu", "on-error-dali", "on-error-numpy", "shuffle", "host", "flowers"]
+Work = Literal[
+    "chain", "extract", "chain-gpu", "approximate", "on-error-dali", "on-error-numpy", "shuffle", "host", "flowers"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ _TF = ("tensorflow",)
 _KERAS = (*_TF, "keras")
 _BEFORE, _AFTER = {"parse": "before"}, {"parse": "after"}
 _SKIP = {"on_error": "skip", "manifest": True}
+_SMALLER = {"smaller": True}
 _CPU, _GPU = {"device": "cpu"}, {"device": "gpu"}
 _WHOLE, _REGION = {"decode": "whole"}, {"decode": "region"}
 _ALL = (
@@ -52,6 +55,33 @@ _ALL = (
     Contestant("other-numpy", "chain", "gpupipe_chain", "another, NumPy", _GPUPIPE, {"backend": "numpy"}, True),
     Contestant("torch", "chain", "torch_chain", "torch DataLoader + Pillow", ("torch", "PIL")),
     Contestant("tfdata", "chain", "tf_chain", "tf.data", _TF),
+    Contestant("tfdata-exact", "approximate", "tf_chain", "tf.data", _TF),
+    Contestant("tfdata-ratio", "approximate", "tf_chain", "tf.data, ratio by the same rule", _TF, _SMALLER),
+    Contestant(
+        "gpupipe-dali-smaller",
+        "approximate",
+        "gpupipe_chain",
+        "gpupipe, DALI, approximate",
+        _GPUPIPE + _DALI,
+        {"backend": "dali"} | _SMALLER,
+    ),
+    Contestant(
+        "gpupipe-numpy-smaller",
+        "approximate",
+        "gpupipe_chain",
+        "gpupipe, NumPy, approximate",
+        _GPUPIPE,
+        {"backend": "numpy"} | _SMALLER,
+    ),
+    Contestant(
+        "gpupipe-dali-exact",
+        "approximate",
+        "gpupipe_chain",
+        "gpupipe, DALI on CPU",
+        _GPUPIPE + _DALI,
+        {"backend": "dali"},
+    ),
+    Contestant("gpupipe-numpy-exact", "approximate", "gpupipe_chain", "gpupipe, NumPy", _GPUPIPE, {"backend": "numpy"}),
     Contestant("dali-gpu", "chain-gpu", "dali_chain", "DALI by hand, GPU", _DALI, _GPU | _WHOLE),
     Contestant(
         "dali-gpu-fancy", "chain-gpu", "dali_chain", "DALI by hand, GPU, fancy", _DALI, _GPU | _WHOLE | {"fancy": True}
