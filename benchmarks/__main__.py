@@ -36,6 +36,7 @@ COMMANDS = (
     "gpu-day",
     "host",
     "on-error",
+    "approximate",
     "profile",
     "commands",
     "flowers",
@@ -110,6 +111,10 @@ def _extract(options: argparse.Namespace, folder: Path) -> int:
 
 def _on_error(options: argparse.Namespace, folder: Path) -> int:
     return _compare(options, folder, f"on-error-{options.backend}")
+
+
+def _approximate(options: argparse.Namespace, folder: Path) -> int:
+    return _compare(options, folder, "approximate")
 
 
 def _compare(options: argparse.Namespace, folder: Path, work: str) -> int:
@@ -226,6 +231,10 @@ def _parser() -> argparse.ArgumentParser:
         help="what on_error='skip' with a manifest costs when nothing is bad: the chain with and without it",
     )
     on_error.set_defaults(run=_on_error)
+    approximate = commands.add_parser(
+        "approximate", help="the chain at 3 megapixels, decoded at a fraction of the size where the window is large"
+    )
+    approximate.set_defaults(run=_approximate)
     on_error.add_argument("--backend", choices=("dali", "numpy"), default="dali", help="(%(default)s)")
     day = commands.add_parser("gpu-day", help="the first hour on a machine with a GPU: what works, how exact, how fast")
     add_options(day, RESULTS)
@@ -234,7 +243,13 @@ def _parser() -> argparse.ArgumentParser:
     extract.set_defaults(run=_extract)
     memory.set_defaults(run=_memory)
     gpu.set_defaults(run=_gpu)
-    sizes = ((chain, 64, 40, 10), (gpu, 256, 100, 20), (extract, 256, 240, 20), (on_error, 64, 40, 10))
+    sizes = (
+        (chain, 64, 40, 10),
+        (gpu, 256, 100, 20),
+        (extract, 256, 240, 20),
+        (on_error, 64, 40, 10),
+        (approximate, 32, 8, 3),
+    )
     for command, batch, batches, warmup in sizes:
         command.add_argument("--data", default="", help="a glob of TFRecord shards; default: procedural photographs")
         command.add_argument("--against", default="", help="the reference of the ratios")
@@ -246,6 +261,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--probes", type=_positive, default=40, help="passes over 512 probes (%(default)s)")
         command.add_argument("--shuffle", type=_positive, default=1000, help="records in the buffer (%(default)s)")
         command.add_argument("--timeout", type=_positive, default=600, help="seconds for one process (%(default)s)")
+    approximate.set_defaults(shuffle=64)  # a thousand photographs of a megabyte are a gigabyte
     chain.add_argument("--checkout", type=Path, help="another checkout of gpupipe: other-dali, other-numpy")
     chain.add_argument("--plain", action="store_true", help="resize without antialias, in float32 from there on")
     chain.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="gpu: as bench-gpu")
@@ -285,7 +301,20 @@ def _parser() -> argparse.ArgumentParser:
     tuned.add_argument("--images", type=_positive, default=200, help="photographs in training (%(default)s)")
     tuned.add_argument("--seconds", type=_positive, default=30, help="that AUTOTUNE gets (%(default)s)")
     tuned.add_argument("--pairs", type=_positive, default=5, help="where nothing is to be tuned (%(default)s)")
-    for command in (chain, extract, gpu, memory, host_path, on_error, profile, tools, garden, served, tuned):
+    for command in (
+        chain,
+        extract,
+        gpu,
+        memory,
+        host_path,
+        on_error,
+        approximate,
+        profile,
+        tools,
+        garden,
+        served,
+        tuned,
+    ):
         command.add_argument("--contestants", default="", help="names, separated by commas; default: all")
         command.add_argument(
             "--threads", type=_positive, default=cores(), help="(%(default)s, the cores of this machine)"

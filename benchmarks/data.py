@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.large import write_shards as write_large
 from benchmarks.tfrecord import frames
 
 __all__ = ["Data", "load", "repeated"]
@@ -28,14 +29,16 @@ class Data:
         return {"data": kind, "shards": len(self.files), "records": self.records, "mean_bytes": self.mean_bytes}
 
 
-def load(pattern: str, folder: Path) -> Data:
-    """Find the shards of a pattern, or make 400 procedural photographs in `folder` if it is "".
+def load(pattern: str, folder: Path, large: bool = False) -> Data:
+    """Find the shards of a pattern, or make 400 procedural photographs in `folder` if it is "", or 32 `large` ones.
 
     Raises:
         FileNotFoundError: if nothing matches.
     """
     if pattern:
         files = sorted(glob.glob(pattern))
+    elif large:
+        files = write_large(folder)
     else:
         from gpupipe.comparison.photographs import write_shards
 

@@ -18,7 +18,16 @@ from benchmarks.job import Job
 __all__ = ["CONTESTANTS", "Contestant", "batches", "has_module", "host_passes", "missing"]
 
 Work = Literal[
-    "chain", "chain-plain", "extract", "chain-gpu", "on-error-dali", "on-error-numpy", "shuffle", "host", "flowers"
+    "chain",
+    "chain-plain",
+    "extract",
+    "chain-gpu",
+    "approximate",
+    "on-error-dali",
+    "on-error-numpy",
+    "shuffle",
+    "host",
+    "flowers",
 ]
 
 
@@ -43,6 +52,7 @@ _KERAS = (*_TF, "keras")
 _BEFORE, _AFTER = {"parse": "before"}, {"parse": "after"}
 _SKIP = {"on_error": "skip", "manifest": True}
 _FAST, _PLAIN = ("cv2", "cykooz_resizer"), {"antialias": False}
+_SMALLER = {"smaller": True}
 _CPU, _GPU = {"device": "cpu"}, {"device": "gpu"}
 _WHOLE, _REGION = {"decode": "whole"}, {"decode": "region"}
 _ALL = (
@@ -77,6 +87,41 @@ _ALL = (
         "plain-gpupipe-numpy", "chain-plain", "gpupipe_chain", "gpupipe, NumPy", _GPUPIPE, _PLAIN | {"backend": "numpy"}
     ),
     Contestant("plain-tfdata", "chain-plain", "tf_chain", "tf.data", _TF, _PLAIN),
+    Contestant("tfdata-exact", "approximate", "tf_chain", "tf.data", _TF),
+    Contestant("tfdata-ratio", "approximate", "tf_chain", "tf.data, ratio by the same rule", _TF, _SMALLER),
+    Contestant(
+        "gpupipe-dali-smaller",
+        "approximate",
+        "gpupipe_chain",
+        "gpupipe, DALI, approximate",
+        _GPUPIPE + _DALI,
+        {"backend": "dali"} | _SMALLER,
+    ),
+    Contestant(
+        "gpupipe-numpy-smaller",
+        "approximate",
+        "gpupipe_chain",
+        "gpupipe, NumPy, approximate",
+        _GPUPIPE,
+        {"backend": "numpy"} | _SMALLER,
+    ),
+    Contestant(
+        "gpupipe-fast-smaller",
+        "approximate",
+        "gpupipe_chain",
+        "gpupipe, fast, approximate",
+        _GPUPIPE + _FAST,
+        {"backend": "fast"} | _SMALLER,
+    ),
+    Contestant(
+        "gpupipe-dali-exact",
+        "approximate",
+        "gpupipe_chain",
+        "gpupipe, DALI on CPU",
+        _GPUPIPE + _DALI,
+        {"backend": "dali"},
+    ),
+    Contestant("gpupipe-numpy-exact", "approximate", "gpupipe_chain", "gpupipe, NumPy", _GPUPIPE, {"backend": "numpy"}),
     Contestant("dali-gpu", "chain-gpu", "dali_chain", "DALI by hand, GPU", _DALI, _GPU | _WHOLE),
     Contestant(
         "dali-gpu-fancy", "chain-gpu", "dali_chain", "DALI by hand, GPU, fancy", _DALI, _GPU | _WHOLE | {"fancy": True}

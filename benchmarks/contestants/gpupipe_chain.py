@@ -24,8 +24,12 @@ def batches(
     on_error: Literal["raise", "skip"] = "raise",
     manifest: bool = False,
     antialias: bool = True,
+    smaller: bool = False,
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield one pass of (images, labels), optionally with a manifest of bad records, of which there are none."""
+    """Yield one pass of (images, labels), optionally with a manifest of bad records, of which there are none.
+
+    With `smaller`, JPEGs are decoded at a fraction of their size where the window is large (`approximate_decode`).
+    """
     import gpupipe as gp
     from gpupipe import ops
 
@@ -56,6 +60,8 @@ def batches(
     # The default is one for each core; it also knows how many threads DALI needs then.
     threads = None if job.threads == cores() else job.threads
     options = gp.Options(device=device, backend=backend, threads=threads, seed=job.seed, on_error=on_error)
+    if smaller:  # a checkout that is older than the option is measured without it
+        options = options.merge(gp.Options(approximate_decode=True))
     with ExitStack() as stack:
         if manifest:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmarks-"))

@@ -1,0 +1,47 @@
+"""python -m benchmarks approximate: its photographs, and the measurement of decoding alone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks import large
+from benchmarks.compare import GOALS, Comparison, present
+from gpupipe.extract.images.headers import read_header
+from gpupipe.ops._shared import decode_smaller
+
+
+def test_photographs_have_three_megapixels_and_are_compressed_as_cameras_do() -> None:
+    data = large.draw(1)
+    header = read_header(data)
+
+    assert (header.height, header.width) == (1536, 2048)
+    assert 500_000 < len(data) < 1_500_000
+    assert data == large.draw(1)
+
+
+def test_decoding_alone_is_compared_and_so_are_its_pixels(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(large, "PASSES", 1)
+    found = json.loads(json.dumps(large.decoding([large.draw(1)])))
+
+    assert found["goal"] == 0.72
+    for name in ("windows", "whole images"):
+        assert found[name]["cpu_ratio"]["count"] == 1
+        assert 0 < found[name]["mean_difference"] < found[name]["mean_difference_without_antialias"]
+        assert found[name]["psnr_db"] > 40
+    assert "decoding alone, windows" in capsys.readouterr().out
+
+
+def test_the_other_contestant_s_rule_is_the_same() -> None:
+    from benchmarks.contestants import tf_chain
+
+    assert tf_chain.MARGIN == decode_smaller.MARGIN
+
+
+def test_the_goal_is_about_contestants_of_this_work() -> None:
+    names, absent = present(Comparison("approximate", against="gpupipe-numpy-exact"))
+
+    assert {*GOALS["approximate"][:2]} <= {*names, *absent}
