@@ -375,11 +375,12 @@ def test_no_thread_is_left_after_changes(how: str) -> None:
 
 
 def test_ctrl_c_while_numbers_are_looked_at_loses_nothing_and_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = 0
+    looks, tuners = 0, set[Tuner]()
 
     def look(self: Tuner, now: float, delivered: int, waiting: float) -> float:
         nonlocal looks
         looks += 1
+        tuners.add(self)
         for one in self.numbers.values():
             one.set(1 + looks % 3)
         if looks % 5 == 0:
@@ -398,6 +399,7 @@ def test_ctrl_c_while_numbers_are_looked_at_loses_nothing_and_keeps_them(monkeyp
                 struck += 1
 
     assert struck > 3
+    assert len(tuners) == 1  # what was found is not lost
     assert found == [taken_from(element) for element in iter(_chain(1, 1))]
 
 
