@@ -158,7 +158,8 @@ def test_the_same_images_are_bad(backend: Any, tmp_path: Path) -> None:
     ds = chain(lambda data: (ops.random_resized_crop(photo(data), 12), 1), backend, files, on_error="skip")
 
     with no_thread_left():
-        rows, bad = [], []
+        rows: list[int] = []
+        bad: list[Any] = []
         for one in (ds, ds.with_options(ON)):
             manifest = tmp_path / f"{len(rows)}.jsonl"
             rows.append(sum(len(labels) for _, labels in one.with_options(gp.Options(error_manifest=manifest))))
