@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -26,8 +25,6 @@ HEIGHT, WIDTH = 1536, 2048
 QUALITY, NOISE, KINDS = 90, 3.0, 4
 SIZE = 224
 PASSES = 9
-
-_Window = tuple[bytes, Any, Any]
 
 
 def draw(number: int) -> bytes:
@@ -72,20 +69,19 @@ def decoding(images: Sequence[bytes]) -> dict[str, Any]:
     smaller, exact = DecodeSmaller(DecodeJpeg(3), True), DecodeJpeg(3)
     found: dict[str, Any] = {}
     for name, (first, extent) in {"windows": (start, shape), "whole images": whole}.items():
-        windows = list(zip(images, first, extent, size, strict=True))
-        calls: list[Callable[[], Any]] = [
-            partial(_each, smaller.reference, windows),
-            partial(_each, exact.reference, [(one,) for one in images]),
+        calls: list[tuple[Callable[..., Any], list[Any]]] = [
+            (smaller.reference, list(zip(images, first, extent, size, strict=True))),
+            (exact.reference, [(one,) for one in images]),
         ]
         runs: tuple[list[float], list[float]] = [], []
         for number in range(PASSES):
             for which in pair_order(number):
-                runs[which].append(_cpu_ms(calls[which]) / rows)
+                runs[which].append(_cpu_ms(*calls[which]))
         found[name] = {
             "smaller_cpu_ms": asdict(Spread.of(runs[0])),
             "exact_cpu_ms": asdict(Spread.of(runs[1])),
             "cpu_ratio": asdict(ratios(*runs)),
-            **_apart(windows),
+            **_apart(list(zip(images, first, extent, size, strict=True))),
         }
         print(
             f"decoding alone, {name}: {ratios(*runs)} of decoding exactly, mean difference "
@@ -95,15 +91,11 @@ def decoding(images: Sequence[bytes]) -> dict[str, Any]:
     return {"goal": DECODING_GOAL, **found}
 
 
-def _each(call: Callable[..., Any], rows: Sequence[tuple[Any, ...]]) -> None:
+def _cpu_ms(call: Callable[..., Any], rows: Sequence[Any]) -> float:
+    before = process_time()
     for row in rows:
         call(*row)
-
-
-def _cpu_ms(call: Callable[[], Any]) -> float:
-    before = process_time()
-    call()
-    return (process_time() - before) * 1e3
+    return (process_time() - before) / len(rows) * 1e3
 
 
 def _apart(rows: Sequence[Any]) -> dict[str, float]:
