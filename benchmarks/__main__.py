@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.autotune import CHAINS as TUNED
 from benchmarks.autotune import STARTS, autotune
+from benchmarks.cifar import cifar
 from benchmarks.commands import commands as measure_commands
 from benchmarks.compare import Comparison, compare
 from benchmarks.equal import UnequalWork
@@ -42,6 +43,7 @@ COMMANDS = (
     "flowers",
     "requests",
     "autotune",
+    "cifar",
 )
 
 
@@ -206,6 +208,11 @@ def _autotune(options: argparse.Namespace, folder: Path) -> int:
     return _written(path)
 
 
+def _cifar(options: argparse.Namespace, folder: Path) -> int:
+    names, threads = _names(options), options.threads
+    return _written(cifar(options.out, contestants=names, images=options.images, pairs=options.pairs, threads=threads))
+
+
 def _written(path: Path) -> int:
     print(f"written to {path.name}")
     return 0
@@ -290,6 +297,10 @@ def _parser() -> argparse.ArgumentParser:
     garden.set_defaults(run=_flowers)
     garden.add_argument("--images", type=_positive, default=3670, help="photographs in the folder (%(default)s)")
     garden.add_argument("--pairs", type=_positive, default=9, help="rounds of all contestants (%(default)s)")
+    small = commands.add_parser("cifar", help="50,000 images of 32x32 in memory: random crop, flip, normalise, batch")
+    small.set_defaults(run=_cifar)
+    small.add_argument("--images", type=_positive, default=50_000, help="of 32x32 (%(default)s)")
+    small.add_argument("--pairs", type=_positive, default=9, help="pairs for each contestant (%(default)s)")
     served = commands.add_parser("requests", help="what one image costs with gpupipe.preprocessor over bare calls")
     served.set_defaults(run=_requests)
     served.add_argument("--images", type=_positive, default=100, help="photographs, one request each (%(default)s)")
@@ -314,6 +325,7 @@ def _parser() -> argparse.ArgumentParser:
         garden,
         served,
         tuned,
+        small,
     ):
         command.add_argument("--contestants", default="", help="names, separated by commas; default: all")
         command.add_argument(

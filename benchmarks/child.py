@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
+from benchmarks.cifar_data import describe as describe_cifar
 from benchmarks.contestants import CONTESTANTS, batches, host_passes
 from benchmarks.job import Audit, Job, Run
 from benchmarks.probe import audit_images, audit_records
@@ -96,6 +97,12 @@ def _report(job: Job) -> dict[str, Any]:
 
         epochs = host_passes(job)
         return asdict(describe(job.contestant, (epochs() for _ in range(job.batches))))
+    if job.mode == "cifar":
+        later: dict[str, Any] = measure_epochs(job, created)["later"]
+        return later
+    if job.mode == "cifar-audit":
+        epochs = host_passes(job)
+        return asdict(describe_cifar(job.contestant, (epochs() for _ in range(job.batches)), job.elements))
     iterator = batches(job)
     if job.mode == "audit":
         audit: Audit = (audit_records if contestant.work == "extract" else audit_images)(job.contestant, iterator)
@@ -142,7 +149,8 @@ def measure_epochs(job: Job, created: float) -> dict[str, Any]:
         seconds, used = time.perf_counter() - start, tree_cpu_seconds() - cpu
         found[name] = asdict(Run(
             contestant=job.contestant, items=items, seconds=seconds, cpu_seconds=used, first_batch_s=first - created,
-            start_s=first - job.started, peak_rss_mb=peak_bytes() / 1e6, shape=_shape(images), dtype=str(images.dtype),
+            start_s=first - job.started, peak_rss_mb=peak_bytes() / 1e6, shape=_shape(images),
+            dtype=str(images.dtype).removeprefix("torch."),
         ))  # fmt: skip
         cpu, start = tree_cpu_seconds(), time.perf_counter()
     return found

@@ -24,6 +24,10 @@ _LIMITS = {
     "mirrored": (0.0, 0.08),  # half of them; the standard error of 1,280 coins is 0.014
     "shift": (0.0, 1.0),  # uniform up to 18 pixels, in whole ones or not: 9.0 to 9.24; the standard error is 0.1
     "level": (0.0, 2.0),  # JPEG decoders and rounding move a mean by less than 1 of 255
+    "top": (0.0, 0.4),  # 4 pixels; the standard error of 4,096 windows is 0.04
+    "left": (0.0, 0.4),
+    "farthest": (0.0, 0.0),  # every place down and to the right comes up
+    "error": (0.0, 1e-6),  # of values up to 2.1: float32 rounds by 1.2e-7, quotients and products differ by as much
     "bytes": (0.0, 0.0),
     "digest": (0.0, 0.0),
 }

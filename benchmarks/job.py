@@ -18,7 +18,9 @@ FLOWER = 180
 SHIFT = 18
 """The most by which one of them is shifted, up or down and to either side."""
 
-Mode = Literal["measure", "audit", "damaged", "memory", "host", "host-audit", "flowers", "flowers-audit"]
+Mode = Literal[
+    "measure", "audit", "damaged", "memory", "host", "host-audit", "flowers", "flowers-audit", "cifar", "cifar-audit"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Job:
         mode: "measure" times a window; "audit" runs one pass and describes its output; "damaged" expects an error
             about a record with a wrong checksum in the files; "memory" runs a pass without the shuffle buffer to
             settle, then one with it, and reports what the second added; "host" times one pass of a chain of
-            `benchmarks.host`, "host-audit" describes its output.
+            `benchmarks.host`, "host-audit" describes its output; "cifar" times `batches` epochs after a first one.
         batch: rows in a batch.
         threads: CPU threads (or worker processes) the contestant may use for its main work.
         warmup: batches taken before the window starts.

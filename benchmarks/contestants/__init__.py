@@ -28,6 +28,7 @@ Work = Literal[
     "shuffle",
     "host",
     "flowers",
+    "cifar",
 ]
 
 
@@ -48,6 +49,7 @@ class Contestant:
 _DALI = ("nvidia.dali",)
 _GPUPIPE = ("gpupipe",)
 _TF = ("tensorflow",)
+_TORCH = ("torch",)
 _KERAS = (*_TF, "keras")
 _BEFORE, _AFTER = {"parse": "before"}, {"parse": "after"}
 _SKIP = {"on_error": "skip", "manifest": True}
@@ -155,6 +157,21 @@ _ALL = (
     Contestant("flowers-keras", "flowers", "flowers_tf", "image_dataset_from_directory", _KERAS, {"keras": True}),
     Contestant("flowers-generator", "flowers", "flowers_generator", "ImageDataGenerator", (*_KERAS, "scipy")),
     Contestant("flowers-torch", "flowers", "flowers_torch", "torch DataLoader + Pillow", ("torch", "PIL")),
+    Contestant("cifar-gpupipe", "cifar", "cifar_gpupipe", "gpupipe, NumPy", _GPUPIPE),
+    Contestant("cifar-tfdata", "cifar", "cifar_tf", "tf.data", _TF, {"batched": False}),
+    Contestant("cifar-tfdata-batched", "cifar", "cifar_tf", "tf.data, whole batches", _TF, {"batched": True}),
+    Contestant("cifar-torch", "cifar", "cifar_torch", "torch DataLoader", _TORCH, {"batched": False, "workers": False}),
+    Contestant(
+        "cifar-torch-workers", "cifar", "cifar_torch", "torch, workers", _TORCH, {"batched": False, "workers": True}
+    ),
+    Contestant(
+        "cifar-torch-batched",
+        "cifar",
+        "cifar_torch",
+        "torch, whole batches",
+        _TORCH,
+        {"batched": True, "workers": False},
+    ),
 )
 CONTESTANTS = {one.name: one for one in _ALL}
 
