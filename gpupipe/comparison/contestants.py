@@ -20,7 +20,7 @@ from gpupipe.comparison.measure import MARK, Job
 from gpupipe.comparison.rounds import Delivered, Round
 from gpupipe.errors import GpupipeError, PlanError
 from gpupipe.transform.choose import dali_extra
-from gpupipe.transform.machine import gpu_count, has_dali, has_fast
+from gpupipe.transform.machine import fast_trouble, gpu_count, has_dali
 
 __all__ = ["EXECUTORS", "Alone", "Contestant", "Executor"]
 
@@ -52,8 +52,8 @@ class Executor:
             return "no GPU"
         if self.backend == "dali" and not has_dali():
             return f"DALI is not installed: pip install '{dali_extra()}'"
-        if self.backend == "fast" and not has_fast():
-            return "OpenCV and cykooz-resizer are not both installed: pip install 'gpupipe[fast]'"
+        if self.backend == "fast" and (trouble := fast_trouble()):
+            return trouble
         return ""
 
 

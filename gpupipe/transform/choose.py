@@ -22,7 +22,16 @@ from ..log import logger
 from ..options import DecoderOptions, Settings, parse_device
 from ..plan.maps import Map
 from ..plan.node import Node, walk
-from .machine import dali_cuda, driver_cuda, gpu_count, gpu_of_rank, has_dali, has_fast, threads_of_rank
+from .machine import (
+    dali_cuda,
+    driver_cuda,
+    fast_trouble,
+    gpu_count,
+    gpu_of_rank,
+    has_dali,
+    has_fast,
+    threads_of_rank,
+)
 from .program import Executor, Program
 
 __all__ = [
@@ -75,7 +84,7 @@ class Choice:
 
 
 def resolve_device(settings: Settings, fast: bool = True) -> Choice:
-    """Choose from options and machine. Deterministic; reads no data and imports nothing heavy.
+    """Choose from options and machine. Deterministic; reads no data, and imports nothing but the libraries of `fast`.
 
     Args:
         settings: of the chain.
@@ -94,11 +103,8 @@ def resolve_device(settings: Settings, fast: bool = True) -> Choice:
         )
     if kind == "gpu":
         return _gpu(settings, number, dali)
-    if settings.backend == "fast" and not has_fast():
-        raise MissingDependencyError(
-            "Options(backend='fast') needs OpenCV and cykooz-resizer, which are not both installed; "
-            "pip install 'gpupipe[fast]', or use backend='auto'"
-        )
+    if settings.backend == "fast" and (unusable := fast_trouble()):
+        raise MissingDependencyError(f"Options(backend='fast') cannot run: {unusable}; or use backend='auto'")
     if settings.backend == "fast":
         return Choice("fast", None, "backend='fast'")
     if settings.backend == "numpy":
@@ -110,7 +116,7 @@ def resolve_device(settings: Settings, fast: bool = True) -> Choice:
         return Choice("dali-gpu", device_id, ", ".join(filter(None, (f"{_gpus(gpus)} and DALI found", where))))
     reason = "device='cpu'" if kind == "cpu" else f"{_gpus(gpus)} found" if gpus else "no GPU found"
     reason += f", but {trouble}" if trouble else ""
-    if fast and settings.backend == "auto" and has_fast() and settings.threads <= FEW_THREADS:
+    if fast and settings.backend == "auto" and settings.threads <= FEW_THREADS and has_fast():
         why = f"{reason}; OpenCV and cykooz-resizer found, which on up to {FEW_THREADS} threads need less than DALI"
         return Choice("fast", None, why, fallback=gpus > 0)
     if trouble:

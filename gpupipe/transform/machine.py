@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -12,13 +13,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..errors import PlanError
+from ..errors import PlanError, text_of
+from ..log import logger
 from ..options import cpu_count
 
 __all__ = [
     "card_and_versions",
     "dali_cuda",
     "driver_cuda",
+    "fast_trouble",
     "gpu_count",
     "gpu_of_rank",
     "has_dali",
@@ -57,8 +60,27 @@ def has_dali() -> bool:
 
 
 def has_fast() -> bool:
-    """Whether the libraries of the extra `fast` are installed, without importing them."""
-    return has_package("cv2") and has_package("cykooz_resizer")
+    """Whether the libraries of the extra `fast` can be used; they are imported if they are installed."""
+    return not fast_trouble()
+
+
+def fast_trouble() -> str:
+    """Why the libraries of the extra `fast` cannot be used; "" if they can."""
+    if not (has_package("cv2") and has_package("cykooz_resizer")):
+        return "OpenCV and cykooz-resizer are not both installed: pip install 'gpupipe[fast]'"
+    return _import_trouble("cv2") or _import_trouble("cykooz_resizer")
+
+
+@functools.cache
+def _import_trouble(name: str) -> str:
+    """Why an installed library cannot be imported, also logged: OpenCV with windows needs libraries of a desktop."""
+    try:
+        importlib.import_module(name)
+    except Exception as error:
+        trouble = f"{name} is installed, but importing it fails with {text_of(error)}"
+        logger.warning("%s; the executor 'fast' is not used", trouble)
+        return trouble
+    return ""
 
 
 def dali_cuda() -> int | None:

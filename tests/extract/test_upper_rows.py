@@ -85,9 +85,13 @@ def test_damage_gives_the_pixels_of_the_whole_image_or_the_same_failure(at: int)
 def test_a_header_that_is_not_one_of_a_plain_jpeg_is_left_alone() -> None:
     data = encoded(noise(131, 53))
     frame, scan = data.index(b"\xff\xc0"), data.index(b"\xff\xda")
+    no_sampling = bytearray(data)
+    no_sampling[frame + 11 : frame + 20 : 3] = bytes(3)
     assert of_upper_rows(data, 8) is not None
 
     assert of_upper_rows(data, 120) is None
+    assert of_upper_rows(no_sampling, 8) is None
+    assert of_upper_rows(data[: frame + 5] + b"\xff\xff" + data[frame + 7 :], 8) is None  # too high for libjpeg
     assert of_upper_rows(data[:scan], 8) is None
     assert of_upper_rows(data[: scan + 6], 8) is None
     assert of_upper_rows(data[:frame] + b"\xff\xc9" + data[frame + 2 :], 8) is None

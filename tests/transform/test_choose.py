@@ -48,6 +48,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(machine_of, "installed", lambda: (gpus, driver))
         monkeypatch.setattr(choose, "has_dali", lambda: dali)
         monkeypatch.setattr(choose, "has_fast", lambda: fast)
+        monkeypatch.setattr(choose, "fast_trouble", lambda: "" if fast else "missing: pip install 'gpupipe[fast]'")
         monkeypatch.setattr(choose, "dali_cuda", lambda: built_for)
         monkeypatch.setattr(sys, "platform", "linux")
         for name, value in environment.items():
@@ -366,6 +367,32 @@ def test_choosing_imports_neither_dali_nor_a_gpu_library() -> None:
     )
 
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("broken", ["cv2", "cykooz_resizer"])
+def test_a_library_that_cannot_be_imported_is_not_chosen_and_named(broken: str, tmp_path: Path) -> None:
+    """As OpenCV with windows is on a server: under on_error="skip" every image would be left out."""
+    for name in ("cv2", "cykooz_resizer"):
+        text = "raise ImportError('libGL.so.1: no such file')" if name == broken else ""
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import numpy as np, gpupipe as gp\n"
+        "ds = gp.Dataset.from_tensor_slices(np.zeros((4, 9, 9, 3), np.uint8)).map(lambda x: gp.ops.resize(x, (5, 5)))\n"
+        "options = gp.Options(device='cpu', threads=1, on_error='skip')\n"
+        "print(*(x.shape for x in ds.batch(4).with_options(options)))\n"
+        "try: next(iter(ds.with_options(gp.Options(backend='fast'))))\n"
+        "except gp.errors.MissingDependencyError as error: print(error)\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert done.stdout.startswith("(4, 5, 5, 3)\n")
+    assert f"{broken} is installed, but importing it fails with ImportError: libGL.so.1" in done.stdout
+    assert "the executor 'fast' is not used" in done.stderr
 
 
 @pytest.mark.parametrize("executor", ["dali-cpu", "numpy"])

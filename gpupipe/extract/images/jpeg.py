@@ -79,6 +79,9 @@ _MOST_STEPS = 100_000  # segments; a file of nothing else must not occupy a thre
 _FEW_SCANS, _MOST_PASSED = 64, 1 << 32
 
 
+_LARGEST_SIDE = 65_500
+"""Pixels; libjpeg decodes no larger image."""
+
 MOST_SCANNED = 10 * _MOST_PASSED
 """A JPEG cannot have too many scans up to this product of its bytes and pixels."""
 
@@ -281,6 +284,8 @@ def of_upper_rows(data: Encoded, rows: int) -> tuple[bytearray, int] | None:
     if end - start != 6 + 3 * channels or data[segments[-1][1]] != channels:
         return None
     block = 8 * max(data[start + 7 + 3 * n] & 15 for n in range(channels))
+    if not block or height > _LARGEST_SIDE:  # libjpeg refuses the image
+        return None
     shorter = (-(-rows // block) + 1) * block
     if shorter >= height:
         return None
