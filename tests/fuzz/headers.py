@@ -84,6 +84,10 @@ def checked(data: bytes, thorough: bool) -> None:
             assert after not in b"\x00\xd0\xd1\xd2\xd3\xd4\xd5\xd6\xd7\xd9"
         assert jpeg.is_ordinary(image) <= (plain.channels in (1, 3))
         assert not (jpeg.is_ordinary(image) and plain.progressive and is_unfinished(image, plain.channels))
+        shorter = jpeg.of_upper_rows(image, 1 + data[0] % 64)
+        if shorter is not None:
+            assert header(shorter[0], False) == replace(plain, height=shorter[1])
+            assert data[0] % 64 < shorter[1] < plain.height
     if whole and plain.format == "png":
         assert png.is_ordinary(image, True, False) <= png.is_ordinary(image, False, False)
         assert png.is_ordinary(image, False, True) <= png.is_ordinary(image, False, False)
