@@ -215,7 +215,7 @@ class Options:
             PlanTypeError: something else.
         """
         stats = found.stats() if callable(getattr(found, "stats", None)) else found
-        return cls(tuned=getattr(stats, "tuned", stats), autotune=False)
+        return cls(tuned=tuned_numbers("Options.tuned", getattr(stats, "tuned", stats)), autotune=False)
 
     def merge(self, other: Options) -> Options:
         """These options, overridden by whatever `other` sets."""

@@ -25,8 +25,21 @@ LEAST = 1 << 20
 MOST = 8
 """Blocks that are kept. A run holds fewer: the batches in work, those that wait, and the user's."""
 
-_UNHELD = 3
-"""References to a block that no array uses: the list, the loop over it, and the argument of `getrefcount`."""
+
+def _free(blocks: list[Array], size: int, unheld: int) -> Array | None:
+    """A block of a size with so many references; at least those by the list, the loop over it, and `getrefcount`."""
+    for block in blocks:
+        if block.size == size and sys.getrefcount(block) == unheld:
+            return block
+    return None
+
+
+def _unheld() -> int:
+    """The references that `_free` finds to a block that no array uses: 3, or 2 from Python 3.14 on."""
+    return next(n for n in range(8) if _free([np.empty(0, np.uint8)], 0, n) is not None)
+
+
+_UNHELD = _unheld()
 
 
 class Buffers:
@@ -52,9 +65,8 @@ class Buffers:
     def _block(self, size: int) -> Array:
         """uint8[size] that no array uses. Views refer to it directly: NumPy does not chain them."""
         with self._lock:
-            for block in self._blocks:
-                if block.size == size and sys.getrefcount(block) == _UNHELD:
-                    return block
+            if (block := _free(self._blocks, size, _UNHELD)) is not None:
+                return block
             new = np.empty(size, np.uint8)
             if len(self._blocks) < self._kept:
                 self._blocks.append(new)

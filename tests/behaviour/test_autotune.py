@@ -580,6 +580,11 @@ def test_wrong_numbers_are_refused(name: str) -> None:
         Options.from_tuned(given)
 
 
+def test_nothing_is_no_result_of_another_run() -> None:
+    with pytest.raises(PlanTypeError, match=r"Options\.tuned needs a dict of steps' names and numbers, got None"):
+        Options.from_tuned(None)
+
+
 def test_autotune_is_true_or_false() -> None:
     with pytest.raises(PlanTypeError, match=r"Options\.autotune needs True or False, got 1"):
         Options(autotune=1)  # type: ignore[arg-type]
