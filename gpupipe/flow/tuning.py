@@ -223,24 +223,31 @@ class Tuner:
         one.users.add(user)
         one.most = made.most
         one.set(min(one.value, one.most))
-        pools, limit = (
-            [each for each in self.numbers.values() if each.workers is not None],
-            self._settings.tuned_threads,
-        )
-        if one.workers is not None and limit and sum(each.value * each.times for each in pools) > limit:
-            share = max(1, limit // sum(each.times for each in pools))
-            for each in pools:
-                if each.value > share:
-                    each.set(share)
-                    each.why = f"threads={limit}, shared by all such steps"
+        self._share_threads()
         return one
+
+    def _share_threads(self) -> None:
+        """Lower numbers of threads that are more than all steps together may have."""
+        pools = [each for each in list(self.numbers.values()) if each.workers is not None]
+        limit = self._settings.tuned_threads
+        if not limit or sum(each.value * each.times for each in pools) <= limit:
+            return
+        share = max(1, limit // sum(each.times for each in pools))
+        for each in pools:
+            if each.value > share:
+                each.set(share)
+                each.why = f"threads={limit}, shared by all such steps"
 
     def weighed(self, one: Tuned, size: int) -> None:
         """Note the bytes of an element of a step, and lower numbers whose elements may hold more than is allowed."""
         one.weigh, one.size = False, max(size, one.size * 7 // 8)
+        self._bound_memory()
+
+    def _bound_memory(self) -> None:
+        """Lower numbers whose elements may hold more than is allowed."""
         most = self._settings.host_memory
         while (total := sum(each.bytes for each in list(self.numbers.values()))) > most:
-            large = max(self.numbers.values(), key=lambda each: each.bytes if each.value > 1 else -1)
+            large = max(list(self.numbers.values()), key=lambda each: each.bytes if each.value > 1 else -1)
             if large.value == 1:
                 return
             after = max(1, min(large.value - 1, large.value - -((most - total) * large.value // large.bytes)))
@@ -301,6 +308,8 @@ class Tuner:
                 self._decide(one, was, after, keep, reason)
                 one.set(one.value if keep else was)
             if not keep:
+                self._share_threads()  # a step that came during the trial may use what it had freed
+                self._bound_memory()
                 self._rest(trial.key, load)
                 self._settling = True
                 return
@@ -346,7 +355,7 @@ class Tuner:
 
     def _more(self, one: Tuned, wanted: int, reason: str, work: dict[Tuned, float]) -> Iterator[_Change]:
         """Raise a number as far as it may; where threads are limited, some may come from a step whose own are idle."""
-        most, others = self._settings, [each for each in self.numbers.values() if each is not one]
+        most, others = self._settings, [each for each in list(self.numbers.values()) if each is not one]
         limit, lowered = min(wanted, one.most), tuple[tuple[Tuned, int], ...]()
         if limit <= one.value:
             own = one.workers is not None and one.most == most.tuned_threads
@@ -372,7 +381,7 @@ class Tuner:
 
     def names(self) -> dict[str, int]:
         """The numbers by name; those of steps with the same text are told apart by their lines."""
-        texts = [one.step for one in self.numbers.values()]
+        texts = [one.step for one in list(self.numbers.values())]
         return {
             one.step if texts.count(one.step) == 1 else name_of_step(one.step, one.line): one.value
             for one in list(self.numbers.values())
@@ -380,7 +389,7 @@ class Tuner:
 
     def tell_unknown(self) -> None:
         """Log the names in `Options.tuned` that no step has, once; if no step was run, nothing is known of them."""
-        known = {name for one in self.numbers.values() for name in (one.step, name_of_step(one.step, one.line))}
+        known = {name for one in list(self.numbers.values()) for name in (one.step, name_of_step(one.step, one.line))}
         unknown = [name for name, _ in self._settings.tuned if name not in known]
         if unknown and self._first and not self._told:
             self._told = True

@@ -141,6 +141,20 @@ def test_all_steps_together_have_no_more_threads_than_the_options_allow(
     assert "threads=" in machine.numbers["a"].why
 
 
+def test_a_step_that_comes_while_threads_are_lent_does_not_make_them_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, lambda m: 10.0 * m["a"], threads=8)
+    machine.threads("a", 8, lambda: (machine["a"], 2.0))
+    machine.cpus = 2.0
+    while machine["a"] == 8:
+        machine.go(0.1)
+    machine.threads("b", 4, lambda: (0.0, 0.0))
+    machine.cpus = 0.1
+    machine.go()
+
+    assert not machine.tuner.decisions[0].kept  # 8 threads were better, but 4 of them are in use now
+    assert max(machine.highest) == 8
+
+
 def test_no_step_gets_more_than_it_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, lambda m: 20.0 * m["reads"])
     machine.threads("reads", 2, lambda: (machine["reads"], 0.1), most=5)
