@@ -1,7 +1,8 @@
 """libraries: the libraries of the extra `fast`: OpenCV and cykooz-resizer.
 
 OpenCV releases the GIL, and divides the work on results of more than 256x256 pixels among threads of its own, whose
-number is the process's: `cv2.setNumThreads`. cykooz-resizer holds it, for 0.2 ms where a window of 300x300 becomes 224x224.
+number is the process's: `cv2.setNumThreads`. cykooz-resizer holds it, for 0.2 ms where a window of 300x300 becomes
+224x224.
 """
 
 from __future__ import annotations
