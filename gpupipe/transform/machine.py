@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -68,18 +67,21 @@ def fast_trouble() -> str:
     """Why the libraries of the extra `fast` cannot be used; "" if they can."""
     if not (has_package("cv2") and has_package("cykooz_resizer")):
         return "OpenCV and cykooz-resizer are not both installed: pip install 'gpupipe[fast]'"
-    return _import_trouble("cv2") or _import_trouble("cykooz_resizer")
+    return _import_trouble()
 
 
 @functools.cache
-def _import_trouble(name: str) -> str:
+def _import_trouble() -> str:
     """Why an installed library cannot be imported, also logged: OpenCV with windows needs libraries of a desktop."""
-    try:
-        importlib.import_module(name)
-    except Exception as error:
-        trouble = f"{name} is installed, but importing it fails with {text_of(error)}"
-        logger.warning("%s; the executor 'fast' is not used", trouble)
-        return trouble
+    from ..ops._shared.libraries import LOADERS
+
+    for name, load in LOADERS.items():
+        try:
+            load()
+        except Exception as error:
+            trouble = f"{name} is installed, but importing it fails with {text_of(error)}"
+            logger.warning("%s; the executor 'fast' is not used", trouble)
+            return trouble
     return ""
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from gpupipe.graph.op import Array
 
-__all__ = ["averaged", "opencv"]
+__all__ = ["LOADERS", "averaged", "opencv"]
 
 _PIXELS = {"uint8": "U8", "float32": "F32"}
 
@@ -43,6 +43,10 @@ def opencv() -> Any:
 @lru_cache(1)
 def _own() -> _Own:
     return _Own()
+
+
+LOADERS = {"cv2": opencv, "cykooz_resizer": _own}
+"""What imports each library."""
 
 
 @lru_cache(64)
