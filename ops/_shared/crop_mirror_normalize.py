@@ -112,12 +112,12 @@ class CropMirrorNormalize(Op):
         if out is None:
             out = np.empty((channels, height, width) if self.layout == "CHW" else x.shape, np.float32)
         if x.dtype == np.uint8:
-            tables = _tables(self.mean, self.std, channels)
+            together, each = _tables(self.mean, self.std, channels)
             if self.layout == "HWC":
-                cv2.LUT(x, tables, dst=out)
+                cv2.LUT(x, together, dst=out)
                 return out
-            for channel, plane in enumerate(cv2.split(x)):
-                cv2.LUT(plane, np.ascontiguousarray(tables[:, :, channel]), dst=out[channel])
+            for plane, table, to in zip(cv2.split(x), each, out, strict=True):
+                cv2.LUT(plane, table, dst=to)
             return out
         if self.layout == "HWC":
             return scaled_hwc(x, self.mean, self.std, out)
@@ -157,10 +157,11 @@ class CropMirrorNormalize(Op):
 
 
 @lru_cache(64)
-def _tables(mean: float | tuple[float, ...], std: float | tuple[float, ...], channels: int) -> Array:
-    """What each byte becomes in each channel: float32[1,256,C]."""
+def _tables(mean: float | tuple[float, ...], std: float | tuple[float, ...], channels: int) -> tuple[Array, Array]:
+    """What each byte becomes: float32[1,256,C], and the same as float32[C,1,256]."""
     values = np.repeat(np.arange(256, dtype=np.uint8)[None, :, None], channels, axis=2)
-    return scaled(values, *factors(mean, std, channels), np.empty(values.shape, np.float32))
+    together = scaled(values, *factors(mean, std, channels), np.empty(values.shape, np.float32))
+    return together, np.ascontiguousarray(together.transpose(2, 0, 1))
 
 
 def _window(d: Any, x: Any, start: Any, shape: Any) -> dict[str, Any]:

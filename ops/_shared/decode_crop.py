@@ -7,38 +7,25 @@ from typing import Any, ClassVar
 
 from gpupipe.graph.op import Array, Op
 from gpupipe.ops._shared.crop import Crop
-from gpupipe.ops._shared.decoding import Decoding, decoder, native_channels
+from gpupipe.ops._shared.decoding import Decoding, FusedDecoding, decoder, native_channels
 from gpupipe.spec import TensorSpec
 
 __all__ = ["DecodeCrop"]
 
 
 @dataclass(frozen=True, slots=True)
-class DecodeCrop(Op):
+class DecodeCrop(FusedDecoding):
     """A decoder fused with a crop, equal to both on the CPU. Rows below the window are not decoded.
 
     Attributes:
-        decoder: the decoder.
         crop: the crop, which does not pad.
 
     Shapes: ``bytes, int32[2], int32[2] -> uint8[h,w,C]{HWC}``
     """
 
-    decodes: ClassVar[bool] = True
     parameters: ClassVar[tuple[str, ...]] = ("start", "shape")
 
-    decoder: Decoding
     crop: Crop
-
-    @property
-    def stage(self) -> str:
-        """The name of the decoder that the user wrote."""
-        return self.decoder.name
-
-    @property
-    def exif_orientation(self) -> bool:
-        """Whether the window refers to the upright image."""
-        return self.decoder.exif_orientation
 
     @classmethod
     def of(cls, decode: Op, crop: Crop) -> DecodeCrop | None:

@@ -21,7 +21,7 @@ from gpupipe.errors import DecodeError
 from gpupipe.extract.images.decode import Dct
 from gpupipe.extract.images.headers import ImageHeader, read_header
 from gpupipe.graph.op import Array, Case, Op
-from gpupipe.ops._shared.decoding import Decoding
+from gpupipe.ops._shared.decoding import FusedDecoding
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.resize import Resize
 from gpupipe.random import BatchRng
@@ -43,32 +43,19 @@ def ratio_of(window: Sequence[int], size: Sequence[int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class DecodeSmaller(Op):
+class DecodeSmaller(FusedDecoding):
     """Decode what is going to be resized: a JPEG smaller by `ratio_of`, anything else, and by 1, as the decoder does.
 
     Attributes:
-        decoder: the decoder.
         windowed: whether only a window is resized, whose offset and shape then come before the size of the result.
 
     Shapes: ``bytes, [int32[2], int32[2],] int32[2] -> uint8[h,w,C]{HWC}, float32[4]``: an image that holds the window,
     and the window in it (top, left, bottom, right).
     """
 
-    decodes: ClassVar[bool] = True
     before_graph: ClassVar[bool] = True
 
-    decoder: Decoding
     windowed: bool
-
-    @property
-    def stage(self) -> str:
-        """The name of the decoder that the user wrote."""
-        return self.decoder.name
-
-    @property
-    def exif_orientation(self) -> bool:
-        """Whether the window refers to the upright image."""
-        return self.decoder.exif_orientation
 
     def infer(self, *xs: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
         return self.decoder.infer(*xs), TensorSpec((4,), "float32")

@@ -27,7 +27,7 @@ from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.spec import TensorSpec
 
-__all__ = ["Decoding", "NativeDecoding", "check_decoding", "decode_call", "decoder"]
+__all__ = ["Decoding", "FusedDecoding", "NativeDecoding", "check_decoding", "decode_call", "decoder"]
 
 GRAY_REASON = "DALI and Pillow round the gray of colours differently"
 
@@ -79,6 +79,29 @@ class Decoding(Op):
             file = encoded(picture(17, 29), quality=90, orientation=orientation)
             for wanted in (False, True):
                 yield Case(cls(3, wanted), (file,), (None,), note=f"exif{orientation}" + "-upright" * wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class FusedDecoding(Op):
+    """Base of the ops that the optimizer makes of a decoder and what follows it.
+
+    Attributes:
+        decoder: the decoder.
+    """
+
+    decodes: ClassVar[bool] = True
+
+    decoder: Decoding
+
+    @property
+    def stage(self) -> str:
+        """The name of the decoder that the user wrote."""
+        return self.decoder.name
+
+    @property
+    def exif_orientation(self) -> bool:
+        """Whether windows refer to the upright image."""
+        return self.decoder.exif_orientation
 
 
 @dataclass(frozen=True, slots=True)

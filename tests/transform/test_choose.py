@@ -354,17 +354,22 @@ def test_hidden_gpus_are_named_in_the_error(machine: Any) -> None:
         resolve_device(Options(device="gpu").resolve())
 
 
+def in_a_new_process(code: str) -> subprocess.CompletedProcess[str]:
+    """Run a program where the package lies."""
+    root = Path(__file__).resolve().parents[2]
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True, timeout=60
+    )
+
+
 def test_choosing_imports_neither_dali_nor_a_gpu_library() -> None:
     code = (
         "import sys; from gpupipe.options import Options; from gpupipe.transform.choose import resolve_device;"
         "resolve_device(Options().resolve());"
         "print(*{'nvidia.dali', 'cupy', 'torch', 'gpupipe.transform.dali.executor'} & set(sys.modules))"
     )
-    root = Path(__file__).resolve().parents[2]
 
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True, timeout=60
-    )
+    done = in_a_new_process(code)
 
     assert done.stdout.strip() == ""
 
@@ -384,11 +389,8 @@ def test_a_library_that_cannot_be_imported_is_not_chosen_and_named(broken: str, 
         "try: next(iter(ds.with_options(gp.Options(backend='fast'))))\n"
         "except gp.errors.MissingDependencyError as error: print(error)\n"
     )
-    root = Path(__file__).resolve().parents[2]
 
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True, timeout=60
-    )
+    done = in_a_new_process(code)
 
     assert done.stdout.startswith("(4, 5, 5, 3)\n")
     assert f"{broken} is installed, but importing it fails with ImportError: libGL.so.1" in done.stdout
