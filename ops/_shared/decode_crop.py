@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from gpupipe.extract.images.decode import Window
 from gpupipe.graph.op import Array, Op
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.decoding import Decoding, FusedDecoding, decoder, native_channels
@@ -15,7 +16,7 @@ __all__ = ["DecodeCrop"]
 
 @dataclass(frozen=True, slots=True)
 class DecodeCrop(FusedDecoding):
-    """A decoder fused with a crop, equal to both on the CPU. Rows below the window are not decoded.
+    """A decoder fused with a crop, equal to both on the CPU. Nothing but the window is decoded, or no rows below it.
 
     Attributes:
         crop: the crop, which does not pad.
@@ -42,8 +43,7 @@ class DecodeCrop(FusedDecoding):
         return self.crop.reference(self.decoder.reference(data), start, shape)
 
     def fast(self, data: Any, start: Array, shape: Array) -> Array:
-        image = self.decoder.on_host(data, rows=max(int(start[0] + shape[0]), 1))
-        return self.crop.reference(image, start, shape)
+        return self.decoder.on_host(data, window=Window(*start.tolist(), *shape.tolist()))
 
     def dali(self, d: Any, data: Any, start: Any, shape: Any) -> Any:
         if not d.region_decode:

@@ -12,13 +12,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from gpupipe.errors import DecodeError
-from gpupipe.extract.images.decode import Dct
+from gpupipe.extract.images.decode import Dct, Window
 from gpupipe.extract.images.headers import ImageHeader, read_header
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.ops._shared.decoding import FusedDecoding
@@ -65,22 +64,19 @@ class DecodeSmaller(FusedDecoding):
         return params[1] if self.windowed else hw
 
     def reference(self, data: Any, *params: Array) -> tuple[Array, Array]:
-        return self._decoded(data, params, self.decoder.reference)
+        return self._decoded(data, params, lambda window: self.decoder.reference(data)[window.rows, window.columns])
 
     def fast(self, data: Any, *params: Array) -> tuple[Array, Array]:
-        rows = max(int(params[0][0] + params[1][0]), 1) if self.windowed else None
-        return self._decoded(data, params, partial(self.decoder.on_host, rows=rows))
+        return self._decoded(data, params, lambda window: self.decoder.on_host(data, window=window))
 
-    def _decoded(self, data: Any, params: tuple[Array, ...], exact: Callable[[Any], Array]) -> tuple[Array, Array]:
+    def _decoded(self, data: Any, params: tuple[Array, ...], exact: Callable[[Window], Array]) -> tuple[Array, Array]:
         header = read_header(data, orientation=self.exif_orientation)
         start, shape = (x.tolist() for x in params[:2]) if self.windowed else ([0, 0], list(header.size))
         ratio = ratio_of(shape, params[-1].tolist()) if header.format == "jpeg" else 1
         if ratio > 1:
             with contextlib.suppress(DecodeError):  # whether an image is bad is for the exact decoder to say, below
                 return self._smaller(data, header, start, shape, ratio)
-        (y, x), (h, w) = start, shape
-        image = exact(data)[y : y + h, x : x + w]
-        return image, np.array((0, 0, h, w), np.float32)
+        return exact(Window(*start, *shape)), np.array((0, 0, *shape), np.float32)
 
     def _smaller(
         self, data: Any, header: ImageHeader, start: list[int], shape: list[int], ratio: int

@@ -131,3 +131,16 @@ def test_a_chain_draws_the_same_windows_and_flips_as_on_numpy() -> None:
         np.testing.assert_array_equal(fast[1], plain[1])
         np.testing.assert_array_equal(fast[2], plain[2])
         np.testing.assert_allclose(fast[0], plain[0], rtol=0, atol=1 / 60 + 1e-6)  # 1 of 255, divided by the std
+
+
+@pytest.mark.parametrize("found", [None, object()], ids=["simplejpeg", "nvImageCodec"])
+def test_explain_names_the_library_that_decodes_windows(found: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpupipe.optimize.place.stage_report.region_decoder", lambda: found)
+    ds = gp.Dataset.from_tensor_slices([encoded(picture(40, 50))]).map(
+        lambda x: ops.random_resized_crop(ops.decode_jpeg(x, channels=3), (8, 8))
+    )
+
+    texts = {name: ds.with_options(gp.Options(device="cpu", backend=name)).explain() for name in ("fast", "numpy")}
+
+    assert (", by nvImageCodec" if found else ", by simplejpeg: nvImageCodec, which DALI brings") in str(texts["fast"])
+    assert "nvImageCodec" not in str(texts["numpy"])

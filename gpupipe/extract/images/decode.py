@@ -20,13 +20,14 @@ from gpupipe.errors import DecodeError
 from gpupipe.extract.images.deep import as_dtype, deep_png, indices_of, with_channels
 from gpupipe.extract.images.exif import NORMAL, segment_of
 from gpupipe.extract.images.headers import ImageHeader, check_complete, check_decodable, check_pixels, read_header
-from gpupipe.extract.images.jpeg import first_marker_in_scan, has_adobe_marker, of_upper_rows
+from gpupipe.extract.images.jpeg import first_marker_in_scan, has_adobe_marker, is_ordinary, of_upper_rows
 from gpupipe.extract.images.pillow import opened, stored_orientation
 from gpupipe.extract.images.png import has_all_rows, without_ancillary
+from gpupipe.extract.images.region import decode_region
 from gpupipe.extract.images.tiff import layout_of, read_tiff
 from gpupipe.options import MAX_PIXELS
 
-__all__ = ["MOST_PIXELS", "UNBOUNDED", "Dct", "as_plain", "decode", "upright"]
+__all__ = ["MOST_PIXELS", "UNBOUNDED", "Dct", "Window", "as_plain", "decode", "upright"]
 
 Array = npt.NDArray[Any]
 
@@ -64,6 +65,25 @@ class Dct(NamedTuple):
         return -(-header.height // self.ratio), -(-header.width // self.ratio)
 
 
+class Window(NamedTuple):
+    """A window of an image, in pixels; what lies beyond the image is left out."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+
+    @property
+    def rows(self) -> slice:
+        """The rows of the window."""
+        return slice(self.top, self.top + self.height)
+
+    @property
+    def columns(self) -> slice:
+        """The columns of the window."""
+        return slice(self.left, self.left + self.width)
+
+
 _EXACT = Dct()
 
 
@@ -76,7 +96,7 @@ def decode(
     dtype: str = "uint8",
     indices: bool = False,
     dct: Dct = _EXACT,
-    rows: int | None = None,
+    window: Window | None = None,
 ) -> Array:
     """Decode an image of any known format but GIF.
 
@@ -90,10 +110,12 @@ def decode(
         indices: give the indices of a palette instead of its colours, of a gray image the samples as stored; neither is
             scaled.
         dct: of a JPEG; another format is refused where it is to become smaller.
-        rows: how many of the upper rows are needed, at least 1: the others are missing where that saves decoding them.
+        window: what is needed of the upright image, and returned; the rest of a JPEG is not decoded where that can be
+            done without a difference.
 
     Returns:
-        dtype[H,W,C], contiguous; as uint8 the upper 8 bits of 16-bit samples, as in TensorFlow and libpng.
+        dtype[H,W,C], contiguous but for a window; as uint8 the upper 8 bits of 16-bit samples, as in TensorFlow and
+        libpng.
 
     Raises:
         DecodeError: not an image, a damaged or truncated one, a GIF, samples that do not fit `dtype`, too many pixels.
@@ -114,11 +136,15 @@ def decode(
     deep = _deep(data, header, channels, dtype != "uint8", most)
     if channels == 0 and header.channels == _GRAY:
         channels = _GRAY
-    if deep is None and rows is not None and (header.format, header.orientation, dct) == ("jpeg", NORMAL, _EXACT):
-        deep = _upper_rows(data, header, channels, rows)
+    if deep is None and window is not None and (header.format, header.orientation, dct) == ("jpeg", NORMAL, _EXACT):
+        region = _region(data, header, channels, window)
+        if region is not None:
+            return as_dtype(region, dtype, header.format)
+        deep = _upper_rows(data, header, channels, window)
     if deep is None:
         deep = _jpeg(data, header, channels, dct) if header.format == "jpeg" else _eight(data, header, channels)
-    return upright(as_dtype(deep, dtype, header.format), header.orientation)
+    image = upright(as_dtype(deep, dtype, header.format), header.orientation)
+    return image if window is None else image[window.rows, window.columns]
 
 
 def _deep(data: Encoded, header: ImageHeader, channels: int, wide: bool, most: int) -> Array | None:
@@ -206,8 +232,17 @@ def _jpeg(data: Encoded, header: ImageHeader, channels: int, dct: Dct = _EXACT) 
         return _jpeg(bytes(data[:cut]) + b"\xff\xd9", header, channels, dct)
 
 
-def _upper_rows(data: Encoded, header: ImageHeader, channels: int, rows: int) -> Array | None:
-    """Decode the upper rows of a JPEG without damage; None if there is damage, or nothing to save.
+def _region(data: Encoded, header: ImageHeader, channels: int, window: Window) -> Array | None:
+    """Decode a window of a JPEG as nvImageCodec does; None if it does not, or is not sure to agree with the others."""
+    top, left, height, width = window
+    inside = min(top, left) >= 0 and top + height <= header.height and left + width <= header.width
+    if not inside or min(height, width) < 1 or channels not in (_GRAY, _RGB) or not is_ordinary(data):
+        return None
+    return decode_region(data, window, channels == _GRAY)
+
+
+def _upper_rows(data: Encoded, header: ImageHeader, channels: int, window: Window) -> Array | None:
+    """Decode a JPEG without damage down to a window's end; None if there is damage, or nothing to save.
 
     The pixels are those of the whole image. simplejpeg writes all rows before it finds that the scan goes on, which it
     reports like damage: bytes before the end marker.
@@ -215,7 +250,7 @@ def _upper_rows(data: Encoded, header: ImageHeader, channels: int, rows: int) ->
     turbo = _turbo()
     if turbo is None or header.channels not in (_GRAY, _RGB) or channels not in (_GRAY, _RGB):
         return None
-    shorter = of_upper_rows(data, rows)
+    shorter = of_upper_rows(data, max(window.rows.stop, 1))
     if shorter is None:
         return None
     shape = shorter[1], header.width, channels

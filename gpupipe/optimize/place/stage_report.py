@@ -6,9 +6,11 @@ import functools
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 
+from ...extract.images.region import region_decoder
 from ...graph.classify import name_of
 from ...graph.frames import Frames
 from ...graph.host_values import is_image
+from ...graph.op import Op
 from ...graph.values import Apply, Const, Draw, Input, Item, Value
 from ...plan.node import Node
 from ...transform import array
@@ -86,7 +88,7 @@ class StageNote:
             groups[how],
             tuple(map(_text, program.inputs)),
             (
-                *(_call(v) for v in program.values if isinstance(v, Apply)),
+                *(_call(v) + _windows(choice, v.op) for v in program.values if isinstance(v, Apply)),
                 *(f"{_call(v)} as array code ({_library(choice, stays)})" for v in array_calls(leaves)),
             ),
             tuple(str(value.spec) for value in given),
@@ -105,6 +107,13 @@ def _library(choice: Choice, stays: bool) -> str:
     if array.has_cupy():
         return f"CuPy on GPU {choice.device_id}"
     return "NumPy, since CuPy is missing: batches go to the host"
+
+
+def _windows(choice: Choice, op: Op) -> str:
+    """The library that decodes windows for an op of the executor "fast"; "" for any other."""
+    if choice.executor != "fast" or not (op.decodes and op.supports("fast")):
+        return ""
+    return ", by nvImageCodec" if region_decoder() else ", by simplejpeg: nvImageCodec, which DALI brings, is faster"
 
 
 def _call(apply: Apply) -> str:

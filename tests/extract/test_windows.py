@@ -1,0 +1,153 @@
+"""Decoding only a window of a JPEG, or its upper rows, gives the pixels of the whole image, damaged or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpupipe.errors import DecodeError
+from gpupipe.extract.images import region
+from gpupipe.extract.images.decode import Window, decode
+from gpupipe.extract.images.jpeg import of_upper_rows
+from gpupipe.graph.op import Array
+from gpupipe.ops._shared.samples import encoded, noise, picture
+
+WAYS: dict[str, dict[str, Any]] = {
+    "4:4:4": {"subsampling": 0},
+    "4:2:2": {"subsampling": 1},
+    "4:2:0": {"subsampling": 2},
+    "optimised": {"optimize": True, "quality": 30},
+}
+
+
+DECODERS = [
+    "simplejpeg",
+    pytest.param("nvImageCodec", marks=pytest.mark.skipif(not region.region_decoder(), reason="needs nvImageCodec")),
+]
+
+
+@pytest.fixture(params=DECODERS)
+def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Decoding windows with one decoder, whichever are installed."""
+    if request.param == "simplejpeg":
+        monkeypatch.setattr("gpupipe.extract.images.decode.decode_region", lambda *_: None)
+    return str(request.param)
+
+
+def tried(data: bytes, channels: int, window: Window | None) -> Array | None:
+    """The image or its window, None if it cannot be decoded."""
+    try:
+        return decode(data, channels, window=window)
+    except DecodeError:
+        return None
+
+
+def assert_window_of(whole: Array, data: bytes, channels: int, window: Window) -> None:
+    """Compare a window with that of the whole image."""
+    np.testing.assert_array_equal(decode(data, channels, window=window), whole[window.rows, window.columns])
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("stored", [1, 3])
+@pytest.mark.usefixtures("decoder")
+def test_a_window_is_that_of_the_whole_image(way: str, stored: int, channels: int) -> None:
+    data = encoded(noise(131, 53, stored), **WAYS[way])
+    whole = decode(data, channels)
+    rng = np.random.default_rng(0)
+
+    for end in range(1, 132):
+        top, left = int(rng.integers(end)), int(rng.integers(53))
+        assert_window_of(whole, data, channels, Window(top, left, end - top, int(rng.integers(1, 54 - left))))
+
+
+@pytest.mark.parametrize("kind", [bytearray, memoryview, lambda data: memoryview(bytearray(data))])
+@pytest.mark.usefixtures("decoder")
+def test_the_bytes_of_an_image_may_be_in_any_buffer(kind: Any) -> None:
+    data = encoded(noise(131, 53))
+    window = Window(9, 20, 30, 31)
+
+    np.testing.assert_array_equal(decode(kind(data), 3, window=window), decode(data, 3)[window.rows, window.columns])
+
+
+@pytest.mark.usefixtures("decoder")
+def test_a_window_that_is_not_inside_the_image_is_cut_off() -> None:
+    data = encoded(noise(131, 53))
+    whole = decode(data)
+
+    for window in (Window(100, 0, 60, 53), Window(0, 40, 9, 60), Window(5, 5, 0, 9), Window(5, 5, 9, 0)):
+        assert_window_of(whole, data, 3, window)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        encoded(picture(131, 53), progressive=True),
+        encoded(picture(131, 53), restart_marker_rows=1),
+        encoded(picture(131, 53), mode="CMYK"),
+        encoded(picture(131, 53), "PNG"),
+        encoded(picture(131, 53), "WEBP"),
+        encoded(picture(131, 53), orientation=6),
+    ],
+    ids=["progressive", "with restarts", "four channels", "png", "webp", "turned"],
+)
+@pytest.mark.parametrize("upright", [False, True])
+@pytest.mark.usefixtures("decoder")
+def test_a_window_of_images_that_are_stored_in_other_ways(data: bytes, upright: bool) -> None:
+    window = Window(9, 20, 30, 31)
+
+    got = decode(data, 3, upright, window=window)
+
+    np.testing.assert_array_equal(got, decode(data, 3, upright)[window.rows, window.columns])
+
+
+@pytest.mark.parametrize("decoder", ["nvImageCodec"], indirect=True)
+def test_an_image_that_the_region_decoder_refuses_is_decoded_by_another(
+    decoder: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = encoded(noise(131, 53))
+    damaged = data[:400] + b"\xff\xd9"
+    whole, asked = decode(data), []
+    monkeypatch.setattr("gpupipe.extract.images.decode.decode_region", lambda *args: asked.append(args))
+
+    assert_window_of(whole, data, 3, Window(9, 20, 30, 31))
+
+    assert len(asked) == 1
+    monkeypatch.undo()
+    assert (tried(damaged, 3, None) is None) == (tried(damaged, 3, Window(9, 20, 30, 31)) is None)
+    assert capfd.readouterr().err == "", "nvImageCodec prints about damaged images"
+
+
+@pytest.mark.parametrize("at", range(0, 600, 13))
+@pytest.mark.usefixtures("decoder")
+def test_damage_gives_the_pixels_of_the_whole_image_or_the_same_failure(at: int) -> None:
+    data = bytearray(encoded(noise(131, 53), quality=60))
+    scan = data.index(b"\xff\xda") + 14
+    rng = np.random.default_rng(at)
+    for _ in range(2):
+        data[scan + int(rng.integers(len(data) - scan - 2))] = int(rng.integers(256))
+    window = Window(9, 7, 31, 40)
+    whole, part = tried(bytes(data), 3, None), tried(bytes(data), 3, window)
+
+    assert (whole is None) == (part is None)
+    if whole is not None and part is not None:
+        np.testing.assert_array_equal(part, whole[window.rows, window.columns])
+
+
+def test_a_header_that_is_not_one_of_a_plain_jpeg_is_left_alone() -> None:
+    data = encoded(noise(131, 53))
+    frame, scan = data.index(b"\xff\xc0"), data.index(b"\xff\xda")
+    no_sampling = bytearray(data)
+    no_sampling[frame + 11 : frame + 20 : 3] = bytes(3)
+    assert of_upper_rows(data, 8) is not None
+
+    assert of_upper_rows(data, 120) is None
+    assert of_upper_rows(no_sampling, 8) is None
+    assert of_upper_rows(data[: frame + 5] + b"\xff\xff" + data[frame + 7 :], 8) is None  # too high for libjpeg
+    assert of_upper_rows(data[:scan], 8) is None
+    assert of_upper_rows(data[: scan + 6], 8) is None
+    assert of_upper_rows(data[:frame] + b"\xff\xc9" + data[frame + 2 :], 8) is None
+    assert of_upper_rows(data[: scan + 4] + b"\x01" + data[scan + 5 :], 8) is None
+    assert of_upper_rows(data[:scan] + data[frame:scan] + data[scan:], 8) is None
