@@ -86,7 +86,7 @@ class Options:
         threads: CPU threads that decode and transform, 1 to 65,536; default: the CPUs this process may use. By default
             DALI on the CPU gets one more, as its threads wait for one another at the end of each op. On a GPU the ranks
             of a machine share its CPUs, and each stage gets at most 16; `explain()` says how they were counted.
-            OpenCV's own, which "fast" uses for results above 256x256 without antialias, are set by `cv2.setNumThreads`.
+            While a chain runs on "fast", OpenCV starts none of its own in this process (`cv2.setNumThreads`).
             `AUTOTUNE` starts with as many; if this is set, the threads of all such steps together never exceed it (one
             for each step apart), else each step may have 64 (or a thread for each CPU, if there are more), as threads
             that wait need no CPU.

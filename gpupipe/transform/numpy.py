@@ -158,6 +158,7 @@ class NumpyExecutor(Executor):
         self._whole = Whole.of(program)
         self._pool = DaemonPool(threads, "gpupipe-numpy")
         self.busy = self._pool.busy
+        self._leave = _one_thread() if fast else None
 
     def run(self, feed: Feed) -> list[Any]:
         """Compute one batch, alone or beside others; a single row on the calling thread."""
@@ -204,6 +205,8 @@ class NumpyExecutor(Executor):
         self._flights.clear()
         if self._pid == os.getpid():  # threads do not exist in a forked child
             self._pool.close()
+            if self._leave is not None:
+                self._leave()
 
     def _chunk(self, feed: Feed, flight: _Flight, start: int, stop: int) -> None:
         """Compute rows start..stop on a thread of the pool; the error of a row goes to `flight.causes`."""
@@ -256,6 +259,14 @@ class NumpyExecutor(Executor):
         mine = array.base is None and array.flags.writeable and array.flags.c_contiguous
         others = (*range(self._code.inputs), *(output.slot for output in outputs[:n]))
         return array if mine and not any(array is slots[other] for other in others) else np.array(array, order="C")
+
+
+def _one_thread() -> Callable[[], None]:
+    """Keep OpenCV to the threads of executors; returns what ends that."""
+    from ..ops._shared.libraries import ONE_THREAD
+
+    ONE_THREAD.enter()
+    return ONE_THREAD.leave
 
 
 def _store(result: Array, row: int, value: Any) -> None:

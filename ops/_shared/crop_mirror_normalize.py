@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -99,7 +98,7 @@ class CropMirrorNormalize(Op):
         return scaled_stack(x, self.mean, self.std, self.layout, out)
 
     def fast(self, *args: Any, out: Array | None = None) -> Array:
-        """As `reference`, with the same result: OpenCV mirrors, takes planes apart and looks bytes up in a table."""
+        """As `reference`, with the same result: OpenCV mirrors, and takes planes apart."""
         x, *params = args
         if self.crop is not None:
             x = self.crop.reference(x, *params[:2])
@@ -107,21 +106,15 @@ class CropMirrorNormalize(Op):
         if not x.size or channels > 4 or x.dtype.name not in ("uint8", "float32"):
             return replace(self, crop=None).reference(x, *params[-1:] if self.mirrored else (), out=out)
         cv2 = opencv()
-        if self.mirrored and params[-1]:
-            x = cv2.flip(x, 1).reshape(x.shape)
+        hwc = self.layout == "HWC"
         if out is None:
-            out = np.empty((channels, height, width) if self.layout == "CHW" else x.shape, np.float32)
-        if x.dtype == np.uint8:
-            together, each = _tables(self.mean, self.std, channels)
-            if self.layout == "HWC":
-                cv2.LUT(x, together, dst=out)
-                return out
-            for plane, table, to in zip(cv2.split(x), each, out, strict=True):
-                cv2.LUT(plane, table, dst=to)
-            return out
-        if self.layout == "HWC":
+            out = np.empty(x.shape if hwc else (channels, height, width), np.float32)
+        if self.mirrored and params[-1]:
+            x = cv2.flip(x, 1, dst=out if hwc and x.dtype == np.float32 else None).reshape(x.shape)
+        if hwc:
             return scaled_hwc(x, self.mean, self.std, out)
-        for plane, mean, scale, to in zip(cv2.split(x), *factors(self.mean, self.std, channels), out, strict=True):
+        planes = cv2.split(x) if x.dtype == np.uint8 else x.transpose(2, 0, 1)
+        for plane, mean, scale, to in zip(planes, *factors(self.mean, self.std, channels), out, strict=True):
             scaled(plane, mean, scale, to)
         return out
 
@@ -154,14 +147,6 @@ class CropMirrorNormalize(Op):
             chw = cls(IMAGENET_MEAN, IMAGENET_STD, "CHW")
             yield Case(chw, (image,), ("HWC",), atol=1e-6, reason=reason, note="chw")
         yield Case(cls(10.0, 50.0, "CHW"), (x[:, :, :1],), ("HWC",), atol=1e-6, reason=reason, note="gray")
-
-
-@lru_cache(64)
-def _tables(mean: float | tuple[float, ...], std: float | tuple[float, ...], channels: int) -> tuple[Array, Array]:
-    """What each byte becomes: float32[1,256,C], and the same as float32[C,1,256]."""
-    values = np.repeat(np.arange(256, dtype=np.uint8)[None, :, None], channels, axis=2)
-    together = scaled(values, *factors(mean, std, channels), np.empty(values.shape, np.float32))
-    return together, np.ascontiguousarray(together.transpose(2, 0, 1))
 
 
 def _window(d: Any, x: Any, start: Any, shape: Any) -> dict[str, Any]:

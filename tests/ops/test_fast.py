@@ -144,3 +144,29 @@ def test_explain_names_the_library_that_decodes_windows(found: object, monkeypat
 
     assert (", by nvImageCodec" if found else ", by simplejpeg: nvImageCodec, which DALI brings") in str(texts["fast"])
     assert "nvImageCodec" not in str(texts["numpy"])
+
+
+def test_opencv_starts_no_threads_of_its_own_while_a_chain_runs() -> None:
+    import cv2
+
+    from gpupipe.ops._shared.libraries import ONE_THREAD
+
+    images = [picture(40, 50)] * 8
+    ds = gp.Dataset.from_tensor_slices(np.stack(images)).map(lambda x: ops.resize(ops.cast(x, "float32"), (8, 8)))
+    ds = ds.batch(2).with_options(gp.Options(device="cpu", backend="fast"))
+    before = cv2.getNumThreads()
+    try:
+        cv2.setNumThreads(3)
+        with iter(ds) as one, iter(ds) as two:
+            next(one), next(two)
+            assert cv2.getNumThreads() == 1
+            list(one)
+            assert cv2.getNumThreads() == 1
+        assert cv2.getNumThreads() == 3
+
+        ONE_THREAD.enter()
+        cv2.setNumThreads(2)
+        ONE_THREAD.leave()
+        assert cv2.getNumThreads() == 2, "a number that somebody has set meanwhile is kept"
+    finally:
+        cv2.setNumThreads(before)
