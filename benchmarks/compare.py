@@ -25,6 +25,7 @@ _REFERENCES = {
     "extract": "tfdata-extract",
     "chain-gpu": "dali-gpu-fancy",
     "approximate": "tfdata-exact",
+    "overhead": "fast-calls",
     "on-error-dali": "raise-dali",
     "on-error-numpy": "raise-numpy",
 }
@@ -39,6 +40,7 @@ GOALS: Mapping[str, tuple[tuple[str, str, float, float], ...]] = {
     "chain-plain": (("plain-gpupipe-fast", "plain-tfdata", 0.6, 1.5),),
     "extract": (("gpupipe-extract", "tfdata-extract", 0.45, 1.4),),
     "approximate": (("gpupipe-fast-smaller", "tfdata-exact", 0.85, 0.0),),
+    "overhead": (("fast-chain", "fast-calls", 1.1, 0.0),),
     "on-error-dali": (("skip-dali", "raise-dali", 1.03, 0.0),),
     "on-error-numpy": (("skip-numpy", "raise-numpy", 1.03, 0.0),),
 }

@@ -23,6 +23,7 @@ Work = Literal[
     "extract",
     "chain-gpu",
     "approximate",
+    "overhead",
     "on-error-dali",
     "on-error-numpy",
     "shuffle",
@@ -124,6 +125,8 @@ _ALL = (
         {"backend": "dali"},
     ),
     Contestant("gpupipe-numpy-exact", "approximate", "gpupipe_chain", "gpupipe, NumPy", _GPUPIPE, {"backend": "numpy"}),
+    Contestant("fast-calls", "overhead", "fast_calls", "the same calls alone", _GPUPIPE + _DALI + _FAST),
+    Contestant("fast-chain", "overhead", "gpupipe_chain", "gpupipe, fast", _GPUPIPE + _FAST, {"backend": "fast"}),
     Contestant("dali-gpu", "chain-gpu", "dali_chain", "DALI by hand, GPU", _DALI, _GPU | _WHOLE),
     Contestant(
         "dali-gpu-fancy", "chain-gpu", "dali_chain", "DALI by hand, GPU, fancy", _DALI, _GPU | _WHOLE | {"fancy": True}

@@ -158,7 +158,8 @@ def test_opencv_starts_no_threads_of_its_own_while_a_chain_runs() -> None:
     try:
         cv2.setNumThreads(3)
         with iter(ds) as one, iter(ds) as two:
-            next(one), next(two)
+            next(one)
+            next(two)
             assert cv2.getNumThreads() == 1
             list(one)
             assert cv2.getNumThreads() == 1
