@@ -118,7 +118,7 @@ def as_bmp(image: Array) -> bytes:
     head = _header.pack(
         b"BM", start + size, 0, 0, start, _INFO, width, height, 1, bits, 0, size, 0, 0, colours, colours
     )
-    return b"".join((head, palette, rows))
+    return b"".join((head, palette, rows.data))
 
 
 def _other_way(image: Array) -> Array:
