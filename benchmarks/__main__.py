@@ -38,6 +38,7 @@ COMMANDS = (
     "host",
     "on-error",
     "approximate",
+    "prepared",
     "profile",
     "commands",
     "flowers",
@@ -117,6 +118,10 @@ def _on_error(options: argparse.Namespace, folder: Path) -> int:
 
 def _approximate(options: argparse.Namespace, folder: Path) -> int:
     return _compare(options, folder, "approximate")
+
+
+def _prepared(options: argparse.Namespace, folder: Path) -> int:
+    return _compare(options, folder, "prepared")
 
 
 def _compare(options: argparse.Namespace, folder: Path, work: str) -> int:
@@ -242,6 +247,8 @@ def _parser() -> argparse.ArgumentParser:
         "approximate", help="the chain at 3 megapixels, decoded at a fraction of the size where the window is large"
     )
     approximate.set_defaults(run=_approximate)
+    forms = commands.add_parser("prepared", help="later epochs over images that were shrunk, or decoded, once")
+    forms.set_defaults(run=_prepared)
     on_error.add_argument("--backend", choices=("dali", "numpy"), default="dali", help="(%(default)s)")
     day = commands.add_parser("gpu-day", help="the first hour on a machine with a GPU: what works, how exact, how fast")
     add_options(day, RESULTS)
@@ -256,6 +263,7 @@ def _parser() -> argparse.ArgumentParser:
         (extract, 256, 240, 20),
         (on_error, 64, 40, 10),
         (approximate, 32, 8, 3),
+        (forms, 64, 40, 10),
     )
     for command, batch, batches, warmup in sizes:
         command.add_argument("--data", default="", help="a glob of TFRecord shards; default: procedural photographs")
@@ -320,6 +328,7 @@ def _parser() -> argparse.ArgumentParser:
         host_path,
         on_error,
         approximate,
+        forms,
         profile,
         tools,
         garden,

@@ -23,6 +23,7 @@ Work = Literal[
     "extract",
     "chain-gpu",
     "approximate",
+    "prepared",
     "on-error-dali",
     "on-error-numpy",
     "shuffle",
@@ -124,6 +125,13 @@ _ALL = (
         {"backend": "dali"},
     ),
     Contestant("gpupipe-numpy-exact", "approximate", "gpupipe_chain", "gpupipe, NumPy", _GPUPIPE, {"backend": "numpy"}),
+    Contestant("prepared-whole", "prepared", "prepared_gpupipe", "gpupipe, JPEGs as they are", _GPUPIPE),
+    Contestant("prepared-small", "prepared", "prepared_gpupipe", "gpupipe, shrunk JPEGs", _GPUPIPE, {"form": "small"}),
+    Contestant("prepared-decoded", "prepared", "prepared_gpupipe", "gpupipe, decoded", _GPUPIPE, {"form": "decoded"}),
+    Contestant("prepared-cache", "prepared", "prepared_gpupipe", "gpupipe, cache(file)", _GPUPIPE, {"cached": True}),
+    Contestant(
+        "prepared-turboloader", "prepared", "prepared_turboloader", "TurboLoader, decoded (TBL)", ("turboloader",)
+    ),
     Contestant("dali-gpu", "chain-gpu", "dali_chain", "DALI by hand, GPU", _DALI, _GPU | _WHOLE),
     Contestant(
         "dali-gpu-fancy", "chain-gpu", "dali_chain", "DALI by hand, GPU, fancy", _DALI, _GPU | _WHOLE | {"fancy": True}
