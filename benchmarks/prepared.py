@@ -1,8 +1,8 @@
 """prepared: images shrunk once, so that later epochs cut crops out of them: the forms that are read, made once.
 
-A folder of forms has the shards as they are (`whole`), what `gpupipe pack --resize-shorter 256` makes of them (`small`),
-what it makes of them with `--decoded` (`decoded`), and the images in a tar archive with their labels, for contestants
-that make forms of their own.
+A folder of forms has the shards as they are (`whole`), what `gpupipe pack --resize-shorter 256` makes of them
+(`small`), what it makes of them with `--decoded` (`decoded`), and the images in a tar archive with their labels, for
+contestants that make forms of their own.
 """
 
 from __future__ import annotations

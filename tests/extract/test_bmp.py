@@ -18,7 +18,8 @@ from gpupipe.extract.images.bmp import as_bmp, is_ordinary, plain_bmp
 from gpupipe.extract.images.decode import Window, decode
 from gpupipe.extract.images.headers import ImageHeader, check_complete, read_header
 from gpupipe.graph.op import Array
-from gpupipe.transform.machine import has_dali
+from gpupipe.ops._shared.libraries import turned
+from gpupipe.transform.machine import has_dali, has_fast
 from tests.chains.data import on
 
 SIZES = [(1, 1), (7, 1), (1, 2), (3, 3), (5, 4), (64, 85)]
@@ -113,6 +114,28 @@ def test_a_plain_bmp_is_read_without_pillow(channels: int, monkeypatch: pytest.M
             np.testing.assert_array_equal(got, image[window.rows, window.columns])
             got[:] = 0  # a copy
             np.testing.assert_array_equal(decode(buffer, 0), image)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+def test_opencv_turns_colours_as_numpy_does(window: Window | None, channels: int) -> None:
+    pytest.importorskip("cv2")
+    data = as_bmp(pixels(9, 6, channels))
+
+    np.testing.assert_array_equal(decode(data, 3, window=window, turned=turned), decode(data, 3, window=window))
+
+
+@pytest.mark.parametrize("executor", ["numpy", "fast", "dali"])
+def test_crops_of_bmps_are_those_of_the_image_on_every_executor(executor: str) -> None:
+    if not {"numpy": True, "fast": has_fast(), "dali": has_dali()}[executor]:
+        pytest.skip(f"{executor} is not installed")
+    images = [pixels(20 + n, 31, 3) for n in range(6)]
+    chain = gp.Dataset.from_tensor_slices([as_bmp(image) for image in images])
+    chain = chain.map(lambda data: ops.crop_to_bounding_box(ops.decode_jpeg(data, channels=3), 2, 3, 11, 7))
+
+    (batch,) = chain.batch(6).with_options(on(executor))
+
+    np.testing.assert_array_equal(np.asarray(batch), [image[2:13, 3:10] for image in images])
 
 
 @pytest.mark.parametrize("channels", [1, 3])

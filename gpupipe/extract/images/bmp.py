@@ -7,6 +7,7 @@ and one of another kind, is for Pillow to decide about.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,13 +56,27 @@ class PlainBmp(NamedTuple):
     start: int
     downwards: bool
 
-    def pixels(self, data: Encoded, rows: slice = _ALL, columns: slice = _ALL) -> Array:
-        """Copy the pixels of some rows and columns, as uint8[h,w,C]."""
+    def pixels(
+        self,
+        data: Encoded,
+        rows: slice = _ALL,
+        columns: slice = _ALL,
+        turned: Callable[[Array], Array] | None = None,
+    ) -> Array:
+        """Copy the pixels of some rows and columns, as uint8[h,w,C].
+
+        Args:
+            data: the encoded image.
+            rows: those that are needed.
+            columns: those that are needed.
+            turned: copies uint8[h,w,3] with its channels the other way round; None does so with NumPy.
+        """
         width = self.width * self.channels
         stride = _stride(width)
         lines = np.frombuffer(data, np.uint8, self.height * stride, self.start).reshape(self.height, stride)
         lines = lines if self.downwards else lines[::-1]
-        return _other_way(lines[:, :width].reshape(self.height, self.width, self.channels)[rows, columns])
+        image = lines[:, :width].reshape(self.height, self.width, self.channels)[rows, columns]
+        return (_turned if turned is None or self.channels == 1 else turned)(image)
 
 
 def plain_bmp(data: Encoded) -> PlainBmp | None:
@@ -112,7 +127,7 @@ def as_bmp(image: Array) -> bytes:
     height, width, channels = image.shape
     stride, palette = _stride(width * channels), _GRAYS if channels == 1 else b""
     rows = np.zeros((height, stride), np.uint8)
-    rows[:, : width * channels] = _other_way(image[::-1]).reshape(height, -1)
+    rows[:, : width * channels] = _turned(image[::-1]).reshape(height, -1)
     start, colours = _header.size + len(palette), len(palette) // 4
     size, bits = rows.nbytes, 8 * channels
     head = _header.pack(
@@ -121,7 +136,7 @@ def as_bmp(image: Array) -> bytes:
     return b"".join((head, palette, rows.data))
 
 
-def _other_way(image: Array) -> Array:
+def _turned(image: Array) -> Array:
     """Copy an image, with its colours the other way round: from blue, green, red to red, green, blue and back."""
     copy = np.array(image, order="C")
     if image.shape[2] == 3:

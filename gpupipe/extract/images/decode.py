@@ -99,6 +99,7 @@ def decode(
     indices: bool = False,
     dct: Dct = _EXACT,
     window: Window | None = None,
+    turned: Callable[[Array], Array] | None = None,
 ) -> Array:
     """Decode an image of any known format but GIF.
 
@@ -114,6 +115,7 @@ def decode(
         dct: of a JPEG; another format is refused where it is to become smaller.
         window: what is needed of the upright image, and returned; the rest of a JPEG is not decoded, and that of a
             plain BMP not copied, where that can be done without a difference.
+        turned: copies uint8[H,W,3] with its channels the other way round, for plain BMPs; None does so with NumPy.
 
     Returns:
         dtype[H,W,C], contiguous but for a window; as uint8 the upper 8 bits of 16-bit samples, as in TensorFlow and
@@ -135,7 +137,7 @@ def decode(
         if image.dtype != np.uint8 and dtype == "uint8":
             raise DecodeError(f'indices of {header.bits} bits do not fit uint8; decode them with dtype="uint16"')
         return upright(image.astype(dtype, copy=False), header.orientation)
-    if header.format == "bmp" and (plain := _plain(data, channels, window)) is not None:
+    if header.format == "bmp" and (plain := _plain(data, channels, window, turned)) is not None:
         return as_dtype(plain, dtype, header.format)
     deep = _deep(data, header, channels, dtype != "uint8", most)
     if channels == 0 and header.channels == _GRAY:
@@ -172,12 +174,15 @@ def _one_deep_channel(image: Any, _: Encoded) -> Array:
     return np.asarray(image).astype(np.float32 if image.mode == "F" else np.uint16)[:, :, None]
 
 
-def _plain(data: Encoded, channels: int, window: Window | None) -> Array | None:
+def _plain(
+    data: Encoded, channels: int, window: Window | None, turned: Callable[[Array], Array] | None
+) -> Array | None:
     """Copy a plain BMP, or a window of it; None if it is none, or is to become gray or transparent."""
     plain = plain_bmp(data)
     if plain is None or channels not in (0, plain.channels, _RGB):
         return None
-    image = plain.pixels(data) if window is None else plain.pixels(data, window.rows, window.columns)
+    rows, columns = (slice(None), slice(None)) if window is None else (window.rows, window.columns)
+    image = plain.pixels(data, rows, columns, turned)
     return np.repeat(image, _RGB, axis=2) if channels > plain.channels else image
 
 
