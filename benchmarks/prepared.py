@@ -52,7 +52,7 @@ def warmup(records: int, batch: int, least: int) -> int:
 
 def _write_tar(files: Sequence[str], folder: Path) -> None:
     """Write the images as ``00000.jpg``, ``00001.jpg`` ... with ``00000.cls`` ..., and their labels as a list, too."""
-    labels = []
+    labels: list[int] = []
     with tarfile.open(folder / IMAGES, "w", format=tarfile.USTAR_FORMAT) as tar:
         for file in files:
             with open(file, "rb") as source:
