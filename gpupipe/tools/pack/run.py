@@ -121,10 +121,8 @@ def pack(
         4
     """
     shards, seed, quality, resize_shorter, workers = map(plain, (shards, seed, quality, resize_shorter, workers))
-    if decoded and quality is not None:
-        raise PlanError(f"pack needs --quality or --decoded, got both: a BMP has no quality, got {quality!r}")
-    quality = 90 if quality is None else quality
-    _check_arguments(shards, resize_shorter, quality, seed, name, on_error, workers)
+    _check_arguments(shards, resize_shorter, quality, decoded, seed, name, on_error, workers)
+    quality = None if decoded else 90 if quality is None else quality
     source, out, told = os.fspath(source), _folder(source, out), progress or (lambda task, done, total: None)
     _check_apart(source, out)
     inputs = find_inputs(source, image_column, label_column, told)
@@ -133,13 +131,11 @@ def pack(
         raise PlanError(f"pack needs {most}, got {shards}")
     paths = tuple(out / f"{name}-{shard:05d}-of-{shards:05d}.tfrecord" for shard in range(shards))
     options = {"--shards": shards, "--seed": seed, "--name": name, "--resize-shorter": resize_shorter}
-    if decoded:
-        options["--decoded"] = True
-    elif resize_shorter is not None:
-        options["--quality"] = quality
+    if decoded or resize_shorter is not None:
+        options |= {"--decoded": True} if decoded else {"--quality": quality}
     with opened(out, _plan(source, inputs, options)) as journal:
         found = _still_there(journal, paths, on_error)
-        work = _Work(inputs, shards, seed, resize_shorter, None if decoded else quality, on_error == "skip")
+        work = _Work(inputs, shards, seed, resize_shorter, quality, on_error == "skip")
         with _said_when_full(out, journal, shards):
             _write(work, journal, paths, found, workers or cpu_count(), told)
         done = [journal.finished[shard] for shard in range(shards)]
@@ -156,12 +152,14 @@ def pack(
 
 
 def _check_arguments(
-    shards: Any, shorter: Any, quality: Any, seed: Any, name: str, on_error: str, workers: Any
+    shards: Any, shorter: Any, quality: Any, decoded: bool, seed: Any, name: str, on_error: str, workers: Any
 ) -> None:
+    if decoded and quality is not None:
+        raise PlanError(f"pack needs --quality or --decoded, got both: a BMP has no quality, got {quality!r}")
     for option, value, least, most in (
         ("--shards", shards, 1, 99_999),
         ("--resize-shorter", 1 if shorter is None else shorter, 1, 65_500),
-        ("--quality", quality, 1, 100),
+        ("--quality", 1 if quality is None else quality, 1, 100),
         ("--seed", seed, 0, 2**64 - 1),
         ("--workers", 1 if workers is None else workers, 1, 1024),
     ):
