@@ -39,6 +39,7 @@ COMMANDS = (
     "on-error",
     "approximate",
     "overhead",
+    "prepared",
     "profile",
     "commands",
     "flowers",
@@ -122,6 +123,10 @@ def _approximate(options: argparse.Namespace, folder: Path) -> int:
 
 def _overhead(options: argparse.Namespace, folder: Path) -> int:
     return _compare(options, folder, "overhead")
+
+
+def _prepared(options: argparse.Namespace, folder: Path) -> int:
+    return _compare(options, folder, "prepared")
 
 
 def _compare(options: argparse.Namespace, folder: Path, work: str) -> int:
@@ -249,6 +254,8 @@ def _parser() -> argparse.ArgumentParser:
     approximate.set_defaults(run=_approximate)
     overhead = commands.add_parser("overhead", help='the chain on "fast" beside the calls of its libraries alone')
     overhead.set_defaults(run=_overhead)
+    forms = commands.add_parser("prepared", help="later epochs over images that were shrunk, or decoded, once")
+    forms.set_defaults(run=_prepared)
     on_error.add_argument("--backend", choices=("dali", "numpy"), default="dali", help="(%(default)s)")
     day = commands.add_parser("gpu-day", help="the first hour on a machine with a GPU: what works, how exact, how fast")
     add_options(day, RESULTS)
@@ -264,6 +271,7 @@ def _parser() -> argparse.ArgumentParser:
         (on_error, 64, 40, 10),
         (approximate, 32, 8, 3),
         (overhead, 64, 40, 10),
+        (forms, 64, 40, 10),
     )
     for command, batch, batches, warmup in sizes:
         command.add_argument("--data", default="", help="a glob of TFRecord shards; default: procedural photographs")
@@ -329,6 +337,7 @@ def _parser() -> argparse.ArgumentParser:
         on_error,
         approximate,
         overhead,
+        forms,
         profile,
         tools,
         garden,

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import data, large, probe, report
+from benchmarks import data, large, prepared, probe, report
 from benchmarks.contestants import CONTESTANTS, missing
 from benchmarks.equal import UnequalWork, check, checkout_in, expected_counts
 from benchmarks.job import Audit, Job
@@ -26,6 +26,7 @@ _REFERENCES = {
     "chain-gpu": "dali-gpu-fancy",
     "approximate": "tfdata-exact",
     "overhead": "fast-calls",
+    "prepared": "prepared-whole",
     "on-error-dali": "raise-dali",
     "on-error-numpy": "raise-numpy",
 }
@@ -41,6 +42,12 @@ GOALS: Mapping[str, tuple[tuple[str, str, float, float], ...]] = {
     "extract": (("gpupipe-extract", "tfdata-extract", 0.45, 1.4),),
     "approximate": (("gpupipe-fast-smaller", "tfdata-exact", 0.85, 0.0),),
     "overhead": (("fast-chain", "fast-calls", 1.1, 0.0),),
+    "prepared": (
+        ("prepared-decoded", "prepared-whole", 0.4, 0.0),
+        ("prepared-cache", "prepared-whole", 0.4, 0.0),
+        ("prepared-decoded", "prepared-turboloader", 1.0, 0.0),
+        ("prepared-cache", "prepared-turboloader", 1.0, 0.0),
+    ),
     "on-error-dali": (("skip-dali", "raise-dali", 1.03, 0.0),),
     "on-error-numpy": (("skip-numpy", "raise-numpy", 1.03, 0.0),),
 }
@@ -111,9 +118,13 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
     checkout = "" if what.checkout is None else checkout_in(what.checkout, what.work)
     shards = data.load(what.data, folder, what.work == "approximate")
     margin = what.shuffle + 8 * what.batch  # so that no pass nears its end within the window
+    files = shards.files
+    if what.work == "prepared":
+        files = (prepared.forms(files, folder / "forms"),)
+        what = replace(what, warmup=prepared.warmup(shards.records, what.batch, what.warmup))
     job = Job(
         contestant=what.reference,
-        files=data.repeated(shards.files, shards.records, (what.warmup + what.batches) * what.batch + margin),
+        files=data.repeated(files, shards.records, (what.warmup + what.batches) * what.batch + margin),
         batch=what.batch,
         threads=what.threads,
         warmup=what.warmup,
@@ -141,6 +152,8 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
     pairs = [pair for pair in pairs if pair.contestant not in absent]  # one may have failed in a later round
     settings = {**asdict(what), **shards.describe(), "files_in_a_pass": len(job.files), "verifies_checksums": crc}
     settings["checkout"] = bool(checkout)
+    if what.work == "prepared":
+        settings["bytes_of_forms"] = prepared.sizes(files[0])
     found = report.summary(pairs, what.reference)
     print(report.table(found, what.reference, absent, "record" if what.work == "extract" else "image"))
     for line in _goals(what, found):
@@ -156,6 +169,8 @@ def _audit(
 ) -> tuple[list[Audit], dict[str, bool]]:
     """Run all contestants over the probes and refuse unequal work, before anything is timed; report failures."""
     probes = tuple(str(path) for path in probe.write_probes(folder, _PROBES))
+    if what.work == "prepared":
+        probes = (prepared.forms(probes, folder / "probe-forms"),)
     times = what.probes if what.work != "extract" else 1  # it has no randomness: once is enough
     if _PROBES * times % what.batch:
         raise UnequalWork(
@@ -166,7 +181,10 @@ def _audit(
     for name in names:
         try:
             found = audit(replace(job, contestant=name, files=probes * times))
-            crc[name] = notices_damage(replace(job, contestant=name, files=damaged))
+            if what.work == "prepared":  # each library shrinks in its way; and its forms are not the damaged file
+                found.figures.pop("contrast", None)
+            else:
+                crc[name] = notices_damage(replace(job, contestant=name, files=damaged))
         except ContestantFailed as error:
             failed(error)
             continue

@@ -24,6 +24,7 @@ Work = Literal[
     "chain-gpu",
     "approximate",
     "overhead",
+    "prepared",
     "on-error-dali",
     "on-error-numpy",
     "shuffle",
@@ -127,6 +128,13 @@ _ALL = (
     Contestant("gpupipe-numpy-exact", "approximate", "gpupipe_chain", "gpupipe, NumPy", _GPUPIPE, {"backend": "numpy"}),
     Contestant("fast-calls", "overhead", "fast_calls", "the same calls alone", _GPUPIPE + _DALI + _FAST),
     Contestant("fast-chain", "overhead", "gpupipe_chain", "gpupipe, fast", _GPUPIPE + _FAST, {"backend": "fast"}),
+    Contestant("prepared-whole", "prepared", "prepared_gpupipe", "gpupipe, JPEGs as they are", _GPUPIPE),
+    Contestant("prepared-small", "prepared", "prepared_gpupipe", "gpupipe, shrunk JPEGs", _GPUPIPE, {"form": "small"}),
+    Contestant("prepared-decoded", "prepared", "prepared_gpupipe", "gpupipe, decoded", _GPUPIPE, {"form": "decoded"}),
+    Contestant("prepared-cache", "prepared", "prepared_gpupipe", "gpupipe, cache(file)", _GPUPIPE, {"cached": True}),
+    Contestant(
+        "prepared-turboloader", "prepared", "prepared_turboloader", "TurboLoader, decoded (TBL)", ("turboloader",)
+    ),
     Contestant("dali-gpu", "chain-gpu", "dali_chain", "DALI by hand, GPU", _DALI, _GPU | _WHOLE),
     Contestant(
         "dali-gpu-fancy", "chain-gpu", "dali_chain", "DALI by hand, GPU, fancy", _DALI, _GPU | _WHOLE | {"fancy": True}

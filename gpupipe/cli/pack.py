@@ -29,11 +29,16 @@ Images are stored as they are: header and end are checked, nothing is decoded or
 images are decoded, shrunk with antialias, turned upright as their EXIF says, and encoded as JPEG 4:2:0; gray
 images stay gray, all others become RGB. Images that are not larger stay as they are unless EXIF turns them.
 
+With --decoded, every image is stored decoded and upright, as an uncompressed BMP of 3 bytes a pixel (1 of gray images):
+no epoch decodes it again, and a crop is cut out of it. Shrink them, too, as they are ten times as large as JPEGs.
+Chains with decode_jpeg or decode_image read both. Transparency is dropped; of 16 bits the upper 8 stay.
+
 Equal images and options give equal shards, byte for byte, for any number of workers. After Ctrl-C, a full disk or a
 crash the same command goes on: finished shards, listed in OUT/pack.jsonl, stay."""
 
 EXAMPLES = (
     "gpupipe pack imagenet/train packed/train --shards 1024 --resize-shorter 256",
+    "gpupipe pack imagenet/train prepared --shards 1024 --resize-shorter 256 --decoded",
     "gpupipe pack imagenet/val packed/val --shards 64 --name validation",
     "gpupipe pack 'webdataset/*.tar' packed --shards 128 --on-error skip --json",
     "gpupipe pack cifar.parquet packed --shards 8 --image-column img --label-column fine_label",
@@ -51,8 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--resize-shorter", type=int, metavar="PIXELS", help="shrink larger images to this shorter side"
     )
     parser.add_argument(
-        "--quality", type=int, default=90, metavar="1..100", help="of the shrunk JPEGs (default: %(default)s)"
+        "--quality", type=int, metavar="1..100", help="of the shrunk JPEGs (default: 90); not with --decoded"
     )
+    parser.add_argument("--decoded", action="store_true", help="store images decoded, as BMPs: large, and fast to read")
     parser.add_argument("--seed", type=int, default=0, help="decides the order (default: %(default)s)")
     parser.add_argument("--name", default="train", help="NAME-00000-of-0000N.tfrecord (default: %(default)s)")
     parser.add_argument(
@@ -104,6 +110,7 @@ def _packed(parsed: argparse.Namespace, progress: Progress) -> Packed:
         parsed.shards,
         resize_shorter=parsed.resize_shorter,
         quality=parsed.quality,
+        decoded=parsed.decoded,
         seed=parsed.seed,
         name=parsed.name,
         on_error=parsed.on_error,

@@ -1,11 +1,11 @@
 """host_decode: decode images on the host for DALI, so that which images are bad does not depend on the executor.
 
 Two decoders never agree on every damaged byte, so one of them decides: the host's, which the NumPy executor uses. DALI
-decodes what cameras and the web make, ordinary JPEGs and PNGs, for which all decoders give the same pixels
-(`is_ordinary` in `extract/images/jpeg.py` and `png.py`). The host decodes all others, and those that DALI refuses. A
-graph takes only encoded images, so an image that the host has decoded is fed as a BMP, or as a PNG if it is still to be
-rotated: any decoder reads these without a change. An EXIF block by which DALI is to rotate an image is reduced to the
-orientation.
+decodes what cameras and the web make, ordinary JPEGs and PNGs, and plain BMPs, for which all decoders give the same
+pixels (`is_ordinary` in `extract/images/jpeg.py`, `png.py` and `bmp.py`). The host decodes all others, and those that
+DALI refuses. A graph takes only encoded images, so an image that the host has decoded is fed as a BMP, or as a PNG if
+it is still to be rotated: any decoder reads these without a change. An EXIF block by which DALI is to rotate an image
+is reduced to the orientation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..errors import DataError, DecodeError
-from ..extract.images import jpeg, png
+from ..extract.images import bmp, jpeg, png
 from ..extract.images.decode import as_plain
 from ..graph.op import Array
 from ..graph.values import Apply, Const
@@ -64,13 +64,17 @@ class HostDecoder:
             try:
                 if row[0] == 0xFF and jpeg.is_ordinary(row):
                     out[i] = (upright and jpeg.with_plain_orientation(row)) or row
-                elif row[0] != 0x89 or not png.is_ordinary(row, reading.gray, upright):
+                elif not (
+                    png.is_ordinary(row, reading.gray, upright)
+                    if row[0] == 0x89
+                    else bmp.is_ordinary(row, reading.gray)
+                ):
                     others.append(i)
             except DecodeError as error:
                 causes[i] = error
         if others and not self._said:
             self._said = True
-            logger.info("images other than ordinary JPEGs and PNGs are decoded on the host")
+            logger.info("images other than ordinary JPEGs, PNGs and BMPs are decoded on the host")
         for i, image in self._decoded({i: (as_plain, rows[i], *reading) for i in others}, causes).items():
             out[i] = image
         return out

@@ -9,6 +9,7 @@ from gpupipe.extract.images.decode import Window
 from gpupipe.graph.op import Array, Op
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.decoding import Decoding, FusedDecoding, decoder, native_channels
+from gpupipe.ops._shared.libraries import turned
 from gpupipe.spec import TensorSpec
 
 __all__ = ["DecodeCrop"]
@@ -43,7 +44,7 @@ class DecodeCrop(FusedDecoding):
         return self.crop.reference(self.decoder.reference(data), start, shape)
 
     def fast(self, data: Any, start: Array, shape: Array) -> Array:
-        return self.decoder.on_host(data, window=Window(*start.tolist(), *shape.tolist()))
+        return self.decoder.on_host(data, window=Window(*start.tolist(), *shape.tolist()), turned=turned)
 
     def dali(self, d: Any, data: Any, start: Any, shape: Any) -> Any:
         if not d.region_decode:

@@ -7,8 +7,8 @@ allowed, but zeros in its place are not, although Pillow and DALI would accept t
 
 Which images are bad, and the pixels of the good ones, do not depend on the executor. DALI decodes what all decoders
 agree on: JPEGs as cameras and the web make them (baseline and progressive, gray and colour, any subsampling, with all
-of their scans) and PNGs of up to 8 bits. Everything else is decoded on the host by every executor. An image that DALI
-refuses is decoded on the host too: if that succeeds, the image is good.
+of their scans), PNGs of up to 8 bits and uncompressed BMPs. Everything else is decoded on the host by every executor.
+An image that DALI refuses is decoded on the host too: if that succeeds, the image is good.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpupipe.graph.op import Array
 
-__all__ = ["LOADERS", "ONE_THREAD", "OneThread", "averaged", "opencv"]
+__all__ = ["LOADERS", "ONE_THREAD", "OneThread", "averaged", "opencv", "turned"]
 
 _PIXELS = {"uint8": "U8", "float32": "F32"}
 
@@ -116,3 +116,12 @@ def averaged(x: Array, height: int, width: int, method: str) -> Array:
             _own().resizer.resize(image, target, options)
             image = target
     return np.frombuffer(image.get_buffer(), x.dtype).reshape(height, width, channels)
+
+
+def turned(x: Array) -> Array:
+    """Copy uint8[H,W,3] with its channels the other way round: what blue, green, red is in a BMP, red, green, blue."""
+    if not x.size:
+        return x.copy()
+    cv2 = opencv()
+    image: Array = cv2.cvtColor(np.ascontiguousarray(x), cv2.COLOR_BGR2RGB)
+    return image

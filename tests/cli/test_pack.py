@@ -34,6 +34,16 @@ def test_a_folder_becomes_shards_and_a_sentence(tmp_path: Path, capsys: pytest.C
     assert {(r["image/height"], r["image/width"]) for r in packed_records(tmp_path / "out")} == {(24, 32)}
 
 
+def test_decoded_images_are_bmps(tmp_path: Path) -> None:
+    source, out = folder_of(tmp_path / "photos", 3), tmp_path / "out"
+
+    assert main(["pack", str(source), str(out), "--shards", "1", "--resize-shorter", "24", "--decoded"]) == 0
+
+    assert {(bytes(r["image/format"]), len(r["image/encoded"])) for r in packed_records(out)} == {
+        (b"BMP", 54 + 24 * 32 * 3)
+    }
+
+
 def test_the_summary_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = folder_of(tmp_path / "photos", 10)
     (source / "class1/x.jpg").write_bytes(b"no image")
@@ -93,6 +103,7 @@ def test_what_is_wrong_is_one_line_and_a_status(tmp_path: Path, capsys: pytest.C
         ),
         (2, "outside of its source", [str(source), str(source), "--shards", "3"]),
         (2, "--quality to be an integer of 1..100", [str(source), str(out), "--shards", "2", "--quality", "0"]),
+        (2, "--quality or --decoded", [str(source), str(out), "--shards", "2", "--quality", "90", "--decoded"]),
         (1, "000.jpg: not an image", [str(bad), str(tmp_path / "o"), "--shards", "1"]),
     ]
     capsys.readouterr()

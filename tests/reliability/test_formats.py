@@ -119,7 +119,7 @@ def test_a_bmp_that_lacks_a_byte_is_a_data_error(executor: Any, bits: int, heade
 @pytest.mark.parametrize("kind", ["BMP", "TIFF", "PNG"])
 def test_an_image_above_pillows_limit_is_not_called_damaged(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     file = io.BytesIO()
-    Image.new("L", (40, 30)).save(file, kind)
+    Image.new("1", (40, 30)).save(file, kind)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 500)
 
     with pytest.raises(DecodeError, match=f"a {kind} may have 1000 pixels, the limit of Pillow"):

@@ -41,8 +41,9 @@ def test_every_image_is_there_once_as_it_was(tmp_path: Path) -> None:
         assert record["image/class/label"] == int(name[5])
 
 
-def test_the_chain_of_the_readme_reads_the_shards(tmp_path: Path) -> None:
-    pack(folder_of(tmp_path / "photos", 10), tmp_path / "out", 2, resize_shorter=32)
+@pytest.mark.parametrize("decoded", [False, True])
+def test_the_chain_of_the_readme_reads_the_shards(tmp_path: Path, decoded: bool) -> None:
+    pack(folder_of(tmp_path / "photos", 10), tmp_path / "out", 2, resize_shorter=32, decoded=decoded)
 
     def example(record: Any) -> Any:
         x = gp.io.parse_single_example(record, FEATURES)
@@ -56,12 +57,21 @@ def test_the_chain_of_the_readme_reads_the_shards(tmp_path: Path) -> None:
     assert sorted(labels) == sorted(number % 3 for number in range(10))
 
 
-@pytest.mark.parametrize("resize", [None, 32], ids=["as they are", "shrunk"])
-def test_the_bytes_do_not_depend_on_workers_and_repetition_but_on_the_seed(tmp_path: Path, resize: int | None) -> None:
+WAYS: dict[str, dict[str, Any]] = {
+    "as they are": {},
+    "shrunk": {"resize_shorter": 16},
+    "decoded": {"decoded": True},
+    "shrunk and decoded": {"resize_shorter": 16, "decoded": True},
+}
+ways = pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
+
+
+@ways
+def test_the_bytes_do_not_depend_on_workers_and_repetition_but_on_the_seed(tmp_path: Path, how: dict[str, Any]) -> None:
     source = folder_of(tmp_path / "photos", 30)
 
     for name, workers, seed in (("1", 1, 7), ("2", 2, 7), ("3", 3, 7), ("again", None, 7), ("other", 2, 8)):
-        pack(source, tmp_path / name, 3, resize_shorter=resize, workers=workers, seed=seed)
+        pack(source, tmp_path / name, 3, **how, workers=workers, seed=seed)
 
     assert digests(tmp_path / "1") == digests(tmp_path / "2") == digests(tmp_path / "3") == digests(tmp_path / "again")
     assert set(digests(tmp_path / "1").values()).isdisjoint(digests(tmp_path / "other").values())
@@ -98,6 +108,63 @@ def test_shrunk_images_are_close_to_those_of_resize_shorter(tmp_path: Path) -> N
         # JPEG costs about 1 level on average, and decoding at a part of the size less than that.
         assert np.abs(got.astype(int) - expected).mean() < 2, name
         assert record["image/class/label"] == -1, name  # a folder without directories has no labels
+
+
+def test_decoded_images_have_the_pixels_that_decoding_gives(tmp_path: Path) -> None:
+    kinds = {
+        "wide.jpg": jpeg(31, 53),
+        "gray.jpg": _gray(9, 10),
+        "colours.png": png(20, 33),
+        "clear.png": png(20, 33, "RGBA"),
+        "clear gray.png": png(8, 9, "LA"),
+        "deep.png": png(7, 9, "I;16"),
+        "palette.png": png(5, 6, "P"),
+    }
+    (tmp_path / "photos").mkdir()
+    for name, data in kinds.items():
+        (tmp_path / "photos" / name).write_bytes(data)
+
+    pack(tmp_path / "photos", tmp_path / "out", 1, decoded=True)
+
+    records = packed_records(tmp_path / "out")
+    assert len(records) == len(kinds)
+    for record in records:
+        name = bytes(record["image/filename"]).decode()
+        encoded = bytes(record["image/encoded"])
+        gray = "gray" in name or "deep" in name
+        expected = decode(kinds[name], 1 if gray else 3)
+        assert (bytes(record["image/format"]), encoded[:2]) == (b"BMP", b"BM")
+        assert (record["image/height"], record["image/width"]) == expected.shape[:2]
+        np.testing.assert_array_equal(decode(encoded, 0), expected, err_msg=name)
+        assert len(encoded) == 54 + 1024 * gray + len(expected) * -(-expected[0].size // 4) * 4
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_shrunk_and_decoded_images_are_those_that_would_be_encoded(tmp_path: Path, orientation: int) -> None:
+    (tmp_path / "photos").mkdir()
+    for number, size in enumerate([(60, 80), (300, 450), (20, 30)]):
+        data = jpeg(*size, number)
+        (tmp_path / f"photos/{number}.jpg").write_bytes(data[:2] + segment_of(orientation) + data[2:])
+
+    pack(tmp_path / "photos", tmp_path / "jpeg", 1, resize_shorter=40, quality=100)
+    pack(tmp_path / "photos", tmp_path / "bmp", 1, resize_shorter=40, decoded=True)
+
+    for jpg, bmp in zip(packed_records(tmp_path / "jpeg"), packed_records(tmp_path / "bmp"), strict=True):
+        assert jpg["image/filename"] == bmp["image/filename"]
+        expected, got = (decode(bytes(one["image/encoded"]), exif_orientation=True) for one in (jpg, bmp))
+        assert (bmp["image/height"], bmp["image/width"]) == got.shape[:2] == expected.shape[:2]
+        assert np.abs(got.astype(int) - expected).mean() < 1  # JPEG at quality 100, with 4:2:0
+
+
+def test_an_image_whose_pixels_are_too_many_for_a_record_is_bad(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpupipe.tools.pack.image._MOST_DECODED", 3 * 48 * 64 - 1)
+    source = folder_of(tmp_path / "photos", 2)
+
+    with pytest.raises(DecodeError, match="a decoded image may have 9215 bytes, this one would have 48x64x3"):
+        pack(source, tmp_path / "out", 1, decoded=True)
+    assert pack(source, tmp_path / "out-2", 1, decoded=True, resize_shorter=47).records == 2
 
 
 def test_shrinking_averages_over_all_pixels(tmp_path: Path) -> None:
@@ -184,8 +251,8 @@ def test_what_is_not_larger_stays_as_it_is(tmp_path: Path) -> None:
     assert bytes(got["a/2.png"]["image/format"]) == b"PNG"
 
 
-@pytest.mark.parametrize("resize", [None, 16], ids=["as they are", "shrunk"])
-def test_an_image_that_cannot_be_decoded_ends_the_run_or_is_left_out(tmp_path: Path, resize: int | None) -> None:
+@ways
+def test_an_image_that_cannot_be_decoded_ends_the_run_or_is_left_out(tmp_path: Path, how: dict[str, Any]) -> None:
     source = folder_of(tmp_path / "photos", 12)
     whole = (source / "class1/004.jpg").read_bytes()
     (source / "class1/004.jpg").write_bytes(whole[: len(whole) // 2])
@@ -193,16 +260,16 @@ def test_an_image_that_cannot_be_decoded_ends_the_run_or_is_left_out(tmp_path: P
     out = tmp_path / "out"
 
     with pytest.raises(DecodeError, match=r"(004\.jpg: truncated JPEG|x\.gif: .*GIF).*; mend .*--on-error skip"):
-        pack(source, out, 2, resize_shorter=resize)
+        pack(source, out, 2, **how)
     assert not [path for path in out.iterdir() if path.name.endswith(".part")]
 
-    packed = pack(source, out, 2, resize_shorter=resize, on_error="skip")  # what was finished before stays
+    packed = pack(source, out, 2, **how, on_error="skip")  # what was finished before stays
     assert packed.records == len(packed_records(out)) == 11
     assert {Path(one.image).name for one in packed.skipped} == {"004.jpg", "x.gif"}
     assert all(isinstance(one, Skipped) and one.reason for one in packed.skipped)
-    assert pack(source, out, 2, resize_shorter=resize, on_error="skip").skipped == packed.skipped
+    assert pack(source, out, 2, **how, on_error="skip").skipped == packed.skipped
     with pytest.raises(DecodeError, match="an earlier run left it out"):
-        pack(source, out, 2, resize_shorter=resize)
+        pack(source, out, 2, **how)
 
 
 def test_an_image_that_only_decoding_finds_damaged_is_bad_when_it_is_shrunk(tmp_path: Path) -> None:
@@ -226,6 +293,7 @@ def test_an_image_that_only_decoding_finds_damaged_is_bad_when_it_is_shrunk(tmp_
         ({"workers": 0}, "--workers to be"),
         ({"name": "a/b"}, "--name to be"),
         ({"on_error": "replace"}, "--on-error to be"),
+        ({"decoded": True, "quality": 90}, "--quality or --decoded, got both"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -239,9 +307,10 @@ def test_a_wrong_argument_is_refused_before_anything_is_written(
 
 @pytest.mark.tf
 @pytest.mark.filterwarnings("ignore")
-def test_tensorflow_reads_the_shards(tmp_path: Path) -> None:
+@pytest.mark.parametrize("decoded", [False, True])
+def test_tensorflow_reads_the_shards(tmp_path: Path, decoded: bool) -> None:
     tf = pytest.importorskip("tensorflow")
-    packed = pack(folder_of(tmp_path / "photos", 9), tmp_path / "out", 2, resize_shorter=32)
+    packed = pack(folder_of(tmp_path / "photos", 9), tmp_path / "out", 2, resize_shorter=32, decoded=decoded)
 
     feature = tf.io.FixedLenFeature
     wanted = {
@@ -256,7 +325,7 @@ def test_tensorflow_reads_the_shards(tmp_path: Path) -> None:
     names = []
     for record in tf.data.TFRecordDataset([str(path) for path in packed.files]):
         x = tf.io.parse_single_example(record, wanted)
-        image = tf.io.decode_jpeg(x["image/encoded"])
+        image = tf.io.decode_image(x["image/encoded"])
         assert image.shape == (x["image/height"].numpy(), x["image/width"].numpy(), 3) == (32, 42, 3)
         assert x["image/class/text"].numpy() == b"class%d" % x["image/class/label"].numpy()
         names.append(x["image/filename"].numpy())

@@ -1,7 +1,8 @@
 """decode: an encoded image as an array, on the host: the pixels of DALI's CPU decoders, without DALI.
 
 JPEG is decoded by libjpeg-turbo (simplejpeg) or, if that fails or is not installed, by Pillow, like all other formats:
-a damaged file that DALI accepts is accepted here, with the same pixels. Both decoders release the GIL.
+a damaged file that DALI accepts is accepted here, with the same pixels. Both decoders release the GIL. The pixels of a
+plain BMP are copied, those of a window alone if no more are needed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpupipe.errors import DecodeError
+from gpupipe.extract.images.bmp import as_bmp, plain_bmp
 from gpupipe.extract.images.deep import as_dtype, deep_png, indices_of, with_channels
 from gpupipe.extract.images.exif import NORMAL, segment_of
 from gpupipe.extract.images.headers import ImageHeader, check_complete, check_decodable, check_pixels, read_header
@@ -97,6 +99,7 @@ def decode(
     indices: bool = False,
     dct: Dct = _EXACT,
     window: Window | None = None,
+    turned: Callable[[Array], Array] | None = None,
 ) -> Array:
     """Decode an image of any known format but GIF.
 
@@ -110,8 +113,9 @@ def decode(
         indices: give the indices of a palette instead of its colours, of a gray image the samples as stored; neither is
             scaled.
         dct: of a JPEG; another format is refused where it is to become smaller.
-        window: what is needed of the upright image, and returned; the rest of a JPEG is not decoded where that can be
-            done without a difference.
+        window: what is needed of the upright image, and returned; the rest of a JPEG is not decoded, and that of a
+            plain BMP not copied, where that can be done without a difference.
+        turned: copies uint8[H,W,3] with its channels the other way round, for plain BMPs; None does so with NumPy.
 
     Returns:
         dtype[H,W,C], contiguous but for a window; as uint8 the upper 8 bits of 16-bit samples, as in TensorFlow and
@@ -133,6 +137,8 @@ def decode(
         if image.dtype != np.uint8 and dtype == "uint8":
             raise DecodeError(f'indices of {header.bits} bits do not fit uint8; decode them with dtype="uint16"')
         return upright(image.astype(dtype, copy=False), header.orientation)
+    if header.format == "bmp" and (plain := _plain(data, channels, window, turned)) is not None:
+        return as_dtype(plain, dtype, header.format)
     deep = _deep(data, header, channels, dtype != "uint8", most)
     if channels == 0 and header.channels == _GRAY:
         channels = _GRAY
@@ -168,6 +174,18 @@ def _one_deep_channel(image: Any, _: Encoded) -> Array:
     return np.asarray(image).astype(np.float32 if image.mode == "F" else np.uint16)[:, :, None]
 
 
+def _plain(
+    data: Encoded, channels: int, window: Window | None, turned: Callable[[Array], Array] | None
+) -> Array | None:
+    """Copy a plain BMP, or a window of it; None if it is none, or is to become gray or transparent."""
+    plain = plain_bmp(data)
+    if plain is None or channels not in (0, plain.channels, _RGB):
+        return None
+    rows, columns = (slice(None), slice(None)) if window is None else (window.rows, window.columns)
+    image = plain.pixels(data, rows, columns, turned)
+    return np.repeat(image, _RGB, axis=2) if channels > plain.channels else image
+
+
 def as_plain(data: Encoded, gray: bool, exif_orientation: bool | None) -> bytes:
     """Re-encode an image whose header was checked as a BMP, which every decoder gets right.
 
@@ -180,15 +198,15 @@ def as_plain(data: Encoded, gray: bool, exif_orientation: bool | None) -> bytes:
     Raises:
         DecodeError: the image is damaged.
     """
-    from PIL import Image
-
     header = read_header(data, orientation=exif_orientation is None)
     one = gray or header.channels == _GRAY
     image = decode(data, _GRAY if one else _RGB, bool(exif_orientation), UNBOUNDED)
-    stream, how = io.BytesIO(), {}
-    if header.orientation != NORMAL:
-        how = {"exif": segment_of(header.orientation)[4:], "compress_level": 1}
-    Image.fromarray(image[:, :, 0] if one else image).save(stream, "PNG" if how else "BMP", **how)
+    if header.orientation == NORMAL:
+        return as_bmp(image)
+    from PIL import Image
+
+    stream, exif = io.BytesIO(), segment_of(header.orientation)[4:]
+    Image.fromarray(image[:, :, 0] if one else image).save(stream, "PNG", exif=exif, compress_level=1)
     return stream.getvalue()
 
 

@@ -1,7 +1,7 @@
 """headers: size, channels and orientation of an image, from its first bytes.
 
-JPEG and PNG headers are read here, with every length bounded; those of other formats by Pillow, which also decodes
-them. An image that fails here never reaches a decoder, where it would make a whole batch fail.
+The headers of JPEGs, PNGs and plain BMPs are read here, with every length bounded; those of other formats by Pillow,
+which also decodes them. An image that fails here never reaches a decoder, where it would make a whole batch fail.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gpupipe.errors import DecodeError
+from gpupipe.extract.images.bmp import plain_bmp
 from gpupipe.extract.images.exif import NORMAL, orientation_of
 from gpupipe.extract.images.jpeg import MOST_SCANNED, check_end, check_scans, exif_blocks, is_progressive, jpeg_size
 from gpupipe.extract.images.pillow import facts, opened
@@ -94,6 +95,9 @@ def read_header(data: Encoded, *, orientation: bool = False) -> ImageHeader:
     head = bytes(data[:8])
     if head == _PNG:
         return _png(data, orientation)
+    plain = plain_bmp(data) if head.startswith(b"BM") else None
+    if plain is not None:
+        return _interned("bmp", plain.height, plain.width, plain.channels)
     for magic, kind in _OTHERS:
         if head.startswith(magic):
             layout = layout_of(data) if kind == "tiff" else None

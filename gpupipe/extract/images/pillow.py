@@ -1,4 +1,4 @@
-"""pillow: images that Pillow opens, which alone decides about formats other than JPEG and PNG."""
+"""pillow: images that Pillow opens, which alone decides about formats other than JPEG, PNG and plain BMP."""
 
 from __future__ import annotations
 

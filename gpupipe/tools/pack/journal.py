@@ -23,7 +23,8 @@ __all__ = ["NAME", "Finished", "Journal", "Skipped", "opened"]
 
 NAME = "pack.jsonl"
 
-_OF_SHRINKING = ("--quality", "pillow", "simplejpeg")  # which say nothing more if --resize-shorter has changed
+_OF_ENCODING = ("--quality", "pillow", "simplejpeg")  # which say nothing more if one of the others has changed
+_ENCODING = ("--resize-shorter ", "--decoded ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ def _finished(shard: Any) -> Finished:
 
 
 def _given(value: Any) -> str:
-    return "not given" if value is None else str(value)
+    return "not given" if value is None else "given" if value is True else str(value)
 
 
 def _check_same(out: Path, before: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
@@ -163,8 +164,8 @@ def _check_same(out: Path, before: Mapping[str, Any], plan: Mapping[str, Any]) -
     for part in ("options", "made with"):
         had, has = before.get(part), plan[part]
         had = had if isinstance(had, dict) else {}
-        for key in sorted({*had, *has}, key=lambda key: (key in _OF_SHRINKING, key)):
-            implied = key in _OF_SHRINKING and any(text.startswith("--resize-shorter ") for text in changed)
+        for key in sorted({*had, *has}, key=lambda key: (key in _OF_ENCODING, key)):
+            implied = key in _OF_ENCODING and any(text.startswith(_ENCODING) for text in changed)
             if had.get(key) != has.get(key) and not implied:
                 changed.append(f"{key} was {_given(had.get(key))}, now {_given(has.get(key))}")
     if before.get("images") != plan["images"]:

@@ -70,7 +70,8 @@ def pack(
     shards: int,
     *,
     resize_shorter: int | None = None,
-    quality: int = 90,
+    quality: int | None = None,
+    decoded: bool = False,
     seed: int = 0,
     name: str = "train",
     on_error: str = "raise",
@@ -93,7 +94,9 @@ def pack(
         out: a folder, new or empty, or one that an equal call began.
         shards: number of files, 1 to the number of images; their numbers of images differ by at most one.
         resize_shorter: pixels of the shorter side to which larger images are shrunk; None stores all as they are.
-        quality: of the JPEGs that are encoded then, 1..100.
+        quality: of the JPEGs that are encoded then, 1..100; None for 90.
+        decoded: store every image decoded and upright, as a BMP of 24 bits, or of 8 bits if it is gray: no later epoch
+            decodes. Transparency is dropped, and the lower bits of 16.
         seed: decides the order, 0..2**64-1.
         name: of the files, ``train-00000-of-00008.tfrecord``.
         on_error: "raise" ends at an image that cannot be decoded, "skip" leaves it out.
@@ -118,7 +121,8 @@ def pack(
         4
     """
     shards, seed, quality, resize_shorter, workers = map(plain, (shards, seed, quality, resize_shorter, workers))
-    _check_arguments(shards, resize_shorter, quality, seed, name, on_error, workers)
+    _check_arguments(shards, resize_shorter, quality, decoded, seed, name, on_error, workers)
+    quality = None if decoded else 90 if quality is None else quality
     source, out, told = os.fspath(source), _folder(source, out), progress or (lambda task, done, total: None)
     _check_apart(source, out)
     inputs = find_inputs(source, image_column, label_column, told)
@@ -127,8 +131,8 @@ def pack(
         raise PlanError(f"pack needs {most}, got {shards}")
     paths = tuple(out / f"{name}-{shard:05d}-of-{shards:05d}.tfrecord" for shard in range(shards))
     options = {"--shards": shards, "--seed": seed, "--name": name, "--resize-shorter": resize_shorter}
-    if resize_shorter is not None:
-        options["--quality"] = quality
+    if decoded or resize_shorter is not None:
+        options |= {"--decoded": True} if decoded else {"--quality": quality}
     with opened(out, _plan(source, inputs, options)) as journal:
         found = _still_there(journal, paths, on_error)
         work = _Work(inputs, shards, seed, resize_shorter, quality, on_error == "skip")
@@ -148,12 +152,14 @@ def pack(
 
 
 def _check_arguments(
-    shards: Any, shorter: Any, quality: Any, seed: Any, name: str, on_error: str, workers: Any
+    shards: Any, shorter: Any, quality: Any, decoded: bool, seed: Any, name: str, on_error: str, workers: Any
 ) -> None:
+    if decoded and quality is not None:
+        raise PlanError(f"pack needs --quality or --decoded, got both: a BMP has no quality, got {quality!r}")
     for option, value, least, most in (
         ("--shards", shards, 1, 99_999),
         ("--resize-shorter", 1 if shorter is None else shorter, 1, 65_500),
-        ("--quality", quality, 1, 100),
+        ("--quality", 1 if quality is None else quality, 1, 100),
         ("--seed", seed, 0, 2**64 - 1),
         ("--workers", 1 if workers is None else workers, 1, 1024),
     ):
@@ -183,7 +189,7 @@ def _check_apart(source: str, out: Path) -> None:
 def _plan(source: str, inputs: Inputs, options: Mapping[str, Any]) -> Mapping[str, Any]:
     """All that decides the bytes of the shards."""
     versions: dict[str, int | str] = {"format": _FORMAT, "random numbers": LAW}
-    if options["--resize-shorter"] is not None:
+    if options["--resize-shorter"] is not None or "--decoded" in options:
         import PIL
         import simplejpeg
 
@@ -235,7 +241,9 @@ def _refusal(error: DataError) -> DataError:
 class _Work:
     """Which image goes where, and what becomes of it."""
 
-    def __init__(self, inputs: Inputs, shards: int, seed: int, shorter: int | None, quality: int, skip: bool) -> None:
+    def __init__(
+        self, inputs: Inputs, shards: int, seed: int, shorter: int | None, quality: int | None, skip: bool
+    ) -> None:
         self.inputs = inputs
         self._order = Permutation(len(inputs), mix64(hash64("pack"), seed))(np.arange(len(inputs)))
         self._bounds = [shard * len(inputs) // shards for shard in range(shards + 1)]
