@@ -14,8 +14,10 @@ from benchmarks.equal import UnequalWork, check, checkout_in, expected_counts
 from benchmarks.job import Audit, Job
 from benchmarks.pairs import ContestantFailed, Pair, audit, notices_damage, run_pairs
 
-__all__ = ["GOALS", "Comparison", "compare", "present"]
+__all__ = ["ALL", "GOALS", "Comparison", "compare", "present"]
 
+ALL = "all"
+"""In place of names: every contestant of the work, peers too."""
 _PROBES = 512
 DECODED = 16
 """Photographs of 3 megapixels whose decoding alone is measured."""
@@ -77,7 +79,8 @@ def present(what: Comparison) -> tuple[list[str], dict[str, str]]:
     # On a machine with a GPU the cost of the same chain on its CPU is of interest, too.
     works = ("chain", "chain-gpu") if what.work == "chain-gpu" else (what.work,)
     known = [name for name, one in CONTESTANTS.items() if one.work in works and (what.checkout or not one.other)]
-    asked = what.contestants or known
+    usual = [name for name in known if not CONTESTANTS[name].peer]
+    asked = known if what.contestants == (ALL,) else what.contestants or usual
     if wrong := [name for name in (*asked, what.reference) if name not in known]:
         raise UnequalWork(
             f"{what.work} needs contestants out of {', '.join(known)}, got {', '.join(wrong)}; choose among them"
@@ -170,7 +173,7 @@ def _audit(
             continue
         audits.append(found)
         _say(f"audit of {name}: " + ", ".join(f"{key} {value:.4g}" for key, value in found.figures.items()))
-    check(audits, expected_counts(_PROBES, times))
+    check(audits, expected_counts(_PROBES, times), {name: CONTESTANTS[name].apart for name in names})
     if what.work == "extract" and not all(crc.values()):
         careless = ", ".join(name for name, noticed in crc.items() if not noticed)
         raise UnequalWork(

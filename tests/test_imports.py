@@ -224,7 +224,11 @@ def test_the_ops_are_among_the_files_checked() -> None:
         ("graph/op.py", "from gpupipe import ops", "stands after graph"),
         ("spec.py", "from gpupipe import utils", "stands after spec"),
         ("spec.py", "import gpupipe.utils", "utils has no rank"),
-        ("flow/x.py", "def f():\n    import nvidia.dali", "allowed in: transform/dali/library.py, extract/images/region.py"),
+        (
+            "flow/x.py",
+            "def f():\n    import nvidia.dali",
+            "allowed in: transform/dali/library.py, extract/images/region.py",
+        ),
         ("transform/dali/library.py", "import nvidia.dali", "when the module is imported"),
         (
             "transform/dali/library.py",
