@@ -15,7 +15,7 @@ from benchmarks.machine import commit, load, machine, versions
 from benchmarks.pairs import Pair
 from gpupipe.comparison.ratios import Spread, ratios
 
-__all__ = ["document", "summary", "table", "write"]
+__all__ = ["document", "header", "plain", "summary", "table", "write"]
 
 SCHEMA = 1
 
@@ -90,10 +90,7 @@ def document(
         "not_measured": dict(absent),
         "not_equal": _apart(pair.contestant for pair in pairs),
         "audits": [asdict(one) for one in audits],
-        "summary": {
-            who: {key: asdict(value) if isinstance(value, Spread) else value for key, value in one.items()}
-            for who, one in summary(pairs, reference).items()
-        },
+        "summary": plain(summary(pairs, reference)),
         "pairs": [
             {
                 "contestant": pair.contestant,
@@ -103,6 +100,14 @@ def document(
             }
             for pair in pairs
         ],
+    }
+
+
+def plain(found: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Turn the spreads of a summary into what JSON holds."""
+    return {
+        who: {key: asdict(value) if isinstance(value, Spread) else value for key, value in one.items()}
+        for who, one in found.items()
     }
 
 

@@ -63,6 +63,7 @@ _SMALLER = {"smaller": True}
 _CPU, _GPU = {"device": "cpu"}, {"device": "gpu"}
 _WHOLE, _REGION = {"decode": "whole"}, {"decode": "region"}
 _AREA = {"contrast": "it shrinks with a box filter, since OpenCV has no antialiased bilinear one: less work"}
+_COARSE = {"contrast": "it decodes with the fast transform, and at a fraction of the size where windows are large"}
 _ALL = (
     Contestant("dali", "chain", "dali_chain", "DALI by hand, CPU", _DALI, _CPU | _REGION),
     Contestant("gpupipe-dali", "chain", "gpupipe_chain", "gpupipe, DALI on CPU", _GPUPIPE + _DALI, {"backend": "dali"}),
@@ -90,7 +91,9 @@ _ALL = (
         "spdl-pillow", "chain", "peers.spdl_chain", "SPDL, Pillow", ("spdl", "PIL"), {"decoder": "pillow"}, peer=True
     ),
     Contestant("opencv", "chain", "peers.opencv_chain", "OpenCV loop, threads", ("cv2",), peer=True, apart=_AREA),
-    Contestant("turboloader", "chain", "peers.turboloader_chain", "TurboLoader", ("turboloader",), peer=True),
+    Contestant(
+        "turboloader", "chain", "peers.turboloader_chain", "TurboLoader", ("turboloader",), peer=True, apart=_COARSE
+    ),
     Contestant("ffcv", "chain", "peers.ffcv_chain", "FFCV", ("ffcv", *_TORCH), peer=True, apart=_AREA),
     Contestant("plain-dali", "chain-plain", "dali_chain", "DALI by hand, CPU", _DALI, _CPU | _REGION | _PLAIN),
     Contestant(
