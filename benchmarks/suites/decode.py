@@ -191,7 +191,7 @@ def _rounds(
 def table(kind: str, found: Mapping[str, Mapping[str, Any]], count: int) -> str:
     """Lay out one kind of images: CPU-milliseconds, and ratios to whole images by the reference."""
     head = (f"{kind}, {count} images", "whole ms", "window ms", "whole ratio", "window ratio", "off by")
-    rows = [head]
+    rows: list[tuple[str, ...]] = [head]
     for name, one in found.items():
         mark = ("" if one["region"] else " (cuts whole images)") + ("" if one["equal"] else " *")
         rows.append((

@@ -67,7 +67,7 @@ PLAN = (
     Suite("training", ("training",), 40, (*_SHORT, "--steps", "20", *_NUMPY)),
     Suite("cifar", ("cifar",), 20, (*_ONE, "--images", "512", "--contestants", "cifar-gpupipe")),
     Suite("flowers", ("flowers",), 30, (*_ONE, "--images", "20", "--contestants", "flowers-gpupipe-numpy")),
-    Suite("shuffle-memory", ("shuffle-memory",), 3, ("--records", "400", "--shuffle", "50",
+    Suite("shuffle-memory", ("shuffle-memory",), 3, ("--records", "1200", "--shuffle", "100",
                                                      "--contestants", "gpupipe-after")),
     Suite("host", ("host",), 15, (*_ONE, "--elements", "20000", "--chains", "batch", "--contestants", "gpupipe-host")),
     Suite("on-error, DALI", ("on-error",), 8, _SHORT),

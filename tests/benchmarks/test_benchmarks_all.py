@@ -53,7 +53,7 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         every.Suite("card", ("bench-gpu",), 1, gpu=True),
     )
     monkeypatch.setattr(every, "PLAN", suites)
-    monkeypatch.setattr(every.subprocess, "run", run)
+    monkeypatch.setattr("subprocess.run", run)
     monkeypatch.setattr(every, "gpus", list)
     for place in ("benchmarks.suites.every.commit", "benchmarks.report.commit"):
         monkeypatch.setattr(place, lambda: "abc")

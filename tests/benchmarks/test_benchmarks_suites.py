@@ -57,7 +57,7 @@ def test_an_import_is_timed_with_bytecode_and_over_numpy(monkeypatch: pytest.Mon
         asked.append(words[-1])
         time.sleep(0.03 if "gpupipe" in words[-1] else 0.0)
 
-    monkeypatch.setattr(first.subprocess, "run", run)
+    monkeypatch.setattr("subprocess.run", run)
     found = first.imports(2)
 
     ours, theirs = "import gpupipe", "import numpy"
