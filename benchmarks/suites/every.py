@@ -51,6 +51,8 @@ _LARGE = ("--batch", "32", "--batches", "8", "--warmup", "3", "--shuffle", "64")
 _TINY = (*_SHORT, "--contestants", "gpupipe-numpy")
 _TINY_PLAIN = (*_SHORT, "--contestants", "plain-gpupipe-numpy")
 
+_TAKE_DATA = ("chain", "extract", "on-error", "first-batch", "cores", "training", "decode")
+
 PLAN = (
     Suite("first-batch", ("first-batch",), 10, (*_ONE, "--shuffle", "16", *_NUMPY)),
     Suite("decode", ("decode",), 4, (*_ONE, "--images", "1", "--sizes", "0.2 MP", "--contestants", "gpupipe-numpy")),
@@ -105,7 +107,7 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
     for suite in PLAN:
         if suite.gpu and suite.name in names and suite not in plan:
             print(f"{suite.name}: not measured, no NVIDIA GPU here")
-    todo = plan if options.dry_run else left(plan, options.out)
+    todo = plan if options.dry_run else left(plan, options.out, options.data)
     if not options.dry_run:
         say(plan, todo)
     if options.list:
@@ -132,10 +134,20 @@ def say(plan: Sequence[Suite], todo: Sequence[Suite]) -> None:
     print(f"left: {'; '.join(suite.name for suite in todo) or 'nothing'}{about}", flush=True)
 
 
-def left(plan: Sequence[Suite], out: Path) -> list[Suite]:
-    """The suites without a result of this commit."""
+def left(plan: Sequence[Suite], out: Path, data: str = "") -> list[Suite]:
+    """The suites without a result of this commit; drawn photographs and `data` are two results."""
     found = done(out)
-    return [suite for suite in plan if suite.name not in found]
+    return [suite for suite in plan if label(suite, data) not in found]
+
+
+def label(suite: Suite, data: str) -> str:
+    """What a result of a suite is kept as."""
+    return f"{suite.name}, --data" if data and takes_data(suite) else suite.name
+
+
+def takes_data(suite: Suite) -> bool:
+    """Whether a suite is run on the shards that are given, which are not those of larger photographs."""
+    return suite.words[0] in _TAKE_DATA and "--megapixels" not in suite.words
 
 
 def done(out: Path) -> set[str]:
@@ -161,8 +173,7 @@ def run_suite(suite: Suite, options: argparse.Namespace, folder: Path) -> bool:
         Whether it ended well with a result.
     """
     words = [*suite.words]
-    if options.data and suite.words[0] in ("chain", "extract", "on-error", "first-batch", "cores", "training"):
-        words += () if "--megapixels" in words else ("--data", options.data)
+    words += ("--data", options.data) if options.data and takes_data(suite) else ()
     if "--contestants" in suite.tiny and options.dry_run and "--contestants" in words:
         words = words[: words.index("--contestants")]
     words += suite.tiny if options.dry_run else ()
@@ -176,7 +187,7 @@ def run_suite(suite: Suite, options: argparse.Namespace, folder: Path) -> bool:
         if not options.dry_run:
             options.out.mkdir(parents=True, exist_ok=True)
             for path in paths:
-                keep(path, suite.name, options.out)
+                keep(path, label(suite, options.data), options.out)
     return True
 
 

@@ -96,8 +96,13 @@ def test_a_result_is_kept_under_a_free_name_with_its_suite(plan: list[list[str]]
     paths = sorted((tmp_path / "out").iterdir())
     assert sorted(json.loads(path.read_text())["suite"] for path in paths) == ["another", "one"]
     assert len({path.name for path in paths}) == 2 and all(path.suffix == ".json" for path in paths)
+    assert every.run_suite(every.Suite("one", ("chain",), 1), options(tmp_path / "out", data="x*"), tmp_path)
+    assert plan[-1][:3] == ["chain", "--data", "x*"]
+    assert every.done(tmp_path / "out") == {"one", "another", "one, --data"}
+    larger = every.Suite("larger", ("chain", "--megapixels", "1"), 1)
+    assert every.left([larger], tmp_path / "out", "x*") == [larger] and every.label(larger, "x*") == "larger"
     (tmp_path / "out" / "broken.json").write_text("{")
-    assert every.done(tmp_path / "out") == {"one", "another"}
+    assert len(every.done(tmp_path / "out")) == 3
 
 
 @pytest.mark.parametrize("suite", every.PLAN, ids=lambda suite: suite.name)

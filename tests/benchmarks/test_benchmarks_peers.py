@@ -102,7 +102,8 @@ def test_work_that_is_known_to_differ_is_no_refusal_in_that_figure_alone() -> No
     one = Audit("a", (64, 224, 224, 3), "float32", "NHWC", expected_counts(512, 1), FIGURES)
     box = Audit("b", (64, 224, 224, 3), "float32", "NHWC", expected_counts(512, 1), {**FIGURES, "contrast": 0.42})
 
-    check([one, box], one.counts, {"b": ("contrast",)})
+    for both in ([one, box], [box, one]):
+        check(both, one.counts, {"b": ("contrast",)})
     assert refusals([one, box], one.counts, {"b": ("share",)}) == ["contrast: a 0.28, b 0.42"]
     with pytest.raises(UnequalWork, match=r"contrast: a 0\.28, b 0\.42"):
         check([one, box], one.counts)
