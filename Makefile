@@ -29,11 +29,11 @@ RUN := $(VENV)/.gpupipe-$(EXTRA)
 DEV := $(VENV)/.gpupipe-$(EXTRA)-dev
 BOOK := $(VENV)/.gpupipe-$(EXTRA)-notebooks
 
-.PHONY: help demo test check bench bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz test-images release docs constraints setup setup-dev clean
+.PHONY: help demo test check bench bench-all bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz test-images release docs constraints setup setup-dev clean
 
 help:
 	@sed -n '3,9s/^# *//p' Makefile
-	@echo 'others: check bench bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz test-images release docs constraints setup setup-dev clean'
+	@echo 'others: check bench bench-all bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz test-images release docs constraints setup setup-dev clean'
 
 demo: $(RUN)
 	$(VENV)/bin/gpupipe demo $(if $(DATA),--data '$(DATA)') $(ARGS)
@@ -57,6 +57,10 @@ test-stand-in: $(DEV)
 
 bench: $(DEV)
 	$(PY) -m benchmarks $(ARGS)
+
+# Every suite with its documented pairs: hours. It goes on with what is left; ARGS=--list says what is, ARGS=--dry-run tries all.
+bench-all: $(DEV)
+	$(PY) -m benchmarks all $(ARGS)
 
 bench-gpu: $(DEV)
 	$(PY) -m benchmarks bench-gpu $(ARGS)

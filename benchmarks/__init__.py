@@ -3,6 +3,7 @@
     python -m benchmarks chain           the chain of the README
     python -m benchmarks extract         interleave and parse only
     python -m benchmarks shuffle-memory  what a buffer of 10,000 records costs
+    python -m benchmarks all             every suite, one after another
     python -m benchmarks bench-gpu       the chain on a GPU, if there is one
     python -m benchmarks gpu-day         the first hour on a machine with a GPU: what works, how exact, how fast
 

@@ -25,6 +25,8 @@ from benchmarks.pairs import ContestantFailed
 from benchmarks.planted import PROGRAMS, planted
 from benchmarks.requests import requests
 from benchmarks.stop import Stopped, stoppable
+from benchmarks.suites import cores as cores_suite
+from benchmarks.suites import decode, every, first, training
 
 __all__ = ["main"]
 
@@ -46,7 +48,13 @@ COMMANDS = (
     "requests",
     "autotune",
     "cifar",
+    "first-batch",
+    "decode",
+    "cores",
+    "training",
+    "all",
 )
+SUITES = (first, decode, cores_suite, training, every)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -147,6 +155,8 @@ def _compare(options: argparse.Namespace, folder: Path, work: str) -> int:
         shuffle=options.shuffle,
         probes=options.probes,
         timeout=options.timeout,
+        megapixels=options.megapixels,
+        dry=options.dry,
     )
     path = compare(found, folder, options.out)
     return _written(path)
@@ -276,7 +286,8 @@ def _parser() -> argparse.ArgumentParser:
     for command, batch, batches, warmup in sizes:
         command.add_argument("--data", default="", help="a glob of TFRecord shards; default: procedural photographs")
         command.add_argument("--against", default="", help="the reference of the ratios")
-        command.set_defaults(checkout=None)
+        command.set_defaults(checkout=None, megapixels=0.2)
+        command.add_argument("--dry", action="store_true", help="few probes: print what differs, do not refuse it")
         command.add_argument("--pairs", type=_positive, default=9, help="pairs for each contestant (%(default)s)")
         command.add_argument("--batch", type=_positive, default=batch, help="rows in a batch (%(default)s)")
         command.add_argument("--batches", type=_positive, default=batches, help="batches in the window (%(default)s)")
@@ -286,6 +297,9 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--timeout", type=_positive, default=600, help="seconds for one process (%(default)s)")
     approximate.set_defaults(shuffle=64)  # a thousand photographs of a megabyte are a gigabyte
     chain.add_argument("--checkout", type=Path, help="another checkout of gpupipe: other-dali, other-numpy")
+    chain.add_argument(
+        "--megapixels", type=float, choices=(0.2, 1.0, 3.0), default=0.2, help="of the drawn photographs (%(default)s)"
+    )
     chain.add_argument("--plain", action="store_true", help="resize without antialias, in float32 from there on")
     chain.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="gpu: as bench-gpu")
     memory.add_argument("--shuffle", type=_positive, default=10_000, help="records in the buffer (%(default)s)")
@@ -328,7 +342,10 @@ def _parser() -> argparse.ArgumentParser:
     tuned.add_argument("--images", type=_positive, default=200, help="photographs in training (%(default)s)")
     tuned.add_argument("--seconds", type=_positive, default=30, help="that AUTOTUNE gets (%(default)s)")
     tuned.add_argument("--pairs", type=_positive, default=5, help="where nothing is to be tuned (%(default)s)")
+    for suite in SUITES:
+        suite.add_options(commands)
     for command in (
+        *(commands.choices[name] for name in ("first-batch", "decode", "cores", "training", "all")),
         chain,
         extract,
         gpu,

@@ -25,7 +25,18 @@ from benchmarks.process import OwnPeak, peak_bytes, resident_parts, tree_cpu_sec
 __all__ = ["main", "measure"]
 
 # Imported before the contestant's own code starts, so that first_batch_s contains no import.
-_LIBRARIES = ("torch", "tensorflow", "nvidia.dali", "nvidia.dali.fn", "nvidia.dali.tfrecord", "keras", "PIL.Image")
+_LIBRARIES = (
+    "torch",
+    "tensorflow",
+    "nvidia.dali",
+    "nvidia.dali.fn",
+    "nvidia.dali.tfrecord",
+    "keras",
+    "PIL.Image",
+    "cv2",
+    "grain",
+    "turboloader",
+)
 
 
 def main() -> int:
@@ -107,9 +118,31 @@ def _report(job: Job) -> dict[str, Any]:
     if job.mode == "audit":
         audit: Audit = (audit_records if contestant.work == "extract" else audit_images)(job.contestant, iterator)
         return asdict(audit)
+    if job.mode == "training":
+        shares = measure_waiting(job, iterator)
+        _close(iterator)
+        return shares
     run = measure(job, iterator, created)
     _close(iterator)
     return asdict(run)
+
+
+def measure_waiting(job: Job, iterator: Iterator[tuple[Any, Any]]) -> dict[str, float]:
+    """Take a batch and sleep for `job.step`, in turn; return the share of the window that was spent taking batches."""
+    for _ in range(job.warmup):
+        _take(job, iterator, 1)
+        time.sleep(job.step)
+    waited, items = 0.0, 0
+    cpu, start = tree_cpu_seconds(), time.perf_counter()
+    for _ in range(job.batches):
+        asked = time.perf_counter()
+        batch, rows = _take(job, iterator, 1)
+        _settle(batch)
+        waited += time.perf_counter() - asked
+        items += rows
+        time.sleep(job.step)
+    seconds, cpu = time.perf_counter() - start, tree_cpu_seconds() - cpu
+    return {"waited": waited / seconds, "images_per_s": items / seconds, "cpu_ms_per_item": cpu / items * 1e3}
 
 
 def measure_pass(job: Job, created: float) -> Run:

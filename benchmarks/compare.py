@@ -14,8 +14,10 @@ from benchmarks.equal import UnequalWork, check, checkout_in, expected_counts
 from benchmarks.job import Audit, Job
 from benchmarks.pairs import ContestantFailed, Pair, audit, notices_damage, run_pairs
 
-__all__ = ["GOALS", "Comparison", "compare", "present"]
+__all__ = ["ALL", "GOALS", "Comparison", "audited", "compare", "present"]
 
+ALL = "all"
+"""In place of names: every contestant of the work, peers too."""
 _PROBES = 512
 DECODED = 16
 """Photographs of 3 megapixels whose decoding alone is measured."""
@@ -70,6 +72,15 @@ class Comparison:
     shuffle: int = 1000
     probes: int = 40
     timeout: float = 600.0
+    megapixels: float = 0.2
+    """Of the photographs that are drawn."""
+    dry: bool = False
+    """Whether unequal work is printed instead of refused: a trial with few probes, whose figures mean nothing."""
+
+    @property
+    def size(self) -> float:
+        """Megapixels of the photographs that are drawn."""
+        return 3.0 if self.work == "approximate" else self.megapixels
 
     @property
     def reference(self) -> str:
@@ -86,7 +97,8 @@ def present(what: Comparison) -> tuple[list[str], dict[str, str]]:
     # On a machine with a GPU the cost of the same chain on its CPU is of interest, too.
     works = ("chain", "chain-gpu") if what.work == "chain-gpu" else (what.work,)
     known = [name for name, one in CONTESTANTS.items() if one.work in works and (what.checkout or not one.other)]
-    asked = what.contestants or known
+    usual = [name for name in known if not CONTESTANTS[name].peer]
+    asked = known if what.contestants == (ALL,) else what.contestants or usual
     if wrong := [name for name in (*asked, what.reference) if name not in known]:
         raise UnequalWork(
             f"{what.work} needs contestants out of {', '.join(known)}, got {', '.join(wrong)}; choose among them"
@@ -116,7 +128,7 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
     """
     names, absent = present(what)
     checkout = "" if what.checkout is None else checkout_in(what.checkout, what.work)
-    shards = data.load(what.data, folder, what.work == "approximate")
+    shards = data.load(what.data, folder, what.size)
     margin = what.shuffle + 8 * what.batch  # so that no pass nears its end within the window
     files = shards.files
     if what.work == "prepared":
@@ -140,7 +152,7 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
         _say(f"{error.contestant} takes no part: {error}")
         absent[error.contestant] = f"failed: {error.reason}"
 
-    audits, crc = _audit(what, names, folder, job, failed)
+    audits, crc = audited(what, names, folder, job, failed)
     names = [name for name in names if name not in absent]
     pairs: list[Pair] = []
     for pair in run_pairs(
@@ -158,13 +170,14 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
     print(report.table(found, what.reference, absent, "record" if what.work == "extract" else "image"))
     for line in _goals(what, found):
         print(line)
-    document = report.document(what.work, settings, pairs, what.reference, audits, absent)
+    name = f"dry-{what.work}" if what.dry else what.work + _suffix(0.2 if what.data else what.megapixels)
+    document = report.document(name, settings, pairs, what.reference, audits, absent)
     if what.work == "approximate":
         document["decoding"] = large.decoding([large.draw(number) for number in range(DECODED)])
     return report.write(document, out)
 
 
-def _audit(
+def audited(
     what: Comparison, names: Sequence[str], folder: Path, job: Job, failed: Callable[[ContestantFailed], None]
 ) -> tuple[list[Audit], dict[str, bool]]:
     """Run all contestants over the probes and refuse unequal work, before anything is timed; report failures."""
@@ -190,13 +203,26 @@ def _audit(
             continue
         audits.append(found)
         _say(f"audit of {name}: " + ", ".join(f"{key} {value:.4g}" for key, value in found.figures.items()))
-    check(audits, expected_counts(_PROBES, times))
+    _check(what, audits, expected_counts(_PROBES, times))
     if what.work == "extract" and not all(crc.values()):
         careless = ", ".join(name for name, noticed in crc.items() if not noticed)
         raise UnequalWork(
             f"extract needs contestants that verify checksums, got {careless} that did not notice a wrong one"
         )
     return audits, crc
+
+
+def _suffix(megapixels: float) -> str:
+    return "" if megapixels == 0.2 else f"-{megapixels:g}mp"
+
+
+def _check(what: Comparison, audits: Sequence[Audit], counts: dict[str, int]) -> None:
+    try:
+        check(audits, counts, {one.contestant: CONTESTANTS[one.contestant].apart for one in audits})
+    except UnequalWork as error:
+        if not what.dry:
+            raise
+        _say(f"a trial, otherwise refused: {error}")
 
 
 def _goals(what: Comparison, found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

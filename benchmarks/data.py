@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import glob
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.large import write_shards as write_large
 from benchmarks.tfrecord import frames
 
-__all__ = ["Data", "load", "repeated"]
+__all__ = ["SIZES", "Data", "load", "repeated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +29,21 @@ class Data:
         return {"data": kind, "shards": len(self.files), "records": self.records, "mean_bytes": self.mean_bytes}
 
 
-def load(pattern: str, folder: Path, large: bool = False) -> Data:
-    """Find the shards of a pattern, or make 400 procedural photographs in `folder` if it is "", or 32 `large` ones.
+SIZES: Mapping[float, tuple[int, int, int]] = {1.0: (96, 864, 1152), 3.0: (32, 1536, 2048)}
+"""Photographs that are drawn, by megapixels: how many, height, width. At 0.2 there are 400 of many sizes."""
+
+
+def load(pattern: str, folder: Path, megapixels: float = 0.2) -> Data:
+    """Find the shards of a pattern, or, if it is "", draw photographs in `folder`.
 
     Raises:
         FileNotFoundError: if nothing matches.
     """
     if pattern:
         files = sorted(glob.glob(pattern))
-    elif large:
-        files = write_large(folder)
+    elif megapixels in SIZES:
+        count, height, width = SIZES[megapixels]
+        files = write_large(folder, count, height=height, width=width)
     else:
         from gpupipe.comparison.photographs import write_shards
 

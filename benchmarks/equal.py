@@ -5,7 +5,7 @@ The compared figures are read off their batches (`benchmarks.probe`), never take
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -42,13 +42,17 @@ def expected_counts(labels: int, times: int) -> dict[str, int]:
     return {str(times): labels}
 
 
-def refusals(audits: Sequence[Audit], counts: dict[str, int]) -> list[str]:
+def refusals(
+    audits: Sequence[Audit], counts: dict[str, int], apart: Mapping[str, Collection[str]] | None = None
+) -> list[str]:
     """List why these contestants cannot be compared; empty if their work is equal.
 
     Args:
         audits: one for each contestant.
         counts: how often the labels must have been delivered, as returned by `expected_counts`.
+        apart: the figures in which a contestant, by name, is known to differ (`Contestant.apart`).
     """
+    known = apart or {}
     found = [
         f"{one.contestant} delivered labels {_times(one.counts)}, needed {_times(counts)}"
         for one in audits
@@ -59,6 +63,8 @@ def refusals(audits: Sequence[Audit], counts: dict[str, int]) -> list[str]:
             if getattr(a, what) != getattr(b, what):
                 found.append(f"{what}: {a.contestant} {getattr(a, what)}, {b.contestant} {getattr(b, what)}")
         for name in sorted(a.figures.keys() | b.figures.keys()):
+            if name in known.get(a.contestant, ()) or name in known.get(b.contestant, ()):
+                continue
             if name not in a.figures or name not in b.figures:
                 found.append(f"{name}: measured for one of {a.contestant}, {b.contestant} only")
             elif differs(name, a.figures[name], b.figures[name]):
@@ -72,13 +78,13 @@ def differs(name: str, a: float, b: float) -> bool:
     return abs(a - b) > max(relative * min(abs(a), abs(b)), absolute)
 
 
-def check(audits: Sequence[Audit], counts: dict[str, int]) -> None:
+def check(audits: Sequence[Audit], counts: dict[str, int], apart: Mapping[str, Collection[str]] | None = None) -> None:
     """Refuse unequal work.
 
     Raises:
         UnequalWork: with one line for each difference.
     """
-    if found := refusals(audits, counts):
+    if found := refusals(audits, counts, apart):
         lines = "\n  ".join(found)
         raise UnequalWork(
             f"a benchmark needs contestants that do equal work, got\n  {lines}\n"

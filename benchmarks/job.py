@@ -19,7 +19,17 @@ SHIFT = 18
 """The most by which one of them is shifted, up or down and to either side."""
 
 Mode = Literal[
-    "measure", "audit", "damaged", "memory", "host", "host-audit", "flowers", "flowers-audit", "cifar", "cifar-audit"
+    "measure",
+    "audit",
+    "damaged",
+    "memory",
+    "host",
+    "host-audit",
+    "flowers",
+    "flowers-audit",
+    "cifar",
+    "cifar-audit",
+    "training",
 ]
 
 
@@ -33,7 +43,8 @@ class Job:
         mode: "measure" times a window; "audit" runs one pass and describes its output; "damaged" expects an error
             about a record with a wrong checksum in the files; "memory" runs a pass without the shuffle buffer to
             settle, then one with it, and reports what the second added; "host" times one pass of a chain of
-            `benchmarks.host`, "host-audit" describes its output; "cifar" times `batches` epochs after a first one.
+            `benchmarks.host`, "host-audit" describes its output; "cifar" times `batches` epochs after a first one;
+            "training" sleeps `step` after each batch and reports the share of the window that it waited.
         batch: rows in a batch.
         threads: CPU threads (or worker processes) the contestant may use for its main work.
         warmup: batches taken before the window starts.
@@ -44,6 +55,7 @@ class Job:
         chain: a name in `benchmarks.host.CHAINS`, for the host modes.
         elements: numbers that enter that chain.
         prefetch: batches that are prefetched, 0 for none.
+        step: seconds of a training step.
         checkout: a folder whose gpupipe `Contestant.other` measures instead of the one beside the benchmarks.
         timeout: seconds after which the process is killed.
         started: `time.monotonic()` of the parent just before the process was started, in seconds.
@@ -62,6 +74,7 @@ class Job:
     chain: str = ""
     elements: int = 0
     prefetch: int = 0
+    step: float = 0.0
     checkout: str = ""
     timeout: float = 600.0
     started: float = 0.0

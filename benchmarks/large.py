@@ -18,7 +18,7 @@ from gpupipe.comparison.photographs import encode, photograph
 from gpupipe.comparison.ratios import Spread, pair_order, ratios
 from gpupipe.random import BatchRng
 
-__all__ = ["DECODING_GOAL", "decoding", "draw", "write_shards"]
+__all__ = ["DECODING_GOAL", "decoding", "draw", "encode_photograph", "write_shards"]
 
 DECODING_GOAL = 0.72
 HEIGHT, WIDTH = 1536, 2048
@@ -29,16 +29,21 @@ PASSES = 9
 
 def draw(number: int) -> bytes:
     """Draw and encode photograph `number`."""
+    return encode_photograph(number, HEIGHT, WIDTH)
+
+
+def encode_photograph(number: int, height: int, width: int) -> bytes:
+    """Draw and encode a photograph of any size, which is drawn at half of it."""
     from PIL import Image
 
     rng = np.random.default_rng((3, number))
-    small = Image.fromarray(photograph(rng, HEIGHT // 2, WIDTH // 2, number % KINDS))
-    pixels = np.asarray(small.resize((WIDTH, HEIGHT), Image.Resampling.LANCZOS)).astype(np.float32)
+    small = Image.fromarray(photograph(rng, height // 2, width // 2, number % KINDS))
+    pixels = np.asarray(small.resize((width, height), Image.Resampling.LANCZOS)).astype(np.float32)
     pixels += rng.normal(0, NOISE, pixels.shape)
     return encode(np.clip(np.rint(pixels), 0, 255).astype(np.uint8), QUALITY, "4:4:4" if number % 3 == 0 else "4:2:0")
 
 
-def write_shards(folder: Path, count: int = 32, shards: int = 8) -> list[str]:
+def write_shards(folder: Path, count: int = 32, shards: int = 8, height: int = HEIGHT, width: int = WIDTH) -> list[str]:
     """Write `count` photographs as TFRecord shards, as `gpupipe.comparison.photographs` does."""
     from benchmarks.tfrecord import example, write_record
 
@@ -46,7 +51,7 @@ def write_shards(folder: Path, count: int = 32, shards: int = 8) -> list[str]:
     for i, path in enumerate(paths):
         with path.open("wb") as file:
             for number in range(i, count, shards):
-                write_record(file, example(draw(number), number))
+                write_record(file, example(encode_photograph(number, height, width), number))
     return [str(path) for path in paths]
 
 

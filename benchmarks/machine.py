@@ -30,6 +30,12 @@ _PACKAGES = (
     "torch",
     "tensorflow",
     "tensorflow-cpu",
+    "torchvision",
+    "grain",
+    "spdl",
+    "turboloader",
+    "ffcv",
+    "cykooz.resizer",
 )
 
 

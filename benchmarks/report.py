@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,7 +15,7 @@ from benchmarks.machine import commit, load, machine, versions
 from benchmarks.pairs import Pair
 from gpupipe.comparison.ratios import Spread, ratios
 
-__all__ = ["document", "summary", "table", "write"]
+__all__ = ["document", "header", "plain", "summary", "table", "write"]
 
 SCHEMA = 1
 
@@ -48,7 +48,8 @@ def table(found: Mapping[str, Mapping[str, Any]], reference: str, absent: Mappin
     head = ("", f"CPU-us/{unit}", f"{unit}s/s", "first batch s", "from start s", "peak MB", "CPU ratio", "rate ratio")
     rows: list[tuple[str, ...]] = [head]
     for name, one in found.items():
-        label = CONTESTANTS[name].label + (" (with itself: the noise)" if name == reference else "")
+        mark = " *" if CONTESTANTS[name].apart else ""
+        label = CONTESTANTS[name].label + (" (with itself: the noise)" if name == reference else mark)
         rows.append((
             label,
             f"{one['cpu_ms_per_item'].median * 1e3:.1f}",
@@ -69,6 +70,7 @@ def table(found: Mapping[str, Mapping[str, Any]], reference: str, absent: Mappin
     count = max(one["cpu_ratio"].count for one in found.values()) if found else 0
     lines.insert(1, "-" * len(lines[0]))
     lines += [f"{CONTESTANTS[name].label}: {why}" for name, why in absent.items()]
+    lines += [f"* {CONTESTANTS[one].label}: not equal work: {why}" for one, why in _apart(found).items()]
     lines.append(f"medians of {count} pairs; ratios to {CONTESTANTS[reference].label}, pair by pair: median (min-max)")
     return "\n".join(lines)
 
@@ -86,11 +88,9 @@ def document(
         **header(name, settings),
         "reference": reference,
         "not_measured": dict(absent),
+        "not_equal": _apart(pair.contestant for pair in pairs),
         "audits": [asdict(one) for one in audits],
-        "summary": {
-            who: {key: asdict(value) if isinstance(value, Spread) else value for key, value in one.items()}
-            for who, one in summary(pairs, reference).items()
-        },
+        "summary": plain(summary(pairs, reference)),
         "pairs": [
             {
                 "contestant": pair.contestant,
@@ -101,6 +101,19 @@ def document(
             for pair in pairs
         ],
     }
+
+
+def plain(found: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Turn the spreads of a summary into what JSON holds."""
+    return {
+        who: {key: asdict(value) if isinstance(value, Spread) else value for key, value in one.items()}
+        for who, one in found.items()
+    }
+
+
+def _apart(names: Iterable[str]) -> dict[str, str]:
+    """Why the work of some contestants is known not to be equal."""
+    return {name: "; ".join(why.values()) for name in names if (why := CONTESTANTS[name].apart)}
 
 
 def header(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:

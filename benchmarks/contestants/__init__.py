@@ -46,12 +46,17 @@ class Contestant:
     options: Mapping[str, Any] = field(default_factory=dict)
     other: bool = False
     """Whether it is the gpupipe of another checkout (`Job.checkout`); it takes part only if one is given."""
+    peer: bool = False
+    """Whether it takes part only where it is named, or all are: with all of them a comparison takes twice the time."""
+    apart: Mapping[str, str] = field(default_factory=dict)
+    """In which figures of the audit its work is known to differ, and why. Tables and results say so."""
 
 
 _DALI = ("nvidia.dali",)
 _GPUPIPE = ("gpupipe",)
 _TF = ("tensorflow",)
 _TORCH = ("torch",)
+_GRAIN = ("grain", "PIL")
 _KERAS = (*_TF, "keras")
 _BEFORE, _AFTER = {"parse": "before"}, {"parse": "after"}
 _SKIP = {"on_error": "skip", "manifest": True}
@@ -59,6 +64,8 @@ _FAST, _PLAIN = ("cv2", "cykooz_resizer"), {"antialias": False}
 _SMALLER = {"smaller": True}
 _CPU, _GPU = {"device": "cpu"}, {"device": "gpu"}
 _WHOLE, _REGION = {"decode": "whole"}, {"decode": "region"}
+_AREA = {"contrast": "it shrinks with a box filter, since OpenCV has no antialiased bilinear one: less work"}
+_COARSE = {"contrast": "it decodes with the fast transform, and at a fraction of the size where windows are large"}
 _ALL = (
     Contestant("dali", "chain", "dali_chain", "DALI by hand, CPU", _DALI, _CPU | _REGION),
     Contestant("gpupipe-dali", "chain", "gpupipe_chain", "gpupipe, DALI on CPU", _GPUPIPE + _DALI, {"backend": "dali"}),
@@ -70,6 +77,26 @@ _ALL = (
     Contestant("other-numpy", "chain", "gpupipe_chain", "another, NumPy", _GPUPIPE, {"backend": "numpy"}, True),
     Contestant("torch", "chain", "torch_chain", "torch DataLoader + Pillow", ("torch", "PIL")),
     Contestant("tfdata", "chain", "tf_chain", "tf.data", _TF),
+    Contestant(
+        "dali-dynamic", "chain", "peers.dali_dynamic", "DALI, dynamic mode", _DALI, {"capture": False}, peer=True
+    ),
+    Contestant(
+        "dali-captured", "chain", "peers.dali_dynamic", "DALI, dynamic, captured", _DALI, {"capture": True}, peer=True
+    ),
+    Contestant(
+        "torchvision", "chain", "peers.torchvision_chain", "torch + torchvision v2", (*_TORCH, "torchvision"), peer=True
+    ),
+    Contestant("grain", "chain", "peers.grain_chain", "Grain, threads", _GRAIN, {"workers": False}, peer=True),
+    Contestant("grain-workers", "chain", "peers.grain_chain", "Grain, processes", _GRAIN, {"workers": True}, peer=True),
+    Contestant("spdl", "chain", "peers.spdl_chain", "SPDL, FFmpeg", ("spdl",), {"decoder": "ffmpeg"}, peer=True),
+    Contestant(
+        "spdl-pillow", "chain", "peers.spdl_chain", "SPDL, Pillow", ("spdl", "PIL"), {"decoder": "pillow"}, peer=True
+    ),
+    Contestant("opencv", "chain", "peers.opencv_chain", "OpenCV loop, threads", ("cv2",), peer=True, apart=_AREA),
+    Contestant(
+        "turboloader", "chain", "peers.turboloader_chain", "TurboLoader", ("turboloader",), peer=True, apart=_COARSE
+    ),
+    Contestant("ffcv", "chain", "peers.ffcv_chain", "FFCV", ("ffcv", *_TORCH), peer=True, apart=_AREA),
     Contestant("plain-dali", "chain-plain", "dali_chain", "DALI by hand, CPU", _DALI, _CPU | _REGION | _PLAIN),
     Contestant(
         "plain-gpupipe-dali",

@@ -22,15 +22,15 @@ from benchmarks.tfrecord import Entry, entries
 __all__ = ["Photographs", "batches", "window"]
 
 
-def window(height: int, width: int) -> tuple[int, int, int, int]:
+def window(height: int, width: int, rng: Any = random) -> tuple[int, int, int, int]:
     """Draw (x, y, w, h) by torchvision's RandomResizedCrop: 8-100 % of the area, aspect 3/4 to 4/3, ten attempts."""
     low, high = math.log(3 / 4), math.log(4 / 3)
     for _ in range(10):
-        area = height * width * random.uniform(0.08, 1.0)
-        ratio = math.exp(random.uniform(low, high))
+        area = height * width * rng.uniform(0.08, 1.0)
+        ratio = math.exp(rng.uniform(low, high))
         w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < w <= width and 0 < h <= height:
-            return random.randint(0, width - w), random.randint(0, height - h), w, h
+            return rng.randint(0, width - w), rng.randint(0, height - h), w, h
     w, h = min(width, round(height * 4 / 3)), min(height, round(width * 4 / 3))
     return (width - w) // 2, (height - h) // 2, w, h
 

@@ -170,7 +170,7 @@ def test_without_a_gpu_the_gpu_benchmark_says_not_measured(
 def test_every_contestant_has_its_file() -> None:
     folder = Path(compare.__file__).parent / "contestants"
 
-    assert all((folder / f"{one.module}.py").is_file() for one in CONTESTANTS.values())
+    assert all((folder / f"{one.module.replace('.', '/')}.py").is_file() for one in CONTESTANTS.values())
 
 
 def test_the_time_of_a_worker_that_ended_is_counted_once() -> None:
