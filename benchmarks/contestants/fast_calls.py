@@ -73,9 +73,11 @@ def _calls() -> Callable[..., None]:
     """A function that makes the calls for one image, and writes it into a row of the batch."""
     import cv2
     from cykooz_resizer import FilterType, ImageData, PixelType, ResizeAlg, ResizeOptions, Resizer
-    from nvidia import nvimgcodec
 
     from gpupipe.extract.images.decode import Window, decode
+    from gpupipe.extract.images.region import region_decoder
+
+    nvimgcodec = region_decoder()
 
     cv2.setNumThreads(1)
     codec = nvimgcodec.Decoder(
