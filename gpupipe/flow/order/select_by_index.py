@@ -1,4 +1,4 @@
-"""select_by_index: the elements at the indices of an order: a slice, a full shuffle, a part of a split."""
+"""select_by_index: the elements at the indices of an order: a slice, a full shuffle, a part, places that a user names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...errors import PlanError
 from ...graph.op import Array
-from ...plan.index import ENDLESS, Everything, Order, Part, Rows, Sliced
+from ...plan.index import ENDLESS, Everything, Order, Part, Places, Rows, Share, Sliced
 from ...random import hash64, mix64
 from ..access import RandomAccess, Remapped, access, blocks_of
 from ..element import Element, Raised
@@ -32,7 +32,7 @@ class SelectFlow:
     def access(self, at: Context) -> RandomAccess:
         source = access(self.source, at)
         n = source.size
-        if n == ENDLESS and not isinstance(self.order, Sliced):
+        if n == ENDLESS and not isinstance(self.order, Sliced | Places):
             raise PlanError(f"{self.order.describe()} needs a dataset that ends, got an infinite one")
         return Remapped(source, self.order.size(n), _indices(self.order, n, at))
 
@@ -93,6 +93,10 @@ def _indices(order: Order, n: int, at: Context) -> Callable[[Array], Array]:
         case Everything(seed=seed, reshuffle=reshuffle):
             own, epoch, key = at.draws(seed, reshuffle)
             return Permutation(n, mix64(mix64(mix64(own, epoch), key), hash64("shuffle all")))
+        case Places(indices=chosen):
+            return lambda indices: chosen[indices]
+        case Share():
+            return order.where
         case Part(seed=seed, part=part):
             before = sum(order.sizes(n)[:part])
             whole = Permutation(n, mix64(seed & (1 << 64) - 1, hash64("split")))

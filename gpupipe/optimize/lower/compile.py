@@ -14,6 +14,7 @@ from ...flow.stall import Where
 from ...graph.host_values import is_image
 from ...graph.values import topological
 from ...options import Settings
+from ...plan.index import loses_batches
 from ...plan.node import ElementType, Node, walk
 from ...plan.order import Prefetch, WithOptions
 from ..pending import AHEAD, Pending
@@ -98,6 +99,8 @@ def lower(
     for name in settings.disabled_rules:
         if name not in RULES:
             raise PlanError(f"Options.disabled_rules needs names of rules ({', '.join(RULES)}), got {name!r}")
+    if settings.on_error == "skip":
+        _refuse_lost_batches(root)
     root, fired = rewrite(root, disabled_rules(settings))
     numbers = {id(node): i for i, node in enumerate(walk(root))}
     above, placer = Above(delivers=True), Placer(settings, dry=dry)
@@ -106,6 +109,20 @@ def lower(
     pending = yield from lowerer.steps(root)
     flow, placed, steps = _delivered(pending, lowerer, trailing)
     return Lowered(flow, placed.element, steps, placer, fired, lowerer.learned, tuple(lowerer.tuned))
+
+
+def _refuse_lost_batches(root: Node) -> None:
+    """Refuse a choice of single batches where a bad element would take its whole batch along.
+
+    Raises:
+        PlanError: names the step.
+    """
+    step = loses_batches(root)
+    if step is not None:
+        raise PlanError(
+            f"{step.describe()} at {step.line} needs on_error='raise' or 'replace', got 'skip': a batch by its number "
+            "has only its own rows, so a bad one would take the whole batch along; choose before batch"
+        )
 
 
 def _delivered(pending: Pending, lowerer: Lowerer, last: Prefetch | None) -> tuple[Flow, Pending, tuple[str, ...]]:
