@@ -144,8 +144,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of one of several ranks that take elements in turn, in rounds: number `first + index`, then every
-    `shards`-th.
+    """The part of one of several ranks that take elements in turn: number `first + index`, then every `shards`-th.
 
     Attributes:
         shards: how many ranks there are.
@@ -172,7 +171,7 @@ class Share:
 
     def describe(self) -> str:
         """The share."""
-        return f"every {self.shards}th from {self.first + self.index} on"
+        return f"one element in {self.shards}, from {self.first + self.index} on"
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def test_what_a_class_does_not_list_is_not_true() -> None:
 
 LISTED = {
     "holds_nothing": (
-        "Batch Concatenate FileCache Filter IgnoreErrors Map PaddedBatch Prefetch Repeat Shard Shuffle Skip Take"
+        "Batch ByRank Concatenate FileCache Filter IgnoreErrors Map PaddedBatch Prefetch Repeat Shard Shuffle Skip Take"
         " WithOptions"
     ),
     "by_index": (

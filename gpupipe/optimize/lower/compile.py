@@ -17,6 +17,7 @@ from ...options import Settings
 from ...plan.index import loses_batches
 from ...plan.node import ElementType, Node, walk
 from ...plan.order import Prefetch, WithOptions
+from ...plan.ranks import SKIPS, ranks_of, with_own_rows
 from ..pending import AHEAD, Pending
 from ..place.placer import Placer
 from ..rules.graph_rules import GRAPH_RULES
@@ -100,8 +101,8 @@ def lower(
         if name not in RULES:
             raise PlanError(f"Options.disabled_rules needs names of rules ({', '.join(RULES)}), got {name!r}")
     if settings.on_error == "skip":
-        _refuse_lost_batches(root)
-    root, fired = rewrite(root, disabled_rules(settings))
+        _refuse_skipping(root)
+    root, fired = rewrite(with_own_rows(root), disabled_rules(settings))
     numbers = {id(node): i for i, node in enumerate(walk(root))}
     above, placer = Above(delivers=True), Placer(settings, dry=dry)
     lowerer = Lowerer(settings, placer, LOWERINGS, above, not dry, known or {}, numbers)
@@ -111,12 +112,15 @@ def lower(
     return Lowered(flow, placed.element, steps, placer, fired, lowerer.learned, tuple(lowerer.tuned))
 
 
-def _refuse_lost_batches(root: Node) -> None:
-    """Refuse a choice of single batches where a bad element would take its whole batch along.
+def _refuse_skipping(root: Node) -> None:
+    """Refuse a choice of single batches where a bad element would take its whole batch along; and ranks.
 
     Raises:
         PlanError: names the step.
     """
+    ranks = ranks_of(root)
+    if ranks is not None:
+        raise PlanError(f"{SKIPS}, at {ranks.line}")
     step = loses_batches(root)
     if step is not None:
         raise PlanError(
