@@ -42,7 +42,13 @@ class Board(Protocol):
 
 
 def board() -> Board | None:
-    """The board of the engine that this process has initialised; None if there is none, or its version hides it."""
+    """The board of the engine that this process has initialised; None if there is none, or its version hides it.
+
+    A worker of a DataLoader has none: a fork shares the connection of its parent, and must not write to it.
+    """
+    data = sys.modules.get("torch.utils.data")
+    if data is not None and data.get_worker_info() is not None:
+        return None
     torch = torch_distributed()
     if torch is not None:
         default = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_get_default_store", None)

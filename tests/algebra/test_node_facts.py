@@ -85,7 +85,7 @@ def test_a_fact_is_true_of_these_classes(fact: str) -> None:
 @pytest.mark.parametrize(
     ("payload", "expected"),
     [
-        ("holds", "Select Shard Shuffle ShuffleRepeat Skip"),
+        ("holds", "ByRank Select Shard Shuffle ShuffleRepeat Skip"),
         ("reads", "Batch Cache FileCache IgnoreErrors PadToCardinality PaddedBatch Scan Unbatch Unique"),
     ],
 )

@@ -17,6 +17,7 @@ from gpupipe import RanksDisagreeError
 from gpupipe.io import TFRecordWriter
 from gpupipe.load import agreement
 from gpupipe.ranks import agree
+from gpupipe.ranks.find import VARIABLES
 from tests.behaviour.boards import Ranks
 
 Range = gp.Dataset.range
@@ -384,3 +385,46 @@ def test_without_an_engine_the_log_says_that_nothing_is_compared(
         list(chain(64, 16).by_rank(0, 1))
 
     assert [r.getMessage()[:25] for r in caplog.records] == ["by_rank compares nothing:"]
+
+
+# ---- who this is
+
+
+@pytest.fixture
+def launcher(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for names in VARIABLES.values():
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("who", VARIABLES)
+def test_the_variables_of_a_launcher_say_the_rank(launcher: pytest.MonkeyPatch, who: str) -> None:
+    for name, value in zip(VARIABLES[who], ("1", "2"), strict=True):
+        launcher.setenv(name, value)
+
+    assert [batch.tolist() for batch in Range(8).batch(4).by_rank(check=False)] == [[1, 3], [5, 7]]
+
+
+@pytest.mark.parametrize(
+    ("variables", "text"),
+    [
+        (
+            {},
+            r"got none: neither torch.distributed nor jax.distributed is initialised here, and none of RANK ",
+        ),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, r"a rank below the number of ranks, got RANK=2 and WORLD_SIZE=2"),
+        ({"RANK": "x", "WORLD_SIZE": "2"}, r"got RANK=x and WORLD_SIZE=2"),
+        (
+            {"RANK": "0", "WORLD_SIZE": "2", "PMI_RANK": "1", "PMI_SIZE": "2"},
+            r"one rank of this process, got RANK=0 and WORLD_SIZE=2; PMI_RANK=1 and PMI_SIZE=2",
+        ),
+    ],
+)
+def test_without_a_rank_it_says_what_was_looked_at(
+    launcher: pytest.MonkeyPatch, variables: dict[str, str], text: str
+) -> None:
+    for name, value in variables.items():
+        launcher.setenv(name, value)
+    with pytest.raises(gp.PlanError, match=text):
+        Range(8).batch(4).by_rank()
