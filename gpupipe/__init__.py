@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         MissingDependencyError,
         PixelError,
         PlanError,
+        RanksDisagreeError,
         SpecError,
         StateError,
         TooManyBadError,
@@ -79,6 +80,7 @@ __all__ = [
     "PlanError",
     "Ragged",
     "RaggedSpec",
+    "RanksDisagreeError",
     "SpecError",
     "StateError",
     "TFRecordDataset",
@@ -110,7 +112,7 @@ _HOMES = {
         ).split(),
         ".errors": (
             "BadRecord ClosedError DataError DeviceError GpupipeError MissingDependencyError PixelError PlanError "
-            "SpecError StateError TooManyBadError TraceError"
+            "RanksDisagreeError SpecError StateError TooManyBadError TraceError"
         ).split(),
         ".options": ("ALL", "AUTOTUNE", "Options", "set_seed"),
         ".ragged": ("Ragged", "RaggedSpec"),

@@ -13,6 +13,7 @@ The tree::
     │   └── PixelError                  a decoder returned wrong pixels without an error
     ├── ClosedError (RuntimeError)      an iterator was used after close(), or in a forked child
     ├── StateError (ValueError)         a state that belongs to another chain, other data or another version
+    ├── RanksDisagreeError (RuntimeError)   ranks that train together are about to do different things
     ├── TooManyBadError (RuntimeError)  more bad elements were left out than `Options.max_bad` allows
     └── DataError (RuntimeError)        one element could not be produced; names file, offset, stage and cause
         ├── RecordError                 framing: CRC, length, truncation; or a read that failed in all of six tries
@@ -53,6 +54,7 @@ __all__ = [
     "PlanError",
     "PlanKeyError",
     "PlanTypeError",
+    "RanksDisagreeError",
     "RecordError",
     "ResultError",
     "ShapeError",
@@ -166,6 +168,13 @@ class ClosedError(GpupipeError, RuntimeError):
 
 class StateError(GpupipeError, ValueError):
     """A state does not belong to this chain, its data or this version, or the chain has no state."""
+
+
+class RanksDisagreeError(GpupipeError, RuntimeError):
+    """Ranks that train together are about to do different things; every rank raises it before its first step.
+
+    The text names the rank that differs and the part: a seed, an epoch, a file. `next` compares again.
+    """
 
 
 class TooManyBadError(GpupipeError, RuntimeError):

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Final, Literal
 
 from .brief import brief, digits, fields_in_brief
+from .cpus import cpu_share
 from .errors import PlanError, PlanTypeError
 from .integers import is_integer, plain
 from .tuned import Numbers, tuned_numbers
@@ -83,9 +84,10 @@ class Options:
         backend: ``"auto"``, ``"dali"``, ``"numpy"`` or ``"fast"``, which is "numpy" with the libraries of the extra
             `fast`: OpenCV and cykooz-resizer. "auto" is DALI on a GPU; on the CPU it is "fast" where that is installed
             and `threads` is at most 6, else DALI where that is installed and a stage decodes images, else NumPy.
-        threads: CPU threads that decode and transform, 1 to 65,536; default: the CPUs this process may use. By default
-            DALI on the CPU gets one more, as its threads wait for one another at the end of each op. On a GPU the ranks
-            of a machine share its CPUs, and each stage gets at most 16; `explain()` says how they were counted.
+        threads: CPU threads that decode and transform, 1 to 65,536; default: the CPUs this process may use, of which it
+            takes its share where a launcher started several ranks on this machine, a cgroup has a quota, or Ray gave it
+            a number; `explain()` says which. By default DALI on the CPU gets one more, as its threads wait for one
+            another at the end of each op; on a GPU each stage gets at most 16.
             While a chain runs on "fast", OpenCV starts none of its own in this process (`cv2.setNumThreads`).
             `AUTOTUNE` starts with as many; if this is set, the threads of all such steps together never exceed it (one
             for each step apart), else each step may have 64 (or a thread for each CPU, if there are more), as threads
@@ -225,11 +227,12 @@ class Options:
 
     def resolve(self) -> Settings:
         """Fill in every default."""
+        cpus = cpu_share()[0]
         return Settings(
             device=self.device or "auto",
             backend=self.backend or "auto",
-            threads=self.threads or cpu_count(),
-            dali_threads=self.threads or cpu_count() + 1,
+            threads=self.threads or cpus,
+            dali_threads=self.threads or cpus + 1,
             gpu_threads=self.threads,
             seed=(global_seed() if self.seed is None else self.seed) & 0xFFFF_FFFF_FFFF_FFFF,
             deterministic=self.deterministic is not False,
@@ -439,10 +442,3 @@ def parse_device(device: Any) -> tuple[str, int | None]:
     if kind == "gpu" and number.isascii() and number.isdigit() and len(number) <= _LONGEST_ORDINAL:
         return kind, int(number)
     raise PlanError(f'Options.device needs "auto", "cpu", "gpu" or "gpu:N", got {brief(device)}')
-
-
-def cpu_count() -> int:
-    """CPUs this process may use (its affinity mask where the system has one)."""
-    if hasattr(os, "sched_getaffinity"):
-        return max(1, len(os.sched_getaffinity(0)))
-    return os.cpu_count() or 1

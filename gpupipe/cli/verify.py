@@ -6,9 +6,9 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 
+from gpupipe.cpus import cpu_count
 from gpupipe.errors import PlanError
 from gpupipe.extract.records.compression import Compression
-from gpupipe.options import cpu_count
 from gpupipe.tools.files import DataFile, find_files, kind_at
 from gpupipe.tools.image_files import check_no_manifest, checked_json, checked_text, image_files
 from gpupipe.tools.verify import image_features, verify

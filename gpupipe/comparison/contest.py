@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ..cpus import cpu_count
 from ..dataset import Dataset
 from ..errors import GpupipeError, MissingDependencyError, PlanError
-from ..options import cpu_count
 from ..progress import Progress
 from .accuracy import accuracies
 from .comparison import Comparison

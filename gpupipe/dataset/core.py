@@ -8,6 +8,7 @@ from .batches import Batches
 from .buffers import Buffers
 from .elements import Elements
 from .mixing import Mixing
+from .ranks import Ranks
 from .scanning import Scanning
 from .sources import Sources
 from .tensors import Tensors
@@ -15,7 +16,7 @@ from .tensors import Tensors
 __all__ = ["Dataset"]
 
 
-class Dataset(Sources, Mixing, Elements, Scanning, Batches, Buffers, Tensors):
+class Dataset(Sources, Mixing, Elements, Scanning, Batches, Ranks, Buffers, Tensors):
     """A lazy chain of steps over elements. It is immutable: every method returns a new dataset.
 
     Start with a constructor (`from_tensor_slices`, `list_files`, `TFRecordDataset`, ...), add steps, then iterate.

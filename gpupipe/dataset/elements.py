@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from ..arguments import (
     any_integer,
@@ -19,7 +20,7 @@ from ..errors import PlanError, PlanTypeError
 from ..graph.classify import classify
 from ..graph.trace import require_no_symbols
 from ..options import AUTOTUNE
-from ..plan.index import Part
+from ..plan.index import ENDLESS, Part, Places, Select, blocker, why_not
 from ..plan.joins import Concatenate
 from ..plan.maps import Filter, FlatMap, Interleave, Map
 from ..plan.order import Enumerate, Repeat, Shard, Skip, Take
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from .. import Dataset
 
 __all__ = ["Elements"]
+
+Array = npt.NDArray[np.integer[Any]]
 
 
 class Elements(Chain):
@@ -185,6 +188,9 @@ class Elements(Chain):
                 included. Both also work for streams of unknown length: "drop" gives an element once the rest of its
                 round was read, "wrap" keeps the first elements or opens its input again. Default: uneven shards.
 
+        Behind `batch`, on a chain that can be indexed, the batches of other shards are not made under
+        ``on_error="raise"``; a bad element then is an error of its batch, which only the shard of that batch raises.
+
         Bad elements count, and ``on_error="replace"`` keeps their number, so every rank makes the same number of steps.
         Under "skip" and "raise" a rank with more bad elements has fewer good ones, whatever `even` is.
 
@@ -236,6 +242,34 @@ class Elements(Chain):
             raise PlanError(f"split needs fractions whose sum is 1, got {list(fractions)} with {sum(weights) / 1e9:g}")
         return tuple(self._select("split", Part(tuple(weights), i, seed)) for i in range(len(weights)))
 
+    def pick(self, places: Sequence[int] | Array) -> Dataset:
+        """The elements at some places, in the order of the places; the way to write a sampler or a curriculum.
+
+        ``ds.pick(places)`` gives what ``[ds[i] for i in places]`` gives, in the epoch of the loop, but opens the files
+        once, reads ahead, and keeps the parallel maps and the prefetch of the chain. Behind `batch`, places are those
+        of batches. A state is the number of places that were given.
+
+        Args:
+            places: indices >= 0, in any order, also repeated ones: a list, a range, or an integer array of shape (N,),
+                which is copied.
+
+        Example:
+            >>> from gpupipe import Dataset
+            >>> [int(x) for x in Dataset.range(9).map(lambda x: x * x).pick([5, 3, 5])]
+            [25, 9, 25]
+
+        Raises:
+            PlanError: a step cannot be indexed, names the step; a place that the dataset does not have, when the chain
+                starts if its length is unknown before; or ``on_error="skip"`` behind `batch`, when it starts.
+        """
+        step = blocker(self.plan)
+        if step is not None:
+            raise PlanError(f"pick needs steps that can be indexed, and {why_not(step)}")
+        order = _places(places)
+        if self.plan.cardinality >= 0:
+            order.size(self.plan.cardinality)
+        return self._then(Select(self.plan, order))
+
     def concatenate(self, dataset: Dataset) -> Dataset:
         """Append the elements of another dataset of the same structure and dtypes.
 
@@ -259,3 +293,28 @@ class Elements(Chain):
         if not isinstance(result, Chain):
             raise PlanTypeError(f"apply needs a function that returns a Dataset, got {type(result).__name__}")
         return result
+
+
+def _places(places: Any) -> Places:
+    """The places of `pick`, checked and copied.
+
+    Raises:
+        PlanError: a negative one, or more dimensions than one.
+        PlanTypeError: something other than integers.
+    """
+    if not isinstance(places, (Sequence, np.ndarray)) or isinstance(places, (str, bytes)):
+        raise PlanTypeError(f"pick needs a list, a range or an array of integers, got {type(places).__name__}")
+    try:
+        given = np.asarray(places) if len(places) else np.zeros(0, np.int64)
+    except (ValueError, OverflowError) as error:
+        raise PlanTypeError(f"pick needs integers, got {places!r}") from error
+    if given.dtype.kind not in "iu":
+        raise PlanTypeError(f"pick needs integers, got {places!r} of dtype {given.dtype}")
+    if given.ndim != 1:
+        raise PlanError(f"pick needs places of shape (N,), got {given.shape}")
+    if given.size and (int(given.min()) < 0 or int(given.max()) >= ENDLESS):
+        wrong = given.min() if int(given.min()) < 0 else given.max()
+        raise PlanError(f"pick needs places from 0 to 2**62 - 1, got {int(wrong)}")
+    chosen = given.astype(np.int64)
+    chosen.flags.writeable = False
+    return Places(chosen)

@@ -19,6 +19,7 @@ from ..options import Settings
 from ..plan.index import Select
 from ..plan.node import DERIVED, Node, draws, epoch_key, walk
 from ..plan.order import Shard, Skip, Take, WithOptions
+from ..plan.ranks import ranks_of
 
 if TYPE_CHECKING:
     from ..load.progress import Progress
@@ -122,6 +123,8 @@ class EpochCounter:
                 count.request = request[0]
         elif request is not None and request[0] > count.request:
             count.request, count.following = request
+        elif _looked(plan, count):
+            count.following -= 1
         elif draws(plan):
             self._warn(plan, settings, count, new)
         return count.start(plan, progress)
@@ -205,6 +208,18 @@ def in_torch_worker() -> bool:
     """Whether this process is a worker of PyTorch's DataLoader."""
     data = sys.modules.get("torch.utils.data")
     return data is not None and data.get_worker_info() is not None
+
+
+def _looked(plan: Node, count: ChainCount) -> bool:
+    """Whether the last iterator of ranks only looked at one element: on one rank, maybe, so it is no epoch."""
+    last = count.progress
+    return (
+        last is not None
+        and count.process == os.getpid()
+        and last.delivered <= 1
+        and not (last.ended or last.look)
+        and ranks_of(plan) is not None
+    )
 
 
 class _Requests:

@@ -14,7 +14,8 @@ from ..options import Options
 from ..plan.index import ENDLESS, Select, Sliced, blocker, why_not
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from ..plan.order import WithOptions, never_ends, options_of
-from .base import Chain
+from ..plan.ranks import unchecked
+from .base import Chain, new
 from .epochs import Counted
 
 if TYPE_CHECKING:
@@ -337,7 +338,7 @@ class Running(Chain):
         Raises:
             IndexError: the dataset is empty.
         """
-        with self.iterator(epoch=self._peeked_epoch()) as items:
+        with new(unchecked(self.plan)).iterator(epoch=self._peeked_epoch()) as items:
             for element in items:
                 return element
         raise IndexError("the dataset is empty: it has no first element")

@@ -11,11 +11,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from ..cpus import cpu_count
 from ..errors import BadRecord, DataError
 from ..extract.storage.forking import keep_forever, renew_lock
 from ..extract.storage.waiting import LIMITS, Limits
 from ..log import logger
-from ..options import Settings, cpu_count
+from ..options import Settings
 from ..random import ROOT, hash64, mix64, pass_number, place_key, step_seed
 from ..threads import DaemonPool, Flag
 from ..transform.program import Feed

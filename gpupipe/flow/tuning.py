@@ -16,8 +16,9 @@ from time import process_time
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
+from ..cpus import cpu_count
 from ..log import logger
-from ..options import Settings, cpu_count
+from ..options import Settings
 from ..tuned import MOST_AHEAD, MOST_TUNED, name_of_step
 from .counters import Gauge, StepCounters
 

@@ -28,6 +28,7 @@ from ..options import Settings
 from ..plan.arrival import any_order, refusal
 from ..plan.node import ElementType, Node, walk
 from ..spec import Structure
+from .agreement import check_ranks
 from .mark import Mark
 from .progress import Numbers, Progress, Resume, state_of
 from .refusals import closed, from_inside
@@ -369,6 +370,7 @@ class DatasetIterator(Reports, Iterator[Any]):
             self._mark = Mark(None, self._progress.delivered)
         if self._run is not None:
             self._run.bad.before = self._progress.noted
+        check_ranks(self._chain, self._progress, epoch)
         self._schedule.start()
 
     def _new_run(self, epoch: int) -> Run:

@@ -11,8 +11,9 @@ from typing import Any, Literal, Protocol
 from ..errors import StateError
 from ..flow.state.snapshot import State, as_int, corrupt_state, to_json
 from ..plan.node import ElementType, Node
+from ..plan.ranks import ByRank, ranks_of
 from ..serial.structures import Malformed
-from .reshard import check_shards, resharded, sharding, without_first
+from .reshard import Sharding, check_shards, resharded, sharding, without_first
 from .state import StateHeader, check_seal, packed, sealed, types_from_json, types_to_json, unpacked
 
 __all__ = ["Epochs", "Numbers", "Phase", "Progress", "Resume", "state_of"]
@@ -115,11 +116,15 @@ class Progress:
         """
         found = sharding(plan)
         if found is None:
-            return None
+            ranks = ranks_of(plan)
+            return None if ranks is None else {"shards": ranks.shards, "index": ranks.index, "elements": None}
         shard = found.node
-        count = (self.start_at or 0) + shard.shards * found.rows * self.in_epoch
-        elements = count if even and not self.uneven else None
+        elements = self.of_all(found) if even and not self.uneven else None
         return {"shards": shard.shards, "index": shard.index, "elements": elements}
+
+    def of_all(self, found: Sharding) -> int:
+        """Return how many elements all shards have given together, if they are equally far."""
+        return (self.start_at or 0) + found.node.shards * found.rows * self.in_epoch
 
 
 def state_of(
@@ -155,6 +160,12 @@ def state_of(
         "begin_at": progress.start_at,
         "shard": progress.shard_of(chain.plan, even),
     }
+    found = sharding(chain.plan)
+    if found is not None and isinstance(found.node, ByRank) and state["shard"]["elements"] is not None:
+        # The state of all ranks, in any number of them.
+        state["begin_at"] = state["shard"]["elements"] if phase == "inside" else progress.start_at
+        state["stand"] = phase = "end" if ended else "begin"
+        state["shard"], state["in_epoch"] = None, 0
     if phase == "inside":
         state["flow"] = packed(chain.numbered(to_json(flow)))
         state["behind"] = skip

@@ -17,13 +17,14 @@ from ..plan.batches import Batch, PaddedBatch
 from ..plan.node import Node
 from ..plan.order import Shard, Skip
 from ..plan.outline import outline
+from ..plan.ranks import ByRank, ranks_of
 
 __all__ = ["Sharding", "check_shards", "resharded", "sharding", "without_first"]
 
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """The `shard` of a chain.
+    """The `shard` of a chain, or its `by_rank`.
 
     Attributes:
         node: the step.
@@ -31,7 +32,7 @@ class Sharding:
         above: the steps after it, the last one first.
     """
 
-    node: Shard
+    node: Shard | ByRank
     rows: int
     above: tuple[Node, ...]
 
@@ -41,13 +42,15 @@ def sharding(plan: Node) -> Sharding | None:
     rows = 1
     above: list[Node] = []
     node = plan
-    while not isinstance(node, Shard):
+    while not isinstance(node, Shard | ByRank):
         if not node.facts.keeps_rows:
             return None
         if isinstance(node, (Batch, PaddedBatch)):
             rows *= node.size
         above.append(node)
         node = node.sources[0]
+    if isinstance(node, ByRank):
+        rows *= node.rows
     return Sharding(node, rows, tuple(above))
 
 
@@ -69,6 +72,8 @@ def without_first(plan: Node, first: int) -> Node:
     if found is None:
         raise StateError("load_state_dict needs a chain with shard(), and only maps, batches and prefetch after it")
     shard = found.node
+    if isinstance(shard, ByRank):
+        return _with(found, replace(shard, first=first))
     rest = Skip(shard.source, first, line=shard.line)
     return _with(found, replace(shard, source=rest, index=(shard.index - first) % shard.shards))
 
@@ -83,8 +88,17 @@ def resharded(plan: Node, state: dict[str, Any]) -> int | str | None:
         None if the state belongs to the same shard, or to another chain.
     """
     found, given = sharding(plan), state["shard"]
-    if found is None or given is None:
+    if given is None:
         return None
+    if found is None:
+        ranks = ranks_of(plan)
+        if ranks is None or (given["shards"], given["index"]) == (ranks.shards, ranks.index):
+            return None
+        return (
+            "load_state_dict needs a state of this rank and of as many ranks, as steps other than maps, batches and "
+            f"prefetch follow by_rank: got one of rank {given['index']} of {given['shards']} on rank {ranks.index} of "
+            f"{ranks.shards}"
+        )
     mine, shards, index, elements = found.node, given["shards"], given["index"], given["elements"]
     if (shards, index) == (mine.shards, mine.index):
         return None

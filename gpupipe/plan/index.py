@@ -4,15 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import PlanError
 from ..extract.shards.names import compression_of
 from ..extract.storage.patterns import is_url
+from .batches import Batch, PaddedBatch
 from .cache import Saved
 from .files import Records, Samples, TableRows
 from .node import INFINITE, Facts, Node, Step, walk
 from .order import never_ends
 from .sources import Files, FromGenerator
 
-__all__ = ["ENDLESS", "Everything", "Order", "Part", "Rows", "Select", "Sliced", "blocker", "why_not"]
+__all__ = [
+    "ENDLESS",
+    "Everything",
+    "Order",
+    "Part",
+    "Places",
+    "Rows",
+    "Select",
+    "Share",
+    "Sliced",
+    "blocker",
+    "loses_batches",
+    "why_not",
+]
 
 
 ENDLESS = 1 << 62
@@ -98,6 +116,65 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Places:
+    """Indices as a user gives them, in any order, any of them as often as it is named.
+
+    Attributes:
+        indices: int64[N], each >= 0; read-only.
+    """
+
+    indices: npt.NDArray[np.int64]
+
+    def size(self, n: int) -> int:
+        """The number of indices, whatever the input has.
+
+        Raises:
+            PlanError: an input of `n` lacks one of them.
+        """
+        most = int(self.indices.max(initial=-1))
+        if most >= n:
+            raise PlanError(f"pick needs places from 0 to {n - 1}, got {most}")
+        return len(self.indices)
+
+    def describe(self) -> str:
+        """The step, with the first indices."""
+        shown = ", ".join(map(str, self.indices[:4].tolist()))
+        return f"pick([{shown}{f', ... {len(self.indices)} in all' if len(self.indices) > 4 else ''}])"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of one of several ranks that take elements in turn: number `first + index`, then every `shards`-th.
+
+    Attributes:
+        shards: how many ranks there are.
+        index: the rank.
+        unit: elements in a round of all ranks, a multiple of `shards`.
+        first: elements before the first round.
+        pad: complete a last round that is short, with elements from the start again; else it is left out.
+    """
+
+    shards: int
+    index: int
+    unit: int
+    first: int = 0
+    pad: bool = False
+
+    def size(self, n: int) -> int:
+        """The number of indices of this rank in an input of `n`; equal for all ranks."""
+        left = max(0, n - self.first)
+        return (-(-left // self.unit) if self.pad else left // self.unit) * (self.unit // self.shards)
+
+    def where(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The indices of this rank's elements, by their numbers; from the size of the input on they are padding."""
+        return self.first + self.index + numbers * self.shards
+
+    def describe(self) -> str:
+        """The share."""
+        return f"one element in {self.shards}, from {self.first + self.index} on"
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
     """The rows of batches chosen by another order, to be batched again. Only the last batch may be short.
 
@@ -107,7 +184,7 @@ class Rows:
         drop: leave out a short last batch.
     """
 
-    order: Sliced | Everything | Part
+    order: Sliced | Everything | Part | Places | Share
     rows: int
     drop: bool
 
@@ -126,12 +203,12 @@ class Rows:
         return f"{self.order.describe()} in rows of batches of {self.rows}"
 
 
-Order = Sliced | Everything | Part | Rows
+Order = Sliced | Everything | Part | Places | Share | Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Select(Step):
-    """Elements by index: a slice, a full shuffle, a part of a split."""
+    """Elements by index: a slice, a full shuffle, a part of a split, places that the user names."""
 
     facts = Facts(payload="holds", by_index=True, as_they_are=True)
 
@@ -155,7 +232,7 @@ class Select(Step):
 
     @property
     def name(self) -> str:
-        return {Sliced: "[...]", Everything: "shuffle", Part: "split"}.get(type(self.order), "select")
+        return {Sliced: "[...]", Everything: "shuffle", Part: "split", Places: "pick"}.get(type(self.order), "select")
 
     def describe(self) -> str:
         return self.order.describe()
@@ -170,6 +247,16 @@ def blocker(root: Node) -> Node | None:
             found = _once(node.sources[0]) or blocker(node.made)
             if found is not None:
                 return found
+    return None
+
+
+def loses_batches(root: Node) -> Node | None:
+    """Find a step that chooses single batches by index: where bad elements are skipped, each takes its batch along."""
+    for node in walk(root):
+        if isinstance(node, Select) and isinstance(node.order, Places | Sliced):
+            every = isinstance(node.order, Sliced) and node.order.step == 1
+            if not every and any(isinstance(below, Batch | PaddedBatch) for below in walk(node.source)):
+                return node
     return None
 
 

@@ -137,7 +137,7 @@ class Node(_Watched):
 
     Class attributes:
         facts: what is true of every node of the class; each class has its own.
-        located: fields that only say in which directory its files are.
+        located: fields that only say where it runs: in which directory its files are, on which of several ranks.
 
     Attributes:
         line: where the user wrote it; never compared.
@@ -276,7 +276,7 @@ class Node(_Watched):
         """The names and values of the fields that say what a node does, its inputs among them.
 
         Args:
-            paths: include the fields that say in which directory its files are (`located`).
+            paths: include the fields that say where it runs (`located`).
         """
         chosen = (f.name for f in fields(self) if f.compare and f.name not in DERIVED)
         return ((name, getattr(self, name)) for name in chosen if paths or name not in self.located)

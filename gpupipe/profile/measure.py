@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..brief import brief
+from ..cpus import cpu_count
 from ..errors import PlanError
 from ..load.iterator import DatasetIterator
 from ..load.progress import Epochs
 from ..load.stats import IteratorStats
-from ..options import Settings, cpu_count
+from ..options import Settings
 from ..plan.node import Node
 from ..timing import OUTSIDE, TRACKER, Clock, Log, Meter, Span, Spent, Tracker
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..cpus import cpu_count
 from ..errors import ClosedError
 from ..flow.stage.assemble import Stage
-from ..options import cpu_count
 from ..threads import Room
 from ..transform.program import BatchFailed, Executor, Feed, WrongPixels
 

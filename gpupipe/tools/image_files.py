@@ -9,8 +9,8 @@ from functools import partial
 from statistics import median_low
 from typing import Any
 
+from gpupipe.cpus import cpu_count
 from gpupipe.errors import PlanError, shown_name
-from gpupipe.options import cpu_count
 from gpupipe.progress import Progress
 from gpupipe.table import table
 from gpupipe.threads import DaemonPool

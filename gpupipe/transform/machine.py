@@ -7,14 +7,13 @@ import functools
 import importlib.metadata
 import importlib.util
 import os
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
+from ..cpus import LOCAL_RANKS, cpu_count, cpus_of_machine, launcher, number_in, ranks_of
 from ..errors import PlanError, text_of
 from ..log import logger
-from ..options import cpu_count
 
 __all__ = [
     "card_and_versions",
@@ -28,15 +27,6 @@ __all__ = [
     "has_package",
     "threads_of_rank",
 ]
-
-LOCAL_RANKS = {
-    "LOCAL_RANK": ("LOCAL_WORLD_SIZE",),
-    "SLURM_LOCALID": ("SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE"),
-    "OMPI_COMM_WORLD_LOCAL_RANK": ("OMPI_COMM_WORLD_LOCAL_SIZE",),
-    "MPI_LOCALRANKID": ("MPI_LOCALNRANKS",),
-}
-"""Variables with the rank of a process on its machine, and those with the number of ranks: torchrun, srun, Open MPI,
-Intel MPI and MPICH."""
 
 MOST_THREADS = 16
 """Most threads of a stage on a GPU. They parse headers and copy; each holds up to 32 MiB of decoder buffers, partly
@@ -201,8 +191,8 @@ def gpu_of_rank(gpus: int) -> tuple[int, str]:
     Raises:
         PlanError: a rank that is not a number, or has no GPU here.
     """
-    name = _launcher()
-    if name is None or (os.environ[name] == "0" and _ranks_of(name) == 1):  # alone: it may have started others
+    name = launcher()
+    if name is None or (os.environ[name] == "0" and ranks_of(name) == 1):  # alone: it may have started others
         device = _device_of_torch()
         return (0, "") if device is None or device >= gpus else (device, "torch's current device")
     text = os.environ[name]
@@ -233,41 +223,14 @@ def threads_of_rank(gpus: int) -> tuple[int, str]:
 
 def ranks_here(gpus: int) -> tuple[int, str]:
     """The number of processes that a launcher has started on this machine, as far as known, and its source."""
-    name = _launcher()
+    name = launcher()
     if name is None:
-        size = _number("LOCAL_WORLD_SIZE")
+        size = number_in("LOCAL_WORLD_SIZE")
         return (size, f"LOCAL_WORLD_SIZE={size}") if size else (1, "")
-    size = _ranks_of(name) or next(filter(None, map(_ranks_of, LOCAL_RANKS)), None)
+    size = ranks_of(name) or next(filter(None, map(ranks_of, LOCAL_RANKS)), None)
     if size is not None:
         return size, f"{name}={os.environ[name]} of {size}"
-    return max(gpus, (_number(name) or 0) + 1), f"{name}={os.environ[name]}, one rank for each GPU"
-
-
-def _launcher() -> str | None:
-    """The variable with this process's rank; None if no launcher set one."""
-    return next((name for name in LOCAL_RANKS if os.environ.get(name)), None)
-
-
-def _ranks_of(launcher: str) -> int | None:
-    """The number of ranks that a launcher says are on this machine; if machines differ, the largest."""
-    return next(filter(None, map(_number, LOCAL_RANKS[launcher])), None)
-
-
-def _number(name: str) -> int | None:
-    """The largest number >= 1 in a variable like ``8`` or Slurm's ``8(x2),4``; None if there is none."""
-    numbers = [int(text) for text in re.findall(r"(\d+)(?:\(x\d+\))?", os.environ.get(name, ""))]
-    return max(numbers, default=0) or None
-
-
-def cpus_of_machine() -> int:
-    """CPUs that all ranks of this machine (or container, or Slurm job) share."""
-    counts = [os.cpu_count() or 1, _number("SLURM_CPUS_ON_NODE")]
-    try:
-        parts = Path("/sys/fs/cgroup/cpuset.cpus.effective").read_text().strip().split(",")
-        counts.append(sum(int(part.rpartition("-")[2]) - int(part.partition("-")[0]) + 1 for part in parts))
-    except (OSError, ValueError):  # no cgroup v2, or none with a cpuset
-        pass
-    return min(filter(None, counts))
+    return max(gpus, (number_in(name) or 0) + 1), f"{name}={os.environ[name]}, one rank for each GPU"
 
 
 def _device_of_torch() -> int | None:

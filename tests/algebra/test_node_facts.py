@@ -53,7 +53,7 @@ def test_what_a_class_does_not_list_is_not_true() -> None:
 
 LISTED = {
     "holds_nothing": (
-        "Batch Concatenate FileCache Filter IgnoreErrors Map PaddedBatch Prefetch Repeat Shard Shuffle Skip Take"
+        "Batch ByRank Concatenate FileCache Filter IgnoreErrors Map PaddedBatch Prefetch Repeat Shard Shuffle Skip Take"
         " WithOptions"
     ),
     "by_index": (
@@ -85,7 +85,7 @@ def test_a_fact_is_true_of_these_classes(fact: str) -> None:
 @pytest.mark.parametrize(
     ("payload", "expected"),
     [
-        ("holds", "Select Shard Shuffle ShuffleRepeat Skip"),
+        ("holds", "ByRank Select Shard Shuffle ShuffleRepeat Skip"),
         ("reads", "Batch Cache FileCache IgnoreErrors PadToCardinality PaddedBatch Scan Unbatch Unique"),
     ],
 )

@@ -39,6 +39,7 @@ EQUATIONS: list[tuple[str, str, Dataset, Dataset]] = [
     ("prefetches", "merge_prefetches", R.prefetch(2).prefetch(5), R.prefetch(5)),
     ("prefetch AUTOTUNE", "merge_prefetches", R.prefetch(-1).prefetch(5), R.prefetch(-1)),
     ("prefetch AUTOTUNE behind", "merge_prefetches", R.prefetch(7).prefetch(-1), R.prefetch(-1)),
+    ("a shard of batches", "choose_batches", R.batch(2).prefetch(1).shard(2, 1), R.batch(2).prefetch(1)[1::2]),
     ("under a zip", "merge_takes", Dataset.zip(R.take(5).take(3), R), Dataset.zip(R.take(3), R)),
     ("under a concatenate", "merge_skips", R.concatenate(R.skip(1).skip(1)), R.concatenate(R.skip(2))),
 ]

@@ -31,6 +31,13 @@ CHW = np.zeros((8, 3, 6, 7), np.uint8)
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
+def _at_urls() -> Dataset:
+    fsspec = pytest.importorskip("fsspec")
+    for i in range(2):
+        fsspec.filesystem("memory").pipe(f"/checks/{i}.tfrecord", b"")
+    return Dataset.list_files("memory://checks/*.tfrecord", shuffle=False)
+
+
 def _images() -> Dataset:
     return Dataset.from_tensor_slices(IMAGES)
 
@@ -117,6 +124,13 @@ SLIPS: dict[str, tuple[Callable[[], Dataset], list[str]]] = {
     "even shards": (lambda: Dataset.range(255).shard(2, 1, even="drop").batch(128, True), []),
     "shards that do not end": (lambda: Dataset.range(255).repeat().shard(2, 1).batch(128, True).take(5), []),
     "shards that are not counted": (lambda: Dataset.range(9).filter(lambda x: x > 2).shard(2, 1).batch(3), []),
+    "shards of batches of a stream": (
+        lambda: Dataset.range(256).shuffle(64).batch(32).prefetch(1).shard(2, 1),
+        ["shard_of_batches"],
+    ),
+    "shards of batches that can be indexed": (lambda: Dataset.range(256).batch(32).prefetch(1).shard(2, 1), []),
+    "shards of files at URLs": (lambda: _at_urls().shard(2, 1).interleave(gp.TFRecordDataset), []),
+    "shards of records at URLs": (lambda: _at_urls().interleave(gp.TFRecordDataset).shard(2, 1), ["shard_over_urls"]),
     "shards that are no batches": (lambda: Dataset.range(9).shard(2, 1).map(lambda x: x + 1), []),
     "shuffle, then take": (lambda: Dataset.range(9).shuffle(9).take(3), ["split_of_a_shuffle"]),
     "shuffle, map, then skip": (

@@ -136,6 +136,9 @@ METHODS: dict[str, Callable[[Number, str], Dataset]] = {
     "aspect_ratio_buckets.max_size": lambda n, _: _buckets(16, step=1, min_size=2, max_size=n(8)),
     "counter.start": lambda n, _: Dataset.counter(n(2)).take(3),
     "counter.step": lambda n, _: Dataset.counter(0, n(2), dtype="float32").take(3),
+    "by_rank.rank": lambda n, _: R(4).batch(2).by_rank(n(1), 2, check=False),
+    "by_rank.world": lambda n, _: R(4).batch(2).by_rank(1, n(2), check=False),
+    "pick.places": lambda n, _: R(4).pick([n(3), n(1)]),
     "enumerate.start": lambda n, _: R(4).enumerate(n(2)),
     "from_generator.output_shapes": lambda n, _: Dataset.from_generator(
         lambda: iter([[1, 2]]), output_types="int64", output_shapes=(n(2),)

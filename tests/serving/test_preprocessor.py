@@ -15,9 +15,9 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import ops
+from gpupipe.cpus import cpu_count
 from gpupipe.errors import FunctionError, PlanTypeError
 from gpupipe.ops._shared.samples import encoded, picture
-from gpupipe.options import cpu_count
 from gpupipe.spec import flatten
 from gpupipe.transform.machine import has_dali
 from gpupipe.transform.numpy import NumpyExecutor

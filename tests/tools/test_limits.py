@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpupipe.options import cpu_count
+from gpupipe.cpus import cpu_count
 from gpupipe.tools.doctor.limits import find_limits
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from gpupipe import Dataset, ops
+from gpupipe import cpus as cpus_module
 from gpupipe.errors import MissingDependencyError, PlanError
 from gpupipe.graph.op import Op
 from gpupipe.graph.values import Apply, Input
@@ -32,8 +33,8 @@ from tests.transform.tiny import IMAGE, chain, expected, feed_of, jpeg
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes this machine look like one with so many GPUs, with or without DALI."""
-    sizes = [name for names in machine_of.LOCAL_RANKS.values() for name in names]
-    for name in ("CUDA_VISIBLE_DEVICES", "SLURM_CPUS_ON_NODE", *machine_of.LOCAL_RANKS, *sizes):
+    sizes = [name for names in cpus_module.LOCAL_RANKS.values() for name in names]
+    for name in ("CUDA_VISIBLE_DEVICES", "SLURM_CPUS_ON_NODE", *cpus_module.LOCAL_RANKS, *sizes):
         monkeypatch.delenv(name, raising=False)
 
     def pretend(
@@ -218,7 +219,7 @@ def test_a_slurm_job_has_the_cpus_that_slurm_says(machine: Any, monkeypatch: pyt
     machine(8, True, SLURM_LOCALID="1", SLURM_NTASKS_PER_NODE="4", SLURM_CPUS_ON_NODE="8")
     monkeypatch.setattr("os.cpu_count", lambda: 64)
 
-    assert machine_of.cpus_of_machine() <= 8
+    assert cpus_module.cpus_of_machine() <= 8
 
 
 def test_explain_says_how_many_threads_a_gpu_gets_and_why(

@@ -1,16 +1,17 @@
-"""select_by_index: the elements at the indices of an order: a slice, a full shuffle, a part of a split."""
+"""select_by_index: the elements at the indices of an order: a slice, a full shuffle, a part, a share, named places."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ...errors import PlanError
 from ...graph.op import Array
-from ...plan.index import ENDLESS, Everything, Order, Part, Rows, Sliced
+from ...plan.index import ENDLESS, Everything, Order, Part, Places, Rows, Share, Sliced
 from ...random import hash64, mix64
 from ..access import RandomAccess, Remapped, access, blocks_of
-from ..element import Element, Raised
+from ..element import Element, Raised, is_element, replaced
 from ..run import Context, Flow
 from ..state.snapshot import State, fast_forward, int_part
 from ..step import Running, close
@@ -32,9 +33,35 @@ class SelectFlow:
     def access(self, at: Context) -> RandomAccess:
         source = access(self.source, at)
         n = source.size
-        if n == ENDLESS and not isinstance(self.order, Sliced):
+        if n == ENDLESS and not isinstance(self.order, Sliced | Places | Share):
             raise PlanError(f"{self.order.describe()} needs a dataset that ends, got an infinite one")
+        if isinstance(self.order, Share) and self.order.pad:
+            return _Padded(source, self.order)
         return Remapped(source, self.order.size(n), _indices(self.order, n, at))
+
+
+class _Padded(RandomAccess):
+    """The share of a rank whose last round is completed with elements from the start, marked as replacements."""
+
+    def __init__(self, source: RandomAccess, share: Share) -> None:
+        self._source, self._share = source, share
+        self.size = share.size(source.size)
+
+    def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
+        own: deque[bool] = deque()  # of the elements that were asked for: whether each is one, or padding
+
+        def places() -> Iterator[Array]:
+            n = self._source.size
+            for block in blocks:
+                where = self._share.where(block)
+                own.extend((where < n).tolist())
+                yield where % n
+
+        for element in self._source.pick(places()):
+            if not is_element(element) or own.popleft():
+                yield element
+            else:
+                yield replaced(element[0], element)
 
 
 class ByIndex(Running):
@@ -93,6 +120,10 @@ def _indices(order: Order, n: int, at: Context) -> Callable[[Array], Array]:
         case Everything(seed=seed, reshuffle=reshuffle):
             own, epoch, key = at.draws(seed, reshuffle)
             return Permutation(n, mix64(mix64(mix64(own, epoch), key), hash64("shuffle all")))
+        case Places(indices=chosen):
+            return lambda indices: chosen[indices]
+        case Share():
+            return order.where
         case Part(seed=seed, part=part):
             before = sum(order.sizes(n)[:part])
             whole = Permutation(n, mix64(seed & (1 << 64) - 1, hash64("split")))

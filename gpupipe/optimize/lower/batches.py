@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...errors import PlanError
 from ...flow.batching.padded import PaddedBatchFlow
 from ...flow.batching.rebatch import RebatchFlow
 from ...flow.batching.unbatch import UnbatchFlow
@@ -11,6 +12,7 @@ from ...flow.run import Flow
 from ...plan.batches import Batch, PaddedBatch, RaggedBatch, Rebatch, Unbatch, ragged_ranks
 from ...plan.node import ElementType, Node
 from ...plan.padding import padding
+from ...plan.ranks import ByRank
 from ...ragged import RaggedSpec
 from ..pending import Pending
 from .lowerer import Lowerer, Lowering
@@ -85,8 +87,14 @@ def _rows(
     return source.then(flow, node.describe(), node.infer(source.element))
 
 
+def by_rank(lowerer: Lowerer, node: ByRank, source: Pending) -> Pending:
+    """Refuse ranks inside of a function: in the chain of a loop they are choices of rows (`with_own_rows`) by now."""
+    raise PlanError(f"by_rank needs the chain of the loop, got a dataset inside a function, at {node.line}")
+
+
 BATCHES: dict[type[Node], Lowering] = {
     Batch: batch,
+    ByRank: by_rank,
     PaddedBatch: padded_batch,
     Unbatch: unbatch,
     RaggedBatch: ragged_batch,

@@ -14,8 +14,10 @@ from ...flow.stall import Where
 from ...graph.host_values import is_image
 from ...graph.values import topological
 from ...options import Settings
+from ...plan.index import loses_batches
 from ...plan.node import ElementType, Node, walk
 from ...plan.order import Prefetch, WithOptions
+from ...plan.ranks import SKIPS, ranks_of, with_own_rows
 from ..pending import AHEAD, Pending
 from ..place.placer import Placer
 from ..rules.graph_rules import GRAPH_RULES
@@ -98,7 +100,9 @@ def lower(
     for name in settings.disabled_rules:
         if name not in RULES:
             raise PlanError(f"Options.disabled_rules needs names of rules ({', '.join(RULES)}), got {name!r}")
-    root, fired = rewrite(root, disabled_rules(settings))
+    if settings.on_error == "skip":
+        _refuse_skipping(root)
+    root, fired = rewrite(with_own_rows(root), disabled_rules(settings))
     numbers = {id(node): i for i, node in enumerate(walk(root))}
     above, placer = Above(delivers=True), Placer(settings, dry=dry)
     lowerer = Lowerer(settings, placer, LOWERINGS, above, not dry, known or {}, numbers)
@@ -106,6 +110,23 @@ def lower(
     pending = yield from lowerer.steps(root)
     flow, placed, steps = _delivered(pending, lowerer, trailing)
     return Lowered(flow, placed.element, steps, placer, fired, lowerer.learned, tuple(lowerer.tuned))
+
+
+def _refuse_skipping(root: Node) -> None:
+    """Refuse a choice of single batches where a bad element would take its whole batch along; and ranks.
+
+    Raises:
+        PlanError: names the step.
+    """
+    ranks = ranks_of(root)
+    if ranks is not None:
+        raise PlanError(f"{SKIPS}, at {ranks.line}")
+    step = loses_batches(root)
+    if step is not None:
+        raise PlanError(
+            f"{step.describe()} at {step.line} needs on_error='raise' or 'replace', got 'skip': a batch by its number "
+            "has only its own rows, so a bad one would take the whole batch along; choose before batch"
+        )
 
 
 def _delivered(pending: Pending, lowerer: Lowerer, last: Prefetch | None) -> tuple[Flow, Pending, tuple[str, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ...cpus import cpu_share
 from ...flow.tuning import most_threads
 from ...ops._shared.decode_smaller import MARGIN
 from ...options import Settings
@@ -24,6 +25,12 @@ class Explanation(str):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def _share(settings: Settings) -> str:
+    """Why there are fewer threads than CPUs, where the options do not say how many; "" if there are not."""
+    why = cpu_share()[1] if settings.tuned_threads is None else ""
+    return f"; the share of this process: {why}" if why else ""
 
 
 def explain(root: Node, settings: Settings) -> Explanation:
@@ -48,7 +55,7 @@ def explain(root: Node, settings: Settings) -> Explanation:
         lines.append(f"  {_approximate(fired)}")
     lines.append(
         f"  seed {settings.seed}, on_error={settings.on_error!r}, threads {settings.threads} "
-        f"(DALI on CPU: {settings.dali_threads}), "
+        f"(DALI on CPU: {settings.dali_threads}{_share(settings)}), "
         f"host_memory {settings.host_memory:,} bytes, device_memory {settings.device_memory:,} bytes"
     )
     lines.append(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpupipe.options import cpu_count
+from gpupipe.cpus import cpu_count
 
 __all__ = ["Limits", "find_limits"]
 

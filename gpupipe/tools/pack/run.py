@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from gpupipe.cpus import cpu_count
 from gpupipe.errors import DataError, DecodeError, PlanError, io_reason, shown_name
 from gpupipe.extract.examples.encode import encode_example
 from gpupipe.flow.order.permutation import Permutation
 from gpupipe.integers import is_integer, plain
-from gpupipe.options import cpu_count
 from gpupipe.random import LAW, hash64, mix64
 from gpupipe.tools.pack.find import find_inputs
 from gpupipe.tools.pack.image import as_stored

@@ -1,0 +1,223 @@
+"""pick: elements at the places that a user names, as from a chain that is opened once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe.flow.sources.records import RecordsFlow
+from gpupipe.io import TFRecordWriter
+
+Range = gp.Dataset.range
+
+
+def files(folder: Path, count: int = 6, records: int = 5) -> gp.Dataset:
+    """The records of some files, in turn; each says where it came from."""
+    for i in range(count):
+        with TFRecordWriter(str(folder / f"{i}.tfrecord")) as writer:
+            for j in range(records):
+                writer.write(b"%d-%d" % (i, j))
+    names = gp.Dataset.list_files(str(folder / "*.tfrecord"), shuffle=False)
+    return names.interleave(gp.TFRecordDataset, cycle_length=4)
+
+
+def plain(element: Any) -> Any:
+    return element.tolist() if isinstance(element, np.ndarray) else element
+
+
+def one_by_one(ds: gp.Dataset, places: Any, epoch: int = 0) -> list[Any]:
+    fixed = ds.epoch(epoch)
+    return [plain(fixed[int(i)]) for i in places]
+
+
+def picked(ds: gp.Dataset, places: Any, epoch: int = 0) -> list[Any]:
+    return [plain(element) for element in ds.pick(places).iterator(epoch=epoch)]
+
+
+def _python(x: Any) -> int:
+    return int(x) * 7
+
+
+def _drawn(x: Any, rng: np.random.Generator) -> float:
+    return float(rng.random()) + int(x)
+
+
+PLACES = [5, 3, 17, 0, 3, 19]
+
+CHAINS: dict[str, Any] = {
+    "range": lambda: Range(20),
+    "endless": lambda: Range(7).repeat(),
+    "shuffled": lambda: Range(20).shuffle(gp.ALL, seed=1),
+    "traced map": lambda: Range(20).map(lambda x: x + 1),
+    "threads": lambda: Range(20).map(_python, num_parallel_calls=3),
+    "random": lambda: Range(20).map(_drawn, rng=True),
+    "batches": lambda: Range(60).map(_python).batch(3).prefetch(2),
+    "full batches": lambda: Range(60).shuffle(gp.ALL, seed=2).map(_python).batch(3, drop_remainder=True).prefetch(2),
+    "a short batch": lambda: Range(58).map(_python).batch(3),
+    "joined": lambda: Range(8).concatenate(Range(12)),
+    "picked": lambda: Range(40).pick(range(39, -1, -2)),
+}
+
+
+@pytest.mark.parametrize("epoch", [0, 3])
+@pytest.mark.parametrize("name", CHAINS)
+def test_what_is_picked_equals_the_elements_at_these_places(name: str, epoch: int) -> None:
+    ds = CHAINS[name]()
+
+    assert picked(ds, PLACES, epoch) == one_by_one(ds, PLACES, epoch)
+
+
+def test_steps_behind_it_run_on_what_was_picked() -> None:
+    assert picked(Range(20), PLACES) == list(PLACES)
+    assert [plain(x) for x in Range(20).pick(PLACES).map(lambda x: x * 2).batch(4)] == [[10, 6, 34, 0], [6, 38]]
+
+
+@pytest.mark.parametrize("given", [range(19, 2, -3), np.array([4, 1], np.uint8), (7,), [], np.zeros(0, int)])
+def test_a_range_an_array_a_tuple_and_nothing_are_places(given: Any) -> None:
+    assert picked(Range(20), given) == list(given)
+
+
+def test_an_array_is_copied() -> None:
+    places = np.array([4, 1])
+    ds = Range(9).pick(places)
+    places[:] = 0
+
+    assert [int(x) for x in ds] == [4, 1]
+
+
+def test_records_are_picked_from_their_files(tmp_path: Path) -> None:
+    ds = files(tmp_path)
+    whole = list(ds)
+
+    assert picked(ds, [29, 0, 13, 13]) == [whole[i] for i in (29, 0, 13, 13)]
+
+
+def test_no_file_is_opened_for_each_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    was = RecordsFlow.indexed
+
+    def indexed(self: RecordsFlow, at: Any, build: bool = True) -> Any:
+        opened.append("")
+        return was(self, at, build)
+
+    ds = files(tmp_path).batch(2, drop_remainder=True)
+    len(ds)
+    monkeypatch.setattr(RecordsFlow, "indexed", indexed)
+    list(ds.pick([14, 3, 9, 3, 0, 7, 14] * 4))
+
+    assert len(opened) <= 2 * 6  # to count its records, and to read them
+
+
+@pytest.mark.parametrize(
+    ("ds", "places", "text"),
+    [
+        (Range(5), [5], r"pick needs places from 0 to 4, got 5"),
+        (Range(5), [-1], r"pick needs places from 0 to 2\*\*62 - 1, got -1"),
+        (Range(5), [[1]], r"pick needs places of shape \(N,\), got \(1, 1\)"),
+        (Range(5), [1.0], r"pick needs integers, got \[1.0\] of dtype float64"),
+        (Range(5), [True], r"pick needs integers, got \[True\] of dtype bool"),
+        (Range(5), 3, r"pick needs a list, a range or an array of integers, got int"),
+        (Range(5), "12", r"pick needs a list, a range or an array of integers, got str"),
+        (Range(5), [[1], [2, 3]], r"pick needs integers, got \[\[1\], \[2, 3\]\]"),
+        (Range(5).shuffle(3), [1], r"pick needs steps that can be indexed, and shuffle\(3.*use shuffle\(gp.ALL\)"),
+    ],
+)
+def test_what_is_no_place_is_refused_on_the_line(ds: gp.Dataset, places: Any, text: str) -> None:
+    with pytest.raises(gp.PlanError, match=text):
+        ds.pick(places)
+
+
+def test_a_place_behind_the_last_record_is_refused_when_the_chain_starts(tmp_path: Path) -> None:
+    with pytest.raises(gp.PlanError, match="pick needs places from 0 to 29, got 30"):
+        next(iter(files(tmp_path).pick([0, 30])))
+
+
+def test_the_state_is_how_many_were_given(tmp_path: Path) -> None:
+    ds = files(tmp_path).map(len).batch(2, drop_remainder=True).pick([14, 3, 9, 3, 0, 7])
+    whole = [plain(x) for x in ds.iterator(epoch=0)]
+    items = ds.iterator(epoch=0)
+    next(items)
+    next(items)
+    other = ds.iterator(epoch=0)
+    other.load_state_dict(items.state_dict())
+
+    assert [plain(x) for x in other] == whole[2:]
+
+
+def test_other_places_are_another_chain() -> None:
+    items = Range(9).pick([1, 2, 3]).iterator(epoch=0)
+    next(items)
+    with pytest.raises(gp.StateError, match="pick"):
+        Range(9).pick([1, 2, 4]).iterator(epoch=0).load_state_dict(items.state_dict())
+
+
+# ---- single batches by their numbers
+
+
+class Calls:
+    """A map function that counts its calls."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def __call__(self, x: Any) -> int:
+        self.n += 1
+        return int(x)
+
+
+@pytest.mark.parametrize("even", [None, "drop"])
+def test_a_shard_of_batches_makes_only_its_own(even: Any) -> None:
+    calls = Calls()
+    ds = Range(160).shuffle(gp.ALL, seed=1).map(calls, traced=False).batch(4).prefetch(1).shard(4, 1, even=even)
+
+    assert [plain(x) for x in ds.iterator(epoch=0)] == [
+        plain(x) for x in Range(160).shuffle(gp.ALL, seed=1).batch(4)[1::4].iterator(epoch=0)
+    ]
+    assert calls.n <= 40 + 1  # one more tells the type of the elements
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_a_shard_of_batches_with_bad_elements_is_that_of_the_whole_loop(on_error: Any) -> None:
+    def odd(x: Any) -> int:
+        if x % 5 == 0:
+            raise ValueError(x)
+        return int(x)
+
+    whole = Range(50).map(odd, traced=False).batch(4).with_options(gp.Options(on_error=on_error))
+
+    assert [plain(x) for x in whole.shard(3, 1)] == [plain(x) for x in whole][1::3]
+
+
+@pytest.mark.parametrize(
+    ("ds", "step"),
+    [(Range(40).batch(4)[1::2], r"\[1::2\]"), (Range(40).batch(4).prefetch(1).pick([2]), r"pick\(\[2\]\)")],
+    ids=["slice", "pick"],
+)
+def test_batches_by_number_are_refused_where_bad_elements_are_skipped(ds: gp.Dataset, step: str) -> None:
+    text = rf"^{step} at .*test_pick.py:\d+ needs on_error='raise' or 'replace', got 'skip'"
+    with pytest.raises(gp.PlanError, match=text):
+        next(iter(ds.with_options(gp.Options(on_error="skip"))))
+    assert len(list(ds.with_options(gp.Options(on_error="replace")))) == len(ds)
+
+
+def test_single_elements_are_chosen_also_where_bad_ones_are_skipped() -> None:
+    ds = Range(40)[1::2].batch(4).with_options(gp.Options(on_error="skip"))
+
+    assert len(list(ds)) == 5
+
+
+def test_a_bad_element_costs_the_shard_its_batch() -> None:
+    def odd(x: Any) -> int:
+        if x == 5:
+            raise ValueError(x)
+        return int(x)
+
+    items = iter(Range(24).map(odd, traced=False).batch(4).shard(3, 1))
+    with pytest.raises(gp.errors.FunctionError, match="5"):
+        next(items)
+
+    assert [plain(x) for x in items] == [[16, 17, 18, 19]]
