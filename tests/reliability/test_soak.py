@@ -95,14 +95,10 @@ def steady(part: dict[str, Any], what: str = "rss") -> int:
 
 
 def leak(part: dict[str, Any]) -> int:
-    """What memory was lost, by the least of three figures; memory that is lost is in all of them.
-
-    Resident memory grows in steps beside other work; what is in use is 0.3 MB more or less where images are repaired,
-    as the batches in work differ. Where the C library does not tell what is in use, resident memory decides.
-    """
+    """What memory was lost. Where the C library does not tell what is in use, resident memory decides."""
     if not all(held["live"] for held in part["held"]):
         return steady(part)
-    return min(steady(part), steady(part, "live"), growth(part, "live"))
+    return min(steady(part, "live"), growth(part, "live"))
 
 
 def report(name: str, part: dict[str, Any], count: int) -> None:
@@ -123,7 +119,8 @@ def test_a_process_holds_no_more_after_many_batches_and_iterators(executor: str)
     assert growth(found["batches"]) <= GROWTH
     assert leak(found["batches"]) <= STEADY
     assert growth(found["repairs"]) <= GROWTH
-    assert leak(found["repairs"]) <= STEADY
+    # The batches in work differ where images are repaired: 0.3 MB in use, more or less. Lost memory is resident, too.
+    assert min(leak(found["repairs"]), steady(found["repairs"])) <= STEADY
     for part in ("batches", "repairs", "iterators", "chains"):
         assert growth(found[part], "threads") <= 0, part
         assert growth(found[part], "files") <= 0, part
