@@ -51,7 +51,7 @@ _LARGE = ("--batch", "32", "--batches", "8", "--warmup", "3", "--shuffle", "64")
 _TINY = (*_SHORT, "--contestants", "gpupipe-numpy")
 _TINY_PLAIN = (*_SHORT, "--contestants", "plain-gpupipe-numpy")
 
-_TAKE_DATA = ("chain", "extract", "on-error", "first-batch", "cores", "training", "decode")
+_TAKE_DATA = ("chain", "extract", "on-error", "first-batch", "cores", "training", "decode", "overhead", "prepared")
 
 PLAN = (
     Suite("first-batch", ("first-batch",), 10, (*_ONE, "--shuffle", "16", *_NUMPY)),
@@ -75,6 +75,8 @@ PLAN = (
     Suite("on-error, DALI", ("on-error",), 8, _SHORT),
     Suite("on-error, NumPy", ("on-error", "--backend", "numpy"), 8, _SHORT),
     Suite("approximate", ("approximate",), 30, (*_SHORT, "--batch", "8", "--contestants", "gpupipe-fast-smaller")),
+    Suite("overhead", ("overhead",), 6, (*_SHORT, "--contestants", "fast-chain")),
+    Suite("prepared", ("prepared",), 20, (*_SHORT, "--contestants", "prepared-decoded")),
     Suite("profile", ("profile",), 20, (*_ONE, "--plants", "slow decode")),
     Suite("commands", ("commands",), 15, (*_ONE, "--images", "8", "--records", "400")),
     Suite("requests", ("requests",), 3, (*_ONE, "--images", "12")),

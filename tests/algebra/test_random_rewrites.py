@@ -24,6 +24,7 @@ import gpupipe as gp
 from gpupipe import Dataset, Options, ops
 from gpupipe.ops._shared import decode_smaller
 from gpupipe.optimize.lower.compile import RULES, lower_dry
+from gpupipe.plan.index import loses_batches
 
 Step = tuple[Any, ...]
 Program = tuple[Step, ...]
@@ -482,6 +483,8 @@ def _alike(program: Program, damaged: int, on_error: Any) -> None:
             results.append(["spec"])
             notes.append([])
             continue
+        if on_error == "skip" and loses_batches(ds.plan) is not None:
+            return  # refused: a bad element would take its batch along
         if not disabled:
             lowered = lower_dry(ds.plan, ds.options().resolve())
             FIRED.update(lowered.fired)

@@ -23,6 +23,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, ops
+from gpupipe.plan.index import loses_batches
 from tests.chains import damage
 
 __all__ = [
@@ -374,20 +375,24 @@ FEATURES = {"image": gp.io.FixedLenFeature((), bytes), "number": gp.io.FixedLenF
 # ---- as chains
 
 
-def build(program: Program, files: Path, caches: Path) -> tuple[Dataset, list[str]]:
+def build(program: Program, files: Path, caches: Path, skips: bool) -> tuple[Dataset, list[str]]:
     """The chain, and the names of the parts that it is made of: a step that does not fit here is left out.
 
     Args:
         program: what to build.
         files: what `write_files` wrote.
         caches: a folder for caches in files.
+        skips: whether bad elements are skipped; then single batches are not chosen by index.
     """
     ds, names, numbers = _source(program.source, files), [program.source[0]], count()
     for step in program.steps:
         try:
-            ds = _append(ds, step, caches / str(next(numbers)))
+            longer = _append(ds, step, caches / str(next(numbers)))
         except (gp.PlanError, gp.SpecError, TypeError):
             continue
+        if skips and loses_batches(longer.plan) is not None:
+            continue
+        ds = longer
         names.append(step[0])
     return ds, names
 

@@ -105,7 +105,7 @@ class Chain:
         """An iterator of one run: caches in files, and the manifest, are the run's own."""
         caches = self.folder / run
         caches.mkdir(exist_ok=True)
-        dataset, self.names = build(self.case.program, FILES[0], caches)
+        dataset, self.names = build(self.case.program, FILES[0], caches, self.case.options.on_error == "skip")
         self.opened += 1
         manifest = gp.Options(error_manifest=caches / "bad.jsonl", threads=1 + self.opened % 2)
         known = (
