@@ -188,9 +188,6 @@ class Elements(Chain):
                 included. Both also work for streams of unknown length: "drop" gives an element once the rest of its
                 round was read, "wrap" keeps the first elements or opens its input again. Default: uneven shards.
 
-        Behind `batch`, on a chain that can be indexed, the batches of other shards are not made under
-        ``on_error="raise"``; a bad element then is an error of its batch, which only the shard of that batch raises.
-
         Bad elements count, and ``on_error="replace"`` keeps their number, so every rank makes the same number of steps.
         Under "skip" and "raise" a rank with more bad elements has fewer good ones, whatever `even` is.
 

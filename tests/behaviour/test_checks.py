@@ -128,7 +128,10 @@ SLIPS: dict[str, tuple[Callable[[], Dataset], list[str]]] = {
         lambda: Dataset.range(256).shuffle(64).batch(32).prefetch(1).shard(2, 1),
         ["shard_of_batches"],
     ),
-    "shards of batches that can be indexed": (lambda: Dataset.range(256).batch(32).prefetch(1).shard(2, 1), []),
+    "shards of batches that can be indexed": (
+        lambda: Dataset.range(256).batch(32).prefetch(1).shard(2, 1),
+        ["shard_of_batches"],
+    ),
     "shards of files at URLs": (lambda: _at_urls().shard(2, 1).interleave(gp.TFRecordDataset), []),
     "shards of records at URLs": (lambda: _at_urls().interleave(gp.TFRecordDataset).shard(2, 1), ["shard_over_urls"]),
     "shards that are no batches": (lambda: Dataset.range(9).shard(2, 1).map(lambda x: x + 1), []),

@@ -158,28 +158,6 @@ def test_other_places_are_another_chain() -> None:
 # ---- single batches by their numbers
 
 
-class Calls:
-    """A map function that counts its calls."""
-
-    def __init__(self) -> None:
-        self.n = 0
-
-    def __call__(self, x: Any) -> int:
-        self.n += 1
-        return int(x)
-
-
-@pytest.mark.parametrize("even", [None, "drop"])
-def test_a_shard_of_batches_makes_only_its_own(even: Any) -> None:
-    calls = Calls()
-    ds = Range(160).shuffle(gp.ALL, seed=1).map(calls, traced=False).batch(4).prefetch(1).shard(4, 1, even=even)
-
-    assert [plain(x) for x in ds.iterator(epoch=0)] == [
-        plain(x) for x in Range(160).shuffle(gp.ALL, seed=1).batch(4)[1::4].iterator(epoch=0)
-    ]
-    assert calls.n <= 40 + 1  # one more tells the type of the elements
-
-
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
 def test_a_shard_of_batches_with_bad_elements_is_that_of_the_whole_loop(on_error: Any) -> None:
     def odd(x: Any) -> int:
@@ -208,16 +186,3 @@ def test_single_elements_are_chosen_also_where_bad_ones_are_skipped() -> None:
     ds = Range(40)[1::2].batch(4).with_options(gp.Options(on_error="skip"))
 
     assert len(list(ds)) == 5
-
-
-def test_a_bad_element_costs_the_shard_its_batch() -> None:
-    def odd(x: Any) -> int:
-        if x == 5:
-            raise ValueError(x)
-        return int(x)
-
-    items = iter(Range(24).map(odd, traced=False).batch(4).shard(3, 1))
-    with pytest.raises(gp.errors.FunctionError, match="5"):
-        next(items)
-
-    assert [plain(x) for x in items] == [[16, 17, 18, 19]]

@@ -22,18 +22,16 @@ def _below(node: Node) -> Iterator[Node]:
 
 
 def shard_of_batches(node: Node, above: tuple[Node, ...]) -> str | None:
-    """Find a shard of batches that cannot be indexed: each rank makes those of all."""
+    """Find a shard of batches: each rank makes those of all."""
     if not isinstance(node, Shard) or node.shards == 1:
         return None
     for below in _below(node):
         if isinstance(below, Batch | PaddedBatch):
             step = blocker(node.source)
-            if step is None:
-                return None
+            better = "" if step is not None else f"[{node.index}::{node.shards}], which makes no others, or "
             return (
-                f"shard comes after the {below.name} at {below.line}, and {step.describe()} at {step.line} cannot be "
-                f"indexed: every one of the {node.shards} ranks makes all batches and keeps one in {node.shards}; "
-                "write shard before the maps and the batch"
+                f"shard comes after the {below.name} at {below.line}: every one of the {node.shards} ranks makes all "
+                f"batches and keeps one in {node.shards}; write {better}shard before the maps and the batch"
             )
         if not below.facts.keeps_rows:
             return None

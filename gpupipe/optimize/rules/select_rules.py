@@ -5,33 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...plan.batches import Batch, PaddedBatch
-from ...plan.index import Rows, Select, Share, Sliced, blocker
+from ...plan.index import Rows, Select, Sliced
 from ...plan.node import Node, Step
-from ...plan.order import Shard
 
-__all__ = ["choose_batches", "choose_rows", "sink_selects"]
-
-
-def choose_batches(node: Node) -> Node | None:
-    """batch(n).shard(m, i) => batch(n)[i::m], where batches can be indexed: the others are not made.
-
-    Only under ``on_error="raise"``: otherwise the good rows of a batch with a bad one move to its neighbours, or
-    replace that one, so a shard has to look at all batches.
-    """
-    match node:
-        case Shard(source=source, shards=shards, index=index, even=None | "drop") if _of_batches(source):
-            order = Sliced(index, shards) if node.even is None else Share(shards, index, shards)
-            return Select(source, order, line=node.line, branch=node.branch)
-        case _:
-            return None
-
-
-def _of_batches(node: Node) -> bool:
-    """Whether a chain ends with batches that can be indexed, and steps on them."""
-    below = node
-    while below.facts.keeps_rows and not isinstance(below, Batch | PaddedBatch):
-        below = below.sources[0]
-    return isinstance(below, Batch | PaddedBatch) and blocker(node) is None
+__all__ = ["choose_rows", "sink_selects"]
 
 
 def sink_selects(node: Node) -> Node | None:
