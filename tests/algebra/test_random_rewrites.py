@@ -162,7 +162,8 @@ def _programs(draw: st.DrawFn) -> Program:
     in_place = draw(st.integers(0, 4)) == 0
     labelled = _IN_PLACE if in_place else _LABELLED
     parts: list[Step] = some(_PASS[:5] if in_place else _RECORDS, 2)
-    images = (*some(_IMAGE, 4), draw(st.one_of(_LAST)))
+    cropped = draw(st.sampled_from([(), (), (), (("cast",), ("random_crop", 3))]))  # too rare where left to chance
+    images = (*some(_IMAGE, 4), *cropped, draw(st.one_of(_LAST)))
     if draw(st.booleans()):
         parts.append(("parse and decode", images))
     else:
