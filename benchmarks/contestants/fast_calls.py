@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import cycle
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -57,14 +58,14 @@ def _recorded(job: Job) -> list[tuple[list[tuple[Any, Any, Any, bool]], Any]]:
         flips.append(bool(args[-1]))
         return normalize(self, *args, out=out)
 
-    DecodeCrop.fast, CropMirrorNormalize.fast = decoded, normalized  # type: ignore[method-assign]
     labels = []
-    try:  # on one thread, so that rows are computed in their order
-        with closing(gpupipe_chain.batches(replace(job, threads=1), "cpu", "fast")) as chain:  # type: ignore[type-var]
-            for (_, row_labels), _ in zip(chain, range(_RECORDED), strict=False):
-                labels.append(np.array(row_labels))
-    finally:
-        DecodeCrop.fast, CropMirrorNormalize.fast = decode, normalize  # type: ignore[method-assign]
+    with (
+        patch.object(DecodeCrop, "fast", decoded),
+        patch.object(CropMirrorNormalize, "fast", normalized),
+        closing(gpupipe_chain.batches(replace(job, threads=1), "cpu", "fast")) as chain,
+    ):  # on one thread, so that rows are computed in their order
+        for (_, row_labels), _ in zip(chain, range(_RECORDED), strict=False):
+            labels.append(np.array(row_labels))
     rows = [(*window, flip) for window, flip in zip(windows, flips, strict=False)]
     return [(rows[n * job.batch : (n + 1) * job.batch], each) for n, each in enumerate(labels)]
 

@@ -6,7 +6,7 @@ Without antialias the image is float32 from its window on, as in tf.data: no ste
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +25,7 @@ def batches(
     manifest: bool = False,
     antialias: bool = True,
     smaller: bool = False,
-) -> Iterator[tuple[Any, Any]]:
+) -> Generator[tuple[Any, Any], None, None]:
     """Yield one pass of (images, labels), optionally with a manifest of bad records, of which there are none.
 
     With `smaller`, JPEGs are decoded at a fraction of their size where the window is large (`approximate_decode`).
