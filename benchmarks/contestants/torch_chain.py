@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.job import IMAGENET_MEAN, IMAGENET_STD, SIZE, Job
 from benchmarks.tfrecord import Entry, entries
 
-__all__ = ["Photographs", "batches", "window"]
+__all__ = ["Photographs", "batches", "window", "with_pillow"]
 
 
 def window(height: int, width: int, rng: Any = random) -> tuple[int, int, int, int]:
@@ -46,21 +47,26 @@ class Photographs:
         return len(self.places)
 
     def __getitem__(self, i: int) -> tuple[Any, int]:
-        from PIL import Image
-
         place = self.places[i]
         if place.file not in self._open:
             self._open[place.file] = os.open(place.file, os.O_RDONLY)
         encoded = os.pread(self._open[place.file], place.length, place.offset)
-        image: Image.Image = Image.open(io.BytesIO(encoded))
-        x, y, w, h = window(image.height, image.width)
-        image = image.crop((x, y, x + w, y + h))
-        if image.mode != "RGB":  # `convert` always copies
-            image = image.convert("RGB")
-        image = image.resize((SIZE, SIZE), Image.Resampling.BILINEAR)
-        if random.random() < 0.5:
-            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        return np.array(image), place.label  # a copy: torch wants writable memory
+        return np.array(with_pillow(encoded)), place.label  # a copy: torch wants writable memory
+
+
+def with_pillow(encoded: bytes, rng: Any = random) -> npt.NDArray[np.uint8]:
+    """Decode, crop, resize and perhaps mirror a JPEG: ``uint8[224,224,3]``."""
+    from PIL import Image
+
+    image: Image.Image = Image.open(io.BytesIO(encoded))
+    x, y, w, h = window(image.height, image.width, rng)
+    image = image.crop((x, y, x + w, y + h))
+    if image.mode != "RGB":  # `convert` always copies
+        image = image.convert("RGB")
+    image = image.resize((SIZE, SIZE), Image.Resampling.BILINEAR)
+    if rng.random() < 0.5:
+        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return np.asarray(image)
 
 
 class Normalize:

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.gpu_day import command as day_command
 from benchmarks.gpu_day import parts, plan, run
+from benchmarks.probe import write_probes
 from tests.benchmarks.days import PART, Write
 
 
@@ -35,3 +36,12 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
         return folder
 
     return make
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> str:
+    """The pattern of two shards of 64 probes."""
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    write_probes(folder, 64, 2)
+    return f"{folder}/*.tfrecord"

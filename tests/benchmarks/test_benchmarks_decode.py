@@ -9,18 +9,9 @@ import numpy as np
 import pytest
 
 from benchmarks.equal import UnequalWork
-from benchmarks.probe import write_probes
 from benchmarks.suites import decode, decoders
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="benchmarks need /proc")
-
-
-@pytest.fixture
-def shards(tmp_path: Path) -> str:
-    folder = tmp_path / "shards"
-    folder.mkdir()
-    write_probes(folder, 64, 2)
-    return f"{folder}/*.tfrecord"
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 from benchmarks import compare, report
 from benchmarks.contestants import CONTESTANTS, batches, missing
 from benchmarks.contestants.peers import opencv_chain, source, spdl_chain, torchvision_chain
-from benchmarks.contestants.torch_chain import window
+from benchmarks.contestants.torch_chain import window, with_pillow
 from benchmarks.equal import UnequalWork, check, expected_counts, refusals
 from benchmarks.job import IMAGENET_MEAN, IMAGENET_STD, Audit, Job, Run
 from benchmarks.pairs import Pair, audit
@@ -163,7 +163,7 @@ def test_pillow_resizes_the_window_alone() -> None:
     x, y, w, h = window(375, 500, Fixed())
     pixels = Image.open(io.BytesIO(jpeg)).crop((x, y, x + w, y + h)).resize((224, 224), Image.Resampling.BILINEAR)
 
-    np.testing.assert_array_equal(source.with_pillow(jpeg, Fixed()), np.asarray(pixels))
+    np.testing.assert_array_equal(with_pillow(jpeg, Fixed()), np.asarray(pixels))
 
 
 def test_the_loop_over_opencv_yields_every_batch_in_turn(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from benchmarks import child, report
 from benchmarks.contestants import CONTESTANTS, missing
 from benchmarks.job import Job, Run
 from benchmarks.pairs import Pair
-from benchmarks.probe import write_probes
 from benchmarks.suites import cores, first, training
 from gpupipe.comparison.ratios import Spread
 
@@ -26,14 +25,6 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 
 def made(name: str, first_batch: float, rate: float = 100.0) -> Run:
     return Run(name, 100, 100 / rate, 2.0, first_batch, first_batch + 1, 50.0, (64, 224, 224, 3), "float32")
-
-
-@pytest.fixture
-def shards(tmp_path: Path) -> str:
-    folder = tmp_path / "shards"
-    folder.mkdir()
-    write_probes(folder, 64, 2)
-    return f"{folder}/*.tfrecord"
 
 
 def test_a_first_batch_is_compared_pair_by_pair_and_with_the_goal() -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contestants.peers.source import Places, normalised, with_pillow
+from benchmarks.contestants.peers.source import Places, normalised
+from benchmarks.contestants.torch_chain import with_pillow
 from benchmarks.job import SIZE, Job
 
 __all__ = ["batches", "finish"]

@@ -5,19 +5,16 @@ As in `torch_chain`, the places of the records are looked up beforehand and one 
 
 from __future__ import annotations
 
-import io
 import os
 import random
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.contestants.torch_chain import window
 from benchmarks.job import IMAGENET_MEAN, IMAGENET_STD, SIZE, Job
 from benchmarks.tfrecord import Entry, entries
 
-__all__ = ["Places", "normalised", "with_pillow"]
+__all__ = ["Places", "normalised"]
 
 # A line of pixels is one vector, mean and std repeated along it: broadcasting over three channels is slower.
 _MEAN = np.tile(np.array(IMAGENET_MEAN, np.float32), SIZE)
@@ -60,18 +57,3 @@ def normalised(image: npt.NDArray[np.uint8], out: npt.NDArray[np.float32]) -> No
     lines = out.reshape(SIZE, -1)
     np.subtract(image.reshape(SIZE, -1), _MEAN, out=lines)
     np.multiply(lines, _SCALE, out=lines)
-
-
-def with_pillow(encoded: bytes, rng: Any = random) -> npt.NDArray[np.uint8]:
-    """Decode, crop, resize and perhaps mirror a JPEG: ``uint8[224,224,3]``."""
-    from PIL import Image
-
-    image: Image.Image = Image.open(io.BytesIO(encoded))
-    x, y, w, h = window(image.height, image.width, rng)
-    image = image.crop((x, y, x + w, y + h))
-    if image.mode != "RGB":  # `convert` always copies
-        image = image.convert("RGB")
-    image = image.resize((SIZE, SIZE), Image.Resampling.BILINEAR)
-    if rng.random() < 0.5:
-        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    return np.asarray(image)

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from benchmarks.contestants.peers.source import Places, normalised, with_pillow
-from benchmarks.contestants.torch_chain import window
+from benchmarks.contestants.peers.source import Places, normalised
+from benchmarks.contestants.torch_chain import window, with_pillow
 from benchmarks.job import SIZE, Job
 
 __all__ = ["batches"]
