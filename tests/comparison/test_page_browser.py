@@ -83,6 +83,13 @@ def test_a_page_asks_for_nothing_and_shows_plots_and_pictures(
     assert problems(browser, page, width, scheme) == []
 
 
+def test_dots_may_lie_on_the_start_of_a_bar(browser: Browser, page: Path, text: str) -> None:
+    left = re.search('<rect class="bar[^>]* x="([^"]*)"', text)
+    assert left
+    page.write_text(re.sub('cx="[^"]*"', f'cx="{float(left[1]) + 3}"', text), encoding="utf-8")
+    assert problems(browser, page, PHONE, "light") == []
+
+
 def test_a_page_is_printed_on_white_even_from_a_dark_screen(browser: Browser, page: Path) -> None:
     assert problems(browser, page, 800, "dark", media="print") == []
 
