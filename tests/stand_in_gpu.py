@@ -62,6 +62,8 @@ LEFT_OUT = {
     "tests/test_packaging.py": "the wheel",
 }
 """What is not run, since no batch of it would go through the stand-in. Nearly all slow tests are among it."""
+ON_THE_HOST = frozenset({"numpy", "fast", "dali-cpu"})
+"""Executors, which tests take as `backend`, `executor` or `kind`, that no batch goes through the stand-in with."""
 
 
 @dataclass
@@ -392,10 +394,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if path.is_relative_to(root) and path.relative_to(root).as_posix() in LEFT_OUT else None
 
 
+def names_the_host(item: pytest.Item) -> bool:
+    """Whether a test is for an executor of the host."""
+    given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return any(
+        isinstance(given.get(name), str) and given[name] in ON_THE_HOST for name in ("backend", "executor", "kind")
+    )
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out those that need the machine for themselves."""
-    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("alone") is not None])
-    items[:] = [item for item in items if item.get_closest_marker("alone") is None]
+    """Leave out those that need the machine for themselves, and those that name an executor of the host."""
+    left_out = [item for item in items if item.get_closest_marker("alone") is not None or names_the_host(item)]
+    config.hook.pytest_deselected(items=left_out)
+    out = set(left_out)
+    items[:] = [item for item in items if item not in out]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -19,7 +19,8 @@ from ..arguments import (
     signature,
 )
 from ..brief import digits
-from ..errors import PlanError, PlanTypeError, shown_name
+from ..errors import GpupipeError, PlanError, PlanTypeError, shown_name
+from ..extract.storage.at_once import at_once
 from ..extract.storage.patterns import expand, is_url, stable_names
 from ..graph.trace import require_no_symbols
 from ..integers import is_integer, plain
@@ -192,7 +193,11 @@ class Sources(Chain):
             if not isinstance(pattern, (str, bytes)) and not hasattr(pattern, "__fspath__"):
                 raise PlanTypeError(f"list_files needs patterns that are strings or paths, got {pattern!r}")
             patterns.append(file_name("list_files", os.fsdecode(pattern)))
-        hits = [(hit, pattern == hit[0]) for pattern in patterns for hit in expand(pattern)]
+        hits: list[tuple[tuple[str, str], bool]] = []
+        for pattern, matches in zip(patterns, at_once(expand, patterns), strict=True):
+            if isinstance(matches, GpupipeError):
+                raise matches
+            hits += [(hit, pattern == hit[0]) for hit in matches]
         plain = [path for (path, _), explicit in hits if explicit]
         found = [hit for hit, explicit in hits if not explicit]
         found = sorted([*found, *zip(plain, stable_names(plain), strict=True)])

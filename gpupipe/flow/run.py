@@ -25,13 +25,11 @@ from .bad.records import REASON, Action, BadRecords
 from .counters import Counters
 from .element import BatchStream, Element, Raised, Stream
 from .idle_workers import IdleWorkers
+from .remote_reads import REMOTE, RemoteReads
 from .step import Running, State
 from .tuning import Tuner
 
 __all__ = ["PEEKING", "SILENT_REPLAY", "Context", "Executors", "Flow", "PeekedErrors", "Run"]
-
-REMOTE_READERS = 16
-"""Threads that read remote files: as many as the default interleave has files open."""
 
 
 class Flow(Protocol):
@@ -160,6 +158,7 @@ class Run:
         idle: where worker processes wait for the next pass, if they end with the run.
         epoch: the present epoch, for reports.
         bad: the bad elements so far.
+        remote: reads its remote files.
         limits: time limit and stop flag of its reads, set in each of its threads (`LIMITS`).
         any_order: whether a step gives what is ready first and the chain still has a state: no element is read again.
         stateless: why the chain has no state, if it has none.
@@ -176,6 +175,7 @@ class Run:
     tuner: Tuner = field(init=False)
     bad: BadRecords = field(init=False)
     limits: Limits = field(init=False)
+    remote: RemoteReads = field(init=False)
     idle: IdleWorkers = field(default_factory=IdleWorkers)
     any_order: bool = False
     stateless: str | None = None
@@ -186,7 +186,6 @@ class Run:
     _buffers: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
     _closers: dict[Callable[[bool], None], None] = field(default_factory=dict)
     _readers: DaemonPool | None = None
-    _remote: DaemonPool | None = None
     # Reentrant: the garbage collector may close a run in a thread that holds the lock.
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -194,6 +193,7 @@ class Run:
         self.tuner = Tuner(self.settings)
         self.bad = BadRecords(self.settings)
         self.limits = Limits(self.settings.read_timeout, self.stopped)
+        self.remote = RemoteReads(self.settings.host_memory, self.counters, self._reads_remote)
         renew_lock(self.bad)
 
     def is_inside(self) -> bool:
@@ -220,15 +220,9 @@ class Run:
                 self._readers = DaemonPool(1, "gpupipe-reader", self.counters.step("reader").pool(1))
             return self._readers
 
-    @property
-    def remote_readers(self) -> DaemonPool:
-        """The threads that read remote files ahead; they wait for the network most of the time."""
-        with self._lock:
-            if self._remote is None:
-                busy = self.counters.step("remote readers").pool(REMOTE_READERS)
-                self._remote = DaemonPool(REMOTE_READERS, "gpupipe-remote", busy)
-                self.on_close(self._remote.close)
-            return self._remote
+    def _reads_remote(self, pool: DaemonPool) -> None:
+        self.on_close(pool.close)
+        self.track_buffer(self.remote.budget, REMOTE)
 
     def on_close(self, closer: Callable[[bool], None]) -> None:
         """Call `closer` when the run ends. Its argument is whether to wait for threads."""
@@ -324,10 +318,11 @@ class Run:
     def abandon(self) -> None:
         """Forget everything and wait for nothing: in a forked child, where the threads do not exist."""
         # A thread of the parent may have held any lock; destroying these objects here would wait for it forever.
-        keep_forever(self.stopped, self.limits, self._closers, self._readers, self._remote)
+        keep_forever(self.stopped, self.limits, self._closers, self._readers, self.remote)
         self._lock = threading.RLock()
         self._closers = {}
-        self._readers = self._remote = None
+        self._readers = None
+        self.remote = RemoteReads(self.settings.host_memory, self.counters, self._reads_remote)
         self.idle.abandon()
         self.stopped = Flag()
         self.stopped.set()

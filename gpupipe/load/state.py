@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import GpupipeError, PlanError, StateError
+from ..extract.storage.at_once import versions
 from ..extract.storage.remote import storage_of
 from ..flow.cache.files import element_from_json, element_to_json
 from ..flow.state.snapshot import MOST, State, as_int, corrupt_state
@@ -288,26 +289,24 @@ def files_of(files: Sequence[tuple[str, str]], digests: bool) -> dict[str, Any]:
     """
     sizes: list[list[Any]] = []
     contents: list[str | None] = []
-    for path, name in files:
-        try:
-            size, tag = storage_of(path).size(path)
-        except GpupipeError:  # the file is missing; or the text names no file, as any text may
+    for (path, name), found in zip(files, versions([path for path, _ in files]), strict=True):
+        if isinstance(found, GpupipeError):  # the file is missing; or the text names no file, as any text may
             sizes.append([name, None])
             contents.append(None)
         else:
-            sizes.append([name, size])
-            contents.append(_digest(path, size, tag) if digests else None)
+            sizes.append([name, found[0]])
+            contents.append(_digest(path, *found) if digests else None)
     listed = sum(len(name) for name, _ in sizes) <= 40 * _LISTED
-    found: dict[str, Any] = {
+    described: dict[str, Any] = {
         "count": len(sizes),
         "bytes": sum(size or 0 for _, size in sizes),
         "digest": _of_text("\n".join(f"{name} {size}" for name, size in sizes)),
     }
     if listed:
-        found["sizes"] = sizes
+        described["sizes"] = sizes
     if digests:
-        found["contents"] = {"digest": _of_text("\n".join(map(str, contents))), "each": contents if listed else []}
-    return found
+        described["contents"] = {"digest": _of_text("\n".join(map(str, contents))), "each": contents if listed else []}
+    return described
 
 
 def _of_text(text: str) -> str:

@@ -122,7 +122,13 @@ def _parts(job: Job, at: Context, pool: DaemonPool | None) -> Iterator[Part]:
 def _reader(job: Job, run: Run) -> RecordReader:
     compression = kind_at(job.path).compression if job.compression is None else job.compression
     if is_url(job.path):
-        return RecordReader(job.path, compression=compression, block=REMOTE_BLOCK, readers=run.remote_readers)
+        return RecordReader(
+            job.path,
+            compression=compression,
+            block=REMOTE_BLOCK,
+            readers=run.remote.pool,
+            budget=run.remote.budget,
+        )
     return RecordReader(job.path, compression=compression)
 
 

@@ -55,11 +55,11 @@ def test_elements_and_rows_are_counted() -> None:
 def test_time_in_next_is_waiting_and_time_outside_is_not() -> None:
     waits, works = _ended(Dataset.range(6).map(_slow)), _ended(Dataset.range(6), NAP)
 
-    assert waits.waiting_share > 0.9
-    assert works.waiting_share < 0.1
+    # A sleep takes at least its time, on a loaded machine more: nothing is asserted to be short.
     assert waits.seconds >= waits.waiting >= 5 * NAP  # the first element is apart
     assert waits.startup >= NAP
-    assert works.seconds >= 5 * NAP > works.waiting
+    assert works.seconds - works.waiting >= 5 * NAP
+    assert waits.waiting_share == waits.waiting / waits.seconds
 
 
 def test_only_what_this_iterator_delivered_is_counted() -> None:

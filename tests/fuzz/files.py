@@ -29,6 +29,7 @@ class Memory:
     """One file that is in memory; whatever is outside of it is an error, as on a disk."""
 
     random_reads = True
+    reads_ahead = False
 
     def __init__(self, data: bytes, broken: int | None = None, passing: bool = False) -> None:
         self.data = data
@@ -56,6 +57,7 @@ class Network(Memory):
     """The same over a network that changes a byte of what it is asked for the first time."""
 
     random_reads = False
+    reads_ahead = False
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)

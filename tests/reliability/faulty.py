@@ -49,6 +49,9 @@ class Faulty:
         gets: requests for bytes so far.
         faults: how many of them failed.
         retry_after: what 429 says.
+        delay: seconds that each request takes.
+        most: requests at a time, so far.
+        sent: bytes of files, so far.
         keeps: connections are kept for the next request, as HTTP/1.1 has it.
     """
 
@@ -59,8 +62,12 @@ class Faulty:
     heads: int = 0
     faults: int = 0
     retry_after: str = "0.01"
+    delay: float = 0.0
+    most: int = 0
+    sent: int = 0
     keeps: bool = False
     port: int = 0
+    _now: int = 0
     times: list[float] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _ended: threading.Event = field(default_factory=threading.Event)
@@ -114,6 +121,16 @@ class Faulty:
                 self.heads += 1
                 kind = self.looking(self.heads)
             self.times.append(time.monotonic())
+            self._now += 1
+            self.most = max(self.most, self._now)
+        try:
+            self._ended.wait(self.delay)
+            self._send(request, body, kind)
+        finally:
+            with self._lock:
+                self._now -= 1
+
+    def _send(self, request: http.server.BaseHTTPRequestHandler, body: bool, kind: str | None) -> None:
         path = self.folder / request.path.lstrip("/")
         if kind in ("drop", "reset", "refuse", "hang"):
             request.close_connection = True
@@ -147,6 +164,8 @@ class Faulty:
             return
         if kind == "flip":
             data = data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
+        with self._lock:
+            self.sent += len(data)
         request.wfile.write(data[: len(data) // 2] if kind in ("drop", "reset") else data)
         if kind == "reset":
             _reset(request)

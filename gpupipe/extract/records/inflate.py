@@ -102,8 +102,9 @@ class Inflater:
         if self._file.storage.random_reads or self._asked_again == self._at:
             return False
         self._asked_again = self._at
-        fresh = self._file.read_up_to(self._at - len(self._rest), len(self._rest))
-        changed, self._rest = fresh != self._rest, fresh
+        fresh = bytearray(len(self._rest))
+        self._file.reread(self._at - len(fresh), memoryview(fresh))
+        changed, self._rest = fresh != self._rest, bytes(fresh)
         return changed
 
     def _salvaged(self, before: zlib._Decompress, n: int) -> bytes:

@@ -10,15 +10,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from gpupipe.errors import DataError
 from gpupipe.extract.records.compression import Compression, checked_compression
 from gpupipe.extract.records.inflate import Inflater
 from gpupipe.extract.storage.files import OpenFile, Storage
+from gpupipe.extract.storage.ranges_ahead import Pool, RangeBudget, RangesAhead
 from gpupipe.extract.storage.remote import storage_of
 
 __all__ = ["BLOCK", "BlockReader", "ByteSource", "Item", "Pool", "Source"]
+
+_T = TypeVar("_T")
 
 Item = tuple[int, "memoryview | bytes | DataError"]
 """(offset, payload or error)."""
@@ -26,14 +29,6 @@ Item = tuple[int, "memoryview | bytes | DataError"]
 
 BLOCK = 256 << 10
 """Default number of bytes that are read at once."""
-
-
-class Pool(Protocol):
-    """The part of a thread pool that a reader needs, as in `concurrent.futures.ThreadPoolExecutor`."""
-
-    def submit(self, fn: Callable[[], Any], /) -> Future[Any]:
-        """Run `fn` in some thread; raise RuntimeError after a shutdown."""
-        ...
 
 
 class Source(Protocol):
@@ -56,6 +51,7 @@ class BlockReader(ABC):
         compression: "", "GZIP" or "ZLIB".
         block: bytes read at once.
         readers: a pool whose threads read one block ahead; None reads in the iterating thread.
+        budget: of the ranges of a remote file that those threads request ahead; None requests none.
         storage: the storage of the file; None finds it by the path.
         start: offset of the item to start with, in the decompressed stream if the file is compressed.
 
@@ -68,6 +64,7 @@ class BlockReader(ABC):
     compression: str | None = ""
     block: int = BLOCK
     readers: Pool | None = None
+    budget: RangeBudget | None = None
     storage: Storage | None = None
     start: int = 0
 
@@ -75,7 +72,9 @@ class BlockReader(ABC):
         self.codec: Compression = checked_compression(self.compression)
         self.files: Storage = storage_of(self.path) if self.storage is None else self.storage
         self._closed = False
+        self._begun: Future[Source] | None = None
         self._ahead: Future[list[Any]] | None = None
+        self._file: RangesAhead | None = None
 
     @abstractmethod
     def source(self) -> Source:
@@ -87,7 +86,17 @@ class BlockReader(ABC):
 
     def opened(self) -> OpenFile:
         """Open the file as it is, without decompressing it."""
-        return OpenFile(self.files, self.path)
+        if self.readers is None or self.budget is None or not self.files.reads_ahead:
+            return OpenFile(self.files, self.path)
+        start = 0 if self.codec else self.start
+        self._file = file = RangesAhead(self.files, self.path, self.readers, self.budget, self.block, start)
+        if self._closed:  # meanwhile, by another thread
+            file.close()
+        return file
+
+    def begin(self) -> None:
+        """Open the file in a thread of the pool, which requests its first bytes; without one, this does nothing."""
+        self._begun = self._submit(self.source)
 
     def __iter__(self) -> Iterator[Any]:
         for block in self.blocks():
@@ -95,52 +104,58 @@ class BlockReader(ABC):
 
     def ready(self) -> bool:
         """Whether the next block can be had without waiting for a thread of the pool."""
-        ahead = self._ahead
+        ahead = self._begun or self._ahead
         return ahead is None or ahead.done()
 
     def close(self) -> None:
         """End every iteration at its next block. A read in progress ends on its own; its result is dropped."""
         self._closed = True
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.cancel()
+        for waiting in (self._begun, self._ahead):
+            if waiting is not None:
+                waiting.cancel()
+        self._begun = self._ahead = None
+        if self._file is not None:
+            self._file.close()
 
     def blocks(self) -> Generator[list[Any], None, None]:
         """Iterate over non-empty lists of items, one for each block."""
+        begun, self._begun = self._begun, None
         try:
-            source = self.source()
+            source = self._result(begun, self.source)
         except DataError as error:
             yield [(self.start, error.kept().hiding())]
             return
         ahead: Future[list[Any]] | None = None
         try:
             while not self._closed:
-                items = self._result(ahead, source)
+                items = self._result(ahead, source.block)
                 if not items:
                     return
-                ahead = self._ahead = self._submit(source)
+                ahead = self._ahead = self._submit(source.block)
                 yield items
         finally:
             if ahead is not None:
                 ahead.cancel()
+            if self._file is not None:
+                self._file.close()
 
-    def _submit(self, source: Source) -> Future[list[Any]] | None:
+    def _submit(self, fn: Callable[[], _T]) -> Future[_T] | None:
         if self.readers is None or self._closed:
             return None
         try:
-            return self.readers.submit(source.block)
+            return self.readers.submit(fn)
         except RuntimeError:  # the pool was shut down: continue without it
             return None
 
-    def _result(self, ahead: Future[list[Any]] | None, source: Source) -> list[Any]:
+    def _result(self, ahead: Future[_T] | None, fn: Callable[[], _T]) -> _T:
         # A job that no thread has started runs here: waiting for it would only add two thread switches, and would
         # never end if the pool is shut down or this is its last thread.
         if ahead is None or ahead.cancel():
-            return source.block()
+            return fn()
         try:
             return ahead.result()
         except CancelledError:  # by a shutdown of the pool, before the job started
-            return [] if self._closed else source.block()
+            return fn()
 
 
 class ByteSource:

@@ -202,7 +202,7 @@ class _Plain:
     def _reread(self, offset: int, part: memoryview) -> bool:
         """Read a part of a block again; whether that succeeds. If not, the part is unchanged."""
         try:
-            self._file.readinto(offset, part)
+            self._file.reread(offset, part)
         except DataError:
             return False
         return True

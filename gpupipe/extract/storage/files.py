@@ -37,6 +37,11 @@ class Storage(Protocol):
         """Whether a read at a random offset costs about as much as a sequential one."""
         ...
 
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether ranges of a file may be requested before they are needed."""
+        ...
+
     def size(self, name: str) -> tuple[int, str]:
         """Return the size in bytes, and a tag that changes when the content does."""
         ...
@@ -79,6 +84,7 @@ class LocalStorage:
     """
 
     random_reads = True
+    reads_ahead = False
 
     def __init__(self, limit: int = 256) -> None:
         self._limit = limit
@@ -334,6 +340,10 @@ class OpenFile:
     def readinto(self, offset: int, out: memoryview) -> None:
         """Fill all of `out` from `offset`."""
         self.storage.readinto(self.path, offset, out, self.tag)
+
+    def reread(self, offset: int, out: memoryview) -> None:
+        """Fill all of `out` from `offset` with a new request."""
+        self.readinto(offset, out)
 
     def read_up_to(self, offset: int, n: int) -> bytes:
         """Read `n` bytes from `offset`, or those before the first disk page that cannot be read.

@@ -35,6 +35,7 @@ class RemoteStorage:
 
     Attributes:
         files: the file system.
+        caches: whether it keeps local copies of another one's files, e.g. ``filecache::``.
 
     Raises:
         MissingDependencyError: fsspec, or the package it needs for this scheme, is not installed.
@@ -46,6 +47,7 @@ class RemoteStorage:
     def __init__(self, url: str) -> None:
         try:
             from fsspec.core import url_to_fs
+            from fsspec.implementations.cached import CachingFileSystem
         except ImportError as error:
             raise MissingDependencyError(
                 f"files named by a URL need fsspec, which is not installed, for {url!r}; "
@@ -58,6 +60,7 @@ class RemoteStorage:
             raise MissingDependencyError(f"{url!r} needs a package that is not installed: {error}") from error
         except ValueError as error:
             raise PlanError(f"a URL needs a scheme that fsspec knows, got {url!r}: {error}") from error
+        self.caches = isinstance(self.files, CachingFileSystem)
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[int, str]] = OrderedDict()
         renew_lock(self)
@@ -116,9 +119,15 @@ class RemoteStorage:
         """Fill all of `out` from `offset`, with the same errors."""
         out[:] = self.read(name, offset, len(out), tag)
 
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether ranges of a file may be requested before they are needed: a cache would fetch it for each of them."""
+        return not self.caches
+
     def _info(self, path: str) -> Any:
         self.files.invalidate_cache(path)
-        return self.files.info(path)
+        # A cache answers by a listing of the folder, which over HTTP has no sizes.
+        return (self.files.fs if self.caches else self.files).info(path)
 
     def _range(self, path: str, offset: int, n: int) -> Any:
         return self.files.cat_file(path, start=offset, end=offset + n)

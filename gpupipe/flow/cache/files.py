@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from ...errors import DataError, GpupipeError, MissingFileError, shown_name
-from ...extract.storage.remote import storage_of
+from ...extract.storage.at_once import versions
 from ...log import logger
 from ...options import Settings
 from ...plan.node import ElementType, Node
@@ -142,12 +142,11 @@ class FileCacheStore:
             repr(cache_key(settings)),
             executor_of(self.plan, settings, opaque=True),
         ]
-        for path in chain.files:
-            try:
-                size, tag = storage_of(path).size(path)
-                parts.append(f"{path} {size} {tag}")
-            except GpupipeError as error:  # a missing file becomes an element's error; or the text names no file
-                parts.append(f"{path} {type(error).__name__}")
+        for path, found in zip(chain.files, versions(chain.files), strict=True):
+            if isinstance(found, GpupipeError):  # a missing file becomes an element's error; or the text names no file
+                parts.append(f"{path} {type(found).__name__}")
+            else:
+                parts.append(f"{path} {found[0]} {found[1]}")
         return hashlib.blake2b("\n".join(parts).encode(errors="surrogateescape"), digest_size=8).hexdigest()
 
     def file(self, settings: Settings) -> str:

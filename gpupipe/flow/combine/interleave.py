@@ -32,6 +32,10 @@ _READ_AHEAD = 0.01
 """Seconds for which outer elements are read ahead before an element is given."""
 
 
+_REMOTE_AHEAD = 8
+"""Datasets that are opened before they have a slot, where remote files are read."""
+
+
 @dataclass(frozen=True, slots=True)
 class InterleaveFlow:
     """`cycle` inner datasets in turn, `block` elements of each; an exhausted slot is refilled when it is next.
@@ -172,7 +176,7 @@ class Interleaved(Running):
             elif self._more:
                 if self._input.due():
                     self._input.checkpoint(min(self._open_numbers(), default=self._entered))
-                if not self._waiting or (self._pool is not None and len(self._waiting) <= self._threads):
+                if len(self._waiting) <= self._ahead():
                     self._open_next()
                 if not self._waiting:
                     self._more = False
@@ -188,7 +192,7 @@ class Interleaved(Running):
         raise StopIteration
 
     def _open_next(self) -> None:
-        """Open the dataset of the next outer element; where threads read ahead, of enough elements to keep them busy.
+        """Open the dataset of the next outer element; where they are opened ahead, of as many as `_ahead` says.
 
         Stops early where outer elements come slowly.
         """
@@ -201,8 +205,14 @@ class Interleaved(Running):
             if type(outer[0]) is not Raised:
                 slot = self._open_inner(outer)
             self._waiting.append(_Waiting(self._input.count - 1, outer, slot))
-            if self._pool is None or len(self._waiting) > self._threads or perf_counter() > until:
+            if len(self._waiting) > self._ahead() or perf_counter() > until:
                 return
+
+    def _ahead(self) -> int:
+        """Datasets that are opened before they have a slot: while one waits for a thread or a server, so do others."""
+        if self._pool is not None:
+            return self._threads
+        return _REMOTE_AHEAD if self._context.run.remote.used and PEEKING.get() is None else 0
 
     def _adapt(self, tuned: Tuned, element: Element) -> None:
         """Change the number of threads as AUTOTUNE says, and tell it how large elements are."""

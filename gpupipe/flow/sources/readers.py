@@ -11,8 +11,9 @@ from typing import Any
 from ...errors import DataError
 from ...extract.records.fixed import FixedReader
 from ...extract.records.lines import LineReader
-from ...extract.records.reading import BlockReader, Pool
+from ...extract.records.reading import BlockReader
 from ...extract.storage.patterns import is_url
+from ...extract.storage.ranges_ahead import Pool
 from ...extract.tables.csv import CsvReader
 from ...extract.tables.csv_layout import CsvLayout
 from ..element import Element, Stream, hole_of
@@ -51,7 +52,8 @@ def how_to_read(flow: Any, path: str, at: Context, state: State) -> dict[str, An
     size = REMOTE_BLOCK if is_url(path) else LOCAL_BLOCK
     block = {} if size is None else {"block": size}
     start = 0 if state is None else int_part(state, "block")
-    return {"compression": flow.compression, "readers": readers_of(flow, path, at), "start": start, **block}
+    ahead = {"readers": readers_of(flow, path, at), "budget": at.run.remote.budget if is_url(path) else None}
+    return {"compression": flow.compression, "start": start, **ahead, **block}
 
 
 def readers_of(flow: Any, path: str, at: Context) -> Pool | None:
@@ -61,7 +63,7 @@ def readers_of(flow: Any, path: str, at: Context) -> Pool | None:
     """
     if not flow.ahead:
         return None
-    return at.run.remote_readers if is_url(path) else at.run.readers
+    return at.run.remote.pool if is_url(path) else at.run.readers
 
 
 def open_file(flow: Any, at: Context, state: State, kind: str, reader: Callable[..., BlockReader]) -> Running:
@@ -169,7 +171,10 @@ class ReaderIterator(Running):
         if self._lost:
             self._blocks.close()
             self._size = int_part(state, "given")
-        elif state is not None:
+            return
+        if reader.budget is not None:
+            reader.begin()
+        if state is not None:
             fast_forward(self, int_part(state, "given"), at)
 
     def __next__(self) -> Element:

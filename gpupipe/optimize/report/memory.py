@@ -8,6 +8,7 @@ from typing import Any
 from ...extract.records.index import INDEXES
 from ...flow.buffer_sizes import REFERENCE, bytes_of_all
 from ...flow.order.shuffle_by_index import INDEX_BYTES, has_cheap_index
+from ...flow.remote_reads import REMOTE
 from ...flow.run import Run
 from ...flow.stage.runner import IN_FLIGHT, WAITING
 from ...graph.host_values import is_image
@@ -93,7 +94,8 @@ def memory_report(root: Node, settings: Settings, run: Run | None = None) -> Mem
     for label, (elements, size) in ({} if run is None else run.buffer_usage()).items():
         row = next((i for i, step in enumerate(steps) if step.step == label), None)
         if row is None:  # of a dataset that was made at run time
-            steps.append(StepMemory(label, "", elements, size))
+            most = run.remote.budget.limit if run is not None and label == REMOTE else None
+            steps.append(StepMemory(label, "", elements, size, None, most))
         else:
             found = steps[row]
             steps[row] = replace(found, elements=found.elements + elements, bytes=found.bytes + size)

@@ -1,0 +1,190 @@
+"""A server that takes long for each answer: requests are made side by side and ahead, each of them once."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fsspec.config import conf
+
+import gpupipe as gp
+from gpupipe import Dataset
+from gpupipe.extract.records.lines import LineReader
+from gpupipe.extract.records.tfrecord import RecordReader
+from gpupipe.extract.storage.ranges_ahead import RangeBudget
+from gpupipe.flow.sources import readers as flow_readers
+from tests.reliability.faulty import Faulty
+from tests.reliability.resume import through_json
+from tests.reliability.test_failed_reads import ALL, EACH, FILES, KINDS, SCHEMES, SIZE, chain, written
+
+pytestmark = pytest.mark.usefixtures("afresh")
+
+SLOW = 0.05
+RANGES = 3
+"""Of a file of records."""
+
+
+BLOCK = EACH * (SIZE + 100) // RANGES + 1
+
+
+@pytest.fixture(autouse=True)
+def _three_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow_readers, "REMOTE_BLOCK", BLOCK)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Faulty]:
+    with Faulty(tmp_path).serving() as running:
+        yield running
+
+
+def bytes_ahead(items: Any) -> int:
+    (step,) = (step for step in items.memory_report().steps if step.step == "remote files")
+    return int(step.bytes)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_interleave_requests_the_next_ranges_and_files_ahead(
+    server: Faulty, tmp_path: Path, kind: str, scheme: str
+) -> None:
+    names = written(tmp_path, kind)
+    expected = list(chain([str(tmp_path / name) for name in names], kind, gp.AUTOTUNE, 8))
+    server.delay = SLOW
+
+    assert list(chain([server.url(name, scheme) for name in names], kind, gp.AUTOTUNE, 8)) == expected
+
+    assert server.heads == FILES
+    assert server.gets == sum(-(-(tmp_path / name).stat().st_size // BLOCK) for name in names) >= FILES * RANGES
+    assert server.most > 8  # more than one for each open file
+
+
+def test_records_that_are_read_ahead_change_no_state(server: Faulty, tmp_path: Path) -> None:
+    paths = [server.url(name) for name in written(tmp_path, "records")]
+    local = chain([str(tmp_path / name) for name in written(tmp_path, "records")], "records", gp.AUTOTUNE, 8)
+    ds = chain(paths, "records", gp.AUTOTUNE, 8)
+    for count in (0, 1, 7, 100, len(ALL) - 1):
+        with ds.iterator(epoch=0) as items, local.iterator(epoch=0) as others:
+            for _ in range(count):
+                assert next(items) == next(others)
+            state = through_json(items.state_dict())
+            rest = list(items)
+        with ds.iterator(epoch=0) as items:
+            items.load_state_dict(state)
+            assert list(items) == rest
+
+
+def test_a_peek_at_the_first_element_opens_no_further_file(server: Faulty, tmp_path: Path) -> None:
+    paths = [server.url(name) for name in written(tmp_path, "records")]
+    assert chain(paths, "records", gp.AUTOTUNE, 8).map(lambda x: x).element_spec is not None
+    assert server.heads <= 1
+
+
+def test_what_is_read_ahead_stays_inside_its_budget(server: Faulty, tmp_path: Path) -> None:
+    paths = [server.url(name) for name in written(tmp_path, "records")]
+    held: list[int] = []
+    with chain(paths, "records", gp.AUTOTUNE, 8, host_memory=4 << 20).iterator(epoch=0) as items:
+        for _ in items:
+            held.append(bytes_ahead(items))
+    assert len(held) == len(ALL)
+    assert 0 < max(held) <= (4 << 20) // 8
+
+
+@pytest.mark.parametrize("kind", [RecordReader, LineReader])
+def test_a_reader_holds_nothing_once_it_ended_or_was_closed(server: Faulty, tmp_path: Path, kind: Any) -> None:
+    path = server.url(written(tmp_path, "records")[0])
+    budget = RangeBudget(1 << 30)
+    with ThreadPoolExecutor(2) as pool:
+        for count in (0, 1, 50, 10**6):
+            reader = kind(path, block=BLOCK, readers=pool, budget=budget)
+            reader.begin()
+            blocks = reader.blocks()
+            assert len(list(islice(blocks, count))) == min(count, len(list(kind(path, block=BLOCK).blocks())))
+            reader.close()
+            blocks.close()
+    assert budget.buffer_usage() == (0, 0)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_sizes_of_listed_files_are_asked_for_side_by_side(server: Faulty, tmp_path: Path, scheme: str) -> None:
+    names = written(tmp_path, "records")
+
+    def most(make: Any) -> Any:
+        server.most, server.heads, server.delay = 0, 0, SLOW
+        made = make()
+        server.delay = 0
+        assert server.heads == FILES
+        assert server.most > FILES // 2
+        return made
+
+    files = most(lambda: Dataset.list_files([server.url(name, scheme) for name in names], shuffle=False))
+    ds = files.interleave(gp.TFRecordDataset, cycle_length=4)
+    with ds.iterator(epoch=0) as items:
+        next(items)
+        state = most(items.state_dict)
+        rest = list(items)
+    with ds.iterator(epoch=0) as items:
+        most(lambda: items.load_state_dict(state))
+        assert list(items) == rest
+
+
+def test_a_listed_file_that_is_missing_is_named(server: Faulty, tmp_path: Path) -> None:
+    names = written(tmp_path, "records")
+    with pytest.raises(gp.PlanError, match="none match"):
+        Dataset.list_files([server.url(f"no-{name}") for name in names])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("aiohttp") is None, reason="fsspec's HTTP needs aiohttp")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # fsspec closes no file of blockcache
+@pytest.mark.parametrize("cache", ["simplecache", "filecache", "blockcache"])
+def test_a_cache_on_disk_fetches_each_file_once(
+    server: Faulty, tmp_path: Path, cache: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = written(tmp_path, "records")
+    monkeypatch.setitem(conf, cache, {"cache_storage": str(tmp_path / "kept")})
+    paths = [f"{cache}::{server.url(name, 'http')}" for name in names]
+    server.delay = SLOW
+    expected = list(chain([str(tmp_path / name) for name in names], "records", gp.AUTOTUNE, 8))
+
+    assert list(chain(paths, "records", gp.AUTOTUNE, 8)) == expected
+    if cache == "blockcache":  # fetches parts of files
+        return
+    # fsspec asks with a first request, whose answer it does not read, whether the file is a folder.
+    assert server.gets <= 2 * FILES
+    server.gets = 0
+    assert list(chain(paths, "records", gp.AUTOTUNE, 8)) == expected
+    assert server.gets == 0
+
+
+@pytest.mark.parametrize("damaged", [1, 5, 20])
+def test_a_range_that_a_network_damaged_is_requested_again(server: Faulty, tmp_path: Path, damaged: int) -> None:
+    paths = [server.url(name) for name in written(tmp_path, "records")]
+    expected = list(chain(paths, "records", gp.AUTOTUNE, 8))
+    server.gets, server.fault = 0, lambda number: "flip" if number == damaged else None
+    with chain(paths, "records", gp.AUTOTUNE, 8).iterator(epoch=0) as items:
+        assert list(items) == expected
+        assert items.errors == ()
+    assert server.faults == 1
+    assert server.gets == FILES * RANGES + 1
+
+
+def test_compressed_bytes_that_a_network_damaged_are_requested_again(
+    server: Faulty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (name, *_) = written(tmp_path, "records")
+    # zlib notices this change before it gives any bytes: they are asked for at once.
+    monkeypatch.setattr(flow_readers, "REMOTE_BLOCK", 1 << 20)
+    (tmp_path / name).write_bytes(gzip.compress((tmp_path / name).read_bytes(), 9))
+    paths = [server.url(name)]
+    expected = list(chain(paths, "gzip", gp.AUTOTUNE, 8))
+    server.gets, server.fault = 0, lambda number: "flip" if number == 1 else None
+    with chain(paths, "gzip", gp.AUTOTUNE, 8).iterator(epoch=0) as items:
+        assert list(items) == expected
+        assert items.errors == ()
+    assert (server.faults, server.gets) == (1, 2)
