@@ -25,8 +25,8 @@ ORDERS = {
     "extract": "storage < images < examples < records < shards < tables",
     "flow": (
         "element < own_bytes < step < buffer_sizes < check < bad < idle_workers < counters < remote_reads"
-        " < tuning < run < rekey < state < access < measured < words < stall < sources < prefetch < maps < workers < combine < order"
-        " < batching < cache < stage"
+        " < tuning < run < rekey < state < access < measured < words < stall < sources < prefetch < maps < workers"
+        " < combine < order < batching < cache < stage"
     ),
     "optimize": "pending < rules < place < lower < report",
 }
