@@ -26,7 +26,7 @@ from benchmarks.planted import PROGRAMS, planted
 from benchmarks.requests import requests
 from benchmarks.stop import Stopped, stoppable
 from benchmarks.suites import cores as cores_suite
-from benchmarks.suites import decode, every, first, training
+from benchmarks.suites import decode, every, first, remote, training
 
 __all__ = ["main"]
 
@@ -52,9 +52,10 @@ COMMANDS = (
     "decode",
     "cores",
     "training",
+    "remote",
     "all",
 )
-SUITES = (first, decode, cores_suite, training, every)
+SUITES = (first, decode, cores_suite, training, remote, every)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -345,7 +346,7 @@ def _parser() -> argparse.ArgumentParser:
     for suite in SUITES:
         suite.add_options(commands)
     for command in (
-        *(commands.choices[name] for name in ("first-batch", "decode", "cores", "training", "all")),
+        *(commands.choices[name] for name in ("first-batch", "decode", "cores", "training", "remote", "all")),
         chain,
         extract,
         gpu,

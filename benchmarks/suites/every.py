@@ -81,6 +81,7 @@ PLAN = (
     Suite("commands", ("commands",), 15, (*_ONE, "--images", "8", "--records", "400")),
     Suite("requests", ("requests",), 3, (*_ONE, "--images", "12")),
     Suite("autotune", ("autotune",), 20, (*_ONE, "--chains", "slow files", "--starts", "one reader", "--seconds", "1")),
+    Suite("remote", ("remote",), 3, (*_ONE, "--latencies", "0", "--each", "2")),
     Suite("chain on a GPU", ("bench-gpu",), 9, (*_SHORT, "--contestants", "gpupipe-gpu"), gpu=True),
 )  # fmt: skip
 
