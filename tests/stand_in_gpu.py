@@ -60,6 +60,8 @@ LEFT_OUT = {
     "tests/reliability/test_soak.py": "starts processes",
     "tests/test_imports.py": "starts processes",
     "tests/test_packaging.py": "the wheel",
+    "tests/test_security.py": "reads sources",
+    "tests/test_sizes.py": "reads sources",
 }
 """What is not run, since no batch of it would go through the stand-in. Nearly all slow tests are among it."""
 ON_THE_HOST = frozenset({"numpy", "fast", "dali-cpu"})
