@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass
-from time import perf_counter, thread_time
+from time import monotonic, perf_counter, thread_time
 from typing import Any, Generic, TypeVar
 
 from .log import logger
@@ -29,16 +29,17 @@ __all__ = ["PATIENCE", "Busy", "DaemonPool", "Flag", "Job", "Room", "Thread", "j
 _T = TypeVar("_T")
 
 PATIENCE = 2.0
-"""Seconds to wait for a thread at the end. Only a user's function, or a read, can take longer."""
+"""Seconds to wait for threads at the end. Only a user's function, or a read, can take longer."""
 
 
 def join(threads: Sequence[Thread]) -> None:
-    """Wait for threads that were told to stop, at most `PATIENCE` seconds for each; log those that do not end."""
+    """Wait for threads that were told to stop, at most `PATIENCE` seconds for all; log those that do not end."""
+    until = monotonic() + PATIENCE
     for thread in threads:
         if thread.ident is None or thread is threading.current_thread():
             continue
         thread._started.wait(PATIENCE)  # a thread has an ident shortly before it can be joined
-        thread.join(PATIENCE)
+        thread.join(max(0.0, until - monotonic()))
         if thread.is_alive():
             logger.warning("%s still runs a function of the chain, or a read, after %.0f s", thread.name, PATIENCE)
 

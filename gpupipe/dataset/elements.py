@@ -16,6 +16,7 @@ from ..arguments import (
     signature,
     travels,
 )
+from ..brief import brief
 from ..errors import PlanError, PlanTypeError
 from ..graph.classify import classify
 from ..graph.trace import require_no_symbols
@@ -299,14 +300,14 @@ def _places(places: Any) -> Places:
         PlanError: a negative one, or more dimensions than one.
         PlanTypeError: something other than integers.
     """
-    if not isinstance(places, (Sequence, np.ndarray)) or isinstance(places, (str, bytes)):
+    if not isinstance(places, (Sequence, np.ndarray)) or isinstance(places, (str, bytes, bytearray, memoryview)):
         raise PlanTypeError(f"pick needs a list, a range or an array of integers, got {type(places).__name__}")
     try:
-        given = np.asarray(places) if len(places) else np.zeros(0, np.int64)
+        given = places if isinstance(places, np.ndarray) else np.asarray(list(places) or np.zeros(0, np.int64))
     except (ValueError, OverflowError) as error:
-        raise PlanTypeError(f"pick needs integers, got {places!r}") from error
+        raise PlanTypeError(f"pick needs integers, got {brief(places)}") from error
     if given.dtype.kind not in "iu":
-        raise PlanTypeError(f"pick needs integers, got {places!r} of dtype {given.dtype}")
+        raise PlanTypeError(f"pick needs integers of one dtype, got {brief(places)} of dtype {given.dtype}")
     if given.ndim != 1:
         raise PlanError(f"pick needs places of shape (N,), got {given.shape}")
     if given.size and (int(given.min()) < 0 or int(given.max()) >= ENDLESS):

@@ -85,10 +85,11 @@ class Ranks(Chain):
             raise PlanError(f"by_rank needs a rank from 0 to {world - 1}, got {rank} from {said}")
         batch, above = self._batch_of_all()
         if batch.size % world:
+            less, more = batch.size // world * world, (batch.size // world + 1) * world
+            fits = f"{less} or {more}" if less else f"{more}"
             raise PlanError(
                 f"by_rank needs a batch that {world} ranks can share, got {batch.describe()} at {batch.line}: it is "
-                f"the batch of all ranks together; {batch.size // world * world or world} or "
-                f"{(batch.size // world + 1) * world} rows would do"
+                f"the batch of all ranks together; {fits} rows would do"
             )
         if remainder == "pad" and batch.drop:
             raise PlanError(

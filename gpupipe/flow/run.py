@@ -162,6 +162,7 @@ class Run:
         limits: time limit and stop flag of its reads, set in each of its threads (`LIMITS`).
         any_order: whether a step gives what is ready first and the chain still has a state: no element is read again.
         stateless: why the chain has no state, if it has none.
+        ranked: whether other ranks make as many steps, by `by_rank`.
         counting: whether only the number of elements is wanted.
         on_gpu: by delivered column, whether its arrays are on the GPU, where only the first of them tells.
         executors: computes the images of its stages on the threads that ask for elements; None if each stage has
@@ -179,6 +180,7 @@ class Run:
     idle: IdleWorkers = field(default_factory=IdleWorkers)
     any_order: bool = False
     stateless: str | None = None
+    ranked: bool = False
     counting: bool = False
     on_gpu: dict[int, bool] = field(default_factory=dict)
     executors: Executors | None = None
@@ -255,7 +257,7 @@ class Run:
 
     def policy(self) -> ErrorPolicy:
         """A policy for the bad elements of a step that gathers elements."""
-        return ErrorPolicy(self.settings.on_error, self.leave_out, self.stopped.is_set)
+        return ErrorPolicy(self.settings.on_error, self.leave_out, self.stopped.is_set, self.ranked)
 
     def leave_out(self, element: Element, verb: Action | None = None, always: bool = False) -> None:
         """Count, list and log an element that is left out or replaced.

@@ -93,6 +93,9 @@ class Replacing(Running):
         except DataError:
             self._since += 1
             raise
+        error = self._policy.unreplaced()
+        if error is not None:
+            return error
         raise StopIteration
 
     def snapshot(self) -> State:

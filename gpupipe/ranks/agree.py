@@ -38,10 +38,19 @@ Part = Mapping[str, Any]
 
 
 class Meeting:
-    """What the ranks have put up on one board, as far as this one has seen it."""
+    """What the ranks have put up on one board since the engine was initialised, as far as this one has seen it.
+
+    A store may outlive the engine: each time a rank meets the others anew it leaves a mark, and the number of marks is
+    the same on all ranks, as none gets on without the others. What was put up before is under other keys.
+    """
 
     def __init__(self, board: Board) -> None:
         self.board = board
+        number = 0
+        while board.get(f"{board.rank}/{number}/met") is not None:
+            number += 1
+        board.put(f"{board.rank}/{number}/met", "")
+        self._prefix = f"{number}/"
         self.own: list[str] = []
         self.seen: list[list[str]] = [[] for _ in range(board.world)]
 
@@ -50,15 +59,16 @@ class Meeting:
         text = json.dumps(part, sort_keys=True, separators=(",", ":"))
         digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=16).hexdigest()
         if digest not in self.own:
-            self.board.put(f"{self.board.rank}/{digest}/part", text)  # before the digest: whoever sees that reads it
-            self.board.put(f"{self.board.rank}/{len(self.own)}/digest", digest)
+            mine = f"{self._prefix}{self.board.rank}/"
+            self.board.put(f"{mine}{digest}/part", text)  # before the digest: whoever sees that reads it
+            self.board.put(f"{mine}{len(self.own)}/digest", digest)
             self.own.append(digest)
         return digest
 
     def look(self, rank: int) -> list[str]:
         """The digests that a rank has put up so far."""
         seen = self.seen[rank]
-        while (digest := self.board.get(f"{rank}/{len(seen)}/digest")) is not None:
+        while (digest := self.board.get(f"{self._prefix}{rank}/{len(seen)}/digest")) is not None:
             seen.append(digest)
         return seen
 
@@ -68,7 +78,7 @@ class Meeting:
 
     def part(self, rank: int, digest: str) -> dict[str, Any]:
         """What a rank put up under a digest."""
-        text = self.board.get(f"{rank}/{digest}/part")
+        text = self.board.get(f"{self._prefix}{rank}/{digest}/part")
         return {} if text is None else dict(json.loads(text))
 
 
@@ -81,7 +91,10 @@ _LOCK = threading.Lock()
 def meeting_of(board: Board) -> Meeting:
     """The meeting on a board; a new one where the engine was initialised again."""
     with _LOCK:
-        return _MEETINGS.setdefault(id(board.identity), Meeting(board))
+        found = _MEETINGS.get(id(board.identity))
+        if found is None:
+            found = _MEETINGS[id(board.identity)] = Meeting(board)
+        return found
 
 
 def agree(board: Board, part: Part, explain: Callable[[Part, Part, int], str], wait: float | None = None) -> None:

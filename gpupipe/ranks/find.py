@@ -51,7 +51,9 @@ def own_rank() -> tuple[int, int, str]:
         values = [os.environ.get(name, "") for name in names]
         if all(values):
             said = " and ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
-            if not all(value.isascii() and value.isdigit() for value in values) or int(values[0]) >= int(values[1]):
+            numbers = all(value.isascii() and value.isdigit() and len(value) < 10 for value in values)
+            if not numbers or int(values[0]) >= int(values[1]):
+                said = " and ".join(f"{name}={value[:40]}" for name, value in zip(names, values, strict=True))
                 raise PlanError(f"by_rank needs a rank below the number of ranks, got {said}; pass rank= and world=")
             found.setdefault((int(values[0]), int(values[1])), []).append(said)
     if len(found) > 1:
@@ -59,6 +61,12 @@ def own_rank() -> tuple[int, int, str]:
         raise PlanError(f"by_rank needs one rank of this process, got {several}; pass rank= and world=")
     for (rank, world), said_by in found.items():
         return rank, world, said_by[0]
+    alone = next((name for name in VARIABLES["torchrun"] if os.environ.get(name)), None)
+    if alone is not None:
+        raise PlanError(
+            f"by_rank needs RANK and WORLD_SIZE, got {alone}={os.environ[alone][:40]} alone; set both, or pass rank= "
+            "and world="
+        )
     every = ", ".join(" and ".join(names) for names in VARIABLES.values())
     raise PlanError(
         "by_rank needs the rank of this process, got none: neither torch.distributed nor jax.distributed is "

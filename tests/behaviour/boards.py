@@ -34,9 +34,15 @@ class Ranks:
         self._own = threading.local()
         monkeypatch.setattr(agreement, "board", lambda: getattr(self._own, "board", None))
 
-    def __call__(self, world: int, rank_of: Callable[[int], Any]) -> list[Any]:
-        """What the function returned for each rank, or the exception that it raised."""
-        texts: dict[str, str] = {}
+    def __call__(self, world: int, rank_of: Callable[[int], Any], texts: dict[str, str] | None = None) -> list[Any]:
+        """What the function returned for each rank, or the exception that it raised.
+
+        Args:
+            world: number of ranks.
+            rank_of: the function.
+            texts: a store, which may have texts of an earlier call.
+        """
+        texts = {} if texts is None else texts
         results: list[Any] = [None] * world
 
         def run(rank: int) -> None:

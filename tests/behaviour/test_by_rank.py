@@ -317,6 +317,49 @@ def test_a_rank_that_looked_at_a_batch_first_gets_the_same_batches(ranks: Ranks)
     assert found == [[[b.tolist() for b in loops(ds, 2, epoch)[rank]] for epoch in (0, 1)] for rank in range(2)]
 
 
+def test_ranks_that_meet_again_over_the_same_store_compare_anew(ranks: Ranks) -> None:
+    store: dict[str, str] = {}
+
+    def session(seeds: tuple[int, int], epochs: int) -> list[Any]:
+        def one(rank: int) -> Any:
+            time.sleep(0.2 * rank)  # what an earlier session has left is there before this rank comes
+            own = Range(8).shuffle(gp.ALL, seed=seeds[rank]).batch(4).by_rank(rank, 2)
+            return [[batch.tolist() for batch in own] for _ in range(epochs)]
+
+        return ranks(2, one, store)
+
+    first = session((1, 1), 2)
+    assert [len(steps) for steps in first] == [2, 2]
+    assert session((1, 1), 2) == first
+    for error in session((1, 9), 1):
+        assert isinstance(error, RanksDisagreeError)
+        assert "rank 1 has another" in str(error)
+    assert session((1, 1), 2) == first
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_rank_without_a_good_row_raises_where_it_would_make_fewer_steps(resumed: bool) -> None:
+    def odd(x: Any) -> int:
+        if x == 7 or (x == 3 and not resumed):
+            raise ValueError(x)
+        return int(x)
+
+    ds = Range(8).map(odd, traced=False).batch(4).with_options(gp.Options(on_error="replace"))
+    items = ds.by_rank(3, 4, check=False).iterator(epoch=0)
+    if resumed:
+        state = ds.by_rank(0, 4, check=False).iterator(epoch=0)
+        next(state)
+        items.load_state_dict(state.state_dict())
+
+    errors = []
+    for _ in range(1 if resumed else 2):
+        with pytest.raises(gp.errors.FunctionError, match="has no good element of this rank to replace it") as caught:
+            next(items)
+        errors.append(caught.value.offset)
+    assert errors == ([7] if resumed else [3, 7])
+    assert next(items, None) is None
+
+
 def test_to_look_at_the_first_batch_waits_for_nobody(ranks: Ranks) -> None:
     def one(rank: int) -> Any:
         return None if rank else chain(64, 16).by_rank(0, 2).first().shape
@@ -415,6 +458,9 @@ def test_the_variables_of_a_launcher_say_the_rank(launcher: pytest.MonkeyPatch, 
         ),
         ({"RANK": "2", "WORLD_SIZE": "2"}, r"a rank below the number of ranks, got RANK=2 and WORLD_SIZE=2"),
         ({"RANK": "x", "WORLD_SIZE": "2"}, r"got RANK=x and WORLD_SIZE=2"),
+        ({"RANK": "1" * 5000, "WORLD_SIZE": "2"}, r"got RANK=1{40} and WORLD_SIZE=2;"),
+        ({"RANK": "1"}, r"needs RANK and WORLD_SIZE, got RANK=1 alone"),
+        ({"WORLD_SIZE": "2"}, r"needs RANK and WORLD_SIZE, got WORLD_SIZE=2 alone"),
         (
             {"RANK": "0", "WORLD_SIZE": "2", "PMI_RANK": "1", "PMI_SIZE": "2"},
             r"one rank of this process, got RANK=0 and WORLD_SIZE=2; PMI_RANK=1 and PMI_SIZE=2",

@@ -25,11 +25,12 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe import threads as pools
 from gpupipe.extract.records.writer import TFRecordWriter
 from gpupipe.flow import run as flow_run
 from gpupipe.flow.step import close
 from gpupipe.load import shutdown as endings
-from gpupipe.threads import Thread, join
+from gpupipe.threads import Flag, Thread, join
 from gpupipe.transform.machine import has_dali
 from tests.reliability import closers as stress
 
@@ -815,3 +816,23 @@ def test_an_iterator_that_is_open_when_the_program_ends_is_closed_quietly(chain:
         out, errors = process.communicate(timeout=50)
 
     assert (process.returncode, out, errors) == (0, "", "")
+
+
+def test_threads_that_do_not_end_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, waits = 0.0, []
+
+    class Stuck:
+        name, ident, _started = "stuck", 1, Flag()
+
+        def join(self, timeout: float) -> None:
+            nonlocal now
+            waits.append(timeout)
+            now += timeout
+
+        def is_alive(self) -> bool:
+            return True
+
+    Stuck._started.set()
+    monkeypatch.setattr(pools, "monotonic", lambda: now)
+    join([Stuck() for _ in range(32)])  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    assert waits == [pools.PATIENCE, *[0.0] * 31]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -188,3 +190,52 @@ def test_compressed_bytes_that_a_network_damaged_are_requested_again(
         assert list(items) == expected
         assert items.errors == ()
     assert (server.faults, server.gets) == (1, 2)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_server_that_is_silent_for_a_while_loses_nothing(server: Faulty, tmp_path: Path, scheme: str) -> None:
+    names = written(tmp_path, "records")
+    expected = list(chain([str(tmp_path / name) for name in names], "records", gp.AUTOTUNE, 8))
+    server.fault = lambda number: "hang" if 5 <= number < 65 else None
+    paths = [server.url(name, scheme) for name in names]
+    with chain(paths, "records", gp.AUTOTUNE, 8, read_timeout=0.2, on_error="skip").iterator(epoch=0) as items:
+        assert list(items) == expected
+        assert (items.errors, items.left_out) == ((), 0)
+    assert server.faults == 60
+
+
+@pytest.mark.skipif(importlib.util.find_spec("aiohttp") is None, reason="fsspec's HTTP needs aiohttp")
+def test_a_download_of_a_cache_that_broke_off_is_made_again(
+    server: Faulty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = written(tmp_path, "records")[0]
+    monkeypatch.setitem(conf, "filecache", {"cache_storage": str(tmp_path / "kept")})
+    server.fault = lambda number: "short" if number == 2 else None  # the first GET asks whether it is a folder
+    with gp.TFRecordDataset(f"filecache::{server.url(name, 'http')}").iterator(epoch=0) as items:
+        assert list(items) == ALL[:EACH]
+        assert items.errors == ()
+    assert server.faults == 1
+
+
+def test_a_reader_is_ready_once_its_first_block_is_there(server: Faulty, tmp_path: Path) -> None:
+    path = server.url(written(tmp_path, "records")[0])
+    answer = threading.Event()
+
+    def later(number: int) -> None:
+        answer.wait(20)
+
+    server.fault = later
+    with ThreadPoolExecutor(4) as pool:
+        reader = RecordReader(path, block=BLOCK, readers=pool, budget=RangeBudget(1 << 30))
+        reader.begin()
+        try:
+            until = time.monotonic() + 20
+            while not server.gets and time.monotonic() < until:
+                time.sleep(0.001)
+            assert not reader.ready()
+        finally:
+            answer.set()
+        while not reader.ready() and time.monotonic() < until:
+            time.sleep(0.001)
+        assert reader.ready()
+        assert sum(map(len, reader.blocks())) == EACH

@@ -72,7 +72,7 @@ class BlockReader(ABC):
         self.codec: Compression = checked_compression(self.compression)
         self.files: Storage = storage_of(self.path) if self.storage is None else self.storage
         self._closed = False
-        self._begun: Future[Source] | None = None
+        self._begun: Future[tuple[Source, list[Any]]] | None = None
         self._ahead: Future[list[Any]] | None = None
         self._file: RangesAhead | None = None
 
@@ -95,8 +95,12 @@ class BlockReader(ABC):
         return file
 
     def begin(self) -> None:
-        """Open the file in a thread of the pool, which requests its first bytes; without one, this does nothing."""
-        self._begun = self._submit(self.source)
+        """Open the file and read its first block in a thread of the pool; without a pool, this does nothing."""
+        self._begun = self._submit(self._first)
+
+    def _first(self) -> tuple[Source, list[Any]]:
+        source = self.source()
+        return source, source.block()
 
     def __iter__(self) -> Iterator[Any]:
         for block in self.blocks():
@@ -121,18 +125,16 @@ class BlockReader(ABC):
         """Iterate over non-empty lists of items, one for each block."""
         begun, self._begun = self._begun, None
         try:
-            source = self._result(begun, self.source)
+            source, items = self._result(begun, self._first)
         except DataError as error:
             yield [(self.start, error.kept().hiding())]
             return
         ahead: Future[list[Any]] | None = None
         try:
-            while not self._closed:
-                items = self._result(ahead, source.block)
-                if not items:
-                    return
+            while items and not self._closed:
                 ahead = self._ahead = self._submit(source.block)
                 yield items
+                items = self._result(ahead, source.block)
         finally:
             if ahead is not None:
                 ahead.cancel()

@@ -75,8 +75,8 @@ class _Range:
 class RangesAhead(OpenFile):
     """One version of a remote file; while one range of it is used, the next ones are on their way.
 
-    What lies before the range that is used is a request of its own. So is what cannot be read as part of a range: the
-    error is that of the bytes that were asked for.
+    One thread at a time reads it. What lies before the range that is used is a request of its own. So is what cannot be
+    read as part of a range: the error is that of the bytes that were asked for.
 
     Args:
         storage: the storage.
@@ -174,7 +174,8 @@ class RangesAhead(OpenFile):
         except (CancelledError, DataError):
             pass  # the caller requests the bytes that it needs, and gets their error
         finally:
-            one.data = data
+            with self._lock:
+                one.data = data
             if clock is not None:
                 clock.leave()
         return data

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -113,6 +114,7 @@ class RemoteStorage:
                 data = data[offset : offset + n]
             if len(data) == n:
                 return data
+            self._drop_copy(path)
         raise short(name, offset, n, len(data))
 
     def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
@@ -123,6 +125,12 @@ class RemoteStorage:
     def reads_ahead(self) -> bool:
         """Whether ranges of a file may be requested before they are needed: a cache would fetch it for each of them."""
         return not self.caches
+
+    def _drop_copy(self, path: str) -> None:
+        """Have a cache fetch a file again, whose download broke off; ``simplecache`` cannot."""
+        if self.caches:
+            with suppress(OSError, KeyError):  # a copy that cannot be dropped stays too short, which is the error
+                self.files.pop_from_cache(path)
 
     def _info(self, path: str) -> Any:
         self.files.invalidate_cache(path)

@@ -25,13 +25,14 @@ __all__ = ["LIMITS", "Limits", "Reads", "bounded", "pause"]
 _T = TypeVar("_T")
 
 
-MOST_STUCK = 64
-"""Unanswered requests that one run leaves behind; while there are this many, every further one fails at once."""
+MOST_STUCK = 192
+"""Unanswered requests that one run leaves behind: all tries of 32 readers. While there are this many, every further one
+fails at once, and may be retried."""
 
 
-MOST_OF_A_FILE = 6
-"""Unanswered requests for one file since it last answered: as many as one request has tries. Each of its 10,000 records
-would otherwise take the timeout, and a thread."""
+MOST_OF_A_FILE = 18
+"""Unanswered requests for one file since it last answered: all tries of the three that are made at a time. Each of its
+10,000 records would otherwise take the timeout, and a thread."""
 
 
 class _Request:
@@ -162,7 +163,9 @@ class Limits:
             of_the_file = sum(other.file == file for other in self._stuck)
             if of_the_file >= MOST_OF_A_FILE or len(self._stuck) >= MOST_STUCK:
                 which = f"{of_the_file} for this file" if of_the_file >= MOST_OF_A_FILE else f"{len(self._stuck)}"
-                raise self._late(file, f"{which} before it are still unanswered")
+                late = self._late(file, f"{which} before it are still unanswered")
+                late.passing = True  # a server that was silent for a while answers later
+                raise late
             helper = self._idle.pop() if self._idle else _helper()
             self._waiting.add(request)
         try:

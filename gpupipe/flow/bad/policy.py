@@ -20,6 +20,7 @@ class ErrorPolicy:
         on_error: `Options.on_error`.
         leave_out: called with each bad element that is left out or replaced.
         stopped: whether the run has been stopped.
+        ranked: whether other ranks make as many steps: under "replace" nothing may be left out.
 
     Attributes:
         last: the columns of the last good element, under "replace". A step that does not call `good` sets it before it
@@ -27,7 +28,10 @@ class ErrorPolicy:
         early: bad elements before the first good one, under "replace".
     """
 
-    def __init__(self, on_error: str, leave_out: Callable[[Element], None], stopped: Callable[[], bool]) -> None:
+    def __init__(
+        self, on_error: str, leave_out: Callable[[Element], None], stopped: Callable[[], bool], ranked: bool = False
+    ) -> None:
+        self._ranked = ranked
         self._raises = on_error == "raise"
         self._replaces = on_error == "replace"
         self._leave_out = leave_out
@@ -56,6 +60,16 @@ class ErrorPolicy:
             self.early.append(hole)
         return []
 
+    def unreplaced(self) -> Element | None:
+        """At the end of the input: the error of a bad element that no good one replaces, if it may not be left out."""
+        if not self._ranked or not self.early or self._stopped():
+            return None
+        hole, stream, position = self.early.pop(0)
+        error = hole.error.again()
+        error.reason += "; on_error='replace' has no good element of this rank to replace it until the end of the epoch"
+        error.args = (error.reason,)
+        return Raised(error, hole.known), stream, position
+
     def sifted(self, source: Iterator[Element]) -> Iterator[Element]:
         """Apply the policy to a stream: yields good elements that may be held for long, and `Raised`."""
         for element in source:
@@ -69,3 +83,5 @@ class ErrorPolicy:
                     yield one
             else:
                 yield keep(element)
+        while (error := self.unreplaced()) is not None:
+            yield error

@@ -111,6 +111,8 @@ class Batcher:
                 self._rows += instead
                 self._taken.append(element)
         rows = self._rows
+        if len(rows) < self._size and (error := self._policy.unreplaced()) is not None:
+            return error
         if len(rows) < self._size and (self._drop or not rows):
             return None  # the rows stay here: a repair may put more elements back
         return self._cut()

@@ -78,6 +78,8 @@ def lower_in(root: Node, settings: Settings, at: Context, known: Mapping[int, El
     Raises:
         DataError: so many elements failed that there may never be a good one; the first of their errors.
     """
+    if ranks_of(root) is not None:
+        at.run.ranked = True
     return answered(lower(root, settings, known), at)
 
 
