@@ -12,13 +12,13 @@ import os
 import queue
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from gpupipe.errors import GpupipeError, shown_name
+from gpupipe.threads import Thread, join
 from gpupipe.tools.check import Job, Part, check
 
 __all__ = ["check_all"]
@@ -51,12 +51,12 @@ def check_all(jobs: Sequence[Job], processes: int) -> Iterator[tuple[int, Part]]
         todo.put(item)
     found: _Found = queue.SimpleQueue()
     started: list[subprocess.Popen[bytes]] = []
-    threads: list[threading.Thread] = []
+    threads: list[Thread] = []
     try:
         for _ in range(processes):
             started.append(_start())
             todo.put(None)
-            threads.append(threading.Thread(target=_feed, args=(started[-1], todo, found), daemon=True))
+            threads.append(Thread(_feed, (started[-1], todo, found), name="gpupipe-verify"))
             threads[-1].start()
         left = len(jobs)
         while left:
@@ -68,8 +68,7 @@ def check_all(jobs: Sequence[Job], processes: int) -> Iterator[tuple[int, Part]]
     finally:
         for process in started:
             process.kill()
-        for thread in threads:
-            thread.join()
+        join(threads)
         for process in started:
             _close(process)
 
