@@ -9,7 +9,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from gpupipe.comparison.usage.nvml import cards
 
 __all__ = ["commit", "cores", "gpus", "load", "machine", "versions"]
 
@@ -46,6 +45,8 @@ def cores() -> int:
 
 def gpus() -> list[str]:
     """List the GPUs, as "name, memory, driver"; empty without a driver."""
+    from gpupipe.comparison.usage.nvml import cards  # older checkouts, which contestants may run, have none
+
     return [f"{card.name}, {card.memory_mib} MiB, {card.driver}" for card in cards()]
 
 
