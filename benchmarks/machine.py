@@ -9,7 +9,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-
 __all__ = ["commit", "cores", "gpus", "load", "machine", "versions"]
 
 _PACKAGES = (
