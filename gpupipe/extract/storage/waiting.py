@@ -159,13 +159,7 @@ class Limits:
             return fn(*args)
         request = _Request(file, fn, args)
         with self._lock:
-            self._stuck = [other for other in self._stuck if not other.returned]
-            of_the_file = sum(other.file == file for other in self._stuck)
-            if of_the_file >= MOST_OF_A_FILE or len(self._stuck) >= MOST_STUCK:
-                which = f"{of_the_file} for this file" if of_the_file >= MOST_OF_A_FILE else f"{len(self._stuck)}"
-                late = self._late(file, f"{which} before it are still unanswered")
-                late.passing = True  # a server that was silent for a while answers later
-                raise late
+            self._refuse_many(file)
             helper = self._idle.pop() if self._idle else _helper()
             self._waiting.add(request)
         try:
@@ -200,6 +194,20 @@ class Limits:
                 del error, request  # break the cycle of an error and the frame it passed through
         result: _T = request.result
         return result
+
+    def _refuse_many(self, file: str) -> None:
+        """Check that not too many requests are unanswered. The lock is held.
+
+        Raises:
+            RecordError: they are; it may be retried, since a server that was silent for a while answers later.
+        """
+        self._stuck = [other for other in self._stuck if not other.returned]
+        of_the_file = sum(other.file == file for other in self._stuck)
+        if of_the_file >= MOST_OF_A_FILE or len(self._stuck) >= MOST_STUCK:
+            which = f"{of_the_file} for this file" if of_the_file >= MOST_OF_A_FILE else f"{len(self._stuck)}"
+            late = self._late(file, f"{which} before it are still unanswered")
+            late.passing = True
+            raise late
 
     def close(self) -> None:
         """End every wait and every idle thread. The run must be stopped. Safe to call twice."""
