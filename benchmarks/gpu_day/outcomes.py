@@ -17,7 +17,7 @@ VARIABLE = "GPU_DAY_OUTCOMES"
 
 class _Notes:
     def __init__(self, path: str) -> None:
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - until the session ends
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - open as long as the process is
 
     def _write(self, **line: str) -> None:
         print(json.dumps(line), file=self._file, flush=True)

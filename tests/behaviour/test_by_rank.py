@@ -320,21 +320,21 @@ def test_a_rank_that_looked_at_a_batch_first_gets_the_same_batches(ranks: Ranks)
 def test_ranks_that_meet_again_over_the_same_store_compare_anew(ranks: Ranks) -> None:
     store: dict[str, str] = {}
 
-    def session(seeds: tuple[int, int], epochs: int) -> list[Any]:
+    def meet(seeds: tuple[int, int], epochs: int) -> list[Any]:
         def one(rank: int) -> Any:
-            time.sleep(0.2 * rank)  # what an earlier session has left is there before this rank comes
+            time.sleep(0.2 * rank)  # what an earlier call has left is there before this rank comes
             own = Range(8).shuffle(gp.ALL, seed=seeds[rank]).batch(4).by_rank(rank, 2)
             return [[batch.tolist() for batch in own] for _ in range(epochs)]
 
         return ranks(2, one, store)
 
-    first = session((1, 1), 2)
+    first = meet((1, 1), 2)
     assert [len(steps) for steps in first] == [2, 2]
-    assert session((1, 1), 2) == first
-    for error in session((1, 9), 1):
+    assert meet((1, 1), 2) == first
+    for error in meet((1, 9), 1):
         assert isinstance(error, RanksDisagreeError)
         assert "rank 1 has another" in str(error)
-    assert session((1, 1), 2) == first
+    assert meet((1, 1), 2) == first
 
 
 @pytest.mark.parametrize("resumed", [False, True])

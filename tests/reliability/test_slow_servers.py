@@ -82,12 +82,6 @@ def test_records_that_are_read_ahead_change_no_state(server: Faulty, tmp_path: P
             assert list(items) == rest
 
 
-def test_a_peek_at_the_first_element_opens_no_further_file(server: Faulty, tmp_path: Path) -> None:
-    paths = [server.url(name) for name in written(tmp_path, "records")]
-    assert chain(paths, "records", gp.AUTOTUNE, 8).map(lambda x: x).element_spec is not None
-    assert server.heads <= 1
-
-
 def test_what_is_read_ahead_stays_inside_its_budget(server: Faulty, tmp_path: Path) -> None:
     paths = [server.url(name) for name in written(tmp_path, "records")]
     held: list[int] = []
