@@ -3,19 +3,20 @@
 Two decoders never agree on every damaged byte, so one of them decides: the host's, which the NumPy executor uses. DALI
 decodes what cameras and the web make, ordinary JPEGs and PNGs, and plain BMPs, for which all decoders give the same
 pixels (`is_ordinary` in `extract/images/jpeg.py`, `png.py` and `bmp.py`). The host decodes all others, and those that
-DALI refuses. A graph takes only encoded images, so an image that the host has decoded is fed as a BMP, or as a PNG if
-it is still to be rotated: any decoder reads these without a change. An EXIF block by which DALI is to rotate an image
-is reduced to the orientation.
+DALI refuses. On a GPU a JPEG's tables have to be complete and to agree, too: libjpeg refuses damaged ones, while the
+GPU's decoders may not, or fail on other images of their batch as well. A graph takes only encoded images, so an image
+that the host has decoded is fed as a BMP, or as a PNG if it is still to be rotated: any decoder reads these without a
+change. An EXIF block by which DALI is to rotate an image is reduced to the orientation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import DataError, DecodeError
 from ..extract.images import bmp, jpeg, png
-from ..extract.images.decode import as_plain
+from ..extract.images.decode import as_plain, is_damaged
 from ..graph.op import Array
 from ..graph.values import Apply, Const
 from ..log import logger
@@ -43,10 +44,11 @@ class HostDecoder:
     Args:
         program: its decoders say which inputs are images.
         threads: number of threads.
+        on_gpu: whether DALI decodes on a GPU, with other decoders than libjpeg.
     """
 
-    def __init__(self, program: Program, threads: int) -> None:
-        self._threads = threads
+    def __init__(self, program: Program, threads: int, on_gpu: bool = False) -> None:
+        self._threads, self._on_gpu = threads, on_gpu
         self._pool: DaemonPool | None = None
         self._said = False
         self.readings = _readings(program)
@@ -62,7 +64,7 @@ class HostDecoder:
             if not len(row):
                 continue  # `tensors_of` refuses it
             try:
-                if row[0] == 0xFF and jpeg.is_ordinary(row):
+                if row[0] == 0xFF and jpeg.is_ordinary(row) and (not self._on_gpu or jpeg.has_whole_header(row)):
                     out[i] = (upright and jpeg.with_plain_orientation(row)) or row
                 elif not (
                     png.is_ordinary(row, reading.gray, upright)
@@ -86,6 +88,10 @@ class HostDecoder:
             DecodeError: the host refuses it too.
         """
         return as_plain(row, *self.readings[n])
+
+    def damaged(self, feed: Feed, rows: Iterable[int]) -> list[int]:
+        """The rows with a JPEG whose compressed data is damaged, so that its pixels depend on the decoder."""
+        return [row for row in rows if any(is_damaged(feed.values[n][row]) for n in self.readings)]
 
     def refused(self, feed: Feed, rows: Sequence[int]) -> dict[int, DataError]:
         """The rows that the host cannot decode, each with the error of its first bad image."""

@@ -36,7 +36,7 @@ class TinyDecode(Op):
         return image
 
     def dali(self, d: Any, data: Any) -> Any:
-        return d.fn.decoders.image(data, device=d.decoder_device, adjust_orientation=False)
+        return d.fn.decoders.image(data, device=d.decoder_device, adjust_orientation=False, jpeg_fancy_upsampling=True)
 
 
 @dataclass(frozen=True, slots=True)

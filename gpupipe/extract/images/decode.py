@@ -29,7 +29,7 @@ from gpupipe.extract.images.region import decode_region
 from gpupipe.extract.images.tiff import layout_of, read_tiff
 from gpupipe.options import MAX_PIXELS
 
-__all__ = ["MOST_PIXELS", "UNBOUNDED", "Dct", "Window", "as_plain", "decode", "upright"]
+__all__ = ["MOST_PIXELS", "UNBOUNDED", "Dct", "Window", "as_plain", "decode", "is_damaged", "upright"]
 
 Array = npt.NDArray[Any]
 
@@ -208,6 +208,18 @@ def as_plain(data: Encoded, gray: bool, exif_orientation: bool | None) -> bytes:
     stream, exif = io.BytesIO(), segment_of(header.orientation)[4:]
     Image.fromarray(image[:, :, 0] if one else image).save(stream, "PNG", exif=exif, compress_level=1)
     return stream.getvalue()
+
+
+def is_damaged(data: Encoded) -> bool:
+    """Whether libjpeg finds damage in the compressed data of a JPEG, which it decodes all the same; else False."""
+    turbo = _turbo()
+    if turbo is None or bytes(data[:2]) != b"\xff\xd8":
+        return False
+    try:
+        turbo(data, colorspace="GRAY", strict=True)
+    except ValueError:
+        return True
+    return False
 
 
 def upright(image: Array, orientation: int) -> Array:

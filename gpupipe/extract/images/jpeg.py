@@ -12,6 +12,7 @@ from itertools import islice
 
 from gpupipe.errors import DecodeError
 from gpupipe.extract.images.exif import orientation_of, segment_of
+from gpupipe.extract.images.jpeg_tables import describes_its_scan
 
 __all__ = [
     "FRAMES",
@@ -21,6 +22,7 @@ __all__ = [
     "exif_blocks",
     "first_marker_in_scan",
     "has_adobe_marker",
+    "has_whole_header",
     "is_ordinary",
     "is_progressive",
     "is_unfinished",
@@ -130,6 +132,11 @@ def is_ordinary(data: Encoded) -> bool:
     """
     _, _, channels, frame, _ = jpeg_size(data)
     return frame in _ORDINARY and channels in (1, 3) and not (frame == 0xC2 and is_unfinished(data, channels))
+
+
+def has_whole_header(data: Encoded) -> bool:
+    """Whether decoders that differ on damaged headers agree on that of a JPEG, see `describes_its_scan`."""
+    return describes_its_scan(data, jpeg_segments(data))
 
 
 def jpeg_segments(data: Encoded) -> list[tuple[int, int, int]]:

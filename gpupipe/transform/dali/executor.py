@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,7 +92,7 @@ class DaliExecutor(Executor):
         self._pipeline: Any = None
         self._foreign = [value for value in program.values if isinstance(value, Apply) and value.op.foreign]
         self._checked = not self._foreign
-        self._host = HostDecoder(program, threads)
+        self._host = HostDecoder(program, threads, self.on_gpu)
         if device_id is not None:
             load_cupy()
         self._good: Feed | None = None  # a row that DALI computed: tells a broken executor from bad data
@@ -140,21 +140,55 @@ class DaliExecutor(Executor):
             outputs = self._judged(flight, outputs)
         elif self._good is None:
             self._good = kept(flight.feed.chosen([0]))
-        size = flight.feed.size
+        results, wrong = self._results(flight.feed, outputs)
+        if wrong and (damaged := self._host.damaged(flight.feed, wrong)):
+            results, wrong = self._repaired(flight.feed, damaged)
+        if wrong:
+            raise WrongPixels(wrong, f"{self.label}, {card_and_versions(self._device_id)}", results)
+        return results
+
+    def _results(self, feed: Feed, outputs: Any) -> tuple[list[Any], dict[int, str]]:
+        """The results among the outputs of a run, and the rows whose decoded images are wrong."""
         count = len(self._program.outputs)
-        outputs, others = outputs[:count], [to_numpy(output, size) for output in outputs[count:]]
+        outputs, others = outputs[:count], [to_numpy(output, feed.size) for output in outputs[count:]]
         shapes = sum(1 + len(value.specs) for value in self._foreign)
         self._check_shapes(others[:shapes])
         hand_over = to_numpy if self._device_id is None else to_device_array
-        results = separate([hand_over(output, size) for output in outputs])
+        results = separate([hand_over(output, feed.size) for output in outputs])
         if not self._checked:
             self._checked = True
             for value, result in zip(self._program.outputs, results, strict=True):
                 check_result(value, result)
-        wrong = self._wrong(flight.feed, iter(others[shapes:]))
-        if wrong:
-            raise WrongPixels(wrong, f"{self.label}, {card_and_versions(self._device_id)}", results)
-        return results
+        return results, self._wrong(feed, iter(others[shapes:]))
+
+    def _repaired(self, feed: Feed, damaged: list[int]) -> tuple[list[Any], dict[int, str]]:
+        """Run a batch again with the host's pixels of damaged JPEGs, since decoders differ on them.
+
+        Raises:
+            BatchFailed: the host refuses some of them.
+        """
+        causes: dict[int, DataError] = {}
+        feed = self._with_pixels_of_host(feed, damaged, causes)
+        self._finish_later()
+        if causes:
+            raise BatchFailed(str(next(iter(causes.values()))), causes)
+        outputs = self._outcome(self._schedule(feed, {}))
+        if isinstance(outputs, BatchFailed):
+            raise outputs
+        return self._results(feed, outputs)
+
+    def _with_pixels_of_host(self, feed: Feed, rows: Iterable[int], causes: dict[int, DataError]) -> Feed:
+        """A batch with the images of some rows decoded by the host. Adds the errors of those it refuses to `causes`."""
+        values: list[Any] = list(feed.values)
+        for n in self._host.readings:
+            values[n] = list(values[n])
+        for row in rows:  # the first bad image of a row is its reason
+            try:
+                for n in self._host.readings:
+                    values[n][row] = self._host.second_opinion(n, values[n][row])
+            except DecodeError as error:
+                causes[row] = error
+        return replace(feed, values=tuple(values))
 
     def _wrong(self, feed: Feed, checks: Iterator[Any]) -> dict[int, str]:
         """The rows whose decoded images are wrong, and how; `checks` has the outputs of `check_nodes`."""
@@ -242,17 +276,9 @@ class DaliExecutor(Executor):
             self._check_good_row(failure.text)
         if not refused and not causes:  # a run that fails and then succeeds is not due to its images
             raise self._device_failed(failure.text, "failed once and ran on the same batch again")
-        values: list[Any] = list(flight.feed.values)
-        for n in self._host.readings:
-            values[n] = list(values[n])
-        for row in (*causes, *refused):  # the first bad image of a row is its reason
-            try:
-                for n in self._host.readings:
-                    values[n][row] = self._host.second_opinion(n, values[n][row])
-            except DecodeError as error:
-                causes[row] = error
+        feed = self._with_pixels_of_host(flight.feed, (*causes, *refused), causes)
         if not causes:
-            outputs = self._outcome(self._schedule(replace(flight.feed, values=tuple(values)), {}))
+            outputs = self._outcome(self._schedule(feed, {}))
             if not isinstance(outputs, BatchFailed):
                 return outputs
             failure = outputs  # not because of its images

@@ -1,0 +1,131 @@
+"""jpeg_tables: whether the header of a JPEG describes its first scan completely and without contradiction.
+
+Decoders differ on a header that does not: libjpeg refuses a scan of a component that the frame lacks, and decodes a
+file without Huffman tables; decoders of GPUs may do the opposite. The rules are those of ITU-T T.81, sections B.2.2 to
+B.2.4 (frame, scan, tables) and C.2 (codes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from operator import mul
+
+__all__ = ["describes_its_scan"]
+
+_HUFFMAN, _QUANTIZERS, _SCAN, _RESTARTS = 0xC4, 0xDB, 0xDA, 0xDD
+_FRAMES = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive: with Huffman codes
+_PROGRESSIVE = 0xC2
+_AC = 0x10  # a Huffman table is stored with its number, 0 to 3, plus 16 if it is for AC coefficients
+_ALL = 1 << 16
+_SHARES = tuple(_ALL >> bits for bits in range(1, 17))
+"""The part of all codes that one of so many bits takes."""
+_MOST_DC = 15
+"""An upper bound of a DC symbol, the number of bits of a difference."""
+
+
+def describes_its_scan(data: bytes | bytearray | memoryview, segments: Sequence[tuple[int, int, int]]) -> bool:
+    """Whether the tables, frame and first scan of a JPEG with Huffman codes are complete and agree.
+
+    Args:
+        data: the encoded image.
+        segments: marker, start and end of each of its segments up to the first scan.
+
+    Returns:
+        True if there is one frame; every segment follows the one before; each component has sampling factors of 1 to 4
+        and a quantisation table; the first scan names components of the frame, each once, whose Huffman tables exist;
+        and all tables are well formed. Later scans and the tables between them are not looked at.
+    """
+    codes: set[int] = set()
+    quantizers: set[int] = set()
+    frame = b""
+    kind, expected = 0, 2
+    for marker, start, end in segments:
+        if start - 4 != expected or end > len(data):
+            return False
+        expected = end
+        if marker == _HUFFMAN:
+            if not (found := _codes(bytes(data[start:end]))):
+                return False
+            codes |= found
+        elif marker == _QUANTIZERS:
+            if not (tables := _quantizers(bytes(data[start:end]))):
+                return False
+            quantizers |= tables
+        elif marker == _SCAN:
+            needs = _needs(frame[5:], bytes(data[start:end]), kind == _PROGRESSIVE)
+            return needs is not None and needs[0] <= codes and needs[1] <= quantizers
+        elif marker & 0xF0 == 0xC0:
+            if frame or marker not in _FRAMES:
+                return False
+            kind, frame = marker, bytes(data[start:end])
+        elif marker == _RESTARTS and end - start != 2:
+            return False
+    return False
+
+
+def _codes(segment: bytes) -> set[int]:
+    """The Huffman tables that a segment defines; none if one is not well formed."""
+    found: set[int] = set()
+    at = 0
+    while at < len(segment):
+        which, counts = segment[at], segment[at + 1 : at + 17]
+        total = sum(counts)
+        symbols = segment[at + 17 : at + 17 + total]
+        if len(counts) < 16 or not 0 < total <= 256 or len(symbols) < total or which & ~_AC > 3:
+            return set()
+        # Kraft's inequality: there are prefix codes with so many words of 1, 2, ..., 16 bits.
+        if sum(map(mul, counts, _SHARES)) > _ALL or (which < _AC and max(symbols) > _MOST_DC):
+            return set()
+        found.add(which)
+        at += 17 + total
+    return found
+
+
+@lru_cache(64)  # most files have one of a few qualities
+def _quantizers(segment: bytes) -> frozenset[int]:
+    """The numbers of the quantisation tables that a segment defines; none if one is not well formed."""
+    found, at = set(), 0
+    while at < len(segment):
+        deep, number = segment[at] >> 4, segment[at] & 15
+        at += 1 + (128 if deep else 64)
+        if deep > 1 or number > 3 or at > len(segment):
+            return frozenset()
+        found.add(number)
+    return frozenset(found)
+
+
+@lru_cache(64)  # most files have one of a few kinds of sampling
+def _needs(components: bytes, scan: bytes, progressive: bool) -> tuple[frozenset[int], frozenset[int]] | None:
+    """The Huffman and the quantisation tables that a scan needs, by the components of its frame, their number before.
+
+    None if the scan or a component is invalid.
+    """
+    of_frame = [components[at : at + 3] for at in range(1, len(components), 3)]
+    names = {name for name, *_ in of_frame}
+    count = scan[0] if scan else 0
+    if not 0 < count <= len(names) or len(scan) != 4 + 2 * count:
+        return None
+    if len(components) != 1 + 3 * components[0] or len(names) != components[0]:
+        return None
+    if not all(0 < sampling >> 4 < 5 and 0 < sampling & 15 < 5 for _, sampling, _ in of_frame):
+        return None
+    chosen = scan[1 : 1 + 2 * count : 2]
+    if len(set(chosen)) != count or not names.issuperset(chosen):
+        return None
+    first, last, bits = scan[1 + 2 * count :]
+    # The means of blocks, or later coefficients of one component, of which no bits are known yet (T.81, G.1.1.1.1).
+    sound = (
+        (first <= last <= 63 and bits <= 13 and (last == 0 or (first > 0 and count == 1)))
+        if progressive
+        else ((first, last, bits) == (0, 63, 0))
+    )
+    if not sound:
+        return None
+    codes: set[int] = set()
+    for tables in scan[2 : 2 + 2 * count : 2]:
+        if not progressive or first == 0:
+            codes.add(tables >> 4)
+        if not progressive or last > 0:
+            codes.add(_AC | tables & 15)
+    return frozenset(codes), frozenset(table for *_, table in of_frame)

@@ -1,0 +1,126 @@
+"""The header of a JPEG is whole if libjpeg can start on its scan; whatever libjpeg refuses there is found before it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gpupipe.errors import DecodeError
+from gpupipe.extract.images.decode import decode
+from gpupipe.extract.images.headers import check_complete, check_decodable, read_header
+from gpupipe.extract.images.jpeg import has_whole_header, is_ordinary
+from tests.chains.damage import bad_scan, bad_tables, segments
+from tests.reliability.bad_records import without
+
+KINDS: dict[str, dict[str, Any]] = {
+    "4:4:4": {"subsampling": 0},
+    "4:2:2": {"subsampling": 1},
+    "4:2:0": {"subsampling": 2},
+    "optimised": {"optimize": True},
+    "restarts": {"restart_marker_blocks": 2},
+    "progressive": {"progressive": True},
+    "profile": {"icc_profile": bytes(1000)},
+    "low quality": {"quality": 3},
+}
+
+
+def jpeg(mode: str = "RGB", **how: Any) -> bytes:
+    out = io.BytesIO()
+    pixels = np.random.default_rng(3).integers(0, 256, (5, 6, 3), dtype=np.uint8)
+    Image.fromarray(pixels).resize((48, 40)).convert(mode).save(out, "JPEG", **how)
+    return out.getvalue()
+
+
+def at(data: bytes, marker: int, offset: int = 0) -> int:
+    """Where the contents of the first segment of a kind start, and so many bytes further."""
+    return next(start + 4 + offset for start, kind, _ in segments(data) if kind == marker)
+
+
+def changed(marker: int, offset: int, value: int) -> Callable[[bytes], bytes]:
+    """A function that changes one byte of the first segment of a kind."""
+
+    def change(data: bytes) -> bytes:
+        place = at(data, marker, offset)
+        return data[:place] + bytes([value]) + data[place + 1 :]
+
+    return change
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "no Huffman tables": lambda data: without(data, 0xC4),
+    "no quantisation tables": lambda data: without(data, 0xDB),
+    "more codes than bits allow": bad_tables,
+    "a DC symbol above 15": changed(0xC4, 17, 16),
+    "a Huffman table of number 4": changed(0xC4, 0, 4),
+    "a scan of an absent component": bad_scan,
+    "a scan of one component twice": changed(0xDA, 3, 1),
+    "a scan of five components": changed(0xDA, 0, 5),
+    "a band that ends at 64": changed(0xDA, 8, 64),
+    "bits of a refinement": changed(0xDA, 9, 0x10),
+    "a component without sampling": changed(0xC0, 7, 0),
+    "a component sampled five times": changed(0xC0, 7, 0x51),
+    "a missing quantisation table": changed(0xC0, 8, 3),
+    "a missing Huffman table": changed(0xDA, 2, 0x33),
+    "two components of one name": changed(0xC0, 9, 1),
+    "a second frame": lambda data: data[:2] + data[at(data, 0xC0) - 4 : at(data, 0xC0) + 15] + data[2:],
+    "a quantisation table of 24 bits": changed(0xDB, 0, 0x20),
+    "bytes between segments": lambda data: data[: at(data, 0xDA) - 4] + b"ab" + data[at(data, 0xDA) - 4 :],
+    "fill bytes": lambda data: data[: at(data, 0xDA) - 4] + b"\xff\xff" + data[at(data, 0xDA) - 4 :],
+    "an end inside the scan's header": lambda data: data[: at(data, 0xDA) + 3],
+}
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_encoders_write_is_whole(kind: str, mode: str) -> None:
+    how = KINDS[kind] if mode == "RGB" or "subsampling" not in KINDS[kind] else {}
+
+    assert has_whole_header(jpeg(mode, **how))
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_damaged_header_is_not_whole(kind: str) -> None:
+    good = jpeg()
+    damaged = DAMAGES[kind](good)
+    assert damaged != good
+
+    assert has_whole_header(good)
+    assert not has_whole_header(damaged)
+    assert not has_whole_header(memoryview(bytearray(damaged)))
+
+
+@pytest.mark.parametrize("kind", ["4:2:0", "optimised", "restarts", "progressive"])
+def test_what_libjpeg_refuses_because_of_any_byte_of_the_header_is_not_whole(kind: str) -> None:
+    """Each byte up to the first scan becomes a few others, but for Huffman tables and the interval of restarts: another
+    code or interval is as good as any, and only a decoder can tell that the scan was not written with it."""
+    good = jpeg(**KINDS[kind])
+    rng = np.random.default_rng(5)
+    refused = 0
+    spared = {
+        place
+        for start, marker, length in segments(good)
+        if marker in (0xC4, 0xDD)
+        for place in range(start + 4, start + 2 + length)
+    }
+    for place in sorted({*range(2, at(good, 0xDA, 10))} - spared):
+        for value in {0, 255, good[place] ^ 1, int(rng.integers(256))} - {good[place]}:
+            data = good[:place] + bytes([value]) + good[place + 1 :]
+            try:
+                header = read_header(data)
+                check_complete(data, header)
+                check_decodable(header.format, header.bits)
+            except DecodeError:
+                continue  # found by the checks before this one
+            if header.height * header.width > 100_000 or not is_ordinary(data):
+                continue
+            try:
+                decode(data)
+            except DecodeError:
+                refused += 1
+                assert not has_whole_header(data), (place, value)
+    assert refused
