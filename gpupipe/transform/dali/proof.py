@@ -21,9 +21,9 @@ such row per 768 decoded rows (at most 1 of 256 for all reasons), alternately th
 logs this once. A wrong row does not count, so a decoder that keeps returning wrong rows is found among any images,
 within the first hundreds of them; a single wrong row may then be missed.
 
-A row of a JPEG whose compressed data is damaged (libjpeg decodes it with a warning) is not reported: every decoder makes
-something else of it, so the batch runs again with the host's pixels (`DaliExecutor`). If its samples agree by chance, the
-card's pixels stay.
+A row of a JPEG whose compressed data is damaged (libjpeg decodes it with a warning) is not reported: every decoder
+makes something else of it, so the batch runs again with the host's pixels (`DaliExecutor`). If its samples agree by
+chance, the card's pixels stay.
 
 It does not find a lower part with an older image, nor damage between the samples; `Options.verify` does. A JPEG whose
 first code tells nothing (colours by Adobe's segment or named R, G and B, arithmetic coding, a progressive one of a
