@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ..arguments import integer
@@ -10,7 +11,7 @@ from ..graph.symbols import active_trace
 from ..plan.batches import Batch
 from ..plan.index import blocker, why_not
 from ..plan.node import Node
-from ..plan.order import Prefetch, WithOptions, options_of
+from ..plan.order import options_of, without_last_steps
 from ..plan.ranks import SKIPS, ByRank, ranks_of
 from ..ranks.find import own_rank
 from .base import Chain
@@ -101,16 +102,13 @@ class Ranks(Chain):
             node = step.with_sources((node,))
         return self._then(node)
 
-    def _batch_of_all(self) -> tuple[Batch, list[Node]]:
+    def _batch_of_all(self) -> tuple[Batch, Sequence[Node]]:
         """The batch that the ranks share, and the prefetches and options behind it, the last one first."""
         if ranks_of(self.plan) is not None:
             raise PlanError("by_rank needs the batches of all ranks, got a chain that has it already")
         if options_of(self.plan).on_error == "skip":
             raise PlanError(SKIPS)
-        node, above = self.plan, list[Node]()
-        while isinstance(node, Prefetch | WithOptions):
-            above.append(node)
-            node = node.source
+        node, above = without_last_steps(self.plan)
         if not isinstance(node, Batch):
             raise PlanError(
                 f"by_rank needs batch right before it, with the rows of all ranks together, got {node.describe()} at "

@@ -27,6 +27,7 @@ __all__ = [
     "options_of",
     "refuse_options",
     "shuffle_buffer",
+    "without_last_steps",
 ]
 
 
@@ -239,6 +240,15 @@ def refuse_options(who: str, inner: Node) -> None:
     for node in walk(inner):
         if isinstance(node, WithOptions):
             raise PlanError(f"{who} needs with_options on the whole chain, got it inside its function at {node.line}")
+
+
+def without_last_steps(root: Node) -> tuple[Node, list[Prefetch | WithOptions]]:
+    """A plan without the prefetches and options at its end, and those, the last one first."""
+    steps: list[Prefetch | WithOptions] = []
+    while isinstance(root, Prefetch | WithOptions):
+        steps.append(root)
+        root = root.source
+    return root, steps
 
 
 def options_of(root: Node) -> Options:

@@ -16,7 +16,7 @@ from ...graph.values import topological
 from ...options import Settings
 from ...plan.index import loses_batches
 from ...plan.node import ElementType, Node, walk
-from ...plan.order import Prefetch, WithOptions
+from ...plan.order import Prefetch, without_last_steps
 from ...plan.ranks import SKIPS, ranks_of, with_own_rows
 from ..pending import AHEAD, Pending
 from ..place.placer import Placer
@@ -157,8 +157,8 @@ def without_trailing(root: Node) -> tuple[Node, Prefetch | None]:
     Rules have merged those that stand next to each other; with options between them, the largest holds for all.
     """
     last: Prefetch | None = None
-    while isinstance(root, Prefetch | WithOptions):
-        if isinstance(root, Prefetch) and (last is None or (last.size >= 0 and not 0 <= root.size <= last.size)):
-            last = root
-        root = root.source
+    root, steps = without_last_steps(root)
+    for step in steps:
+        if isinstance(step, Prefetch) and (last is None or (last.size >= 0 and not 0 <= step.size <= last.size)):
+            last = step
     return root, last
