@@ -13,6 +13,7 @@ from benchmarks.contestants import CONTESTANTS, missing
 from benchmarks.equal import UnequalWork, check, checkout_in, expected_counts
 from benchmarks.job import Audit, Job
 from benchmarks.pairs import ContestantFailed, Pair, audit, notices_damage, run_pairs
+from benchmarks.stop import Stopped
 
 __all__ = ["ALL", "GOALS", "Comparison", "audited", "compare", "present"]
 
@@ -125,6 +126,8 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
         UnequalWork: if contestants cannot be compared.
         ContestantFailed: if the reference ends without a report. Any other that does is listed as absent, with the
             reason.
+        Stopped: a signal has ended it. If each contestant had at least one pair, then the table of the pairs so far was
+            printed and the result file written, whose field `stopped` says so; likewise for the end of the reference.
     """
     names, absent = present(what)
     checkout = "" if what.checkout is None else checkout_in(what.checkout, what.work)
@@ -154,14 +157,11 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
 
     audits, crc = audited(what, names, folder, job, failed)
     names = [name for name in names if name not in absent]
-    pairs: list[Pair] = []
-    for pair in run_pairs(
-        job, names, what.reference, what.pairs, one_seed=what.work.startswith("on-error"), on_failure=failed
-    ):
-        pairs.append(pair)
-        _say(f"pair {len(pairs)} of {what.pairs * len(names)}: {pair.contestant} {pair.run.cpu_ms:.3f} CPU-ms, "
-             f"{what.reference} {pair.reference.cpu_ms:.3f}")  # fmt: skip
+    pairs, end = _paired(what, names, job, failed)
     pairs = [pair for pair in pairs if pair.contestant not in absent]  # one may have failed in a later round
+    names = [name for name in names if name not in absent]
+    if end is not None and len({pair.contestant for pair in pairs}) < len(names):
+        raise end
     settings = {**asdict(what), **shards.describe(), "files_in_a_pass": len(job.files), "verifies_checksums": crc}
     settings["checkout"] = bool(checkout)
     if what.work == "prepared":
@@ -172,9 +172,36 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
         print(line)
     name = f"dry-{what.work}" if what.dry else what.work + _suffix(0.2 if what.data else what.megapixels)
     document = report.document(name, settings, pairs, what.reference, audits, absent)
+    if end is not None:
+        document["stopped"] = f"{_why(end)} after {len(pairs)} of {what.pairs * len(names)} pairs"
+        _say(f"stopped: {document['stopped']}; they are in {report.write(document, out)}")
+        raise end
     if what.work == "approximate":
         document["decoding"] = large.decoding([large.draw(number) for number in range(DECODED)])
     return report.write(document, out)
+
+
+def _paired(
+    what: Comparison, names: Sequence[str], job: Job, failed: Callable[[ContestantFailed], None]
+) -> tuple[list[Pair], Stopped | ContestantFailed | None]:
+    """Measure pairs; return them, and what ended that early: a signal, or the end of the reference."""
+    unit = "records" if what.work == "extract" else "images"
+    pairs: list[Pair] = []
+    try:
+        for pair in run_pairs(
+            job, names, what.reference, what.pairs, one_seed=what.work.startswith("on-error"), on_failure=failed
+        ):
+            pairs.append(pair)
+            told = [f"{who} {run.cpu_ms:.3f} CPU-ms, {run.rate:.0f} {unit}/s"
+                    for who, run in ((pair.contestant, pair.run), (what.reference, pair.reference))]  # fmt: skip
+            _say(f"pair {len(pairs)} of {what.pairs * len(names)}: {'; '.join(told)}")
+    except (Stopped, ContestantFailed) as end:
+        return pairs, end
+    return pairs, None
+
+
+def _why(end: Stopped | ContestantFailed) -> str:
+    return end.signal if isinstance(end, Stopped) else f"{end.contestant}: {end.reason}"
 
 
 def audited(
