@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import pytest
 from benchmarks.gpu_day import decoders, inputs, outcomes
 from benchmarks.gpu_day.day import ROOT, Day
 from benchmarks.gpu_day.ledger import Ledger
-from benchmarks.gpu_day.parts import bench, complete, environment, pixels, place, streams, suite, tolerances, train
+from benchmarks.gpu_day.parts import complete, environment, pixels, place, streams, suite, tolerances, train
 from benchmarks.gpu_day.plan import ORDER, part
 from gpupipe.comparison.usage import nvml
 from gpupipe.transform import machine
@@ -156,6 +156,30 @@ def test_tests_in_several_processes_are_counted_once(day: Day, tmp_path: Path) -
     assert (found["passed"], len(found["failed"]), found["unfinished"]) == (2, 1, [])
 
 
+def test_a_plugin_for_benchmarks_that_refuses_several_processes_has_no_part_in_it(
+    day: Day, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "test_some.py").write_text("def test_a(): pass\n")
+    (tmp_path / "plugin_of_benchmarks.py").write_text("def pytest_configure(config): raise UserWarning('with xdist')\n")
+    (found := tmp_path / "plugin_of_benchmarks-1.dist-info").mkdir()
+    (found / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin-of-benchmarks\nVersion: 1\n")
+    (found / "entry_points.txt").write_text("[pytest11]\nbenchmark = plugin_of_benchmarks\n")  # as pytest-benchmark
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    assert suite.run(day, "some", ("-c", "/dev/null", f"--rootdir={tmp_path}", str(tmp_path)))["passed"] == 1
+
+
+def test_the_suite_names_every_folder_with_a_test_marked_gpu() -> None:
+    texts = {path.relative_to(ROOT): path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    marked = {path for path, text in texts.items() if re.search(r"pytest\.mark\.gpu\b", text)}
+    helpers = [".".join(path.with_suffix("").parts) for path in marked if not path.name.startswith("test_")]
+    assert len(helpers) == 2  # lists of executors, one of them marked
+    parameters = re.compile(rf"from ({'|'.join(map(re.escape, helpers))}) import .*\bEXECUTORS\b")
+    marked |= {path for path, text in texts.items() if parameters.search(text)}
+
+    assert set(suite.FOLDERS) == {str(path.parent) for path in marked if path.name.startswith("test_")}
+
+
 def test_the_notes_of_a_run_are_read_line_by_line(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.write_text("".join(json.dumps({"test": test, "outcome": outcome}) + "\n" for test, outcome in [
@@ -290,31 +314,6 @@ def test_a_batch_that_changes_before_it_is_read_is_a_wrong_sum(day: Day, monkeyp
     truth = iter([1, 1])
     monkeypatch.setattr(streams, "sums", lambda x, y: inputs.sums(x, y) if next(truth, 0) else overwritten(x, y))
     assert streams.questions(day)["the host, late"]() == {"batches": 2, "images": 2, "labels": 0}
-
-
-def test_a_comparison_of_all_that_is_refused_is_made_of_those_that_matter(
-    day: Day, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    one = {name: {"median": 1.0} for name in ("items_per_s", "cpu_ms_per_item", "rate_ratio", "cpu_ratio")}
-    document = {"reference": "dali-gpu-fancy", "summary": {"gpupipe-gpu": one}, "not_measured": {"dali-gpu-roi": "x"}}
-
-    def run(command: list[str], **_: Any) -> Any:
-        asked.append(command[command.index("--contestants") + 1])
-        out = Path(command[command.index("--out") + 1])
-        if len(asked) == 2:
-            (out / "chain-gpu-2030-01-01.json").write_text(json.dumps(document))
-        return SimpleNamespace(returncode=2 if len(asked) == 1 else 0)
-
-    monkeypatch.setattr(bench, "subprocess", SimpleNamespace(run=run))
-    wet = Day(dry=False, has_gpu=True, out=str(tmp_path / "out"), folder=str(tmp_path))
-
-    found = bench.questions(wet)["pairs"]()
-
-    assert asked == ["dali-gpu-fancy,dali-gpu,dali-gpu-roi,gpupipe-gpu", "dali-gpu-fancy,gpupipe-gpu"]
-    lines = bench.summary({"pairs": found})
-    assert lines[0].startswith("gpupipe-gpu: 1.0 images/s")
-    assert lines[1:] == ["dali-gpu-roi took no part: x", "chain-gpu-2030-01-01.json"]
 
 
 def test_the_model_is_resnet_50() -> None:

@@ -18,7 +18,10 @@ __all__ = ["FOLDERS", "PART", "questions", "run", "summary"]
 
 PART = Part("suite", "the tests marked gpu", 400, 180, least=60, needs=("nvidia.dali", "pytest", "pytest_timeout"))
 
-FOLDERS = ("tests/conformance", "tests/transform", "tests/ops", "tests/chains", "tests/reliability", "tests/compare")
+FOLDERS = (
+    "tests/conformance", "tests/transform", "tests/ops", "tests/chains", "tests/reliability", "tests/behaviour"
+)  # fmt: skip
+"""Every folder with a test marked gpu, the most important first."""
 _LEFT_OUT = ("tests/reliability/test_soak.py",)
 """Takes minutes, and tells nothing new on the first day."""
 _ON_STAND_IN = ("tests/ops/test_decode_crop.py", "tests/reliability/test_stand_ins.py")
@@ -57,7 +60,8 @@ def run(day: Day, name: str, words: Sequence[str]) -> dict[str, Any]:
     """
     notes = Path(day.folder, f"{name}.outcomes")
     notes.unlink(missing_ok=True)
-    usual = ("-q", "-p", "no:cacheprovider", "-p", outcomes.__name__, "--timeout", "60")
+    # pytest-benchmark, where it is installed, warns if tests run in several processes, and here a warning is an error.
+    usual = ("-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "-p", outcomes.__name__, "--timeout", "60")
     command = tied.command("pytest", *usual, *words)
     environment = day.environment(**{outcomes.VARIABLE: str(notes)})
     try:
