@@ -12,8 +12,11 @@ import numpy as np
 from benchmarks.gpu_day.day import Day
 from benchmarks.job import SIZE
 
-__all__ = ["chain", "damaged", "kinds", "photographs", "sums"]
+__all__ = ["chain", "damaged", "drawn", "kinds", "photographs", "sums"]
 
+_DRAWN = range(48)
+_IN_A_DRY_RUN = (2, 8, 11, 17)
+"""Those of them with the most and the fewest rows and columns, so that a window that is outside of one is seen."""
 _KINDS: Mapping[str, Mapping[str, Any]] = {
     "4:4:4": {"subsampling": 0},
     "4:2:2": {"subsampling": 1},
@@ -26,12 +29,17 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
 """Kinds of JPEG, as Pillow writes them."""
 
 
+def drawn(day: Day) -> Sequence[int]:
+    """Return the numbers of the photographs that are drawn."""
+    return _IN_A_DRY_RUN if day.dry else _DRAWN
+
+
 def photographs(day: Day, count: int) -> list[bytes]:
     """Return `count` photographs as JPEG files, of ImageNet's sizes and kinds; few are drawn, and repeat."""
     from gpupipe.comparison.photographs import encode, take
 
     made = []
-    for number in range(min(count, day.some(48, 3))):
+    for number in drawn(day)[:count]:
         path = Path(day.folder, f"photograph-{number}.jpg")
         if not path.exists():
             shot, pixels = take(number)
