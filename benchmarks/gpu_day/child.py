@@ -1,6 +1,7 @@
 """child: one part in a process of its own. Its order comes in on stdin; answers go out on a pipe of their own.
 
-A question that raises ends the process, since the state of CUDA is unknown; the next one is asked in a new process.
+A question that raises ends the process, since the state of CUDA is unknown; the next one is asked in a new process, as
+is each question of a part whose questions do not share one.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def main() -> int:
     def say(**message: Any) -> None:
         print(json.dumps(message, default=_plain), file=answers, flush=True)
 
-    questions = module_of(order["part"]).questions(Day.from_json(order["day"]))
+    module = module_of(order["part"])
+    questions = module.questions(Day.from_json(order["day"]))
     say(questions=list(questions))
     for name, ask in questions.items():
         if name in order["asked"]:
@@ -47,6 +49,8 @@ def main() -> int:
             say(failure=f"{type(error).__name__}: {error}"[:2000], seconds=round(time.monotonic() - started, 2))
             return FAILED
         say(answer=value, seconds=round(time.monotonic() - started, 2))
+        if module.PART.alone:
+            break
     return 0
 
 

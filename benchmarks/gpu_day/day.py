@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,12 +25,14 @@ class Day:
         has_gpu: whether the driver reports a card.
         out: folder of the results.
         folder: folder for temporary files.
+        until: `time.monotonic()` at which the process of a part is ended at the latest.
     """
 
     dry: bool
     has_gpu: bool
     out: str
     folder: str
+    until: float = math.inf
 
     @property
     def device(self) -> str:

@@ -56,6 +56,7 @@ class Part:
         least: seconds without which it is not started: what its start and a long question take.
         needs: modules that it requires.
         gpu: whether it needs a GPU: "no", "unless dry", or "yes" even in a dry run.
+        alone: whether each question has a process of its own, not only one that comes after a failure.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Part:
     least: int = 15
     needs: tuple[str, ...] = ("nvidia.dali",)
     gpu: Literal["no", "unless dry", "yes"] = "unless dry"
+    alone: bool = False
 
     def limits(self, day: Day) -> tuple[float, float]:
         """Return the seconds for the whole part and for one question; at most 60 in a dry run."""

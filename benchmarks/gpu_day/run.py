@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -48,15 +48,16 @@ def run_part(part: Part, day: Day, ledger: Ledger, until: float) -> None:
     limit, each = part.limits(day)
     own = time.monotonic() + limit - found.seconds
     while not found.state:
-        with _Process(part, day, found.asked) as process:
-            _listen(process, part.name, ledger, min(own, until), each)
+        end = min(own, until)
+        with _Process(part, replace(day, until=end), found.asked) as process:
+            _listen(process, part.name, ledger, end, each)
             if process.left is not None and not process.left - set(found.asked):
                 state = "done"
             elif time.monotonic() >= until:
                 return
             elif time.monotonic() >= own:
                 state = "out of time"
-            elif process.open:
+            elif process.open or (part.alone and process.answered):
                 continue
             else:
                 state = "crashed"
@@ -73,7 +74,7 @@ def _listen(process: _Process, part: str, ledger: Ledger, until: float, each: fl
         elif "answer" in message:
             ledger.write("answer", part=part, question=process.open, value=message["answer"],
                          seconds=message["seconds"])  # fmt: skip
-            process.open = ""
+            process.open, process.answered = "", True
         else:
             process.failure = message["failure"]
     taken = round(time.monotonic() - process.since, 2)
@@ -103,6 +104,7 @@ class _Process:
 
     Attributes:
         open: the current question, "" for none.
+        answered: whether it has answered any.
         left: all questions of the part, None before it has named them.
         failure: the exception of the current question.
         killed: whether it took too long.
@@ -113,7 +115,7 @@ class _Process:
     def __init__(self, part: Part, day: Day, asked: list[str]) -> None:
         self.open, self.failure, self.ending = "", "", ""
         self.left: set[str] | None = None
-        self.killed = False
+        self.answered = self.killed = False
         self.since = time.monotonic()
         folder = Path(day.folder)
         self._out, self._err = (_Log((folder / f"{part.name}.{name}").open("w+b")) for name in ("out", "err"))

@@ -48,6 +48,20 @@ def test_a_question_that_fails_crashes_or_hangs_is_a_line_and_the_others_are_ans
     assert "odd (done" in printed and "FAILED crashes: ended by SIGSEGV" in printed
 
 
+def test_a_part_whose_questions_share_no_process_starts_one_for_each(write: Write, tmp_path: Path) -> None:
+    asks = ("a", "raises", "b", "last")
+    folder = write("one", *asks, prelude="kinds['a'] = kinds['b'] = kinds['last'] = os.getpid")
+    text = (folder / "one.py").read_text()
+    (folder / "one.py").write_text(text.replace('gpu="no")', 'gpu="no", alone=True)'))
+
+    assert call(tmp_path) == 0
+
+    found = Ledger(tmp_path / "out" / "gpu-day.jsonl").of("one")
+    assert (folder / "asked").read_text().split() == [*asks]
+    assert len(set(found.answers.values())) == 3
+    assert (found.state, found.failures.keys()) == ("done", {"raises"})
+
+
 def test_a_part_that_cannot_begin_and_one_that_crashes_behind_its_last_answer_say_so(
     write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,6 +90,14 @@ def test_a_part_has_no_more_time_than_it_is_given(write: Write, tmp_path: Path) 
         ("long", "out of time"), ("next", "done"),
     ]  # fmt: skip
     assert [row["question"] for row in rows if row["row"] == "answer"] == ["fine", "fine"]
+
+
+def test_a_question_knows_when_its_process_is_ended(write: Write, tmp_path: Path) -> None:
+    write("one", "left", seconds=50, prelude="kinds['left'] = lambda: day.until - time.monotonic()")
+
+    assert call(tmp_path) == 0
+
+    assert 0 < Ledger(tmp_path / "out" / "gpu-day.jsonl").of("one").answers["left"] <= 50
 
 
 def test_a_call_ends_before_its_limit_and_the_next_one_goes_on(
