@@ -1,4 +1,8 @@
-"""train: a ResNet-50 in bfloat16: how long it waits for batches, compared with steps on one fixed batch."""
+"""train: a ResNet-50 in bfloat16: how long it waits for batches, compared with steps on one fixed batch.
+
+Why a step is longer beside the loader: whether it is the decoder (on the engines or not), the loader (the time of its
+batches alone), Python's lock (turns of another length), or the cores (the CPU time of each group of threads).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from typing import Any
 from benchmarks.gpu_day.day import Day
 from benchmarks.gpu_day.inputs import chain, photographs
 from benchmarks.gpu_day.plan import Part, Questions
+from benchmarks.gpu_day.threads import ThreadTimes, switch_interval, told
 
 __all__ = ["PART", "questions", "resnet", "summary"]
 
@@ -20,19 +25,24 @@ PART = Part("train", "a ResNet-50 step: the share of it that waits for data", 20
 
 
 def questions(day: Day) -> Questions:
-    """Ask about one fixed batch, then the loader's batches, also with few threads and on a side stream."""
+    """Ask about one fixed batch, then the loader's batches, also with other settings, and on a side stream."""
     ways: dict[str, Any] = {
         "a batch that stays": {"kept": True},
         "the loader": {},
         "the loader, 4 threads": {"threads": 4},
+        "the loader, turns of 0.5 ms": {"turns": 0.0005},
     }
     if not day.dry:
-        ways["the loader, a side stream"] = {"side": True}
+        ways |= {
+            "the loader, hw_decoder_load 0.0": {"hw_decoder_load": 0.0},
+            "the loader, hw_decoder_load 1.0": {"hw_decoder_load": 1.0},
+            "the loader, a side stream": {"side": True},
+        }
     return {name: partial(_measured, day, **how) for name, how in ways.items()}
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """Return the milliseconds of a step, and the share that the loader adds."""
+    """Return the milliseconds of a step, the share that the loader adds, its batches alone, and the CPU time."""
     alone = answers.get("a batch that stays", {}).get("ms")
     lines = []
     for name, one in answers.items():
@@ -40,6 +50,10 @@ def summary(answers: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"{name}: {one['ms']} ms a step, {one['images_s']} images/s, {one['cpu_ms']} CPU-ms an image{stall}"
         )
+        if one.get("batch_ms"):
+            lines[-1] += f"; a batch alone {one['batch_ms']} ms"
+        if one.get("threads"):
+            lines[-1] += f"; {told(one['threads'])}"
     return lines
 
 
@@ -75,25 +89,43 @@ def resnet(width: int = 64, depths: tuple[int, ...] = (3, 4, 6, 3), classes: int
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
 
 
-def _measured(day: Day, kept: bool = False, side: bool = False, threads: int | None = None) -> dict[str, float]:
+def _measured(
+    day: Day, kept: bool = False, side: bool = False, turns: float | None = None, **options: Any
+) -> dict[str, Any]:
     import torch
 
-    steps, warm = day.some(60, 3), day.some(10, 1)
-    ds = chain(day, photographs(day, day.batch * day.some(16, 2)), threads=threads).repeat()
+    steps, warm, alone = day.some(40, 3), day.some(10, 1), day.some(20, 1)
+    ds = chain(day, photographs(day, day.batch * day.some(16, 2)), **options).repeat()
     step, finish = _step(day)
     stream = torch.cuda.stream(torch.cuda.Stream()) if side else contextlib.nullcontext()
-    with ds.iterator(0) as items, stream:
+    with switch_interval(turns), ds.iterator(0) as items, stream:
         batches: Iterable[Any] = itertools.repeat(next(items)) if kept else items
-        took, cpu = 0.0, 0.0
-        for n, (images, labels) in enumerate(batches):
-            if n in (warm, warm + steps):
-                finish()
-                took, cpu = time.perf_counter() - took, time.process_time() - cpu
-                if n > warm:
-                    break
-            step(images, labels)
-    rows = steps * day.batch
-    return {"ms": round(took / steps * 1e3, 2), "images_s": round(rows / took, 1), "cpu_ms": round(cpu / rows * 1e3, 4)}
+        _stepped(batches, step, warm)
+        finish()
+        times, cpu, started = ThreadTimes(), time.process_time(), time.perf_counter()
+        _stepped(times.watching(batches), step, steps)
+        finish()
+        took, cpu = time.perf_counter() - started, time.process_time() - cpu
+        rows = steps * day.batch
+        found: dict[str, Any] = {"ms": round(took / steps * 1e3, 2), "images_s": round(rows / took, 1),
+                                 "cpu_ms": round(cpu / rows * 1e3, 4), "threads": times.groups(rows)}  # fmt: skip
+        if not kept:  # those that waited, prefetched, are not counted
+            _stepped(batches, _settled, day.some(4, 1))
+            started = time.perf_counter()
+            _stepped(batches, _settled, alone)
+            finish()
+            found["batch_ms"] = round((time.perf_counter() - started) / alone * 1e3, 2)
+    return found
+
+
+def _stepped(batches: Iterable[Any], step: Callable[[Any, Any], Any], count: int) -> None:
+    """Take a step for each of the next batches."""
+    for images, labels in itertools.islice(batches, count):
+        step(images, labels)
+
+
+def _settled(images: Any, labels: Any) -> None:
+    """Take a batch and do nothing with it."""
 
 
 def _step(day: Day) -> tuple[Callable[[Any, Any], None], Callable[[], None]]:
