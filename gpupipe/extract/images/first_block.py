@@ -7,7 +7,6 @@ check of an image's pixels on the host: some microseconds, while decoding takes 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 
 from gpupipe.extract.images.jpeg import jpeg_segments
 
@@ -25,9 +24,6 @@ _WITH_CODES = frozenset((0xC0, 0xC1, 0xC2))  # baseline, extended, progressive: 
 _PROGRESSIVE = 0xC2
 
 
-_COMPONENTS = 6  # offset in a frame of its components: id, sampling, table of quantizers
-
-
 _RGB = b"RGB"  # component ids that libjpeg takes for RGB
 
 
@@ -42,7 +38,17 @@ _MOST_DROPPED = 4.0
 below the 4 by which `proof` lets the means differ."""
 
 
-_Segment = tuple[int, int, int]  # marker, start and end of the contents
+_READ = 10
+"""Bytes of the scan in which its first number ends."""
+
+
+_frame = struct.Struct(">B4xBBBB").unpack_from  # depth, number of components; id, sampling, quantizers of the first
+
+
+_scan = struct.Struct(">BBB").unpack_from  # number of components; id and codes of the first
+
+
+_Segment = tuple[int, int]  # start and end of the contents
 
 
 def mean_of_first_block(data: bytes | bytearray | memoryview) -> float | None:
@@ -58,7 +64,8 @@ def mean_of_first_block(data: bytes | bytearray | memoryview) -> float | None:
         data: the file; any object with the buffer protocol, such as a NumPy array.
     """
     try:
-        return _mean(data if isinstance(data, bytes) else _as_bytes(data))
+        usual = type(data) is bytes or (type(data) is memoryview and data.format == "B" and data.c_contiguous)
+        return _mean(data if usual else _as_bytes(data))
     except (struct.error, IndexError, KeyError):
         return None
 
@@ -70,77 +77,101 @@ def _as_bytes(data: bytearray | memoryview) -> bytes | memoryview:
 
 
 def _mean(data: bytes | memoryview) -> float | None:
-    found: dict[int, list[_Segment]] = {}
-    for segment in jpeg_segments(data):
-        found.setdefault(segment[0], []).append(segment)
-    kinds = [marker for marker in found if marker in _FRAMES]
-    if len(kinds) != 1 or kinds[0] not in _WITH_CODES or _ADOBE in found:
-        return None
-    (kind, frame, _), (_, scan, codes) = found[kinds[0]][-1], found[_SCAN][0]
-    depth, count, chosen = data[frame], data[frame + 5], data[scan]
-    first = frame + _COMPONENTS
-    ids = bytes(data[first : first + 3 * count : 3])
-    # The first component has to be Y with the finest sampling, and the scan has to start with it.
-    if depth != 8 or count not in (1, 3) or ids == _RGB or data[scan + 1] != ids[0]:
-        return None
-    across, down = data[first + 1] >> 4, data[first + 1] & 15
-    if count == 3:
-        second, third = data[first + 4], data[first + 7]
-        if max(second >> 4, third >> 4) > across or max(second & 15, third & 15) > down:
+    kind = frame = scan = codes = 0
+    quantizers, huffman = [], []
+    for marker, start, end in jpeg_segments(data):
+        if marker == _HUFFMAN:
+            huffman.append((start, end))
+        elif marker == _QUANTIZERS:
+            quantizers.append((start, end))
+        elif marker == _SCAN:
+            scan, codes = start, end
+        elif marker in _FRAMES:
+            if kind not in (0, marker):
+                return None
+            kind, frame = marker, start
+        elif marker == _ADOBE:
             return None
+    if kind not in _WITH_CODES or not scan:
+        return None
+    head = bytes(data[: codes + _READ])
+    depth, count, name, sampling, quantizer = _frame(head, frame)
+    chosen, first, selected = _scan(head, scan)
+    # The first component has to be Y with the finest sampling, and the scan has to start with it.
+    if depth != 8 or first != name or not (count == 1 or (count == 3 and _is_finest(head, frame, sampling))):
+        return None
     dropped = 0
     if kind == _PROGRESSIVE:
-        band, bits = data[scan + 1 + 2 * chosen], data[scan + 3 + 2 * chosen]
+        band, bits = head[scan + 1 + 2 * chosen], head[scan + 3 + 2 * chosen]
         if band or bits >> 4:  # a scan of other coefficients, or one that adds bits to an earlier one
             return None
         dropped = (1 << bits) - 1
-    table = _table(data, found[_QUANTIZERS], 15, data[first + 2], lambda at: 129 if data[at] >> 4 else 65)
-    step = (data[table + 1] << 8 | data[table + 2] if data[table] >> 4 else data[table + 1]) / 8
+    step = _first_step(head, quantizers, quantizer) / 8
     if dropped * step > _MOST_DROPPED:
         return None
-    table = _table(data, found[_HUFFMAN], 255, data[scan + 2] >> 4, lambda at: 17 + sum(data[at + 1 : at + 17]))
-    code = bytes(data[table + 1 : table + 17 + sum(data[table + 1 : table + 17])])
-    level = _first_level(bytes(data[codes : codes + 10]), code)
+    level = _first_level(head[codes:], _code(head, huffman, selected >> 4))
     # Bits are dropped by an arithmetic shift, also of negative numbers: the shifted level is never above the true one.
     return None if level is None else (level * (dropped + 1) + dropped / 2) * step + 128
 
 
-def _table(
-    data: bytes | memoryview, segments: list[_Segment], mask: int, wanted: int, length: Callable[[int], int]
-) -> int:
-    """Find the offset of the last table with an id, in segments of one kind; ids of DC codes are at most 15.
+def _is_finest(head: bytes, frame: int, sampling: int) -> bool:
+    """Whether the first of three components has the finest sampling, and they are not called R, G and B."""
+    names, second, third = head[frame + 6 : frame + 15 : 3], head[frame + 10], head[frame + 13]
+    across, down = sampling >> 4, sampling & 15
+    return names != _RGB and max(second >> 4, third >> 4) <= across and max(second & 15, third & 15) <= down
+
+
+def _first_step(head: bytes, segments: list[_Segment], wanted: int) -> int:
+    """The first number of a table of quantizers.
 
     Raises:
-        KeyError: there is no such table, or a segment has too many.
+        KeyError: there is no such table, or a segment before it has too many.
     """
-    found = None
-    for _, start, end in segments:
+    for at, end in segments:
         for _ in range(_MOST_TABLES):
-            if start >= end:
+            if at >= end:
                 break
-            if data[start] & mask == wanted:
-                found = start
-            start += length(start)
-        if start < end:
-            raise KeyError(wanted)
-    if found is None:
-        raise KeyError(wanted)
-    return found
+            kind = head[at]
+            if kind & 15 == wanted:
+                return head[at + 1] << 8 | head[at + 2] if kind >> 4 else head[at + 1]
+            at += 129 if kind >> 4 else 65
+        if at < end:
+            break
+    raise KeyError(wanted)
+
+
+def _code(head: bytes, segments: list[_Segment], wanted: int) -> bytes:
+    """A Huffman code: how many words of each length there are, and their meanings. Ids of DC codes are at most 15.
+
+    Raises:
+        KeyError: there is no such code, or a segment before it has too many.
+    """
+    for at, end in segments:
+        for _ in range(_MOST_TABLES):
+            if at >= end:
+                break
+            after = at + 17 + sum(head[at + 1 : at + 17])
+            if head[at] == wanted:
+                return head[at + 1 : after]
+            at = after
+        if at < end:
+            break
+    raise KeyError(wanted)
 
 
 def _first_level(scan: bytes, code: bytes) -> int | None:
     """Decode the first number of a scan, None if the code has no such word."""
     bits = int.from_bytes((scan.replace(b"\xff\x00", b"\xff") + bytes(5))[:5], "big")
-    word = first = index = 0
-    for length in range(1, 17):
-        word = bits >> (40 - length)
-        many = code[length - 1]
-        if word - first < many:
-            size = code[16 + index + word - first]
+    first, index, left = 0, 16, 40  # `first` is the first word of a length, as 40 bits
+    for many in code[:16]:
+        left -= 1
+        beyond = first + (many << left)
+        if bits < beyond:
+            size = code[index + ((bits - first) >> left)]
             if not 0 < size <= _MOST_BITS:
                 return 0 if size == 0 else None
-            level = (bits >> (40 - length - size)) & ((1 << size) - 1)
+            level = (bits >> (left - size)) & ((1 << size) - 1)
             return level if level >> (size - 1) else level - (1 << size) + 1
+        first = beyond
         index += many
-        first = (first + many) << 1
     return None

@@ -145,7 +145,7 @@ def jpeg_segments(data: Encoded) -> list[tuple[int, int, int]]:
     Bytes between segments that are not a marker are skipped, as in libjpeg.
     """
     out: list[tuple[int, int, int]] = []
-    at = 2
+    add, at = out.append, 2
     try:
         for _ in range(_MOST_STEPS):
             prefix, marker, length = _segment(data, at)
@@ -157,10 +157,11 @@ def jpeg_segments(data: Encoded) -> list[tuple[int, int, int]]:
             elif length < 2 or marker == _END:
                 break
             else:
-                out.append((marker, at + 4, at + 2 + length))
+                start = at + 4
+                at += 2 + length
+                add((marker, start, at))
                 if marker == _SCAN:
                     break
-                at += 2 + length
     except struct.error:  # truncated: the rest holds no further segment
         return out
     return out

@@ -33,7 +33,7 @@ only the size is compared, since DALI decodes them on the host too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,7 @@ from ...errors import DecodeError
 from ...extract.images.decode import UNBOUNDED, decode
 from ...extract.images.first_block import mean_of_first_block
 from ...extract.images.headers import read_header
+from ...extract.images.jpeg import jpeg_size
 from ...graph.op import Array
 from ...graph.values import Apply, Const
 from ...log import logger
@@ -201,11 +202,7 @@ class Prover:
             samples: uint8[B,16,8,C], the grid, then the first block.
             shapes: int64[B,3], of the decoded images.
         """
-        rows = range(feed.size)
-        known = [self._known(decoder, feed, row) for row in rows]
-        sizes = np.array([size for size, _, _ in known])
-        means = np.array([mean for _, mean, _ in known], np.float32)
-        jpeg = np.array([of_gpu for _, _, of_gpu in known])
+        sizes, means, jpeg = self._known(decoder, feed)
         block = samples[:, BLOCK:].mean(axis=(1, 2), dtype=np.float32)
         gray = block[:, 0] if decoder.channels == 1 else block @ _WEIGHTS
         dark = ~samples[:, :BLOCK].any(axis=(2, 3)) & jpeg[:, None]
@@ -229,21 +226,16 @@ class Prover:
                     suspicion.dismissed(decoder.name)
         return dict(sorted(found.items()))
 
-    def _known(self, decoder: Decoder, feed: Feed, row: int) -> tuple[tuple[int, int], float, bool]:
-        """The size of a row, the mean of its first block (NaN if unknown), and whether it is a JPEG."""
-        data = _row(self._program, feed, decoder.image, row)
-        jpeg = data[0] == 0xFF
+    def _known(self, decoder: Decoder, feed: Feed) -> tuple[Array, Array, Array]:
+        """The sizes of all rows, the means of their first blocks (NaN if unknown), and which rows are JPEGs."""
+        images = _rows(self._program, feed, decoder.image)
         if decoder.window is not None:
-            height, width = np.asarray(_row(self._program, feed, decoder.window[1], row)).tolist()
-            return (height, width), np.nan, jpeg
-        try:
-            header = read_header(data, orientation=decoder.upright)
-        except DecodeError:  # a format that the host does not know
-            return _ANY_SIZE, np.nan, False
-        if not jpeg or header.orientation != 1 or min(header.height, header.width) < BLOCK:
-            return header.size, np.nan, jpeg
-        mean = mean_of_first_block(data)
-        return header.size, np.nan if mean is None else mean, jpeg
+            sizes = np.array([np.asarray(size) for size in _rows(self._program, feed, decoder.window[1])])
+            return sizes, np.full(feed.size, np.nan, np.float32), np.array([data[0] == 0xFF for data in images])
+        turns = decoder.upright
+        facts = [_upright(data, turns) if turns or data[0] != 0xFF else _as_stored(data) for data in images]
+        sizes, means, jpeg = (np.array(column) for column in zip(*facts, strict=True))
+        return sizes, means.astype(np.float32), jpeg
 
     def _unlike_samples(self, samples: Array, shape: tuple[int, ...], expected: Array) -> str:
         """How the samples of a row differ from those of its image; "" if they do not."""
@@ -298,6 +290,32 @@ def _tiles(off: Array) -> Array:
     pixels = np.outer(np.diff(tops, append=height), np.diff(lefts, append=width))
     means: Array = sums / (pixels * channels)
     return means
+
+
+def _as_stored(jpeg: Any) -> tuple[tuple[int, int], float, bool]:
+    """The size of a JPEG that is not rotated, the mean of its first block (NaN if unknown), and True."""
+    try:
+        height, width, *_ = jpeg_size(jpeg)
+    except DecodeError:
+        return _ANY_SIZE, np.nan, False
+    mean = mean_of_first_block(jpeg) if height >= BLOCK and width >= BLOCK else None
+    return (height, width), np.nan if mean is None else mean, True
+
+
+def _upright(data: Any, turns: bool) -> tuple[tuple[int, int], float, bool]:
+    """The size of any image, the mean of its first block, and whether it is a JPEG; its orientation may turn it."""
+    try:
+        header = read_header(data, orientation=turns)
+    except DecodeError:  # a format that the host does not know
+        return _ANY_SIZE, np.nan, False
+    if header.format != "jpeg" or header.orientation != 1:
+        return header.size, np.nan, header.format == "jpeg"
+    return _as_stored(data)
+
+
+def _rows(program: Program, feed: Feed, n: int) -> Sequence[Any]:
+    value = program.inputs[n]
+    return [value.value] * feed.size if isinstance(value, Const) else feed.values[n]
 
 
 def _row(program: Program, feed: Feed, n: int, row: int) -> Any:
