@@ -64,13 +64,14 @@ def mean_of_first_block(data: bytes | bytearray | memoryview) -> float | None:
         data: the file; any object with the buffer protocol, such as a NumPy array.
     """
     try:
-        usual = type(data) is bytes or (type(data) is memoryview and data.format == "B" and data.c_contiguous)
-        return _mean(data if usual else _as_bytes(data))
+        if type(data) is bytes or (type(data) is memoryview and data.format == "B" and data.c_contiguous):
+            return _mean(data)
+        return _mean(_as_bytes(data))
     except (struct.error, IndexError, KeyError):
         return None
 
 
-def _as_bytes(data: bytearray | memoryview) -> bytes | memoryview:
+def _as_bytes(data: bytes | bytearray | memoryview) -> bytes | memoryview:
     """View bytes so that their items are Python's integers: NumPy's of 8 bits would wrap."""
     view = memoryview(data)
     return view.cast("B") if view.c_contiguous and view.nbytes else view.tobytes()

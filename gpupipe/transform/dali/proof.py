@@ -313,7 +313,7 @@ def _upright(data: Any, turns: bool) -> tuple[tuple[int, int], float, bool]:
     return _as_stored(data)
 
 
-def _rows(program: Program, feed: Feed, n: int) -> Sequence[Any]:
+def _rows(program: Program, feed: Feed, n: int) -> Sequence[Any] | Array:
     value = program.inputs[n]
     return [value.value] * feed.size if isinstance(value, Const) else feed.values[n]
 
