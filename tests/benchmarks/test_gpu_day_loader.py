@@ -275,7 +275,8 @@ def test_a_thread_that_ends_counts_as_far_as_it_was_seen() -> None:
     found = times.groups(10)
 
     assert found["gpupipe"] == pytest.approx(10, abs=3)
-    assert found["ended"] == pytest.approx(5, abs=3)
+    # The kernel may still know a thread that was joined: then it has its own name.
+    assert sum(ms for group, ms in found.items() if group not in ("gpupipe", "main")) == pytest.approx(5, abs=3)
 
 
 @needs_dali

@@ -62,7 +62,7 @@ def _warm_up(torch: Any, x: Any) -> None:
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
-            torch.matmul(x, x)
+            _ = x @ x
     torch.cuda.current_stream().wait_stream(side)
 
 
@@ -72,7 +72,7 @@ def _failure(torch: Any, x: Any, mode: str) -> str:
     try:
         with torch.cuda.graph(graph, capture_error_mode=mode):
             for _ in range(200):
-                torch.matmul(x, x)
+                _ = x @ x
         graph.replay()
         torch.cuda.synchronize()
     except RuntimeError as error:
