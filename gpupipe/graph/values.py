@@ -35,7 +35,8 @@ Array = npt.NDArray[Any]
 
 
 CONST_LIMIT = 1 << 20
-"""Largest captured array, in bytes; captured arrays are copied and made read-only."""
+"""Largest captured array, in bytes; captured arrays are copied and made read-only. Larger ones are compared by address,
+and arrays of more bytes or text by their elements' identity."""
 
 
 def digest_of(*parts: Any, loose: bool = False) -> bytes:
@@ -94,6 +95,8 @@ def _add_array(hasher: Any, array: Array) -> None:
     hasher.update(f"A{array.dtype.str}{array.shape}:".encode())
     if array.nbytes > CONST_LIMIT:  # a dataset, not a constant: compared by memory address
         hasher.update(f"{array.__array_interface__['data'][0]}{array.strides}".encode())
+    elif array.dtype == object and sum(len(x) for x in array.flat if isinstance(x, (bytes, str))) > CONST_LIMIT:
+        hasher.update(np.fromiter(map(id, array.flat), np.uint64, array.size).tobytes())  # as above, by its elements
     elif array.dtype == object:
         hasher.update(repr(array.tolist()).encode())
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -127,3 +128,20 @@ def test_the_type_of_a_node_is_what_it_infers_from_those_of_its_inputs(program: 
 )
 def test_a_chain_says_whether_it_draws_anew_in_each_epoch(dataset: Dataset, expected: bool) -> None:
     assert draws(dataset.plan) is expected
+
+
+def test_a_list_of_many_bytes_is_told_apart_by_its_elements_without_a_copy_of_them() -> None:
+    images = [bytes([number]) * 1_000_000 for number in range(4)]
+    Dataset.from_tensor_slices(images * 2)  # imports
+
+    tracemalloc.start()
+    try:
+        plans = [Dataset.from_tensor_slices(images * 16).plan for _ in range(2)]
+        other = Dataset.from_tensor_slices([*images * 15, *images[:3], images[0]]).plan
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert plans[0] == plans[1] != other
+    assert most < 1_000_000
+    assert Dataset.from_tensor_slices([bytes([7]) * 9]).plan == Dataset.from_tensor_slices([bytes([7]) * 9]).plan
