@@ -70,7 +70,7 @@ _SEGMENT = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]", re.DOTALL)
 _MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 
 
-_COEFFICIENTS = frozenset(range(64))
+_COEFFICIENTS = (1 << 64) - 1
 
 
 _MOST_STEPS = 100_000  # segments; a file of nothing else must not occupy a thread
@@ -238,17 +238,17 @@ def is_unfinished(data: Encoded, channels: int) -> bool:
         data: the encoded image, whose header was checked.
         channels: of the image.
     """
-    known: dict[int, set[int]] = {}  # component id -> the coefficients that are complete to the last bit
+    known: dict[int, int] = {}  # component id -> a bit for each coefficient that is complete to the last bit
     for start, end in islice(_scans(data), _MOST_STEPS):
         header = bytes(data[start:end])
         count = header[0] if header else 0
         if not count or len(header) < 4 + 2 * count:
             return True
         first, last, bits = header[1 + 2 * count : 4 + 2 * count]
-        band = set(range(first, min(last, 63) + 1))
+        band = (2 << min(last, 63)) - 1 >> first << first
         for name in header[1 : 1 + 2 * count : 2]:
-            had = known.setdefault(name, set())
-            known[name] = had - band if bits & 15 else had | band
+            had = known.get(name, 0)
+            known[name] = had & ~band if bits & 15 else had | band
     return len(known) != channels or any(there != _COEFFICIENTS for there in known.values())
 
 
