@@ -10,7 +10,11 @@ import struct
 
 from gpupipe.extract.images.jpeg import jpeg_segments
 
-__all__ = ["mean_of_first_block"]
+__all__ = ["BLOCK", "MOST_BITS", "mean_of_first_block"]
+
+BLOCK = 8
+"""Side of a block in pixels."""
+
 
 _HUFFMAN, _QUANTIZERS, _SCAN, _ADOBE = 0xC4, 0xDB, 0xDA, 0xEE
 
@@ -27,7 +31,8 @@ _PROGRESSIVE = 0xC2
 _RGB = b"RGB"  # component ids that libjpeg takes for RGB
 
 
-_MOST_BITS = 11  # of the difference of two means, for samples of 8 bits
+MOST_BITS = 11
+"""Bits of the difference of two means, for samples of 8 bits."""
 
 
 _MOST_TABLES = 8  # in one segment: JPEG has at most 8 codes and 4 tables of quantizers
@@ -64,16 +69,16 @@ def mean_of_first_block(data: bytes | bytearray | memoryview) -> float | None:
         data: the file; any object with the buffer protocol, such as a NumPy array.
     """
     try:
-        if type(data) is bytes or (type(data) is memoryview and data.format == "B" and data.c_contiguous):
-            return _mean(data)
-        return _mean(_as_bytes(data))
+        return _mean(data if isinstance(data, bytes) else _as_bytes(data))
     except (struct.error, IndexError, KeyError):
         return None
 
 
-def _as_bytes(data: bytes | bytearray | memoryview) -> bytes | memoryview:
+def _as_bytes(data: bytearray | memoryview) -> bytes | memoryview:
     """View bytes so that their items are Python's integers: NumPy's of 8 bits would wrap."""
     view = memoryview(data)
+    if view.format == "B" and view.c_contiguous and view.ndim == 1:
+        return view
     return view.cast("B") if view.c_contiguous and view.nbytes else view.tobytes()
 
 
@@ -169,7 +174,7 @@ def _first_level(scan: bytes, code: bytes) -> int | None:
         beyond = first + (many << left)
         if bits < beyond:
             size = code[index + ((bits - first) >> left)]
-            if not 0 < size <= _MOST_BITS:
+            if not 0 < size <= MOST_BITS:
                 return 0 if size == 0 else None
             level = (bits >> (left - size)) & ((1 << size) - 1)
             return level if level >> (size - 1) else level - (1 << size) + 1

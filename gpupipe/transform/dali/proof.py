@@ -3,9 +3,9 @@
 GPU decoders have returned black, unfinished and swapped images without an error (NVIDIA/nvImageCodec#50,
 pytorch/torchcodec#1634). DALI does not expose a buffer before decoding into it, so it cannot be marked. Instead every
 row is compared with two facts of its file: the size in its header, and the mean of its first 8x8 pixels, which the host
-reads without decoding (`first_block.py`). The graph returns those pixels and 64 more, on a grid over the image, so that
-rows of the grid also show parts left black. If a row disagrees, the host decodes the image, and only if the samples
-differ from that is the row reported: neither a black image nor a different formula for gray is a false alarm.
+reads without decoding (`first_blocks.py`). The graph returns those pixels and 64 more, on a grid over the image, so
+that rows of the grid also show parts left black. If a row disagrees, the host decodes the image, and only if the
+samples differ from that is the row reported: neither a black image nor a different formula for gray is a false alarm.
 
 Among JPEGs, the only images that a GPU decodes here, it finds:
 
@@ -41,9 +41,8 @@ import numpy as np
 
 from ...errors import DecodeError
 from ...extract.images.decode import UNBOUNDED, decode
-from ...extract.images.first_block import mean_of_first_block
+from ...extract.images.first_blocks import facts_of_jpegs
 from ...extract.images.headers import read_header
-from ...extract.images.jpeg import jpeg_size
 from ...graph.op import Array
 from ...graph.values import Apply, Const
 from ...log import logger
@@ -78,9 +77,6 @@ _FALSE_ALARMS = 8
 
 _ROWS_A_LOOK = 768
 """Decoded rows per further check for one reason; the three reasons cost about 1 ms per 256 rows."""
-
-
-_ANY_SIZE = (0, 0)
 
 
 _WEIGHTS = np.array([0.299, 0.587, 0.114], np.float32)
@@ -203,7 +199,7 @@ class Prover:
             shapes: int64[B,3], of the decoded images.
         """
         sizes, means, jpeg = self._known(decoder, feed)
-        block = samples[:, BLOCK:].mean(axis=(1, 2), dtype=np.float32)
+        block = _mean_pixels(samples[:, BLOCK:])
         gray = block[:, 0] if decoder.channels == 1 else block @ _WEIGHTS
         dark = ~samples[:, :BLOCK].any(axis=(2, 3)) & jpeg[:, None]
         other = ((shapes[:, :2] != sizes) & (sizes > 0)).any(axis=1)
@@ -227,15 +223,26 @@ class Prover:
         return dict(sorted(found.items()))
 
     def _known(self, decoder: Decoder, feed: Feed) -> tuple[Array, Array, Array]:
-        """The sizes of all rows, the means of their first blocks (NaN if unknown), and which rows are JPEGs."""
+        """The sizes of all rows, 0 if unknown, the means of their first blocks, NaN if unknown, and which are JPEGs."""
         images = _rows(self._program, feed, decoder.image)
         if decoder.window is not None:
             sizes = np.array([np.asarray(size) for size in _rows(self._program, feed, decoder.window[1])])
             return sizes, np.full(feed.size, np.nan, np.float32), np.array([data[0] == 0xFF for data in images])
-        turns = decoder.upright
-        facts = [_upright(data, turns) if turns or data[0] != 0xFF else _as_stored(data) for data in images]
-        sizes, means, jpeg = (np.array(column) for column in zip(*facts, strict=True))
-        return sizes, means.astype(np.float32), jpeg
+        sizes, means = np.zeros((feed.size, 2), np.int64), np.full(feed.size, np.nan, np.float32)
+        jpeg = np.array([data[0] == 0xFF for data in images])
+        plain = jpeg.copy()
+        for row in range(feed.size) if decoder.upright else np.flatnonzero(~jpeg).tolist():
+            try:
+                header = read_header(images[row], orientation=decoder.upright)
+            except DecodeError:  # a format that the host does not know
+                jpeg[row] = plain[row] = False
+                continue
+            sizes[row] = header.size
+            plain[row] &= header.orientation == 1
+        chosen = np.flatnonzero(plain)
+        sizes[chosen], means[chosen] = facts_of_jpegs([images[row] for row in chosen.tolist()])
+        jpeg[chosen] = sizes[chosen].any(axis=1)
+        return sizes, means, jpeg
 
     def _unlike_samples(self, samples: Array, shape: tuple[int, ...], expected: Array) -> str:
         """How the samples of a row differ from those of its image; "" if they do not."""
@@ -292,25 +299,12 @@ def _tiles(off: Array) -> Array:
     return means
 
 
-def _as_stored(jpeg: Any) -> tuple[tuple[int, int], float, bool]:
-    """The size of a JPEG that is not rotated, the mean of its first block (NaN if unknown), and True."""
-    try:
-        height, width, *_ = jpeg_size(jpeg)
-    except DecodeError:
-        return _ANY_SIZE, np.nan, False
-    mean = mean_of_first_block(jpeg) if height >= BLOCK and width >= BLOCK else None
-    return (height, width), np.nan if mean is None else mean, True
-
-
-def _upright(data: Any, turns: bool) -> tuple[tuple[int, int], float, bool]:
-    """The size of any image, the mean of its first block, and whether it is a JPEG; its orientation may turn it."""
-    try:
-        header = read_header(data, orientation=turns)
-    except DecodeError:  # a format that the host does not know
-        return _ANY_SIZE, np.nan, False
-    if header.format != "jpeg" or header.orientation != 1:
-        return header.size, np.nan, header.format == "jpeg"
-    return _as_stored(data)
+def _mean_pixels(blocks: Array) -> Array:
+    """The mean pixel of each block: uint8[B,8,8,C] -> float32[B,C]. As one product: exact, and ten times faster."""
+    channels = blocks.shape[3]
+    flat = blocks.reshape(len(blocks), -1).astype(np.float32)
+    means: Array = flat @ np.tile(np.eye(channels, dtype=np.float32), (BLOCK * BLOCK, 1)) / np.float32(BLOCK * BLOCK)
+    return means
 
 
 def _rows(program: Program, feed: Feed, n: int) -> Sequence[Any] | Array:
