@@ -137,7 +137,10 @@ def _taken(data: _Bytes, at: _Ints, count: int) -> _Ints:
 
 
 def _pair(data: _Bytes, at: _Ints) -> _Ints:
-    return data.take(at, mode="clip") * np.int64(256) + data.take(at + 1, mode="clip")
+    """The number of two bytes at a place of each file."""
+    high, low = _taken(data, at, 2).T
+    pair: _Ints = high * 256 + low
+    return pair
 
 
 def _is_plain(frame: _Ints, scan: _Ints) -> _Bools:
