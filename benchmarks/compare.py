@@ -157,6 +157,7 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
 
     audits, crc = audited(what, names, folder, job, failed)
     names = [name for name in names if name not in absent]
+    decoded = large.decoding([large.draw(n) for n in range(DECODED)]) if what.work == "approximate" else None
     pairs, end = _paired(what, names, job, failed)
     pairs = [pair for pair in pairs if pair.contestant not in absent]  # one may have failed in a later round
     names = [name for name in names if name not in absent]
@@ -167,18 +168,20 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
     if what.work == "prepared":
         settings["bytes_of_forms"] = prepared.sizes(files[0])
     found = report.summary(pairs, what.reference)
+    name = f"dry-{what.work}" if what.dry else what.work + _suffix(0.2 if what.data else what.megapixels)
+    document = report.document(name, settings, pairs, what.reference, audits, absent)
+    if decoded is not None:
+        document["decoding"] = decoded
+    if end is not None:
+        document["stopped"] = f"{_why(end)} after {len(pairs)} of {what.pairs * len(names)} pairs"
+    written = report.write(document, out)  # before it is printed, which a signal may end
     print(report.table(found, what.reference, absent, "record" if what.work == "extract" else "image"))
     for line in _goals(what, found):
         print(line)
-    name = f"dry-{what.work}" if what.dry else what.work + _suffix(0.2 if what.data else what.megapixels)
-    document = report.document(name, settings, pairs, what.reference, audits, absent)
     if end is not None:
-        document["stopped"] = f"{_why(end)} after {len(pairs)} of {what.pairs * len(names)} pairs"
-        _say(f"stopped: {document['stopped']}; they are in {report.write(document, out)}")
+        _say(f"stopped: {document['stopped']}; they are in {written}")
         raise end
-    if what.work == "approximate":
-        document["decoding"] = large.decoding([large.draw(number) for number in range(DECODED)])
-    return report.write(document, out)
+    return written
 
 
 def _paired(

@@ -82,16 +82,20 @@ class HostDecoder:
         return out
 
     def second_opinion(self, n: int, row: Any) -> bytes:
-        """An image of input `n` that DALI refuses, decoded by the host.
+        """An image of input `n`, decoded by the host because DALI refuses it or decodes it otherwise.
 
         Raises:
             DecodeError: the host refuses it too.
         """
         return as_plain(row, *self.readings[n])
 
-    def damaged(self, feed: Feed, rows: Iterable[int]) -> list[int]:
-        """The rows with a JPEG whose compressed data is damaged, so that its pixels depend on the decoder."""
-        return [row for row in rows if any(is_damaged(feed.values[n][row]) for n in self.readings)]
+    def damaged(self, feed: Feed, rows: Iterable[int]) -> dict[int, list[int]]:
+        """The inputs with a JPEG whose compressed data is damaged, so that its pixels depend on the decoder, by row."""
+        found = self._decoded({row: (self._damaged, feed, row) for row in rows}, {})
+        return {row: inputs for row, inputs in found.items() if inputs}
+
+    def _damaged(self, feed: Feed, row: int) -> list[int]:
+        return [n for n in self.readings if is_damaged(feed.values[n][row])]
 
     def refused(self, feed: Feed, rows: Sequence[int]) -> dict[int, DataError]:
         """The rows that the host cannot decode, each with the error of its first bad image."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from gpupipe.errors import DecodeError
 from gpupipe.extract.images import first_blocks
@@ -94,3 +96,16 @@ def test_usual_files_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = [encoded(picture(29, 37), quality=quality, mode=mode) for quality in (50, 80) for mode in ("RGB", "L")]
 
     assert None not in [mean for _, _, mean in together(usual * 20)]
+
+
+def test_of_several_tables_with_one_id_the_last_before_the_scan_counts() -> None:
+    stream = io.BytesIO()
+    Image.fromarray(np.full((16, 16, 3), 222, np.uint8)).save(stream, "JPEG", quality=90)
+    good = stream.getvalue()
+    coarse = b"\xff\xdb\x00\x43\x00" + bytes([99]) * 64  # of id 0, and replaced by the file's own
+
+    for data in (good, good[:2] + coarse + good[2:]):
+        mean = mean_of_first_block(data)
+        assert mean is not None and abs(mean - 222) < 2
+        _, means = facts_of_jpegs([data] * 64)
+        assert np.abs(means - 222).max() < 2

@@ -51,6 +51,7 @@ def changed(marker: int, offset: int, value: int) -> Callable[[bytes], bytes]:
     return change
 
 
+TABLES = b"\xff\xc4" + (2 + 18 * 99).to_bytes(2, "big") + (b"\x00\x01" + bytes(15) + b"\x00") * 99
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "no Huffman tables": lambda data: without(data, 0xC4),
     "no quantisation tables": lambda data: without(data, 0xDB),
@@ -67,6 +68,11 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "a missing quantisation table": changed(0xC0, 8, 3),
     "a missing Huffman table": changed(0xDA, 2, 0x33),
     "two components of one name": changed(0xC0, 9, 1),
+    "more than 10 blocks together": changed(0xC0, 7, 0x44),
+    "a sampling that does not divide the largest": changed(0xC0, 10, 0x13),
+    "an unknown marker": lambda data: data[:2] + b"\xff\x02\x00\x04ab" + data[2:],
+    "many tables in a segment": lambda data: data[: at(data, 0xC4) - 4] + TABLES + data[at(data, 0xC4) - 4 :],
+    "thousands of segments": lambda data: data[:2] + b"\xff\xfe\x00\x02" * 2000 + data[2:],
     "a second frame": lambda data: data[:2] + data[at(data, 0xC0) - 4 : at(data, 0xC0) + 15] + data[2:],
     "a quantisation table of 24 bits": changed(0xDB, 0, 0x20),
     "bytes between segments": lambda data: data[: at(data, 0xDA) - 4] + b"ab" + data[at(data, 0xDA) - 4 :],
@@ -96,19 +102,20 @@ def test_a_damaged_header_is_not_whole(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["4:2:0", "optimised", "restarts", "progressive"])
 def test_what_libjpeg_refuses_because_of_any_byte_of_the_header_is_not_whole(kind: str) -> None:
-    """Each byte up to the first scan becomes a few others, but for Huffman tables and the interval of restarts: another
-    code or interval is as good as any, and only a decoder can tell that the scan was not written with it."""
+    """Each byte up to the first scan becomes others, in frame and scan all others, but for Huffman tables and the
+    interval of restarts: another code or interval is as good as any, and only a decoder can tell that it is wrong."""
     good = jpeg(**KINDS[kind])
     rng = np.random.default_rng(5)
     refused = 0
-    spared = {
-        place
-        for start, marker, length in segments(good)
-        if marker in (0xC4, 0xDD)
-        for place in range(start + 4, start + 2 + length)
-    }
-    for place in sorted({*range(2, at(good, 0xDA, 10))} - spared):
-        for value in {0, 255, good[place] ^ 1, int(rng.integers(256))} - {good[place]}:
+    inside = {
+        marker: {place for start, kind, length in segments(good) if kind == marker
+                 for place in range(start + (4 if marker in (0xC4, 0xDD) else 1), start + 2 + length)}
+        for marker in (0xC4, 0xDD, 0xC0, 0xC2, 0xDA)
+    }  # fmt: skip
+    for place in sorted({*range(2, at(good, 0xDA, 10))} - inside[0xC4] - inside[0xDD]):
+        thorough = any(place in inside[marker] for marker in (0xC0, 0xC2, 0xDA)) or good[place - 1] == 0xFF
+        values = set(range(256)) if thorough else {0, 255, good[place] ^ 1, int(rng.integers(256))}
+        for value in values - {good[place]}:
             data = good[:place] + bytes([value]) + good[place + 1 :]
             try:
                 header = read_header(data)

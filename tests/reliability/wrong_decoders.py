@@ -15,7 +15,7 @@ import numpy as np
 
 from gpupipe.graph.op import Array
 
-__all__ = ["FAULTS", "Spoiler"]
+__all__ = ["FAULTS", "OtherDecoder", "Spoiler"]
 
 Fault = Callable[[list[Array], int, Array], None]
 """Spoils row n of a batch; the third is what its memory held before: rows of earlier runs, one behind the other."""
@@ -94,3 +94,47 @@ class Spoiler:
             return arrays
 
         return self._fn.python_function(image, function=spoil, batch_processing=True, output_layouts="HWC")
+
+
+class OtherDecoder:
+    """Stands in for `nvidia.dali.fn`: a decoder that refuses some JPEGs, and makes the lower half of others black.
+
+    Args:
+        fn: DALI's.
+        blackens: whether it blackens a JPEG, given its bytes and the number of the run, counted from 1.
+        refuses: whether it refuses a JPEG.
+    """
+
+    def __init__(
+        self,
+        fn: Any,
+        blackens: Callable[[bytes, int], bool],
+        refuses: Callable[[bytes], bool] = lambda data: False,
+    ) -> None:
+        self._fn, self._blackens, self._refuses = fn, blackens, refuses
+        self.runs = 0
+        self.blackened = 0
+        self.decoders = SimpleNamespace(
+            image=functools.partial(self._decoded, fn.decoders.image),
+            image_slice=functools.partial(self._decoded, fn.decoders.image_slice),
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fn, name)
+
+    def _decoded(self, decode: Callable[..., Any], encoded: Any, *inputs: Any, **options: Any) -> Any:
+        def changed(rows: list[Any], files: list[Any]) -> list[Array]:
+            self.runs += 1
+            out = []
+            for row, file in zip(map(np.asarray, rows), (np.asarray(file).tobytes() for file in files), strict=True):
+                if file[:2] == b"\xff\xd8" and self._refuses(file):
+                    raise RuntimeError("the decoder refuses this image")
+                if file[:2] == b"\xff\xd8" and self._blackens(file, self.runs):
+                    self.blackened += 1
+                    row = row.copy()
+                    row[len(row) // 2 :] = 0
+                out.append(row)
+            return out
+
+        image = decode(encoded, *inputs, **options)
+        return self._fn.python_function(image, encoded, function=changed, batch_processing=True, output_layouts="HWC")

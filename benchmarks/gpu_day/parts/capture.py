@@ -82,6 +82,6 @@ def _failure(torch: Any, x: Any, mode: str) -> str:
 
 def _first(error: BaseException) -> str:
     """Return the first line of the error that came first: the end of a failed capture raises one about it."""
-    while before := error.__cause__ or error.__context__:
+    while before := error.__cause__ or (None if error.__suppress_context__ else error.__context__):
         error = before
     return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"[:300]

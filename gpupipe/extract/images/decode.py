@@ -211,15 +211,21 @@ def as_plain(data: Encoded, gray: bool, exif_orientation: bool | None) -> bytes:
 
 
 def is_damaged(data: Encoded) -> bool:
-    """Whether libjpeg finds damage in the compressed data of a JPEG, which it decodes all the same; else False."""
+    """Whether libjpeg warns of damage in the compressed data of a JPEG, but decodes it.
+
+    Errors are not damage in this sense, nor is a kind that simplejpeg does not read at all.
+    """
     turbo = _turbo()
     if turbo is None or bytes(data[:2]) != b"\xff\xd8":
         return False
     try:
         turbo(data, colorspace="GRAY", strict=True)
+        return False
     except ValueError:
-        return True
-    return False
+        with contextlib.suppress(ValueError):
+            turbo(data, colorspace="GRAY", strict=False)
+            return True
+        return False
 
 
 def upright(image: Array, orientation: int) -> Array:

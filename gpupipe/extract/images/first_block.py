@@ -128,21 +128,24 @@ def _is_finest(head: bytes, frame: int, sampling: int) -> bool:
 
 
 def _first_step(head: bytes, segments: list[_Segment], wanted: int) -> int:
-    """The first number of a table of quantizers.
+    """The first number of a table of quantizers; of several tables with one id, the last counts.
 
     Raises:
-        KeyError: there is no such table, or a segment before it has too many.
+        KeyError: there is no such table, or a segment behind it has too many.
     """
-    for at, end in segments:
+    for at, end in reversed(segments):
+        found = None
         for _ in range(_MOST_TABLES):
             if at >= end:
                 break
             kind = head[at]
             if kind & 15 == wanted:
-                return head[at + 1] << 8 | head[at + 2] if kind >> 4 else head[at + 1]
+                found = head[at + 1] << 8 | head[at + 2] if kind >> 4 else head[at + 1]
             at += 129 if kind >> 4 else 65
         if at < end:
             break
+        if found is not None:
+            return found
     raise KeyError(wanted)
 
 
@@ -150,18 +153,21 @@ def _code(head: bytes, segments: list[_Segment], wanted: int) -> bytes:
     """A Huffman code: how many words of each length there are, and their meanings. Ids of DC codes are at most 15.
 
     Raises:
-        KeyError: there is no such code, or a segment before it has too many.
+        KeyError: there is no such code, or a segment behind it has too many.
     """
-    for at, end in segments:
+    for at, end in reversed(segments):
+        found = None
         for _ in range(_MOST_TABLES):
             if at >= end:
                 break
             after = at + 17 + sum(head[at + 1 : at + 17])
             if head[at] == wanted:
-                return head[at + 1 : after]
+                found = head[at + 1 : after]
             at = after
         if at < end:
             break
+        if found is not None:
+            return found
     raise KeyError(wanted)
 
 

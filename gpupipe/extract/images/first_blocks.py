@@ -99,7 +99,11 @@ def _read(files: Sequence[Any], sizes: _Ints, means: npt.NDArray[np.float64]) ->
     good &= (begin + 10 <= first + lengths) & _is_plain(frame, _taken(data, scan + 4, 2))
     # The tables of Y come first, as in most files.
     table = _taken(data, quantizer + 4, 2)
-    good &= (table[:, 0] == frame[:, 10]) & (_taken(data, code + 4, 1)[:, 0] == data.take(scan + 6, mode="clip") >> 4)
+    which = data.take(scan + 6, mode="clip") >> 4
+    good &= (table[:, 0] == frame[:, 10]) & (_taken(data, code + 4, 1)[:, 0] == which)
+    ids = data.take(places + 4, mode="clip")  # of several tables with one id the last counts: read one by one
+    good &= (quantizers & (ids & 15 == frame[:, 10])).sum(axis=0) == 1
+    good &= (codes & (ids == which)).sum(axis=0) == 1
     level, known = _first_levels(data, code + 5, begin)
     good &= known
     sizes[:] = np.where(good[:, None], frame[:, 3:7:2] * 256 + frame[:, 4:8:2], 0)
@@ -114,7 +118,7 @@ def _walk(data: _Bytes, at: _Ints) -> tuple[_Bytes, _Ints, _Bools]:
     for _ in range(_MOST_SEGMENTS):
         word = data.take(at[:, None] + np.arange(4), mode="clip")
         marker = word[:, 1]
-        length = word[:, 2] * np.int64(256) + word[:, 3]
+        length = word[:, 2].astype(np.int64) * 256 + word[:, 3]
         good &= (word[:, 0] == 0xFF) & _USUAL[marker] & (length >= 2)
         markers.append(marker)
         places.append(at)

@@ -14,12 +14,19 @@ from operator import mul
 __all__ = ["describes_its_scan"]
 
 _HUFFMAN, _QUANTIZERS, _SCAN, _RESTARTS = 0xC4, 0xDB, 0xDA, 0xDD
+_COMMENT = 0xFE
+_MOST_SEGMENTS = 1000
+"""A profile or EXIF of 16 MB takes 256."""
+_MOST_TABLES = 8
+"""In one segment: there are at most 4 for DC and 4 for AC coefficients."""
 _FRAMES = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive: with Huffman codes
 _PROGRESSIVE = 0xC2
 _AC = 0x10  # a Huffman table is stored with its number, 0 to 3, plus 16 if it is for AC coefficients
 _ALL = 1 << 16
 _SHARES = tuple(_ALL >> bits for bits in range(1, 17))
 """The part of all codes that one of so many bits takes."""
+_MOST_BLOCKS = 10
+"""That a scan of several components may interleave (T.81, B.2.3)."""
 _MOST_DC = 15
 """An upper bound of a DC symbol, the number of bits of a difference."""
 
@@ -32,10 +39,13 @@ def describes_its_scan(data: bytes | bytearray | memoryview, segments: Sequence[
         segments: marker, start and end of each of its segments up to the first scan.
 
     Returns:
-        True if there is one frame; every segment follows the one before; each component has sampling factors of 1 to 4
-        and a quantisation table; the first scan names components of the frame, each once, whose Huffman tables exist;
-        and all tables are well formed. Later scans and the tables between them are not looked at.
+        True if there is one frame; every segment is of a kind that libjpeg knows and follows the one before; each
+        component has a quantisation table and sampling factors of 1 to 4 that divide the largest; the first scan names
+        components of the frame, each once, of at most 10 blocks together, whose Huffman tables exist; and all tables
+        are well formed. Later scans and the tables between them are not looked at.
     """
+    if len(segments) > _MOST_SEGMENTS:
+        return False
     codes: set[int] = set()
     quantizers: set[int] = set()
     frame = b""
@@ -59,7 +69,7 @@ def describes_its_scan(data: bytes | bytearray | memoryview, segments: Sequence[
             if frame or marker not in _FRAMES:
                 return False
             kind, frame = marker, bytes(data[start:end])
-        elif marker == _RESTARTS and end - start != 2:
+        elif (end - start != 2) if marker == _RESTARTS else not (0xE0 <= marker <= 0xEF or marker == _COMMENT):
             return False
     return False
 
@@ -67,12 +77,19 @@ def describes_its_scan(data: bytes | bytearray | memoryview, segments: Sequence[
 def _codes(segment: bytes) -> set[int]:
     """The Huffman tables that a segment defines; none if one is not well formed."""
     found: set[int] = set()
-    at = 0
+    at = tables = 0
     while at < len(segment):
+        tables += 1
         which, counts = segment[at], segment[at + 1 : at + 17]
         total = sum(counts)
         symbols = segment[at + 17 : at + 17 + total]
-        if len(counts) < 16 or not 0 < total <= 256 or len(symbols) < total or which & ~_AC > 3:
+        if (
+            tables > _MOST_TABLES
+            or len(counts) < 16
+            or not 0 < total <= 256
+            or len(symbols) < total
+            or which & ~_AC > 3
+        ):
             return set()
         # Kraft's inequality: there are prefix codes with so many words of 1, 2, ..., 16 bits.
         if sum(map(mul, counts, _SHARES)) > _ALL or (which < _AC and max(symbols) > _MOST_DC):
@@ -85,14 +102,19 @@ def _codes(segment: bytes) -> set[int]:
 @lru_cache(64)  # most files have one of a few qualities
 def _quantizers(segment: bytes) -> frozenset[int]:
     """The numbers of the quantisation tables that a segment defines; none if one is not well formed."""
-    found, at = set(), 0
-    while at < len(segment):
+    found: set[int] = set()
+    at = 0
+    for _ in range(_MOST_TABLES + 1):
+        if at == len(segment):
+            return frozenset(found)
+        if at > len(segment):
+            return frozenset()
         deep, number = segment[at] >> 4, segment[at] & 15
         at += 1 + (128 if deep else 64)
-        if deep > 1 or number > 3 or at > len(segment):
+        if deep > 1 or number > 3:
             return frozenset()
         found.add(number)
-    return frozenset(found)
+    return frozenset()
 
 
 @lru_cache(64)  # most files have one of a few kinds of sampling
@@ -108,10 +130,13 @@ def _needs(components: bytes, scan: bytes, progressive: bool) -> tuple[frozenset
         return None
     if len(components) != 1 + 3 * components[0] or len(names) != components[0]:
         return None
-    if not all(0 < sampling >> 4 < 5 and 0 < sampling & 15 < 5 for _, sampling, _ in of_frame):
+    factors = {name: (sampling >> 4, sampling & 15) for name, sampling, _ in of_frame}
+    if not _divide_the_largest(list(factors.values())):
         return None
     chosen = scan[1 : 1 + 2 * count : 2]
     if len(set(chosen)) != count or not names.issuperset(chosen):
+        return None
+    if count > 1 and sum(across * down for across, down in (factors[name] for name in chosen)) > _MOST_BLOCKS:
         return None
     first, last, bits = scan[1 + 2 * count :]
     # The means of blocks, or later coefficients of one component, of which no bits are known yet (T.81, G.1.1.1.1).
@@ -129,3 +154,11 @@ def _needs(components: bytes, scan: bytes, progressive: bool) -> tuple[frozenset
         if not progressive or last > 0:
             codes.add(_AC | tables & 15)
     return frozenset(codes), frozenset(table for *_, table in of_frame)
+
+
+def _divide_the_largest(factors: Sequence[tuple[int, int]]) -> bool:
+    """Whether sampling factors, across and down, are 1 to 4 and divide the largest, as libjpeg needs."""
+    for side in zip(*factors, strict=True):
+        if not all(0 < factor < 5 and max(side) % factor == 0 for factor in side):
+            return False
+    return True

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import ClosedError, DataError, DecodeError, DeviceError, GpupipeError
 from ...graph.values import Apply, Const
@@ -52,6 +52,13 @@ class _Flight:
     buffers: list[Any]
     causes: dict[int, DataError]
     outcome: Any = None
+
+
+class _Wrong(NamedTuple):
+    """Why a row is wrong, and the inputs whose images were decoded wrongly."""
+
+    text: str
+    images: frozenset[int]
 
 
 class DaliExecutor(Executor):
@@ -133,22 +140,28 @@ class DaliExecutor(Executor):
         return _Flight(feed, buffers, {})
 
     def _finish(self, flight: _Flight) -> list[Any]:
+        feed = flight.feed
         outputs = self._outcome(flight) if flight.outcome is None else flight.outcome
         if isinstance(outputs, BatchFailed):
             if not flight.causes:
                 self._check_good_row(outputs.text)
-            outputs = self._judged(flight, outputs)
+            feed, outputs = self._judged(flight, outputs)
         elif self._good is None:
-            self._good = kept(flight.feed.chosen([0]))
-        results, wrong = self._results(flight.feed, outputs)
-        if wrong and (damaged := self._host.damaged(flight.feed, wrong)):
-            results, wrong = self._repaired(flight.feed, damaged)
+            self._good = kept(feed.chosen([0]))
+        results, wrong = self._results(feed, outputs)
         if wrong:
-            raise WrongPixels(wrong, f"{self.label}, {card_and_versions(self._device_id)}", results)
+            damaged = self._host.damaged(feed, wrong)
+            faults = {row: one for row, one in wrong.items() if not one.images <= {*damaged.get(row, ())}}
+            if len(faults) < len(wrong):
+                results, wrong = self._repaired(feed)
+            wrong = {**wrong, **faults}
+        if wrong:
+            where = f"{self.label}, {card_and_versions(self._device_id)}"
+            raise WrongPixels({row: wrong[row].text for row in sorted(wrong)}, where, results)
         return results
 
-    def _results(self, feed: Feed, outputs: Any) -> tuple[list[Any], dict[int, str]]:
-        """The results among the outputs of a run, and the rows whose decoded images are wrong."""
+    def _results(self, feed: Feed, outputs: Any) -> tuple[list[Any], dict[int, _Wrong]]:
+        """The results among the outputs of a run, and the rows with images that were decoded wrongly."""
         count = len(self._program.outputs)
         outputs, others = outputs[:count], [to_numpy(output, feed.size) for output in outputs[count:]]
         shapes = sum(1 + len(value.specs) for value in self._foreign)
@@ -161,45 +174,54 @@ class DaliExecutor(Executor):
                 check_result(value, result)
         return results, self._wrong(feed, iter(others[shapes:]))
 
-    def _repaired(self, feed: Feed, damaged: list[int]) -> tuple[list[Any], dict[int, str]]:
-        """Run a batch again with the host's pixels of damaged JPEGs, since decoders differ on them.
+    def _repaired(self, feed: Feed) -> tuple[list[Any], dict[int, _Wrong]]:
+        """Run a batch again with the host's pixels of all of its damaged JPEGs, which decoders decode differently.
 
         Raises:
             BatchFailed: the host refuses some of them.
         """
         causes: dict[int, DataError] = {}
-        feed = self._with_pixels_of_host(feed, damaged, causes)
+        feed = self._with_pixels_of_host(feed, self._host.damaged(feed, range(feed.size)), causes)
         self._finish_later()
-        if causes:
-            raise BatchFailed(str(next(iter(causes.values()))), causes)
-        outputs = self._outcome(self._schedule(feed, {}))
+        flight = _Flight(feed, [], causes) if causes else self._schedule(feed, {})
+        outputs = self._outcome(flight)
         if isinstance(outputs, BatchFailed):
             raise outputs
         return self._results(feed, outputs)
 
-    def _with_pixels_of_host(self, feed: Feed, rows: Iterable[int], causes: dict[int, DataError]) -> Feed:
-        """A batch with the images of some rows decoded by the host. Adds the errors of those it refuses to `causes`."""
+    def _with_pixels_of_host(
+        self, feed: Feed, images: Mapping[int, Iterable[int]], causes: dict[int, DataError]
+    ) -> Feed:
+        """A batch with some of its images decoded by the host.
+
+        Args:
+            feed: the batch.
+            images: by row, the inputs whose image the host decodes.
+            causes: gets the errors of the rows with an image that the host refuses.
+        """
         values: list[Any] = list(feed.values)
         for n in self._host.readings:
             values[n] = list(values[n])
-        for row in rows:  # the first bad image of a row is its reason
+        for row, inputs in images.items():  # the first bad image of a row is its reason
             try:
-                for n in self._host.readings:
+                for n in inputs:
                     values[n][row] = self._host.second_opinion(n, values[n][row])
             except DecodeError as error:
                 causes[row] = error
         return replace(feed, values=tuple(values))
 
-    def _wrong(self, feed: Feed, checks: Iterator[Any]) -> dict[int, str]:
-        """The rows whose decoded images are wrong, and how; `checks` has the outputs of `check_nodes`."""
-        found: dict[int, str] = {}
+    def _wrong(self, feed: Feed, checks: Iterator[Any]) -> dict[int, _Wrong]:
+        """The rows with wrong images; `checks` has the outputs of `check_nodes`."""
+        found: dict[int, _Wrong] = {}
         for decoder in self._pipeline.decoders:
             wrong = self._prover.wrong_samples(decoder, feed, next(checks), next(checks)) if self._proves else {}
             images = next(checks) if self._verifies else ()
             for row in feed.verified:
                 if row not in wrong and (text := self._prover.wrong_image(decoder, feed, row, images[row])):
                     wrong[row] = text
-            found = {row: f"{decoder.name}: {text}" for row, text in wrong.items()} | found
+            for row, text in wrong.items():
+                before = found.get(row, _Wrong(f"{decoder.name}: {text}", frozenset()))
+                found[row] = _Wrong(before.text, before.images | {decoder.image})
         return found
 
     def _outcome(self, flight: _Flight) -> Any:
@@ -257,8 +279,11 @@ class DaliExecutor(Executor):
             if later.outcome is None:
                 later.outcome = self._outcome(later)
 
-    def _judged(self, flight: _Flight, failure: BatchFailed) -> Any:
+    def _judged(self, flight: _Flight, failure: BatchFailed) -> tuple[Feed, Any]:
         """Run a failed batch again, with the images that DALI refuses decoded by the host.
+
+        Returns:
+            The batch as it was fed, and its outputs.
 
         Raises:
             BatchFailed: the host refuses some of them too, or the images are not the reason.
@@ -276,11 +301,12 @@ class DaliExecutor(Executor):
             self._check_good_row(failure.text)
         if not refused and not causes:  # a run that fails and then succeeds is not due to its images
             raise self._device_failed(failure.text, "failed once and ran on the same batch again")
-        feed = self._with_pixels_of_host(flight.feed, (*causes, *refused), causes)
+        images = dict.fromkeys((*causes, *refused), self._host.readings)
+        feed = self._with_pixels_of_host(flight.feed, images, causes)
         if not causes:
             outputs = self._outcome(self._schedule(feed, {}))
             if not isinstance(outputs, BatchFailed):
-                return outputs
+                return feed, outputs
             failure = outputs  # not because of its images
             if self._good is None and len(refused) == len(rest) and can_compute(self._program, flight.feed):
                 raise self._device_failed(
