@@ -131,6 +131,21 @@ def test_a_sampling_that_simplejpeg_has_no_name_for_is_no_damage() -> None:
     assert not is_damaged(b"GIF89a")
 
 
+def test_a_damaged_image_that_is_refused_the_next_time_does_not_tell_that_the_card_is_broken(install: Install) -> None:
+    files = with_damage(0)
+    expected = batches(chain(files))
+    times = 0
+
+    def refuses(data: bytes) -> bool:
+        nonlocal times
+        times += data == files[0]
+        return data == FILES[SECOND] or (data == files[0] and times > 1)
+
+    install(lambda data, run: False, refuses)
+
+    np.testing.assert_array_equal(np.concatenate(batches(chain(files))), np.concatenate(expected))
+
+
 def test_a_damaged_image_that_the_host_refuses_is_a_bad_one(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     files = with_damage(FIRST)
     install(always)

@@ -262,6 +262,9 @@ class DaliExecutor(Executor):
         self._finish_later()
         outputs = self._outcome(self._schedule(self._good, {}))
         if isinstance(outputs, BatchFailed):
+            if self._host.damaged(self._good, [0]):  # a decoder may refuse alone what it decoded in a batch
+                self._good = None
+                return
             raise self._device_failed(text, "fails on rows that it computed before")
 
     def _give_up(self) -> None:
