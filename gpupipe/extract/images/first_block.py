@@ -131,7 +131,7 @@ def _first_step(head: bytes, segments: list[_Segment], wanted: int) -> int:
     """The first number of a table of quantizers; of several tables with one id, the last counts.
 
     Raises:
-        KeyError: there is no such table, or a segment behind it has too many.
+        KeyError: there is no such table, or a segment after it has too many.
     """
     for at, end in reversed(segments):
         found = None
@@ -153,7 +153,7 @@ def _code(head: bytes, segments: list[_Segment], wanted: int) -> bytes:
     """A Huffman code: how many words of each length there are, and their meanings. Ids of DC codes are at most 15.
 
     Raises:
-        KeyError: there is no such code, or a segment behind it has too many.
+        KeyError: there is no such code, or a segment after it has too many.
     """
     for at, end in reversed(segments):
         found = None
