@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from fsspec.config import conf
+from fsspec.implementations.cached import CachingFileSystem
 
 import gpupipe as gp
 from gpupipe import Dataset
@@ -134,6 +135,32 @@ def test_a_listed_file_that_is_missing_is_named(server: Faulty, tmp_path: Path) 
     names = written(tmp_path, "records")
     with pytest.raises(gp.PlanError, match="none match"):
         Dataset.list_files([server.url(f"no-{name}") for name in names])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("aiohttp") is None, reason="fsspec's HTTP needs aiohttp")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_copy_that_another_thread_makes_fsspec_forget_is_fetched_again(
+    server: Faulty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = written(tmp_path, "records")
+    monkeypatch.setitem(conf, "filecache", {"cache_storage": str(tmp_path / "kept")})
+    real, asked = CachingFileSystem._check_file, set()
+
+    def forgets(self: CachingFileSystem, path: str) -> object:
+        """What it answers the second time for each path, when the file has just been fetched."""
+        asked.add((path, 1 + ((path, 1) in asked)))
+        if (path, 2) in asked and (path, 3) not in asked:
+            asked.add((path, 3))
+            return False
+        return real(self, path)
+
+    monkeypatch.setattr(CachingFileSystem, "_check_file", forgets)
+    paths = [f"filecache::{server.url(name, 'http')}" for name in names]
+
+    found = list(chain(paths, "records", None, 1))
+
+    assert found == list(chain([str(tmp_path / name) for name in names], "records", None, 1))
+    assert any(number == 3 for _, number in asked)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("aiohttp") is None, reason="fsspec's HTTP needs aiohttp")

@@ -138,7 +138,13 @@ class RemoteStorage:
         return (self.files.fs if self.caches else self.files).info(path)
 
     def _range(self, path: str, offset: int, n: int) -> Any:
-        return self.files.cat_file(path, start=offset, end=offset + n)
+        try:
+            return self.files.cat_file(path, start=offset, end=offset + n)
+        except (TypeError, KeyError):
+            # fsspec's list of copies, which another thread may read anew, lacks one that was fetched a moment ago.
+            if not self.caches:
+                raise
+            return self.files.cat_file(path, start=offset, end=offset + n)
 
     def path(self, name: str) -> str:
         """Return the name of a file in `files`: its URL without the scheme."""
