@@ -7,6 +7,7 @@ check of an image's pixels on the host: some microseconds, while decoding takes 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 from gpupipe.extract.images.jpeg import jpeg_segments
 
@@ -128,7 +129,21 @@ def _is_finest(head: bytes, frame: int, sampling: int) -> bool:
 
 
 def _first_step(head: bytes, segments: list[_Segment], wanted: int) -> int:
-    """The first number of a table of quantizers; of several tables with one id, the last counts.
+    """The first number of a table of quantizers."""
+    at, _ = _last_table(head, segments, 15, wanted, lambda at: 129 if head[at] >> 4 else 65)
+    return head[at + 1] << 8 | head[at + 2] if head[at] >> 4 else head[at + 1]
+
+
+def _code(head: bytes, segments: list[_Segment], wanted: int) -> bytes:
+    """A Huffman code: how many words of each length there are, and their meanings. Ids of DC codes are at most 15."""
+    at, end = _last_table(head, segments, 255, wanted, lambda at: 17 + sum(head[at + 1 : at + 17]))
+    return head[at + 1 : end]
+
+
+def _last_table(
+    head: bytes, segments: list[_Segment], mask: int, wanted: int, length: Callable[[int], int]
+) -> tuple[int, int]:
+    """Find where the last table with an id starts and ends, in segments of one kind.
 
     Raises:
         KeyError: there is no such table, or a segment after it has too many.
@@ -138,31 +153,9 @@ def _first_step(head: bytes, segments: list[_Segment], wanted: int) -> int:
         for _ in range(_MOST_TABLES):
             if at >= end:
                 break
-            kind = head[at]
-            if kind & 15 == wanted:
-                found = head[at + 1] << 8 | head[at + 2] if kind >> 4 else head[at + 1]
-            at += 129 if kind >> 4 else 65
-        if at < end:
-            break
-        if found is not None:
-            return found
-    raise KeyError(wanted)
-
-
-def _code(head: bytes, segments: list[_Segment], wanted: int) -> bytes:
-    """A Huffman code: how many words of each length there are, and their meanings. Ids of DC codes are at most 15.
-
-    Raises:
-        KeyError: there is no such code, or a segment after it has too many.
-    """
-    for at, end in reversed(segments):
-        found = None
-        for _ in range(_MOST_TABLES):
-            if at >= end:
-                break
-            after = at + 17 + sum(head[at + 1 : at + 17])
-            if head[at] == wanted:
-                found = head[at + 1 : after]
+            after = at + length(at)
+            if head[at] & mask == wanted:
+                found = at, after
             at = after
         if at < end:
             break
