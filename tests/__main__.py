@@ -1,4 +1,4 @@
-"""python -m tests [arguments of pytest]: tests in as many processes as there are cores, then those that run alone.
+"""python -m tests [arguments of pytest]: tests in one process more than there are cores, then those that run alone.
 
 A test marked `alone` reads clocks or memory, or sends signals: beside others it would find what is theirs. One marked
 `gpu` needs memory of the GPU, which would not suffice for many processes. Each of the two runs prints its own ten
@@ -24,8 +24,9 @@ NOTHING_WRONG = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 def main(arguments: Sequence[str], cores: int) -> int:
     """Run pytest twice; answer the exit status."""
-    # worksteal: neighbours stay together, and so do the fixtures that they share
-    first = _pytest(["-n", str(min(cores, MOST)), "--dist", "worksteal", "--alone", "without", *arguments])
+    # one more than there are cores, since many tests wait for what they start; worksteal: neighbours stay together, and
+    # so do the fixtures that they share
+    first = _pytest(["-n", str(min(cores + 1, MOST)), "--dist", "worksteal", "--alone", "without", *arguments])
     if first not in (*NOTHING_WRONG, pytest.ExitCode.TESTS_FAILED):  # interrupted, say by -x; or a wrong argument
         return first
     print("\nthe tests that run alone:", flush=True)

@@ -26,6 +26,7 @@ from gpupipe.transform.machine import has_dali
 from tests.behaviour import test_process_functions as functions
 
 NAP = 0.02  # seconds; everything else in a step of these chains takes a hundredth of it
+LEAST = NAP / 2  # of what is counted for a step of the loop: up to a third was made ahead, before the count starts
 
 
 def _slow(x: Any) -> Any:
@@ -61,7 +62,7 @@ def test_a_slow_function_is_named_with_its_line() -> None:
     assert profile.verdict.kind == "python"
     assert "map(_slow())" in profile.verdict.step
     assert "test_profile.py:" in profile.verdict.line
-    assert _seconds(profile, "map") >= NAP * 0.9
+    assert _seconds(profile, "map") >= LEAST
     assert profile.waiting_share > 0.9
 
 
@@ -86,11 +87,11 @@ def test_work_in_threads_and_processes_belongs_to_its_step() -> None:
     )
 
     (pool,) = (part for part in threads.parts if "3 threads" in part.resource)
-    assert pool.seconds >= NAP * 0.9
+    assert pool.seconds >= LEAST
     assert threads.verdict.mend is not None
     assert "num_parallel_calls=6" in threads.verdict.mend.change
     (far,) = (part for part in processes.parts if part.resource.startswith("processes"))
-    assert far.seconds >= NAP * 0.9 > far.cpu
+    assert far.seconds >= LEAST > far.cpu
     assert processes.verdict.kind == "python"
 
 
@@ -125,8 +126,8 @@ def test_storage_is_apart_from_what_reads_it(shards: str, monkeypatch: pytest.Mo
     profile = parsed.prefetch(1).profile(8, warmup=2)
 
     assert profile.verdict.kind == "storage"
-    assert _seconds(profile, "storage") >= NAP * 0.9
-    assert _seconds(profile, "host:") < NAP / 2
+    assert _seconds(profile, "storage") >= LEAST
+    assert _seconds(profile, "host:") < LEAST
 
 
 def test_a_stage_of_images_has_its_parts(shards: str) -> None:
