@@ -33,9 +33,9 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 
 from .brief import fields_in_brief
+from .classes import dataclass
 
 __all__ = [
     "BadRecord",

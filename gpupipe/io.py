@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from .classes import dataclass
 from .errors import ParseError, PlanError, PlanTypeError, SpecError
 from .extract.examples.encode import encode_example
 from .extract.examples.example import ExampleParser

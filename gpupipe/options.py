@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import Enum
 from typing import Any, Final, Literal
 
 from .brief import brief, digits, fields_in_brief
+from .classes import dataclass
 from .cpus import cpu_share
 from .errors import PlanError, PlanTypeError
 from .integers import is_integer, plain

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from .brief import brief, cut, fields_in_brief
+from .classes import dataclass
 from .errors import PlanError, PlanTypeError, SpecError
 from .integers import is_integer, plain
 from .spec import UNKNOWN, Compound, TensorSpec, as_dtype, as_leaf, read_only, spec_of

@@ -7,13 +7,14 @@ scalar or `bytes`. `bytes` stay Python objects: NumPy's `S` dtype drops trailing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .brief import fields_in_brief
+from .classes import dataclass
 from .errors import PlanError, PlanTypeError, SpecError
 from .structure import (
     ABSENT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import lru_cache
 from itertools import repeat
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .brief import fields_in_brief
+from .classes import dataclass
 from .errors import PlanError
 
 __all__ = [

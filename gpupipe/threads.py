@@ -17,10 +17,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
-from dataclasses import dataclass
 from time import monotonic, perf_counter, thread_time
 from typing import Any, Generic, TypeVar
 
+from .classes import dataclass
 from .log import logger
 from .timing import TRACKER
 

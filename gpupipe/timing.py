@@ -14,10 +14,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import perf_counter, thread_time
 from types import TracebackType
 from typing import Any, NamedTuple
+
+from .classes import dataclass
 
 __all__ = ["OUTSIDE", "TRACKER", "Clock", "Log", "Meter", "Ranges", "Section", "Span", "Spent", "Tracker", "reading"]
 

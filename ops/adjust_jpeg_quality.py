@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
+from gpupipe.classes import dataclass
 from gpupipe.extract.images.decode import decode
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply

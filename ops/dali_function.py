@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
+from gpupipe.classes import dataclass
 from gpupipe.errors import PlanError, PlanTypeError, SpecError
 from gpupipe.graph.classify import name_of
 from gpupipe.graph.op import Array, Op

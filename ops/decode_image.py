@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.ops._shared.decoding import Decoding, decode_call
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.extract.images.decode import Dct
 from gpupipe.graph.op import Array, Case

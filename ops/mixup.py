@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Case
 from gpupipe.ops._shared.mixing import Mixing, beta, mixed
 from gpupipe.ops._shared.samples import noise

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
+from gpupipe.classes import dataclass
 from gpupipe.errors import PlanError, PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply

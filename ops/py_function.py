@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from gpupipe.classes import dataclass
 from gpupipe.errors import ENDING, DataError, FunctionError, PlanError, PlanTypeError, SpecError, text_of
 from gpupipe.graph.classify import name_of
 from gpupipe.graph.op import Array, Case, Op

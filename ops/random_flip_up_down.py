@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar, overload
 
+from gpupipe.classes import dataclass
 from gpupipe.ops._shared.composite import call
 from gpupipe.ops._shared.flip import Direction, RandomFlip
 from gpupipe.ops._shared.geometry import images_of

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.arithmetic import Arithmetic, broadcast, layout_among
 from gpupipe.graph.op import Case, Op

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "gpupipe"
 # Where the folders and files inside of a folder have an order of their own, it stands under the name of that folder.
 ORDERS = {
     "": (
-        "brief < cpus < errors < integers < log < missing < progress < table < timing < threads < ranks < structure"
+        "brief < classes < cpus < errors < integers < log < missing < progress < timing < threads < ranks < structure"
         " < random < tuned < options < spec < ragged < extract < serial < graph < ops < io < plan < transform < flow"
         " < optimize < load < profile < tensors < arguments < dataset < serving < compat < comparison < tools < cli"
     ),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
+from ..classes import dataclass
 from .page.write import write_page
 from .result import Result
 from .terminal import text_of

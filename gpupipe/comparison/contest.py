@@ -5,11 +5,12 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
+from ..classes import dataclass
 from ..cpus import cpu_count
 from ..dataset import Dataset
 from ..errors import GpupipeError, MissingDependencyError, PlanError

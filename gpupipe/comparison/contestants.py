@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol
@@ -21,6 +21,8 @@ from gpupipe.comparison.rounds import Delivered, Round
 from gpupipe.errors import GpupipeError, PlanError
 from gpupipe.transform.choose import dali_extra
 from gpupipe.transform.machine import fast_trouble, gpu_count, has_dali
+
+from ..classes import dataclass
 
 __all__ = ["EXECUTORS", "Alone", "Contestant", "Executor"]
 

@@ -11,7 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +19,8 @@ import numpy as np
 from gpupipe.comparison.rounds import Runner
 from gpupipe.comparison.source import Source
 from gpupipe.errors import GpupipeError, MissingDependencyError, PlanError
+
+from ..classes import dataclass
 
 __all__ = ["MARK", "Job", "main", "serve"]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -18,6 +17,8 @@ import numpy.typing as npt
 from numpy.random import default_rng  # loaded here: a Ctrl-C while its C modules are being loaded gets lost
 
 from gpupipe.comparison.scene import KINDS, photograph
+
+from ..classes import dataclass
 
 __all__ = ["Shot", "encode", "photograph", "take", "write_shards"]
 

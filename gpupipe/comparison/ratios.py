@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import median
+
+from ..classes import dataclass
 
 __all__ = ["Spread", "pair_order", "ratios"]
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..brief import brief
+from ..classes import dataclass
 from ..errors import PlanError
 from .ratios import Spread
 

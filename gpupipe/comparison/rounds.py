@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..classes import dataclass
 from ..dataset import Dataset
 from ..errors import DataError, PlanError
 from ..load.iterator import DatasetIterator

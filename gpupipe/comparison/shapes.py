@@ -7,11 +7,12 @@ foot, and y points down.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from ..classes import dataclass
 
 __all__ = ["KINDS", "Colour", "Field", "Spot"]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from gpupipe.errors import DataError, ParseError, PlanError
 from gpupipe.extract.storage.patterns import expand, typed_files
+
+from ..classes import dataclass
 
 __all__ = ["Source", "find_source"]
 

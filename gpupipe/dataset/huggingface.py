@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, ClassVar, Literal
 
+from ..classes import dataclass
 from ..errors import GpupipeError, PlanError, PlanTypeError, RecordError
 from ..extract.tables.huggingface import PATH, STREAMED, HuggingFace, HuggingFaceStream, filed, typed
 from ..graph.op import Op

@@ -10,12 +10,13 @@ A flow supports it by a method `access(at)`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from ..classes import dataclass
 from ..errors import GpupipeError
 from ..graph.op import Array
 from ..plan.index import ENDLESS

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ..classes import dataclass
 from ..threads import Busy
 
 __all__ = ["Counters", "Gauge", "StepCounters"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..classes import dataclass
 from ..timing import TRACKER, Meter, Tracker
 from .access import RandomAccess, access
 from .element import Element

@@ -8,9 +8,10 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 
+from ..classes import dataclass
 from ..cpus import cpu_count
 from ..errors import BadRecord, DataError
 from ..extract.storage.forking import keep_forever, renew_lock

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from time import monotonic
 
+from ..classes import dataclass
 from ..log import logger
 from .element import Element
 from .run import Context, Flow

@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import process_time
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
+from ..classes import dataclass
 from ..cpus import cpu_count
 from ..log import logger
 from ..options import Settings

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from ..classes import dataclass
 from ..errors import SpecError
 from ..spec import TensorSpec
 from .op import Case, Op

@@ -11,12 +11,13 @@ import enum
 import functools
 import types
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
+from ..classes import dataclass
 from ..ragged import Ragged
 from .arithmetic import SIGNS, Arithmetic
 from .classify import closure_of

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from ..classes import dataclass
 from ..spec import TensorSpec
 from .op import Op
 

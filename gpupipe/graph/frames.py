@@ -8,11 +8,11 @@ concern: one draw, from the size of a frame, serves them all. DALI gets a clip a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from ..classes import dataclass
 from ..errors import ShapeError, SpecError
 from ..random import BatchRng
 from ..spec import TensorSpec

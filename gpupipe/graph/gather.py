@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from ..classes import dataclass
 from ..errors import DataError, SpecError
 from ..spec import TensorSpec
 from .op import Case, Op

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from ..classes import dataclass
 from ..errors import SpecError
 from ..integers import is_integer, plain
 from ..spec import TensorSpec

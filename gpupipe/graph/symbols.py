@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
+from ..classes import dataclass
 from ..errors import PlanError, PlanTypeError, SpecError, TraceError
 from ..integers import is_integer, plain
 from ..spec import TensorSpec, as_leaf, spec_of

@@ -12,12 +12,13 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..brief import fields_in_brief
+from ..classes import dataclass
 from ..errors import PlanError, PlanKeyError, PlanTypeError, SpecError, TraceError
 from ..log import logger
 from ..spec import Compound, Structure, TensorSpec, as_leaf, describe, flatten

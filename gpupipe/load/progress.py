@@ -5,9 +5,10 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol
 
+from ..classes import dataclass
 from ..errors import StateError
 from ..flow.state.snapshot import State, as_int, corrupt_state, to_json
 from ..plan.node import ElementType, Node

@@ -8,9 +8,10 @@ number of elements. Under `even=`, the rest is dropped or wrapped around so that
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from ..classes import dataclass
 from ..errors import StateError
 from ..flow.state.snapshot import as_int
 from ..plan.batches import Batch, PaddedBatch

@@ -8,9 +8,10 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ..classes import dataclass
 from ..errors import GpupipeError, PlanError, StateError
 from ..extract.storage.at_once import versions
 from ..extract.storage.remote import storage_of

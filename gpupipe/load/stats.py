@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import perf_counter, process_time
 
+from ..classes import dataclass
 from ..flow.run import Run
 from ..flow.tuning import Decision
-from ..table import table
+from .table import table
 
 __all__ = ["IteratorStats", "Loop", "QueueStats", "StepStats", "TunedStats", "queue_table", "stats_of"]
 

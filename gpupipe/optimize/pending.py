@@ -8,9 +8,10 @@ the first node that needs them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
+from ..classes import dataclass
 from ..errors import GpupipeError
 from ..flow.run import Flow
 from ..graph.values import Identity, Input, Value, rewrite_values

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from ..classes import dataclass
 from ..graph.classify import name_of
 from ..options import Settings
 from ..ragged import RaggedSpec

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ..classes import dataclass
 from ..options import Settings
 from ..spec import LEAF, DatasetSpec
 from .node import ElementType, Facts, Node, Step

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ..classes import dataclass
 from ..extract.shards.names import BY_NAME
 from ..extract.tables.csv_layout import CsvLayout
 from ..extract.tables.table import Format

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..classes import dataclass
 from ..extract.tables.huggingface import PATH, HuggingFace, HuggingFaceStream
 from ..options import Settings
 from .node import Buffer, ElementType, Facts, Node

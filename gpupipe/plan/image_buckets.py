@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import isqrt
 from typing import Any
 
 import numpy as np
 
+from ..classes import dataclass
 from ..errors import PlanError, PlanTypeError
 from ..graph.classify import name_of
 from ..integers import is_integer, plain

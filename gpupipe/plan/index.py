@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
+from ..classes import dataclass
 from ..errors import PlanError
 from ..extract.shards.names import compression_of
 from ..extract.storage.patterns import is_url

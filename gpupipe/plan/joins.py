@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
+from ..classes import dataclass
 from ..spec import LEAF, Structure
 from .node import INFINITE, UNKNOWN_CARDINALITY, ElementType, Facts, Node
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from ..classes import dataclass
 from ..graph.classify import name_of
 from ..graph.trace import Traced
 from ..graph.values import Draw, Value, topological

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from ..classes import dataclass
 from .joins import OneStream, relaxed
 from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, ElementType, Facts, Node
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, ClassVar, Literal
 
 from ..brief import cut, fields_in_brief
+from ..classes import dataclass
 from ..graph.sites import call_site
 from ..graph.trace import Traced
 from ..graph.values import Value, digest_of

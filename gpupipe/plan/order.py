@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..classes import dataclass
 from ..errors import PlanError
 from ..options import Options, Settings
 from ..spec import LEAF, Structure, TensorSpec

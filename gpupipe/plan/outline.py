@@ -7,9 +7,9 @@ resuming from it. Files are listed apart, since the same steps may read other fi
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass
 from typing import Any
 
+from ..classes import dataclass
 from .node import Node
 from .portable import Walker, numbered
 

@@ -16,11 +16,12 @@ import re
 import sys
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any, Generic, Protocol
 
 import numpy as np
 
+from ..classes import dataclass
 from ..graph.trace import Traced
 from ..graph.values import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from ..spec import Compound

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ..classes import dataclass
 from .batches import Batch
 from .index import Select, Share
 from .node import ElementType, Facts, Node, Step, walk

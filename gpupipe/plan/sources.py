@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from ..classes import dataclass
 from ..extract.storage.names import Names
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec, spec_of

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..brief import brief
+from ..classes import dataclass
 from ..cpus import cpu_count
 from ..errors import PlanError
 from ..load.iterator import DatasetIterator

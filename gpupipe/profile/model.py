@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from ..classes import dataclass
 from ..timing import Log, Meter
 from .measure import Measurement, Slice
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 
 from ..brief import cut
+from ..classes import dataclass
 from ..load.stats import QueueStats, queue_table
-from ..table import table
+from ..load.table import table
 from ..timing import Span
 from .measure import Measurement
 from .model import Model, Part

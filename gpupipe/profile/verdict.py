@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ..classes import dataclass
 from .model import Change, Model, Part
 
 __all__ = ["Verdict", "WhatIf", "judge"]

@@ -9,11 +9,11 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..classes import dataclass
 from ..errors import DataError, RecordError
 from ..extract.records.crc import footer_at, header_at, masked_crc32c
 from ..extract.records.index import Indexes, version_of

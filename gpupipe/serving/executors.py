@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ..classes import dataclass
 from ..cpus import cpu_count
 from ..errors import ClosedError
 from ..flow.stage.assemble import Stage

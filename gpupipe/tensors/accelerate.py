@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ..classes import dataclass
 from ..errors import DataError
 from ..load.converted import ConvertedIterator
 from ..load.iterator import AT_ONCE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,8 @@ from gpupipe import io, ops
 from gpupipe.comparison.source import Source
 from gpupipe.dataset import Dataset, TFRecordDataset
 from gpupipe.spec import TensorSpec
+
+from ..classes import dataclass
 
 __all__ = ["Draw", "Example", "Window", "augmentations"]
 

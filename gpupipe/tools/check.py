@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gpupipe.errors import DataError
@@ -28,6 +27,8 @@ from gpupipe.flow.sources.readers import REMOTE_BLOCK
 from gpupipe.options import Options
 from gpupipe.threads import DaemonPool
 from gpupipe.tools.files import kind_at
+
+from ..classes import dataclass
 
 __all__ = ["Job", "Part", "check"]
 

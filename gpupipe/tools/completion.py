@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from ..classes import dataclass
 
 __all__ = ["SHELLS", "completion"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -13,6 +12,8 @@ import numpy.typing as npt
 from gpupipe.dataset import Dataset
 from gpupipe.errors import DataError, PlanError
 from gpupipe.structure import flatten
+
+from ..classes import dataclass
 
 __all__ = ["Leaf", "first_images"]
 

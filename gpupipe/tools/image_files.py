@@ -11,8 +11,8 @@ from typing import Any
 
 from gpupipe.cpus import cpu_count
 from gpupipe.errors import PlanError, shown_name
+from gpupipe.load.table import table
 from gpupipe.progress import Progress
-from gpupipe.table import table
 from gpupipe.threads import DaemonPool
 from gpupipe.tools.files import DataFile
 from gpupipe.tools.inspect_image import ImageFile, image_file

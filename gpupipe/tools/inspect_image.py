@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from gpupipe.comparison.steps.classes import taken_by_dali
@@ -12,6 +11,8 @@ from gpupipe.extract.images.describe import Description, describe
 from gpupipe.extract.images.headers import check_complete, check_decodable
 from gpupipe.tools.files import first_bytes, size_of
 from gpupipe.tools.text import byte_count, counted
+
+from ..classes import dataclass
 
 __all__ = ["ImageFile", "image_file"]
 

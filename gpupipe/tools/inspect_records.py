@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpupipe.errors import shown_name
-from gpupipe.table import table
+from gpupipe.load.table import table
 from gpupipe.tools.schema import Column, parse_call
 from gpupipe.tools.survey import Survey, Surveyed, spread_of
 from gpupipe.tools.text import byte_count, counted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from gpupipe.extract.storage.output import check_output
 from gpupipe.tools.augmented import Draw, augmentations
 from gpupipe.tools.first_images import first_images
 from gpupipe.tools.users_file import find_dataset, names_a_dataset, stdout_on_stderr
+
+from ..classes import dataclass
 
 __all__ = ["Preview", "save_preview"]
 

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +16,8 @@ from gpupipe.extract.examples.example import ExampleParser
 from gpupipe.extract.examples.features import DType, VarLenFeature
 from gpupipe.extract.examples.listing import feature_types
 from gpupipe.extract.images.describe import describe
+
+from ..classes import dataclass
 
 __all__ = ["Column", "Images", "Values", "image_of", "parse_call", "schema_of", "values_of"]
 

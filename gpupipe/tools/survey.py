@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from gpupipe.tools.files import DataFile, kind_at, size_of
 from gpupipe.tools.sample import Sample
 from gpupipe.tools.schema import Column, Values, image_of, parse_call, schema_of, values_of
 from gpupipe.tools.text import counted
+
+from ..classes import dataclass
 
 __all__ = ["Survey", "Surveyed", "survey"]
 

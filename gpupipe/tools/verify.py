@@ -6,21 +6,23 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import Any
 
 from gpupipe.errors import DataError, ParseError, PlanError, shown_name
 from gpupipe.extract.records.compression import Compression
 from gpupipe.extract.records.tfrecord import RecordReader
+from gpupipe.load.table import table
 from gpupipe.progress import Progress
-from gpupipe.table import table
 from gpupipe.tools.check import Job, Part
 from gpupipe.tools.files import DataFile, Kind, kind_at, size_of
 from gpupipe.tools.manifest import WholeManifest
 from gpupipe.tools.schema import values_of
 from gpupipe.tools.spread import check_all
 from gpupipe.tools.text import byte_count, counted
+
+from ..classes import dataclass
 
 __all__ = ["Checked", "Report", "image_features", "verify"]
 

@@ -13,11 +13,11 @@ import functools
 import importlib.util
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..classes import dataclass
 from ..errors import DataError, DeviceError, FunctionError, MissingDependencyError, text_of
 from ..graph.op import Op
 from ..timing import Ranges

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..classes import dataclass
 from ..errors import DataError, DecodeError, text_of
 from ..extract.images.decode import MOST_PIXELS, UNBOUNDED
 from ..graph.values import Apply, Const, Input, Item, Value

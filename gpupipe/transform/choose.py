@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import functools
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from ..classes import dataclass
 from ..errors import GpupipeError, MissingDependencyError, PlanError
 from ..graph.host_values import is_image
 from ..graph.values import Apply, topological
@@ -40,6 +41,7 @@ __all__ = [
     "choose_for",
     "dali_extra",
     "executor_of",
+    "load_libraries",
     "make_executor",
     "refuse_unsupported",
     "resolve_device",
@@ -234,6 +236,19 @@ def refuse_unsupported(choice: Choice, program: Program) -> None:
             f"{', '.join(missing)} cannot run as {choice.label}: the op has no such form; "
             f"use Options(device='cpu', backend={other!r})"
         )
+
+
+def load_libraries(choice: Choice) -> None:
+    """Import what executors of a choice need: half a second for DALI, which need not wait for the first rows.
+
+    Raises:
+        MissingDependencyError: DALI cannot be imported.
+    """
+    if choice.runs_dali:
+        from .dali import executor as executor
+        from .dali.library import import_dali
+
+        import_dali()
 
 
 def make_executor(

@@ -17,12 +17,12 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
+from ..classes import dataclass
 from ..errors import DataError, DecodeError, FunctionError, PlanError, text_of
 from ..extract.images.decode import MOST_PIXELS
 from ..graph.op import Array

@@ -6,11 +6,12 @@ import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from ..classes import dataclass
 from ..errors import ClosedError, DataError, GpupipeError
 from ..graph.host_values import HostValues, boundary
 from ..graph.op import Array

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ..classes import dataclass
 from .program import Executor, Feed, Program
 
 __all__ = ["RECORDING", "Fed", "Recording", "recorded"]

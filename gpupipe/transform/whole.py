@@ -10,11 +10,11 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..classes import dataclass
 from ..graph.op import Array
 from ..graph.values import Apply, Const, Value
 from .program import Feed, Program

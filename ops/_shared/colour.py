@@ -9,11 +9,12 @@ only operations that DALI has.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from gpupipe.classes import dataclass
 from gpupipe.errors import DataError, ShapeError, SpecError
 from gpupipe.graph.op import Array, Op, check_number
 from gpupipe.ops._shared.geometry import column

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
 from gpupipe.graph.op import Array, Op
 from gpupipe.graph.symbols import apply

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Op
 from gpupipe.ops._shared.geometry import image_of
 from gpupipe.spec import TensorSpec

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from gpupipe.classes import dataclass
 from gpupipe.extract.images.decode import Window
 from gpupipe.graph.op import Array, Op
 from gpupipe.ops._shared.crop import Crop

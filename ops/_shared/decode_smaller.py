@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from gpupipe.classes import dataclass
 from gpupipe.errors import DecodeError
 from gpupipe.extract.images.decode import Dct, Window
 from gpupipe.extract.images.headers import ImageHeader, read_header

@@ -14,11 +14,11 @@ An image that DALI refuses is decoded on the host too: if that succeeds, the ima
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.headers import read_header

@@ -7,12 +7,13 @@ Their tensors are {CHW}; ops work on {HWC}, and the result is transposed at the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
+from gpupipe.classes import dataclass
 from gpupipe.errors import PlanError
 from gpupipe.graph.symbols import Symbol, apply
 from gpupipe.graph.trace import trace

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Op
 from gpupipe.ops._shared.flip import mirrored
 from gpupipe.ops._shared.geometry import image_of

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import tracemalloc
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
 
 from gpupipe import Dataset
+from gpupipe.classes import dataclass
 from gpupipe.optimize.rules.plan_rules import rewrite
 from gpupipe.plan.node import Facts, Node, Step, draws, walk
 from tests.behaviour.programs import Program, build, programs

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import gpupipe as gp
-from gpupipe.table import table
+from gpupipe.load.table import table
 from gpupipe.tools.files import find_files, kind_at
 from gpupipe.tools.text import byte_count, counted
 from tests.tools.damage import write

@@ -484,3 +484,22 @@ def test_explain_says_why_a_stage_without_encoded_images_runs_in_numpy(machine: 
     text = images.batch(2).explain()
 
     assert "NumPy on CPU, because no GPU found, DALI found; nothing is decoded" in text
+
+
+@pytest.mark.skipif(not machine_of.has_dali(), reason="needs DALI")
+def test_dali_is_imported_while_the_first_rows_are_read() -> None:
+    """It takes half a second, in which the buffer of a shuffle can be filled."""
+    script = (
+        "import sys, time, numpy as np, gpupipe as gp\n"
+        "def rows():\n"
+        "    for wait in range(400):\n"
+        "        if getattr(sys.modules.get('nvidia.dali.types'), 'DALIDataType', None): break\n"
+        "        time.sleep(0.1)\n"
+        "    print('imported' if wait < 399 else 'read first')\n"
+        "    yield np.zeros((4, 4, 3), np.uint8)\n"
+        "spec = gp.TensorSpec((4, 4, 3), 'uint8', 'HWC')\n"
+        "images = gp.Dataset.from_generator(rows, output_signature=spec).map(gp.ops.flip_left_right).batch(1)\n"
+        "next(iter(images.with_options(gp.Options(device='cpu', backend='dali'))))\n"
+    )
+
+    assert in_a_new_process(script).stdout.split() == ["imported"]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from ...brief import cut
+from ...classes import dataclass
 from ..result import Cost, Result, Spread
 from .numbers import number, of_tolerance
 

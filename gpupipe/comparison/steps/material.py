@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ...classes import dataclass
 from ...dataset import Dataset
 from ...errors import DataError
 from ...flow.stage.repair import host_copy

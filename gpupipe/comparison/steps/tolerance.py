@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...graph.op import Case, Op
 
 __all__ = ["GPU_DECODING", "Tolerance", "tolerance_of"]

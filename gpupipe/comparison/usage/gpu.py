@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from ...classes import dataclass
 from .nvml import first_visible, handle_of, memory_of, opened
 
 __all__ = ["GpuUse", "GpuWatch"]

@@ -6,8 +6,9 @@ import contextlib
 import ctypes
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from ...classes import dataclass
 
 __all__ = ["Card", "cards", "first_visible", "handle_of", "jpeg_load", "memory_of", "memory_used", "opened"]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +14,8 @@ import numpy as np
 from gpupipe.brief import fields_in_brief
 from gpupipe.errors import PlanError, PlanTypeError
 from gpupipe.integers import is_integer, plain
+
+from ...classes import dataclass
 
 __all__ = ["DType", "Feature", "FixedLenFeature", "FixedLenSequenceFeature", "RaggedFeature", "VarLenFeature"]
 

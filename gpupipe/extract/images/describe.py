@@ -5,11 +5,11 @@ Nothing is decoded; what a JPEG's frame header says beyond its size is read here
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpupipe.errors import DecodeError
 from gpupipe.extract.images.headers import ImageHeader, read_header
 from gpupipe.extract.images.jpeg import FRAMES, jpeg_segments
+
+from ...classes import dataclass
 
 __all__ = ["Description", "describe"]
 

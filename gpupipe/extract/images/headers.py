@@ -7,7 +7,6 @@ which also decodes them. An image that fails here never reaches a decoder, where
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
 
 from gpupipe.errors import DecodeError
@@ -17,6 +16,8 @@ from gpupipe.extract.images.jpeg import MOST_SCANNED, check_end, check_scans, ex
 from gpupipe.extract.images.pillow import facts, opened
 from gpupipe.extract.images.png import check_png, png_chunks
 from gpupipe.extract.images.tiff import layout_of
+
+from ...classes import dataclass
 
 __all__ = ["ImageHeader", "check_complete", "check_decodable", "check_pixels", "read_header"]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import zlib
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,8 @@ import numpy.typing as npt
 
 from gpupipe.errors import DecodeError, MissingDependencyError
 from gpupipe.extract.images.exif import NORMAL
+
+from ...classes import dataclass
 
 __all__ = ["TiffLayout", "layout_of", "read_tiff"]
 

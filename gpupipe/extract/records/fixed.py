@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records.reading import BLOCK, BlockReader, ByteSource, Item, Source
+
+from ...classes import dataclass
 
 __all__ = ["FixedReader"]
 

@@ -6,11 +6,11 @@ more line. A lone ``\r`` inside a line is data (TensorFlow drops every one).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records.framing import SEARCHED
 from gpupipe.extract.records.reading import BlockReader, ByteSource, Item, Source
+
+from ...classes import dataclass
 
 __all__ = ["LONGEST", "LineReader"]
 

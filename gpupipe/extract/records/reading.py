@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, Future
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Any, Protocol, TypeVar
 
 from gpupipe.errors import DataError
@@ -18,6 +18,8 @@ from gpupipe.extract.records.inflate import Inflater
 from gpupipe.extract.storage.files import OpenFile, Storage
 from gpupipe.extract.storage.ranges_ahead import Pool, RangeBudget, RangesAhead
 from gpupipe.extract.storage.remote import storage_of
+
+from ...classes import dataclass
 
 __all__ = ["BLOCK", "BlockReader", "ByteSource", "Item", "Pool", "Source"]
 

@@ -6,14 +6,14 @@ the GIL, for many records. A thread pool reads the next block while this one is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records.framing import HEADER, OVERHEAD, SEARCHED, Framer, Item, find_header, seek_header, sniff
 from gpupipe.extract.records.index import MEMORY, offset_after
 from gpupipe.extract.records.inflate import Inflater, longest_record
 from gpupipe.extract.records.reading import BlockReader, Source
 from gpupipe.extract.storage.blocks import Blocks
+
+from ...classes import dataclass
 
 __all__ = ["BLOCK", "RecordReader"]
 

@@ -11,7 +11,6 @@ import os
 import threading
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
@@ -23,6 +22,8 @@ from gpupipe.extract.records.reading import BlockReader, Source
 from gpupipe.extract.storage.files import LOCAL
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.glob import is_url
+
+from ...classes import dataclass
 
 __all__ = ["Entry", "EntryReader", "Keys", "count_entries", "keys_of", "need_lmdb", "position_of", "read_entry"]
 

@@ -7,7 +7,6 @@ those that `cat` joined are read one after another, as GNU tar does with ``--ign
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gpupipe.errors import DataError, RecordError, shown_name
 from gpupipe.extract.records.framing import SEARCHED, sniff
@@ -27,6 +26,8 @@ from gpupipe.extract.shards.header import (
     read_header,
 )
 from gpupipe.extract.shards.window import Window
+
+from ...classes import dataclass
 
 __all__ = ["Damage", "Member", "Members"]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gpupipe.errors import DataError, ParseError, RecordError, shown_name
@@ -20,6 +19,8 @@ from gpupipe.extract.shards.names import KEY, split_name
 from gpupipe.extract.shards.window import FileWindow, StreamWindow, Window
 from gpupipe.extract.storage.blocks import Blocks
 from gpupipe.extract.storage.files import LocalStorage
+
+from ...classes import dataclass
 
 __all__ = ["SAMPLES", "SampleReader"]
 

@@ -6,7 +6,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -14,6 +13,8 @@ from gpupipe.errors import DataError
 from gpupipe.extract.storage.files import OpenFile, Storage
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.timing import reading
+
+from ...classes import dataclass
 
 __all__ = ["Pool", "RangeBudget", "RangesAhead"]
 

@@ -13,12 +13,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from gpupipe.errors import RecordError
 from gpupipe.threads import Thread
 from gpupipe.timing import reading
+
+from ...classes import dataclass
 
 __all__ = ["LIMITS", "Limits", "Reads", "bounded", "pause"]
 

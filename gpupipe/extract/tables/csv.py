@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
 from gpupipe.errors import DataError, ParseError
 from gpupipe.extract.records.lines import LineReader
 from gpupipe.extract.records.reading import Item, Source
 from gpupipe.extract.tables.csv_layout import CsvLayout, OpenQuoteError, QuoteError
+
+from ...classes import dataclass
 
 __all__ = ["LONGEST", "CsvReader"]
 

@@ -7,12 +7,13 @@ missing one, quoted or not.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gpupipe.errors import ParseError
+
+from ...classes import dataclass
 
 __all__ = ["CsvLayout", "OpenQuoteError", "QuoteError"]
 

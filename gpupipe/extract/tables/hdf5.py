@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
@@ -15,6 +14,8 @@ from gpupipe.extract.tables.byte_file import ByteFile
 from gpupipe.extract.tables.columns import Arrays, Column, Nulls, Scalars, Values
 from gpupipe.extract.tables.table import MOST_BYTES, Format, Table
 from gpupipe.spec import Array, TensorSpec
+
+from ...classes import dataclass
 
 __all__ = ["Hdf5"]
 

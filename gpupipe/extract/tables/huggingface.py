@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import repeat
 from typing import Any, ClassVar
 
@@ -21,6 +21,8 @@ from gpupipe.extract.tables.arrow import ENCODED, arrow, chosen, column_of
 from gpupipe.extract.tables.columns import Column, Filled, Nulls
 from gpupipe.extract.tables.table import Format, Handed, Table
 from gpupipe.spec import TensorSpec
+
+from ...classes import dataclass
 
 __all__ = ["PATH", "STREAMED", "HuggingFace", "HuggingFaceStream", "filed"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from gpupipe.errors import DataError
@@ -17,6 +16,8 @@ from gpupipe.extract.tables.arrow import arrow, chosen, column_of
 from gpupipe.extract.tables.byte_file import ByteFile
 from gpupipe.extract.tables.columns import Column, Nulls
 from gpupipe.extract.tables.table import Format, Table
+
+from ...classes import dataclass
 
 __all__ = ["Ipc"]
 

@@ -10,7 +10,6 @@ import io
 import struct
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
@@ -22,6 +21,8 @@ from gpupipe.extract.tables.byte_file import ByteFile
 from gpupipe.extract.tables.columns import Arrays, Column, Nulls, Scalars, Values
 from gpupipe.extract.tables.table import MOST_BYTES, Format, Table
 from gpupipe.spec import Array, TensorSpec
+
+from ...classes import dataclass
 
 __all__ = ["Npy"]
 

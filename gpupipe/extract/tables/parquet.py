@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from gpupipe.errors import DataError
@@ -12,6 +11,8 @@ from gpupipe.extract.tables.arrow import ENCODED, arrow, chosen, column_of
 from gpupipe.extract.tables.byte_file import ByteFile
 from gpupipe.extract.tables.columns import Column, Nulls
 from gpupipe.extract.tables.table import Format, Table
+
+from ...classes import dataclass
 
 __all__ = ["Parquet"]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from gpupipe.errors import DataError
 from gpupipe.extract.records.reading import BlockReader, Source
 from gpupipe.extract.tables.table import Block, Table
+
+from ...classes import dataclass
 
 __all__ = ["Part", "TableReader"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,6 +20,8 @@ from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.remote import storage_of
 from gpupipe.extract.tables.columns import Column, Filled, Nulls
 from gpupipe.spec import Array, TensorSpec
+
+from ...classes import dataclass
 
 __all__ = ["MOST_BYTES", "MOST_ROWS", "Block", "Format", "Handed", "Table", "misfit"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from ...classes import dataclass
 from ..element import BatchStream, Element, Hole, Raised
 from ..run import Run
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import DataError, FunctionError
 from ..buffer_sizes import bytes_of_all
 from ..element import Element, Hole, identity_of

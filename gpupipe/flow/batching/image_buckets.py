@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import DataError, FunctionError
 from ...graph.host_values import header_size
 from ...plan.image_buckets import Size, nearest_bucket, patches

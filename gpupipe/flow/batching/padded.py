@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from ...classes import dataclass
 from ..access import RandomAccess
 from ..element import Element
 from ..run import Context, Flow

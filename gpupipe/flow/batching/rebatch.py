@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import DataError
 from ...ragged import stack_arrays
 from ..element import Element, Hole, is_element

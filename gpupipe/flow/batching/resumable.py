@@ -9,10 +9,10 @@ a group needs the last good element before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
 
+from ...classes import dataclass
 from ...errors import DataError, DecodeError
 from ...serial.errors import error_class
 from ..element import Element, Hole, locate

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ...classes import dataclass
 from ...errors import DataError, ShapeError
 from ...random import mix64
 from ..element import BatchStream, Element, Hole, Raised, Stream

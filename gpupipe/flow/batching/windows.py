@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ...classes import dataclass
 from ...graph.values import digest_of
 from ...plan.node import ElementType, Node
 from ...plan.windows import NestedElements

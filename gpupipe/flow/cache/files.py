@@ -14,10 +14,11 @@ import contextlib
 import hashlib
 import os
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
+from ...classes import dataclass
 from ...errors import DataError, GpupipeError, MissingFileError, shown_name
 from ...extract.storage.at_once import versions
 from ...log import logger

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from ...classes import dataclass
 from ...errors import MissingFileError, StateError, shown_name
 from ...graph.op import Array
 from ...options import Settings

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from operator import length_hint
 from typing import Any
 
+from ...classes import dataclass
 from ...options import Settings
 from ..access import FromFunction, RandomAccess
 from ..buffer_sizes import bytes_of_all

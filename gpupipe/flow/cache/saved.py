@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import DataError, RecordError
 from ...graph.op import Array
 from ...log import logger

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from ...classes import dataclass
 from ..access import RandomAccess, joined
 from ..element import Element
 from ..run import Context, Flow

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from ...classes import dataclass
 from ...errors import DataError, GpupipeError
 from ..access import RandomAccess, access, from_list
 from ..element import Element, Hole, is_element

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...classes import dataclass
 from ...graph.op import Array
 from ...plan.index import ENDLESS
 from ...random import ROOT

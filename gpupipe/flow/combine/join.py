@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from ...classes import dataclass
 from ...graph.op import Array
 from ..access import Picked, RandomAccess, access, joined
 from ..element import Element, Hole, Raised

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import DataError, FunctionError
 from ...spec import spec_of
 from ..element import Element, Hole, is_element, locate

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import DataError
 from ...plan.node import INFINITE
 from ...ragged import Ragged, RaggedSpec

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
+from ...classes import dataclass
 from ...errors import DataError, FunctionError, text_of
 from ...extract.records.reference import LAZY
 from ...graph.host_values import HostValues, header_size

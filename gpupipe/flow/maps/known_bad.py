@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from ...classes import dataclass
 from ...errors import BadRecord, DataError
 from ...random import mix64
 from ..access import RandomAccess, Through

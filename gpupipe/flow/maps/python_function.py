@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import ENDING, DataError, FunctionError, PlanError, ResultError
 from ...extract.images.decode import MOST_PIXELS
 from ...graph.eager import ELEMENT, ElementRng

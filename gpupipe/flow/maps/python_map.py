@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ...classes import dataclass
 from ...errors import DataError
 from ...random import ROOT
 from ...threads import DaemonPool, Job

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Future
-from dataclasses import dataclass
 from itertools import islice
 
+from ...classes import dataclass
 from ...errors import DataError
 from ...extract.records.reference import LAZY, read_many
 from ...threads import DaemonPool

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from ...classes import dataclass
 from ...errors import FunctionError
 from ...plan.maps import acceptance
 from ...random import hash64, mix64, one_word, philox_key

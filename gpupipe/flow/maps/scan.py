@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import DataError, FunctionError, PlanError, PlanTypeError
 from ...serial.columns import Cursor, add_column, read_column
 from ...spec import Structure, TensorSpec, as_declared, as_leaf, flatten_like, own, spec_of

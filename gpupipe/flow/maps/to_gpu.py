@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ...classes import dataclass
 from ...transform.array import goes_to_gpu, on_gpu, to_host
 from ..element import Element
 from ..run import Context, Flow

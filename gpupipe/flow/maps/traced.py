@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import DataError
 from ...threads import Flag
 from ..access import RandomAccess, Through

@@ -7,9 +7,9 @@ incomplete last round, "wrap" completes it with the first elements of the input.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 
+from ...classes import dataclass
 from ...errors import StateError
 from ...plan.index import ENDLESS
 from ..access import RandomAccess, Remapped, access

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 
+from ...classes import dataclass
 from ...log import logger
 from ..access import RandomAccess, access, passes
 from ..element import Element

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import StateError
 from ...graph.op import Array
 from ..access import RandomAccess, Remapped, Through, access, strided

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from ...classes import dataclass
 from ...errors import PlanError
 from ...graph.op import Array
 from ...plan.index import ENDLESS, Everything, Order, Part, Places, Rows, Share, Sliced

@@ -7,11 +7,12 @@ The buffer is full before the first element leaves; output p has an input index 
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...plan.order import buffer_name
 from ...random import BatchRng, hash64, mix64
 from ..access import RandomAccess, from_list, passes

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 from operator import length_hint
 
 import numpy as np
 
+from ...classes import dataclass
 from ...plan.order import buffer_name
 from ..element import Element
 from ..run import Context, Flow

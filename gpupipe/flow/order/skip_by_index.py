@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ...classes import dataclass
 from ...plan.index import ENDLESS
 from ..access import RandomAccess, access, blocks_of, strided
 from ..combine.flat_map import FlatMapFlow

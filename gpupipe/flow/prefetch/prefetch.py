@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ...classes import dataclass
 from ...extract.images.decode import MOST_PIXELS
 from ...extract.storage.waiting import LIMITS
 from ...random import ROOT

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice, repeat
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import StateError
 from ...extract.storage.names import Names
 from ...graph.op import Array

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Generator
-from dataclasses import dataclass
 from typing import Any
 
+from ...classes import dataclass
 from ...errors import DataError, StateError
 from ...extract.shards.lmdb import EntryReader, Keys, count_entries, keys_of, position_of, read_entry
 from ..access import RandomAccess, from_list

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ...classes import dataclass
 from ...errors import ENDING, DataError, FunctionError, GpupipeError
 from ...spec import Structure, TensorSpec, as_declared, as_leaf, describe, flatten, flatten_like, own, spec_of
 from ..check import conform, failed, fits, same_structure, shown

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from ...classes import dataclass
 from ...errors import DataError, RecordError, StateError
 from ...extract.tables.huggingface import HuggingFaceStream
 from ...extract.tables.reader import Part

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ..run import Context
 from ..state.snapshot import Numbered, State, int_part
 from ..step import Running

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from operator import length_hint
 from typing import Any
 
+from ...classes import dataclass
 from ...errors import DataError
 from ...extract.records.fixed import FixedReader
 from ...extract.records.lines import LineReader

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from ...classes import dataclass
 from ...errors import DataError, LengthError, PlanTypeError
 from ...extract.records.index import TFRECORD, Kind, RecordIndex, find_index, record_index, version_of
 from ...extract.records.reference import HeaderWalker, Reference, indexed_elements

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ...classes import dataclass
 from ..run import Context
 from ..state.snapshot import Counted, State
 from ..step import Running

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import DataError, RecordError
 from ...extract.storage.forking import renew_lock
 from ...extract.tables.reader import Part, TableReader

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from ...classes import dataclass
 from ...errors import DataError, PlanTypeError, RecordError
 from ...extract.records.index import RecordIndex
 from ...extract.shards.names import BY_NAME, compression_of

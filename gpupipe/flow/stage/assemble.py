@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import DataError, GpupipeError
 from ...graph.host_values import HostValues, is_batchwise
 from ...graph.values import Apply, Item, Value
@@ -37,6 +37,7 @@ class Stage:
         aligned: whether these batches are zipped with something, see `Batcher`.
         ignores: whether and how failed elements are kept out of batches, see `Batcher`.
         executor: makes an executor for a program and a batch size; None if no output is an image value.
+        load: imports what the executor needs, before the first rows are there.
         headers: for each decoder, the column that holds its image sizes.
         ready: how many finished groups may wait.
         label: name of the stage, for messages.
@@ -56,6 +57,7 @@ class Stage:
     aligned: bool = False
     ignores: bool | None = None
     executor: Callable[[Program, int], Executor] | None = None
+    load: Callable[[], None] | None = None
     headers: tuple[tuple[tuple[Value, bool], int], ...] = ()
     ready: int = 1
     label: str = "batch"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from ...classes import dataclass
 from ..access import RandomAccess, Through
 from ..batching.batcher import Batcher, MicroBatcher
 from ..batching.by_index import Batches

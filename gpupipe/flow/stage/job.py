@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...classes import dataclass
 from ...errors import DataError
 from ...graph.host_values import HostValues
 from ...transform.program import Feed

@@ -54,7 +54,7 @@ class StageRunner:
         self._flow = flow
         self._program = flow.program
         self._decoders = [value for value in flow.program.values if isinstance(value, Apply) and value.op.decodes]
-        self._make_executor = flow.executor
+        self._make_executor, self._load = flow.executor, flow.load
         self._executor: Executor | None = None
         self._resumable = resumable
         self._batcher = resumable.batcher
@@ -170,6 +170,8 @@ class StageRunner:
         flight: deque[Queued] = deque()
         cpu = thread_time()
         try:
+            if self._load is not None:
+                self._load()
             while True:
                 # A batch in parts runs alone, one part after the other: nothing is submitted after it.
                 alone = bool(flight) and in_parts(flight[-1].item)

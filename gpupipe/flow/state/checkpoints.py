@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
+from ...classes import dataclass
 from ...errors import StateError
 from ..element import Element
 from ..run import SILENT_REPLAY, Context, Flow

@@ -13,13 +13,13 @@ from __future__ import annotations
 import base64
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice, repeat
 from operator import itemgetter, length_hint
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import StateError
 from ...graph.op import Array
 from ..element import Element, Stream

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ...classes import dataclass
 from ..idle_workers import IdleWorkers
 from ..maps.python_map import PythonMapFlow, WorkerPool
 from ..run import Context

@@ -9,11 +9,13 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from multiprocessing import process as started
 from multiprocessing.connection import Connection
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
+
+from ...classes import dataclass
 
 __all__ = ["PROCESSES", "SLOTS", "Worker", "join", "no_interrupts", "release", "reserve", "signal_name", "unlink"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from ...classes import dataclass
 from ...errors import DataError
 from ...spec import Structure
 from ..check import same_structure

@@ -12,12 +12,12 @@ import pickle
 import signal
 import threading
 from collections import deque
-from dataclasses import dataclass
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.shared_memory import SharedMemory
 from time import perf_counter_ns, process_time_ns
 
+from ...classes import dataclass
 from ...errors import ENDING, DataError, FunctionError
 from ...options import Settings
 from ...serial.errors import remote_to_json

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...classes import dataclass
 from ...flow.run import Context
 from ...graph.values import Input, Value
 from ...options import Settings

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ...classes import dataclass
 from ...errors import PlanError
 from ...flow.maps.to_gpu import OneKindFlow
 from ...flow.measured import measured

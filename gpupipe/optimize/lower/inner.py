@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ...classes import dataclass
 from ...errors import PlanTypeError
 from ...flow.check import failed
 from ...flow.combine.read_ahead import calls_python

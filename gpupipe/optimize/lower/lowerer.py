@@ -6,9 +6,10 @@ Nothing is read: where a type is known only from the first element of a step, lo
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
+from ...classes import dataclass
 from ...flow.maps.peek import PeekedFlow
 from ...flow.run import Context
 from ...options import Settings

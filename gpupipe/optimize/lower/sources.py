@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from ...classes import dataclass
 from ...extract.storage.names import Names
 from ...flow.batching.windows import NestedElementsFlow
 from ...flow.cache.saved import SavedFilesFlow, SavedFlow

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial, reduce
 from typing import Any
 
+from ...classes import dataclass
 from ...errors import GpupipeError, PlanError
 from ...flow.maps.host_program import HeaderCheck, HostProgram
 from ...flow.maps.known_bad import KnownBadFlow
@@ -20,7 +21,15 @@ from ...graph.host_values import is_batchwise, is_image
 from ...graph.values import Apply, Input, Item, Value, topological
 from ...options import Settings, parse_device
 from ...plan.node import Node
-from ...transform.choose import Choice, choose_for, make_executor, refuse_unsupported, resolve_device, threads_of
+from ...transform.choose import (
+    Choice,
+    choose_for,
+    load_libraries,
+    make_executor,
+    refuse_unsupported,
+    resolve_device,
+    threads_of,
+)
 from ...transform.program import Executor, Program
 from ...transform.recording import recorded
 from ..pending import AHEAD, Pending
@@ -233,6 +242,7 @@ class Placer:
             aligned=pending.aligned,
             ignores=pending.ignores,
             executor=make,
+            load=None if choice is None else partial(load_libraries, choice),
             headers=prepared.headers,
             ready=pending.ready or AHEAD,
             label=label,

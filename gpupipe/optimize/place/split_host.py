@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ...classes import dataclass
 from ...flow.maps.host_program import HeaderCheck
 from ...graph.host_values import is_image
 from ...graph.values import Apply, Const, Draw, Identity, Input, Item, Value, topological

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, fields, replace
 
+from ...classes import dataclass
 from ...extract.images.region import region_decoder
 from ...graph.classify import name_of
 from ...graph.frames import Frames

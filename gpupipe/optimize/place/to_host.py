@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from ...classes import dataclass
 from ...plan.batches import Batch, Bucketed, PaddedBatch, RaggedBatch, Rebatch, Unbatch
 from ...plan.cache import Cache
 from ...plan.image_buckets import ImageBuckets

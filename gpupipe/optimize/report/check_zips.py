@@ -7,10 +7,10 @@ counted or drawn, or they are the same dataset, as when partners are drawn for m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from ...classes import dataclass
 from ...graph.values import Draw, topological
 from ...plan.cache import Saved, SavedFiles
 from ...plan.files import OneFile

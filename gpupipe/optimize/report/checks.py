@@ -8,8 +8,9 @@ where a step hides what is below it (several inputs, a function that makes datas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ...classes import dataclass
 from ...errors import GpupipeError
 from ...graph.host_values import is_image
 from ...graph.values import Draw, topological

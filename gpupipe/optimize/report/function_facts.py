@@ -16,11 +16,11 @@ import sys
 import sysconfig
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...graph.sites import in_gpupipe
 
 __all__ = ["Reached", "image_library", "random_source", "reached"]

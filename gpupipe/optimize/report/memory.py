@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from ...classes import dataclass
 from ...extract.records.index import INDEXES
 from ...flow.buffer_sizes import REFERENCE, bytes_of_all
 from ...flow.order.shuffle_by_index import INDEX_BYTES, has_cheap_index

@@ -7,8 +7,9 @@ and with random ops (draws depend on identity only).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ...classes import dataclass
 from ...errors import GpupipeError
 from ...options import Settings
 from ...plan.node import Buffer, Facts, Node, Step, walk

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from gpupipe.tools.doctor.facts import CORE, CUPY, DALI, NVIMAGECODEC, Facts
 from gpupipe.tools.doctor.known_bad import KNOWN_BAD
+
+from ...classes import dataclass
 
 __all__ = ["Check", "diagnose"]
 

@@ -9,13 +9,15 @@ import platform
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import gpupipe
 from gpupipe.tools.doctor.limits import Limits, find_limits
 from gpupipe.tools.doctor.probe import Answer, ask
+
+from ...classes import dataclass
 
 __all__ = ["CUPY", "DALI", "NVIMAGECODEC", "Facts", "Unmet", "gather"]
 

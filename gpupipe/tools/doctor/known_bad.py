@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from gpupipe.tools.doctor.facts import NVIMAGECODEC, Facts
+
+from ...classes import dataclass
 
 __all__ = ["KNOWN_BAD", "KnownBad"]
 

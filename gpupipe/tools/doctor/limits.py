@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from gpupipe.cpus import cpu_count
+
+from ...classes import dataclass
 
 __all__ = ["Limits", "find_limits"]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from gpupipe.errors import PlanError
 from gpupipe.tools.files import is_image_name
 from gpupipe.tools.pack.inputs import Inputs, Progress, check_classes, digest_of, read_exactly
+
+from ...classes import dataclass
 
 __all__ = ["Folder", "find_folder"]
 

@@ -6,10 +6,11 @@ import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from gpupipe.errors import DecodeError, PlanError, shown_name
+
+from ...classes import dataclass
 
 __all__ = ["Inputs", "Progress", "check_classes", "digest_of", "numbered", "read_exactly", "stamp"]
 

@@ -12,12 +12,14 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from gpupipe.errors import PlanError, shown_name
 from gpupipe.extract.storage.replacing import named_errors, replacing
+
+from ...classes import dataclass
 
 __all__ = ["NAME", "Finished", "Journal", "Skipped", "opened"]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ import numpy as np
 from gpupipe.errors import MissingDependencyError, PlanError, shown_name
 from gpupipe.extract.storage.replacing import replacing
 from gpupipe.tools.pack.inputs import Inputs, Progress, check_classes, digest_of, numbered, read_exactly, stamp
+
+from ...classes import dataclass
 
 __all__ = ["Parquet", "find_parquet"]
 

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -27,6 +26,8 @@ from gpupipe.tools.pack.image import as_stored
 from gpupipe.tools.pack.inputs import Inputs, Progress
 from gpupipe.tools.pack.journal import Finished, Journal, Skipped, opened
 from gpupipe.tools.pack.shard import records_in, write_shard
+
+from ...classes import dataclass
 
 __all__ = ["Packed", "Skipped", "pack"]
 

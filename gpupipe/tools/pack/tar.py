@@ -10,7 +10,6 @@ import os
 import posixpath
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -25,6 +24,8 @@ from gpupipe.tools.pack.inputs import (
     read_exactly,
     stamp,
 )
+
+from ...classes import dataclass
 
 __all__ = ["Tar", "find_tar"]
 

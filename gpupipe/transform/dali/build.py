@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import GpupipeError, PlanError, SpecError
 from ...graph.values import Apply, Const, Item, Value
 from ...ops._shared.decode_smaller import ResizeWindow

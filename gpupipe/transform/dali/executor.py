@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from ...classes import dataclass
 from ...errors import ClosedError, DataError, DecodeError, DeviceError, GpupipeError
 from ...graph.values import Apply, Const
 from ...options import DecoderOptions

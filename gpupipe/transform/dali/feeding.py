@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import DataError, DecodeError, ShapeError, SpecError
 from ...graph.op import Array
 from ...graph.values import Value

@@ -7,9 +7,9 @@ import functools
 import os
 import sys
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
+from ...classes import dataclass
 from ...errors import DeviceError, MissingDependencyError
 from ..pool import EXIT_HOOKS, PipelinePool
 

@@ -34,11 +34,11 @@ only the size is compared, since DALI decodes them on the host too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import DecodeError
 from ...extract.images.decode import UNBOUNDED, decode
 from ...extract.images.first_blocks import facts_of_jpegs

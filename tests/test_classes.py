@@ -1,0 +1,160 @@
+"""`gpupipe.classes.dataclass` beside the standard library's: the same classes, made by each."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import pickle
+import re
+from collections.abc import Callable
+from dataclasses import KW_ONLY, FrozenInstanceError, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+import gpupipe
+from gpupipe import classes
+from gpupipe.graph.op import Op
+
+Make = Callable[..., Any]
+
+
+def _point(make: Make, **settings: Any) -> Any:
+    class Point:
+        """A place."""
+
+        x: int
+        name: str = "p"
+        tags: list[int] = field(default_factory=list)
+        secret: int = field(default=3, repr=False, compare=False)
+        told: int = field(default=7, init=False)
+        shared: ClassVar[int] = 5
+        _: KW_ONLY
+        loud: bool = False
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "name", self.name.strip())
+
+    return make(**settings)(Point)
+
+
+def _derived(make: Make, **settings: Any) -> Any:
+    base: Any = _point(make, **settings)
+
+    class Derived(base):  # type: ignore[misc]
+        z: float = 1.5
+
+    return make(**settings)(Derived)
+
+
+SETTINGS = [
+    {},
+    {"frozen": True},
+    {"frozen": True, "slots": True},
+    {"slots": True},
+    {"eq": False},
+    {"frozen": True, "eq": False, "slots": True},
+    {"repr": False},
+    {"kw_only": True},
+    {"init": False},
+]
+
+
+def _outcome(act: Callable[[], Any]) -> str:
+    try:
+        found = repr(act())
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"
+    return re.sub("0x[0-9a-f]+", "", found)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("kind", [_point, _derived])
+def test_a_class_does_what_the_standard_library_s_does(kind: Callable[..., Any], settings: dict[str, Any]) -> None:
+    own, theirs = (kind(make, **settings) for make in (classes.dataclass, dataclasses.dataclass))
+
+    def outcomes(cls: Any) -> list[Any]:
+        if not settings.get("init", True):
+            return [_outcome(lambda: cls(x=1)), _outcome(cls)]
+        one = cls(x=1, name=" a ")
+        return [
+            _outcome(lambda: one),
+            str(inspect.signature(cls)),
+            cls.__match_args__,
+            _outcome(lambda: cls()),
+            _outcome(lambda: cls(1, "b", [2], 4, True)),
+            cls(x=1) == cls(x=1, loud=False, secret=9),
+            cls(x=1) == cls(x=2),
+            cls(x=1) == 1,
+            cls(x=1).tags is cls(x=1).tags,
+            _outcome(lambda: hash(one) == hash(copy.copy(one))),
+            _outcome(lambda: setattr(one, "x", 2)),
+            settings.get("slots") or _outcome(lambda: setattr(one, "shared", 2)),  # CPython 3.11: another error
+            _outcome(lambda: delattr(one, "name")),
+            _outcome(lambda: dataclasses.replace(cls(x=1), x=5)),
+            _outcome(lambda: dataclasses.asdict(cls(x=1))),
+            [(each.name, each.type, each.compare) for each in dataclasses.fields(cls)],
+            hasattr(cls(x=1), "__dict__"),
+            kind is _derived or cls.__doc__,  # the standard library documents those without a docstring
+        ]
+
+    assert outcomes(own) == outcomes(theirs)
+
+
+@classes.dataclass(frozen=True, slots=True)
+class Kept:
+    """A class that pickle can find."""
+
+    a: int
+    b: str = "b"
+
+
+@classes.dataclass(frozen=True)
+class Plain:
+    """A class that others derive from."""
+
+    a: int
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plain)
+
+
+class Derived(Plain):
+    """Not a dataclass itself: it may have attributes of its own."""
+
+
+def test_instances_are_copied_and_pickled() -> None:
+    kept = Kept(1)
+
+    assert pickle.loads(pickle.dumps(kept)) == copy.deepcopy(kept) == copy.copy(kept) == kept
+    assert {kept: 1}[Kept(1)] == 1
+
+
+def test_what_a_class_defines_itself_stays() -> None:
+    derived = Derived(1)
+    derived.more = 2  # type: ignore[attr-defined]
+
+    assert Plain(1) == Plain(2)
+    assert hash(Plain(1)) == hash(Plain(1))
+    with pytest.raises(FrozenInstanceError, match="cannot assign to field 'a'"):
+        derived.a = 3  # type: ignore[misc]
+
+
+def test_a_frozen_class_of_the_standard_library_is_an_op() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Mine(Op):
+        factor: float = 2.0
+
+    assert Mine() == Mine(2.0)
+    assert dataclasses.replace(Mine(), factor=3.0).factor == 3.0
+
+
+def test_no_module_of_gpupipe_makes_classes_the_slow_way() -> None:
+    root = Path(gpupipe.__file__).parent
+    slow = [
+        path for path in root.rglob("*.py") if re.search(r"from dataclasses import .*\bdataclass\b", path.read_text())
+    ]
+
+    assert [path.name for path in slow] == ["classes.py"]
