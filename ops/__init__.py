@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.gather import gather
     from gpupipe.ops.grayscale_to_rgb import grayscale_to_rgb
     from gpupipe.ops.hsv_to_rgb import hsv_to_rgb
+    from gpupipe.ops.invert import invert
     from gpupipe.ops.maximum import maximum
     from gpupipe.ops.minimum import minimum
     from gpupipe.ops.mixup import mixup
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.one_hot import one_hot
     from gpupipe.ops.pad_to_bounding_box import pad_to_bounding_box
     from gpupipe.ops.per_image_standardization import per_image_standardization
+    from gpupipe.ops.posterize import posterize
     from gpupipe.ops.py_function import py_function
     from gpupipe.ops.random_apply import random_apply
     from gpupipe.ops.random_brightness import random_brightness
@@ -59,10 +61,14 @@ if TYPE_CHECKING:
     from gpupipe.ops.random_erasing import random_erasing
     from gpupipe.ops.random_flip_left_right import random_flip_left_right
     from gpupipe.ops.random_flip_up_down import random_flip_up_down
+    from gpupipe.ops.random_grayscale import random_grayscale
     from gpupipe.ops.random_hue import random_hue
+    from gpupipe.ops.random_invert import random_invert
     from gpupipe.ops.random_jpeg_quality import random_jpeg_quality
+    from gpupipe.ops.random_posterize import random_posterize
     from gpupipe.ops.random_resized_crop import random_resized_crop
     from gpupipe.ops.random_saturation import random_saturation
+    from gpupipe.ops.random_solarize import random_solarize
     from gpupipe.ops.random_uniform import random_uniform
     from gpupipe.ops.reshape import reshape
     from gpupipe.ops.resize import resize
@@ -73,6 +79,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.rot90 import rot90
     from gpupipe.ops.sample_distorted_bounding_box import sample_distorted_bounding_box
     from gpupipe.ops.slice import slice
+    from gpupipe.ops.solarize import solarize
     from gpupipe.ops.squeeze import squeeze
     from gpupipe.ops.stack import stack
     from gpupipe.ops.transpose import transpose
@@ -111,6 +118,7 @@ __all__ = [
     "gather",
     "grayscale_to_rgb",
     "hsv_to_rgb",
+    "invert",
     "maximum",
     "minimum",
     "mixup",
@@ -118,6 +126,7 @@ __all__ = [
     "one_hot",
     "pad_to_bounding_box",
     "per_image_standardization",
+    "posterize",
     "py_function",
     "random_apply",
     "random_brightness",
@@ -127,10 +136,14 @@ __all__ = [
     "random_erasing",
     "random_flip_left_right",
     "random_flip_up_down",
+    "random_grayscale",
     "random_hue",
+    "random_invert",
     "random_jpeg_quality",
+    "random_posterize",
     "random_resized_crop",
     "random_saturation",
+    "random_solarize",
     "random_uniform",
     "reshape",
     "resize",
@@ -141,6 +154,7 @@ __all__ = [
     "rot90",
     "sample_distorted_bounding_box",
     "slice",
+    "solarize",
     "squeeze",
     "stack",
     "transpose",

@@ -36,11 +36,13 @@ from gpupipe.ops.flip_up_down import FlipUpDown
 from gpupipe.ops.gather import LookUp
 from gpupipe.ops.grayscale_to_rgb import GrayscaleToRgb
 from gpupipe.ops.hsv_to_rgb import HsvToRgb
+from gpupipe.ops.invert import Invert
 from gpupipe.ops.mixup import Mixup
 from gpupipe.ops.normalize import Normalize
 from gpupipe.ops.one_hot import OneHot
 from gpupipe.ops.pad_to_bounding_box import PadToBoundingBox
 from gpupipe.ops.per_image_standardization import PerImageStandardization
+from gpupipe.ops.posterize import Posterize
 from gpupipe.ops.py_function import PyFunction
 from gpupipe.ops.random_apply import RandomApply
 from gpupipe.ops.random_brightness import RandomBrightness
@@ -50,10 +52,14 @@ from gpupipe.ops.random_crop import RandomCrop
 from gpupipe.ops.random_erasing import RandomErasing
 from gpupipe.ops.random_flip_left_right import RandomFlipLeftRight
 from gpupipe.ops.random_flip_up_down import RandomFlipUpDown
+from gpupipe.ops.random_grayscale import RandomGrayscale
 from gpupipe.ops.random_hue import RandomHue
+from gpupipe.ops.random_invert import RandomInvert
 from gpupipe.ops.random_jpeg_quality import RandomJpegQuality
+from gpupipe.ops.random_posterize import RandomPosterize
 from gpupipe.ops.random_resized_crop import RandomResizedCrop
 from gpupipe.ops.random_saturation import RandomSaturation
+from gpupipe.ops.random_solarize import RandomSolarize
 from gpupipe.ops.random_uniform import RandomUniform
 from gpupipe.ops.reshape import Reshape
 from gpupipe.ops.resize import Resize, ResizeArea
@@ -64,6 +70,7 @@ from gpupipe.ops.rgb_to_hsv import RgbToHsv
 from gpupipe.ops.rot90 import Rot90
 from gpupipe.ops.sample_distorted_bounding_box import SampleDistortedBoundingBox
 from gpupipe.ops.slice import Slice
+from gpupipe.ops.solarize import Solarize
 from gpupipe.ops.squeeze import Squeeze
 from gpupipe.ops.stack import Stack
 from gpupipe.ops.transpose import Transpose
@@ -99,6 +106,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     Gather,
     GrayscaleToRgb,
     HsvToRgb,
+    Invert,
     LookUp,
     Mixup,
     NativeDecoding,
@@ -106,6 +114,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     OneHot,
     PadToBoundingBox,
     PerImageStandardization,
+    Posterize,
     PyFunction,
     RandomApply,
     RandomBrightness,
@@ -115,10 +124,14 @@ CATALOGUE: tuple[type[Op], ...] = (
     RandomErasing,
     RandomFlipLeftRight,
     RandomFlipUpDown,
+    RandomGrayscale,
     RandomHue,
+    RandomInvert,
     RandomJpegQuality,
+    RandomPosterize,
     RandomResizedCrop,
     RandomSaturation,
+    RandomSolarize,
     RandomUniform,
     Reshape,
     Resize,
@@ -131,6 +144,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     Rot90,
     SampleDistortedBoundingBox,
     Slice,
+    Solarize,
     Squeeze,
     Stack,
     Subscript,

@@ -12,10 +12,9 @@ from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.ops._shared.colour import Colour, planes, planes_dali, rotate_hue, rotate_hue_dali, together_dali
+from gpupipe.ops._shared.colour import Colour, luma, luma_dali, rotate_hue, rotate_hue_dali, together_dali
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.convert_image_dtype import LARGEST, dtype_of
-from gpupipe.ops.rgb_to_grayscale import WEIGHTS
 from gpupipe.random import BatchRng
 
 __all__ = ["ColorJitter", "color_jitter"]
@@ -94,7 +93,7 @@ class ColorJitter(Colour):
         """``factor x + (1 - factor) other`` in levels of the image's type: black, the mean gray or the gray of x."""
         y = x * factor
         if step != BRIGHTNESS:
-            gray = self._whole(_gray(planes(x)))
+            gray = self._whole(luma(x))
             if step == CONTRAST:
                 gray = gray.mean(dtype=np.float64).astype(np.float32)
             y += gray * (np.float32(1) - factor)
@@ -159,7 +158,7 @@ class ColorJitter(Colour):
         y = x * next(given)
         if self.contrast is not None or self.saturation is not None:
             saturates, rest = next(given), next(given)
-            gray = self._whole_dali(d, _gray(planes_dali(x)))
+            gray = self._whole_dali(d, luma_dali(x))
             other = saturates * gray
             if self.contrast is not None:
                 other = other + next(given) * self._mean_dali(d, gray, pixels)
@@ -215,12 +214,6 @@ def _around_hue(order: Array) -> Array:
     before = np.arange(others) < slot
     middle = np.full((count, 1), HUE, order.dtype)
     return np.concatenate([np.where(before, rest, NONE), middle, np.where(before, NONE, rest)], axis=1)
-
-
-def _gray(rgb: tuple[Any, Any, Any]) -> Any:
-    """The luma of every pixel, for arrays and for DALI nodes: [H,W,1]."""
-    red, green, blue = (plane * weight for plane, weight in zip(rgb, WEIGHTS, strict=True))
-    return red + green + blue
 
 
 def _range(name: str, value: Any, centre: float, low: float, high: float | None) -> Range:

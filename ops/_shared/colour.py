@@ -19,6 +19,7 @@ from gpupipe.errors import DataError, ShapeError, SpecError
 from gpupipe.graph.op import Array, Op, check_number
 from gpupipe.ops._shared.geometry import column
 from gpupipe.ops.convert_image_dtype import LARGEST, checked_dtype
+from gpupipe.ops.rgb_to_grayscale import WEIGHTS
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 
@@ -35,6 +36,8 @@ __all__ = [
     "floats_dali",
     "hue",
     "hue_dali",
+    "luma",
+    "luma_dali",
     "planes",
     "planes_dali",
     "restored",
@@ -182,6 +185,18 @@ def planes(f: Array) -> tuple[Array, Array, Array]:
 
 def planes_dali(f: Any) -> tuple[Any, Any, Any]:
     return f[:, :, 0:1], f[:, :, 1:2], f[:, :, 2:3]
+
+
+def luma(f: Array) -> Array:
+    """The weighted sum of red, green and blue, summed in this order: float32[H,W,3] -> float32[H,W,1]."""
+    red, green, blue = (plane * np.float32(weight) for plane, weight in zip(planes(f), WEIGHTS, strict=True))
+    result: Array = red + green + blue
+    return result
+
+
+def luma_dali(f: Any) -> Any:
+    red, green, blue = (plane * weight for plane, weight in zip(planes_dali(f), WEIGHTS, strict=True))
+    return red + green + blue
 
 
 def extremes(f: Array) -> tuple[Array, Array]:

@@ -6,12 +6,8 @@ Differences are in levels of 0..255 of the resized image, on photographs; `EXACT
 from __future__ import annotations
 
 import io
-import os
-import sys
 from collections.abc import Callable
 from functools import lru_cache
-from importlib.util import find_spec
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,30 +19,12 @@ from gpupipe.comparison.photographs import encode, take
 from gpupipe.errors import PlanTypeError
 from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.transform.machine import has_dali
+from tests.ops.originals import torchvision
 
 torch = pytest.importorskip("torch")
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 EXACT = (0.001, 0.001)  # of float32: (x / 255 - m) / s here is (x - 255 m) / (255 s)
-
-
-@lru_cache(1)
-def torchvision() -> Any:
-    """torchvision's transforms. Its compiled ops do not load beside a torch for the CPU alone: transforms need none.
-
-    What else looks for torchvision would fail there. So it may be in a folder that nothing else is imported from.
-    """
-    if "GPUPIPE_TORCHVISION" in os.environ:
-        sys.path.append(os.environ["GPUPIPE_TORCHVISION"])
-    if find_spec("torchvision") is None:
-        pytest.skip("torchvision is not installed")
-    library = torch.library.Library("torchvision", "DEF")
-    for name in ("nms", "qnms"):
-        if not hasattr(torch.ops.torchvision, name):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    transforms = pytest.importorskip("torchvision.transforms")
-    v2 = pytest.importorskip("torchvision.transforms.v2")
-    return SimpleNamespace(v1=transforms, v2=v2, mode=transforms.InterpolationMode, library=library)
 
 
 @lru_cache(64)

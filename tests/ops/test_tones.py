@@ -1,0 +1,150 @@
+"""invert, solarize, posterize, random_grayscale: hand-computed values, torchvision's code, Pillow, probabilities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.errors import DataError, SpecError
+from gpupipe.graph.op import Array
+from gpupipe.transform import machine
+from tests.ops.originals import chw, hwc, photograph, torchvision
+
+BACKENDS = ["numpy"] + ["dali"] * machine.has_dali()
+PHOTOGRAPHS = range(20)
+LEVELS = np.array([[[0], [63], [64], [127], [128], [200], [255]]], np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (ops.invert, [255, 192, 191, 128, 127, 55, 0]),
+        (lambda x: ops.solarize(x, 128), [0, 63, 64, 127, 127, 55, 0]),
+        (lambda x: ops.solarize(x, 127.5), [0, 63, 64, 127, 127, 55, 0]),
+        (lambda x: ops.solarize(x, 0), [255, 192, 191, 128, 127, 55, 0]),
+        (lambda x: ops.solarize(x, 255), [0, 63, 64, 127, 128, 200, 0]),
+        (lambda x: ops.posterize(x, 8), [0, 63, 64, 127, 128, 200, 255]),
+        (lambda x: ops.posterize(x, 2), [0, 0, 64, 64, 128, 192, 192]),
+        (lambda x: ops.posterize(x, 0), [0, 0, 0, 0, 0, 0, 0]),
+    ],
+)
+def test_levels_by_hand(call: Callable[[Any], Any], expected: list[int]) -> None:
+    assert call(LEVELS).ravel().tolist() == expected
+
+
+def test_floats_by_hand() -> None:
+    x = np.array([[[0], [0.25], [0.5], [1]]], np.float32)
+
+    assert ops.invert(x).ravel().tolist() == [1, 0.75, 0.5, 0]
+    assert ops.solarize(x, 0.5).ravel().tolist() == [0, 0.25, 0.5, 0]
+    assert ops.posterize(x, 1).ravel().tolist() == [0, 0, 0.5, 0.5]
+    assert ops.invert(np.array([[[0], [1000]]], np.uint16)).ravel().tolist() == [65535, 64535]
+    assert ops.posterize(np.array([[[255], [65535]]], np.uint16), 8).ravel().tolist() == [0, 65280]
+
+
+def test_gray_by_hand() -> None:
+    x = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255], [10, 20, 30]]], np.uint8)
+
+    # 0.2989, 0.587 and 0.114 of 255 are 76.2, 149.7 and 29.1; 2.989 + 11.74 + 3.42 is 18.1
+    assert ops.random_grayscale(x, 1).tolist() == [[[76] * 3, [149] * 3, [29] * 3, [18] * 3]]
+    assert ops.random_grayscale(x, 0) is x
+
+
+CALLS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
+    "invert": (ops.invert, lambda F, x: F.invert(x)),
+    "solarize": (lambda x: ops.solarize(x, 100), lambda F, x: F.solarize(x, 100)),
+    "posterize": (lambda x: ops.posterize(x, 3), lambda F, x: F.posterize(x, 3)),
+    "grayscale": (lambda x: ops.random_grayscale(x, 1), lambda F, x: F.rgb_to_grayscale(x, num_output_channels=3)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_photographs_are_as_torchvisions(name: str) -> None:
+    ours, theirs = CALLS[name]
+    functional = torchvision().v2.functional
+    for number in PHOTOGRAPHS:
+        image = photograph(number)
+
+        expected = hwc(theirs(functional, chw(image)))
+
+        # torch fuses the products and sums of the gray, which moves a few values across an integer
+        assert_within(ours(image), expected, 1 if name == "grayscale" else 0, share=1e-3)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_photographs_are_as_pillows(name: str) -> None:
+    pil = pytest.importorskip("PIL.Image")
+    operations = pytest.importorskip("PIL.ImageOps")
+    ours, _ = CALLS[name]
+    theirs: dict[str, Callable[[Any], Any]] = {
+        "invert": operations.invert,
+        "solarize": lambda x: operations.solarize(x, 100),
+        "posterize": lambda x: operations.posterize(x, 3),
+        "grayscale": lambda x: x.convert("L").convert("RGB"),
+    }
+    for number in PHOTOGRAPHS:
+        image = photograph(number)
+
+        expected = np.asarray(theirs[name](pil.fromarray(image)))
+
+        # Pillow rounds the gray, torchvision truncates it
+        assert_within(ours(image), expected, 1 if name == "grayscale" else 0, share=1)
+
+
+def assert_within(got: Array, expected: Array, levels: float, share: float) -> None:
+    """At most `share` of the values differ, by at most `levels`."""
+    assert got.dtype == expected.dtype
+    difference = np.abs(got.astype(np.float64) - expected)
+    assert difference.max() <= levels
+    assert (difference > 0).mean() <= share
+
+
+RANDOM: dict[str, Callable[..., Any]] = {
+    "random_invert": ops.random_invert,
+    "random_solarize": lambda x, p: ops.random_solarize(x, 100, p),
+    "random_posterize": lambda x, p: ops.random_posterize(x, 2, p),
+    "random_grayscale": ops.random_grayscale,
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", RANDOM)
+def test_each_image_of_a_batch_is_changed_with_the_probability(name: str, backend: Any) -> None:
+    count, p = 1000, 0.3
+    image = np.array([[[10, 120, 231]]], np.uint8)
+    ds = gp.Dataset.range(count).map(lambda i: image).map(lambda x: RANDOM[name](x, p)).batch(100)
+    changed = RANDOM[name](image, 1)
+
+    rows = np.concatenate(list(ds.with_options(gp.Options(seed=1, device="cpu", backend=backend))))
+
+    applied = (rows != image).any(axis=(1, 2, 3))
+    assert (rows[applied] == changed).all()
+    assert abs(applied.mean() - p) < 4 * math.sqrt(p * (1 - p) / count)  # 4 standard deviations
+
+
+def test_a_traced_parameter_is_checked_for_each_row() -> None:
+    ds = gp.Dataset.from_tensor_slices([3, 9]).map(lambda bits: ops.posterize(LEVELS, bits)).batch(2)
+
+    with pytest.raises(DataError, match=r"posterize needs bits from 0 to 8, got 9|an integer for bits from 0 to 8"):
+        list(ds)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: ops.solarize(LEVELS, 256), r"solarize needs threshold from -inf to 255, got 256"),
+        (lambda: ops.posterize(LEVELS, 9), r"posterize needs bits from 0 to 8, got 9"),
+        (lambda: ops.random_invert(LEVELS, 1.5), r"random_invert needs p from 0 to 1, got 1.5"),
+        (lambda: ops.random_grayscale(LEVELS), r"random_grayscale needs an image of 3 channels"),
+        (lambda: ops.invert(LEVELS.astype(np.int32)), r"invert needs images of uint8"),
+    ],
+)
+def test_what_is_out_of_range_is_an_error(call: Callable[[], Any], match: str) -> None:
+    with pytest.raises(SpecError, match=match):
+        call()
