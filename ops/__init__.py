@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.adjust_hue import adjust_hue
     from gpupipe.ops.adjust_jpeg_quality import adjust_jpeg_quality
     from gpupipe.ops.adjust_saturation import adjust_saturation
+    from gpupipe.ops.autocontrast import autocontrast
     from gpupipe.ops.cast import cast
     from gpupipe.ops.center_crop import center_crop
     from gpupipe.ops.central_crop import central_crop
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.decode_image import decode_image
     from gpupipe.ops.decode_jpeg import decode_jpeg
     from gpupipe.ops.decode_png import decode_png
+    from gpupipe.ops.equalize import equalize
     from gpupipe.ops.expand_dims import expand_dims
     from gpupipe.ops.extract_jpeg_shape import extract_jpeg_shape
     from gpupipe.ops.flip_left_right import flip_left_right
@@ -54,10 +56,12 @@ if TYPE_CHECKING:
     from gpupipe.ops.posterize import posterize
     from gpupipe.ops.py_function import py_function
     from gpupipe.ops.random_apply import random_apply
+    from gpupipe.ops.random_autocontrast import random_autocontrast
     from gpupipe.ops.random_brightness import random_brightness
     from gpupipe.ops.random_choice import random_choice
     from gpupipe.ops.random_contrast import random_contrast
     from gpupipe.ops.random_crop import random_crop
+    from gpupipe.ops.random_equalize import random_equalize
     from gpupipe.ops.random_erasing import random_erasing
     from gpupipe.ops.random_flip_left_right import random_flip_left_right
     from gpupipe.ops.random_flip_up_down import random_flip_up_down
@@ -94,6 +98,7 @@ __all__ = [
     "adjust_hue",
     "adjust_jpeg_quality",
     "adjust_saturation",
+    "autocontrast",
     "cast",
     "center_crop",
     "central_crop",
@@ -108,6 +113,7 @@ __all__ = [
     "decode_image",
     "decode_jpeg",
     "decode_png",
+    "equalize",
     "expand_dims",
     "extract_jpeg_shape",
     "flip_left_right",
@@ -129,10 +135,12 @@ __all__ = [
     "posterize",
     "py_function",
     "random_apply",
+    "random_autocontrast",
     "random_brightness",
     "random_choice",
     "random_contrast",
     "random_crop",
+    "random_equalize",
     "random_erasing",
     "random_flip_left_right",
     "random_flip_up_down",

@@ -17,6 +17,7 @@ from gpupipe.ops.adjust_gamma import AdjustGamma
 from gpupipe.ops.adjust_hue import AdjustHue
 from gpupipe.ops.adjust_jpeg_quality import AdjustJpegQuality
 from gpupipe.ops.adjust_saturation import AdjustSaturation
+from gpupipe.ops.autocontrast import Autocontrast
 from gpupipe.ops.cast import Cast
 from gpupipe.ops.center_crop import CenterCrop
 from gpupipe.ops.central_crop import CentralCrop
@@ -29,6 +30,7 @@ from gpupipe.ops.dali_function import DaliFunction
 from gpupipe.ops.decode_image import DecodeImage
 from gpupipe.ops.decode_jpeg import DecodeJpeg, DecodeSmallerJpeg
 from gpupipe.ops.decode_png import DecodePng
+from gpupipe.ops.equalize import Equalize
 from gpupipe.ops.expand_dims import ExpandDims
 from gpupipe.ops.extract_jpeg_shape import ExtractJpegShape
 from gpupipe.ops.flip_left_right import FlipLeftRight
@@ -45,10 +47,12 @@ from gpupipe.ops.per_image_standardization import PerImageStandardization
 from gpupipe.ops.posterize import Posterize
 from gpupipe.ops.py_function import PyFunction
 from gpupipe.ops.random_apply import RandomApply
+from gpupipe.ops.random_autocontrast import RandomAutocontrast
 from gpupipe.ops.random_brightness import RandomBrightness
 from gpupipe.ops.random_choice import RandomChoice
 from gpupipe.ops.random_contrast import RandomContrast
 from gpupipe.ops.random_crop import RandomCrop
+from gpupipe.ops.random_equalize import RandomEqualize
 from gpupipe.ops.random_erasing import RandomErasing
 from gpupipe.ops.random_flip_left_right import RandomFlipLeftRight
 from gpupipe.ops.random_flip_up_down import RandomFlipUpDown
@@ -85,6 +89,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     AdjustHue,
     AdjustJpegQuality,
     AdjustSaturation,
+    Autocontrast,
     Cast,
     CenterCrop,
     CentralCrop,
@@ -99,6 +104,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     DecodeJpeg,
     DecodePng,
     DecodeSmallerJpeg,
+    Equalize,
     ExpandDims,
     ExtractJpegShape,
     FlipLeftRight,
@@ -117,10 +123,12 @@ CATALOGUE: tuple[type[Op], ...] = (
     Posterize,
     PyFunction,
     RandomApply,
+    RandomAutocontrast,
     RandomBrightness,
     RandomChoice,
     RandomContrast,
     RandomCrop,
+    RandomEqualize,
     RandomErasing,
     RandomFlipLeftRight,
     RandomFlipUpDown,

@@ -72,10 +72,15 @@ class Sometimes(Colour):
         return flags(rng, self.p, len(hw)), *self.changed.draw(rng, hw)
 
     def reference(self, x: Array, *params: Any) -> Array:
+        return self._applied(self.changed.reference, x, *params)
+
+    def fast(self, x: Array, *params: Any) -> Array:
+        op = self.changed
+        return self._applied(op.fast if op.supports("fast") else op.reference, x, *params)
+
+    def _applied(self, function: Callable[..., Array], x: Array, applied: Any, *params: Any) -> Array:
         self.check_channels(x)
-        applied, *rest = params
-        result: Array = self.changed.reference(x, *rest) if applied else x
-        return result
+        return function(x, *params) if applied else x
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
         applied, *rest = params

@@ -107,12 +107,28 @@ def _looked_at_where_built(pipeline: Any) -> Callable[..., Any]:
     return made
 
 
+class _Operators:
+    """`nvidia.dali.fn`, with a copy of the first input in place of a Python function, which cannot be serialised."""
+
+    def __init__(self, fn: Any) -> None:
+        self._fn = fn
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fn, name)
+
+    def python_function(self, x: Any, **_: Any) -> Any:
+        if x.device != "cpu":
+            raise ValueError("a Python function needs its input on the CPU")
+        return self._fn.copy(x)
+
+
 @contextmanager
 def lowering_for_a_gpu() -> Iterator[None]:
     """Inside, pipelines are looked at where they would be built."""
     real, watch = library.import_dali(), library.POOL.watch
     kept = library.import_dali
-    library.import_dali = lambda: replace(real, pipeline=_looked_at_where_built(real.pipeline))  # type: ignore[assignment]
+    looked_at_pipeline, operators = _looked_at_where_built(real.pipeline), _Operators(real.fn)
+    library.import_dali = lambda: replace(real, pipeline=looked_at_pipeline, fn=operators)  # type: ignore[assignment]
     library.POOL.watch = lambda pipeline: None  # type: ignore[method-assign]
     try:
         yield
