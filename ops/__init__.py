@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.adjust_hue import adjust_hue
     from gpupipe.ops.adjust_jpeg_quality import adjust_jpeg_quality
     from gpupipe.ops.adjust_saturation import adjust_saturation
+    from gpupipe.ops.adjust_sharpness import adjust_sharpness
     from gpupipe.ops.autocontrast import autocontrast
     from gpupipe.ops.cast import cast
     from gpupipe.ops.center_crop import center_crop
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.from_timm import from_timm
     from gpupipe.ops.from_torchvision import from_torchvision
     from gpupipe.ops.gather import gather
+    from gpupipe.ops.gaussian_blur import gaussian_blur
     from gpupipe.ops.grayscale_to_rgb import grayscale_to_rgb
     from gpupipe.ops.hsv_to_rgb import hsv_to_rgb
     from gpupipe.ops.invert import invert
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.per_image_standardization import per_image_standardization
     from gpupipe.ops.posterize import posterize
     from gpupipe.ops.py_function import py_function
+    from gpupipe.ops.random_adjust_sharpness import random_adjust_sharpness
     from gpupipe.ops.random_apply import random_apply
     from gpupipe.ops.random_autocontrast import random_autocontrast
     from gpupipe.ops.random_brightness import random_brightness
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.random_erasing import random_erasing
     from gpupipe.ops.random_flip_left_right import random_flip_left_right
     from gpupipe.ops.random_flip_up_down import random_flip_up_down
+    from gpupipe.ops.random_gaussian_blur import random_gaussian_blur
     from gpupipe.ops.random_grayscale import random_grayscale
     from gpupipe.ops.random_hue import random_hue
     from gpupipe.ops.random_invert import random_invert
@@ -98,6 +102,7 @@ __all__ = [
     "adjust_hue",
     "adjust_jpeg_quality",
     "adjust_saturation",
+    "adjust_sharpness",
     "autocontrast",
     "cast",
     "center_crop",
@@ -122,6 +127,7 @@ __all__ = [
     "from_timm",
     "from_torchvision",
     "gather",
+    "gaussian_blur",
     "grayscale_to_rgb",
     "hsv_to_rgb",
     "invert",
@@ -134,6 +140,7 @@ __all__ = [
     "per_image_standardization",
     "posterize",
     "py_function",
+    "random_adjust_sharpness",
     "random_apply",
     "random_autocontrast",
     "random_brightness",
@@ -144,6 +151,7 @@ __all__ = [
     "random_erasing",
     "random_flip_left_right",
     "random_flip_up_down",
+    "random_gaussian_blur",
     "random_grayscale",
     "random_hue",
     "random_invert",

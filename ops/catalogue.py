@@ -17,6 +17,7 @@ from gpupipe.ops.adjust_gamma import AdjustGamma
 from gpupipe.ops.adjust_hue import AdjustHue
 from gpupipe.ops.adjust_jpeg_quality import AdjustJpegQuality
 from gpupipe.ops.adjust_saturation import AdjustSaturation
+from gpupipe.ops.adjust_sharpness import AdjustSharpness
 from gpupipe.ops.autocontrast import Autocontrast
 from gpupipe.ops.cast import Cast
 from gpupipe.ops.center_crop import CenterCrop
@@ -36,6 +37,7 @@ from gpupipe.ops.extract_jpeg_shape import ExtractJpegShape
 from gpupipe.ops.flip_left_right import FlipLeftRight
 from gpupipe.ops.flip_up_down import FlipUpDown
 from gpupipe.ops.gather import LookUp
+from gpupipe.ops.gaussian_blur import GaussianBlur
 from gpupipe.ops.grayscale_to_rgb import GrayscaleToRgb
 from gpupipe.ops.hsv_to_rgb import HsvToRgb
 from gpupipe.ops.invert import Invert
@@ -46,6 +48,7 @@ from gpupipe.ops.pad_to_bounding_box import PadToBoundingBox
 from gpupipe.ops.per_image_standardization import PerImageStandardization
 from gpupipe.ops.posterize import Posterize
 from gpupipe.ops.py_function import PyFunction
+from gpupipe.ops.random_adjust_sharpness import RandomAdjustSharpness
 from gpupipe.ops.random_apply import RandomApply
 from gpupipe.ops.random_autocontrast import RandomAutocontrast
 from gpupipe.ops.random_brightness import RandomBrightness
@@ -56,6 +59,7 @@ from gpupipe.ops.random_equalize import RandomEqualize
 from gpupipe.ops.random_erasing import RandomErasing
 from gpupipe.ops.random_flip_left_right import RandomFlipLeftRight
 from gpupipe.ops.random_flip_up_down import RandomFlipUpDown
+from gpupipe.ops.random_gaussian_blur import RandomGaussianBlur
 from gpupipe.ops.random_grayscale import RandomGrayscale
 from gpupipe.ops.random_hue import RandomHue
 from gpupipe.ops.random_invert import RandomInvert
@@ -89,6 +93,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     AdjustHue,
     AdjustJpegQuality,
     AdjustSaturation,
+    AdjustSharpness,
     Autocontrast,
     Cast,
     CenterCrop,
@@ -110,6 +115,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     FlipLeftRight,
     FlipUpDown,
     Gather,
+    GaussianBlur,
     GrayscaleToRgb,
     HsvToRgb,
     Invert,
@@ -122,6 +128,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     PerImageStandardization,
     Posterize,
     PyFunction,
+    RandomAdjustSharpness,
     RandomApply,
     RandomAutocontrast,
     RandomBrightness,
@@ -132,6 +139,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     RandomErasing,
     RandomFlipLeftRight,
     RandomFlipUpDown,
+    RandomGaussianBlur,
     RandomGrayscale,
     RandomHue,
     RandomInvert,

@@ -85,7 +85,7 @@ def test_every_case_of_every_op_would_run(varying: bool) -> None:
     assert refused == {}
     assert len(PIXELS) > 500
     typed = sum(found.operators[name, "gpu"] for name in KERNELS)
-    assert found.typed > 0.6 * typed > 100  # the rest works on results of arithmetic, whose dtypes no argument says
+    assert found.typed > 0.5 * typed > 100  # the rest works on results of arithmetic, whose dtypes no argument says
     assert {name for name, device in found.operators if device == "gpu"} >= {"Cast", "Flip", "Resize", "Slice"}
 
 
