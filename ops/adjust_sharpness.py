@@ -74,7 +74,7 @@ class AdjustSharpness(Colour):
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
         weight, kernel, margin, size = params
         integers, real = LARGEST[self.dtype] != 1, d.dtype(np.float32)
-        f = d.fn.cast(x, dtype=real)
+        f = d.fn.reshape(d.fn.cast(x, dtype=real), layout="HWC")  # an array of the user's own has axes without names
         total = d.fn.filter(f, kernel.gpu() if d.device == "gpu" else kernel)
         smooth = d.math.floor((total + 6.5) * (1 / 13)) if integers else total * (1 / 13)
         change = (smooth - f) * weight

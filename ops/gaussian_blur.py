@@ -67,6 +67,7 @@ class Blur(Colour):
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
         window, real = list(self.kernel_size[::-1]), d.dtype(np.float32)
+        x = d.fn.reshape(x, layout="HWC")  # an array of the user's own has axes without names
         if self.dtype == "uint8":
             return d.fn.gaussian_blur(x, window_size=window, sigma=params[0])
         f = d.fn.gaussian_blur(d.fn.cast(x, dtype=real), window_size=window, sigma=params[0])

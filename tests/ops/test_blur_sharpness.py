@@ -110,13 +110,14 @@ def test_sharpness_is_pillows() -> None:
 
 
 @pytest.mark.parametrize("backend", ["numpy"] + ["dali"] * machine.has_dali())
-def test_sigma_may_be_traced(backend: Any) -> None:
-    x = point(9, 100)
-    ds = gp.Dataset.from_tensor_slices([0.5, 1.5]).map(lambda sigma: ops.gaussian_blur(x, 5, sigma)).batch(2)
+@pytest.mark.parametrize("op", [lambda x, by: ops.gaussian_blur(x, 5, by), ops.adjust_sharpness], ids=["blur", "sharp"])
+def test_the_amount_may_be_traced_and_the_image_an_array_of_ones_own(op: Any, backend: Any) -> None:
+    x = point(9)
+    ds = gp.Dataset.from_tensor_slices([0.5, 1.5]).map(lambda by: op(x, by)).batch(2)
 
     (rows,) = ds.with_options(gp.Options(device="cpu", backend=backend))
 
-    np.testing.assert_allclose(rows, [ops.gaussian_blur(x, 5, 0.5), ops.gaussian_blur(x, 5, 1.5)], atol=1e-4)
+    np.testing.assert_allclose(rows, [op(x, 0.5), op(x, 1.5)], atol=1e-6)
 
 
 @pytest.mark.skipif(not machine.has_fast(), reason="the extra `fast` is not installed")
