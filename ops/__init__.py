@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.adjust_jpeg_quality import adjust_jpeg_quality
     from gpupipe.ops.adjust_saturation import adjust_saturation
     from gpupipe.ops.adjust_sharpness import adjust_sharpness
+    from gpupipe.ops.affine import affine
     from gpupipe.ops.autocontrast import autocontrast
     from gpupipe.ops.cast import cast
     from gpupipe.ops.center_crop import center_crop
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.posterize import posterize
     from gpupipe.ops.py_function import py_function
     from gpupipe.ops.random_adjust_sharpness import random_adjust_sharpness
+    from gpupipe.ops.random_affine import random_affine
     from gpupipe.ops.random_apply import random_apply
     from gpupipe.ops.random_autocontrast import random_autocontrast
     from gpupipe.ops.random_brightness import random_brightness
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.random_jpeg_quality import random_jpeg_quality
     from gpupipe.ops.random_posterize import random_posterize
     from gpupipe.ops.random_resized_crop import random_resized_crop
+    from gpupipe.ops.random_rotation import random_rotation
     from gpupipe.ops.random_saturation import random_saturation
     from gpupipe.ops.random_solarize import random_solarize
     from gpupipe.ops.random_uniform import random_uniform
@@ -85,6 +88,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.rgb_to_grayscale import rgb_to_grayscale
     from gpupipe.ops.rgb_to_hsv import rgb_to_hsv
     from gpupipe.ops.rot90 import rot90
+    from gpupipe.ops.rotate import rotate
     from gpupipe.ops.sample_distorted_bounding_box import sample_distorted_bounding_box
     from gpupipe.ops.slice import slice
     from gpupipe.ops.solarize import solarize
@@ -103,6 +107,7 @@ __all__ = [
     "adjust_jpeg_quality",
     "adjust_saturation",
     "adjust_sharpness",
+    "affine",
     "autocontrast",
     "cast",
     "center_crop",
@@ -141,6 +146,7 @@ __all__ = [
     "posterize",
     "py_function",
     "random_adjust_sharpness",
+    "random_affine",
     "random_apply",
     "random_autocontrast",
     "random_brightness",
@@ -158,6 +164,7 @@ __all__ = [
     "random_jpeg_quality",
     "random_posterize",
     "random_resized_crop",
+    "random_rotation",
     "random_saturation",
     "random_solarize",
     "random_uniform",
@@ -168,6 +175,7 @@ __all__ = [
     "rgb_to_grayscale",
     "rgb_to_hsv",
     "rot90",
+    "rotate",
     "sample_distorted_bounding_box",
     "slice",
     "solarize",

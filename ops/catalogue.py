@@ -18,6 +18,7 @@ from gpupipe.ops.adjust_hue import AdjustHue
 from gpupipe.ops.adjust_jpeg_quality import AdjustJpegQuality
 from gpupipe.ops.adjust_saturation import AdjustSaturation
 from gpupipe.ops.adjust_sharpness import AdjustSharpness
+from gpupipe.ops.affine import Affine
 from gpupipe.ops.autocontrast import Autocontrast
 from gpupipe.ops.cast import Cast
 from gpupipe.ops.center_crop import CenterCrop
@@ -49,6 +50,7 @@ from gpupipe.ops.per_image_standardization import PerImageStandardization
 from gpupipe.ops.posterize import Posterize
 from gpupipe.ops.py_function import PyFunction
 from gpupipe.ops.random_adjust_sharpness import RandomAdjustSharpness
+from gpupipe.ops.random_affine import RandomAffine
 from gpupipe.ops.random_apply import RandomApply
 from gpupipe.ops.random_autocontrast import RandomAutocontrast
 from gpupipe.ops.random_brightness import RandomBrightness
@@ -66,6 +68,7 @@ from gpupipe.ops.random_invert import RandomInvert
 from gpupipe.ops.random_jpeg_quality import RandomJpegQuality
 from gpupipe.ops.random_posterize import RandomPosterize
 from gpupipe.ops.random_resized_crop import RandomResizedCrop
+from gpupipe.ops.random_rotation import RandomRotation
 from gpupipe.ops.random_saturation import RandomSaturation
 from gpupipe.ops.random_solarize import RandomSolarize
 from gpupipe.ops.random_uniform import RandomUniform
@@ -76,6 +79,7 @@ from gpupipe.ops.resize_with_crop_or_pad import ResizeWithCropOrPad
 from gpupipe.ops.rgb_to_grayscale import RgbToGrayscale
 from gpupipe.ops.rgb_to_hsv import RgbToHsv
 from gpupipe.ops.rot90 import Rot90
+from gpupipe.ops.rotate import Rotate
 from gpupipe.ops.sample_distorted_bounding_box import SampleDistortedBoundingBox
 from gpupipe.ops.slice import Slice
 from gpupipe.ops.solarize import Solarize
@@ -94,6 +98,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     AdjustJpegQuality,
     AdjustSaturation,
     AdjustSharpness,
+    Affine,
     Autocontrast,
     Cast,
     CenterCrop,
@@ -129,6 +134,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     Posterize,
     PyFunction,
     RandomAdjustSharpness,
+    RandomAffine,
     RandomApply,
     RandomAutocontrast,
     RandomBrightness,
@@ -146,6 +152,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     RandomJpegQuality,
     RandomPosterize,
     RandomResizedCrop,
+    RandomRotation,
     RandomSaturation,
     RandomSolarize,
     RandomUniform,
@@ -158,6 +165,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     RgbToGrayscale,
     RgbToHsv,
     Rot90,
+    Rotate,
     SampleDistortedBoundingBox,
     Slice,
     Solarize,

@@ -252,6 +252,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "adjust_jpeg_quality": lambda x, n: ops.adjust_jpeg_quality(x, n(50)),
     "adjust_saturation": lambda x, n: ops.adjust_saturation(x, n(2)),
     "adjust_sharpness": lambda x, n: ops.adjust_sharpness(x, n(2)),
+    "affine": lambda x, n: ops.affine(x, n(30), (n(1), n(2)), n(2), (n(1), n(2)), fill=n(7), center=(n(1), n(2))),
     "center_crop": lambda x, n: ops.center_crop(x, (n(3), n(4))),
     "central_crop": lambda x, n: ops.central_crop(x, n(1)),
     "color_jitter": lambda x, n: ops.color_jitter(x, n(1), n(1), (n(1), n(2)), 0.1, seed=n(7)),
@@ -269,6 +270,9 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "posterize": lambda x, n: ops.posterize(x, n(4)),
     "pad_to_bounding_box": lambda x, n: ops.pad_to_bounding_box(x, n(1), n(1), n(12), n(11)),
     "random_adjust_sharpness": lambda x, n: ops.random_adjust_sharpness(x, n(2), n(1), seed=n(7)),
+    "random_affine": lambda x, n: ops.random_affine(
+        x, n(30), (n(0), n(1)), (n(1), n(2)), n(5), fill=(n(7), n(8), n(9)), center=(n(1), n(2)), seed=n(7)
+    ),
     "random_apply": lambda x, n: ops.random_apply(ops.flip_left_right, x, n(1), seed=n(7)),
     "py_function": lambda x, n: ops.py_function(_shuffled, (x,), TensorSpec(IMAGE.shape, "uint8"), rng=True, seed=n(7)),
     "random_autocontrast": lambda x, n: ops.random_autocontrast(x, n(1), seed=n(7)),
@@ -287,6 +291,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "random_jpeg_quality": lambda x, n: ops.random_jpeg_quality(x, n(50), n(90), seed=n(7)),
     "random_posterize": lambda x, n: ops.random_posterize(x, n(4), n(1), seed=n(7)),
     "random_resized_crop": lambda x, n: ops.random_resized_crop(x, n(3), seed=n(7)),
+    "random_rotation": lambda x, n: ops.random_rotation(x, (n(1), n(30)), fill=n(7), center=(n(1), n(2)), seed=n(7)),
     "random_saturation": lambda x, n: ops.random_saturation(x, n(1), n(2), seed=n(7)),
     "random_solarize": lambda x, n: ops.random_solarize(x, n(100), n(1), seed=n(7)),
     "random_uniform": lambda x, n: ops.random_uniform(n(1), n(9), (n(2), n(3)), "int32", seed=n(7)),
@@ -295,6 +300,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "resize_shorter": lambda x, n: ops.resize_shorter(x, n(4)),
     "resize_with_crop_or_pad": lambda x, n: ops.resize_with_crop_or_pad(x, n(4), n(12)),
     "rot90": lambda x, n: ops.rot90(x, n(1)),
+    "rotate": lambda x, n: ops.rotate(x, n(30), fill=n(7), center=(n(1), n(2))),
     "sample_distorted_bounding_box": lambda x, n: ops.sample_distorted_bounding_box(
         (9, 8, 3), _boxes(), n(1), max_attempts=n(9), seed=n(7)
     )[0],

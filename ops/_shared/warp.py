@@ -1,0 +1,284 @@
+"""warp: resample each image through an affine map; the primitive of affine and rotate, and the base of such ops.
+
+A map leads from pixels of the result to positions in the image. Positions are (x, y) in pixels from the corner of the
+image, so that pixel i of a line has its centre at i + 0.5, as in torchvision, Pillow and DALI:
+
+    nearest     the pixel that holds the position
+    bilinear    the mean of the four pixels around it, weighted by their distance
+
+What lies outside the image is `fill` (border "constant") or the pixel of the image that is next to it ("edge").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.graph.op import Array, Case, Op, check_number
+from gpupipe.graph.symbols import Symbol
+from gpupipe.integers import plain
+from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.geometry import image_of
+from gpupipe.ops._shared.libraries import opencv
+from gpupipe.ops._shared.resampling import rounded
+from gpupipe.ops._shared.samples import noise
+from gpupipe.ops._shared.turn import WIDENED
+from gpupipe.spec import TensorSpec
+
+__all__ = ["Warp", "Warping", "warp_settings"]
+
+Fill = tuple[float, ...]
+"""One number, or one per channel."""
+
+DTYPES = tuple(map(np.dtype, ("uint8", "int8", "uint16", "int16", "float32")))
+"""Dtypes whose values float32 holds exactly."""
+
+LABELS = (*DTYPES, np.dtype("int32"))
+"""Those that "nearest" takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warp(Op):
+    """Resample the image at the positions ``matrix @ (x, y, 1)`` of the pixels (x, y) of the result.
+
+    DALI adds up the positions along a line, which drifts by up to 0.005 pixels in 700: "bilinear" differs by as much of
+    the step between two pixels, and "nearest" may choose the other one of two pixels as near.
+
+    Attributes:
+        interpolation: "nearest" or "bilinear".
+        fill: what lies outside the image, one number or one per channel; () to repeat its edge.
+        expand: whether the result has a size of its own, which is the second parameter.
+        widened: whether the image has one of the dtypes `WIDENED`; a DALI node does not know its own.
+        stage: the op that users call, for errors.
+
+    Shapes: ``T[H,W,C]{HWC}, float32[2,3] -> T[H,W,C]{HWC}``, with `expand` and an int32[2] ``T[h,w,C]``.
+    """
+
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "sequence"
+    parameters: ClassVar[tuple[str, ...]] = ("matrix",)
+
+    interpolation: str = "bilinear"
+    fill: Fill = (0.0,)
+    expand: bool = False
+    widened: bool = False
+    stage: str = "warp"  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        if self.interpolation not in ("nearest", "bilinear"):
+            raise SpecError(f"a warp needs interpolation 'nearest' or 'bilinear', got {self.interpolation!r}")
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        x = image_of(self.stage, xs[0], LABELS if self.interpolation == "nearest" else DTYPES)
+        if self.widened != (x.dtype in WIDENED):
+            raise SpecError(f"{self.stage} was made for an image of another dtype than {x}")
+        height, width, channels = x.shape or (None, None, None)
+        if len(self.fill) > 1 and channels not in (len(self.fill), None):
+            raise SpecError(f"{self.stage} needs one fill or one per channel, got {len(self.fill)} for {x}")
+        if x.dtype != np.float32:
+            limits = np.iinfo(x.dtype)
+            if any(number != int(number) or not limits.min <= number <= limits.max for number in self.fill):
+                raise SpecError(f"{self.stage} needs a fill that fits the image, got {self.fill} for {x}")
+            if x.dtype == np.int32 and any(abs(number) >= 1 << 24 for number in self.fill):
+                raise SpecError(f"{self.stage} needs a fill below 2**24, got {self.fill} for {x}")
+            if x.dtype == np.int32 and len(set(self.fill)) > 1:
+                raise SpecError(f"{self.stage} needs one fill for all channels of {x}, got {self.fill}")
+        return TensorSpec((None, None, channels) if self.expand else (height, width, channels), x.dtype, "HWC")
+
+    def size(self, hw: Array, *params: Array) -> Array:
+        return params[1] if self.expand else hw
+
+    def reference(self, x: Array, matrix: Array, size: Array | None = None) -> Array:
+        columns, rows = _positions(matrix, x.shape if size is None else size)
+        if self.interpolation == "nearest":
+            return self._surrounded(x, 1)[self._index(rows, x.shape[0]), self._index(columns, x.shape[1])]
+        around = self._surrounded(x.astype(np.float32), 2)
+        line = around.shape[1]
+        (top, down), (left, right) = self._split(rows, x.shape[0]), self._split(columns, x.shape[1])
+        first, flat = top * line + left, around.reshape(-1, x.shape[2])
+        out = np.take(flat, first, 0)
+        out += (np.take(flat, first + 1, 0) - out) * right
+        below = np.take(flat, first + line, 0)
+        below += (np.take(flat, first + line + 1, 0) - below) * right
+        below -= out
+        below *= down
+        out += below
+        return rounded(out, x.dtype)
+
+    def _surrounded(self, x: Array, after: int) -> Array:
+        """The image with what lies around it, one pixel before and `after` pixels behind."""
+        height, width, channels = x.shape
+        if not self.fill:
+            return np.pad(x, ((1, after), (1, after), (0, 0)), mode="edge")
+        out = np.empty((height + 1 + after, width + 1 + after, channels), x.dtype)
+        out[:] = np.array(self.fill, x.dtype)
+        out[1:-after, 1:-after] = x
+        return out
+
+    def _index(self, positions: Array, length: int) -> Array:
+        """Where pixels at these positions are on a line with one pixel on each side."""
+        return (np.floor(np.clip(positions, -1, length)) + 1).astype(np.intp)
+
+    def _split(self, positions: Array, length: int) -> tuple[Array, Array]:
+        """The same for the first of two pixels around a position, and the weight of the second."""
+        centres = np.clip(positions - np.float32(0.5), -1, length)
+        first = np.floor(centres)
+        return (first + 1).astype(np.intp), (centres - first)[..., None]
+
+    def fast(self, x: Array, matrix: Array, size: Array | None = None) -> Array:
+        cv2, channels = opencv(), x.shape[2]
+        height, width = (int(length) for length in (x.shape if size is None else size)[:2])
+        if not _takes(cv2, x, height, width):
+            return self.reference(x, matrix, size)
+        edge = cv2.BORDER_CONSTANT if self.fill else cv2.BORDER_REPLICATE
+        how = {"borderMode": edge, "borderValue": (self.fill or (0.0,)) * (1 if len(self.fill) > 1 else channels)}
+        if self.interpolation == "nearest":
+            # OpenCV takes the even one of two pixels as near
+            columns, rows = _positions(matrix, (height, width))
+            ends = ((columns, x.shape[1]), (rows, x.shape[0]))
+            indices = [np.clip(np.floor(centres), -1, length).astype(np.int16) for centres, length in ends]
+            out = cv2.remap(x, np.stack(indices, axis=-1), None, cv2.INTER_NEAREST, **how)
+        else:
+            m = matrix.astype(np.float64)
+            m[:, 2] += m[:, :2].sum(axis=1) * 0.5 - 0.5  # OpenCV's positions count from the centre of the first pixel
+            out = cv2.warpAffine(x, m, (width, height), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, **how)
+        return np.asarray(out).reshape(height, width, channels)
+
+    def dali(self, d: Any, x: Any, matrix: Any, size: Any = None) -> Any:
+        wide, shift = x, None
+        if len(set(self.fill)) > 1:  # DALI fills all channels alike
+            shift = d.types.Constant(np.array(self.fill, np.float32), device=d.device)
+            wide = d.fn.cast(x, dtype=d.dtype(np.float32)) - shift
+        elif self.widened:
+            wide = d.fn.cast(x, dtype=d.dtype(np.int32))
+        how = {} if size is None else {"size": d.fn.cast(size, dtype=d.dtype(np.float32))}
+        if self.fill:
+            how["fill_value"] = self.fill[0] if shift is None else 0.0
+        warped = d.fn.warp_affine(
+            wide,
+            matrix=matrix,
+            interp_type=d.types.INTERP_NN if self.interpolation == "nearest" else d.types.INTERP_LINEAR,
+            inverse_map=True,
+            **how,
+        )
+        if shift is not None:
+            warped = warped + shift
+        return warped if wide is x else d.fn.cast_like(warped, x)
+
+
+def _positions(matrix: Array, size: Sequence[int] | Array) -> tuple[Array, Array]:
+    """The positions in the image of all pixels of a result: x and y, float32[h,w] each."""
+    height, width = int(size[0]), int(size[1])
+    across, down = np.arange(width) + 0.5, np.arange(height)[:, None] + 0.5
+    (a, b, c), (e, f, g) = matrix.astype(np.float64)
+    # each sum is exact for whole and half pixels, whatever the rounding: a quarter turn moves pixels onto pixels
+    columns = (a * across).astype(np.float32) + (b * down + c).astype(np.float32)
+    return columns, (e * across).astype(np.float32) + (f * down + g).astype(np.float32)
+
+
+def _takes(cv2: Any, x: Array, height: int, width: int) -> bool:
+    """Whether OpenCV resamples such an image as exactly as `Warp` does; before 5.0 it rounds positions to 1/32."""
+    return (
+        int(cv2.__version__.split(".")[0]) >= 5
+        and x.dtype.name in ("uint8", "uint16", "float32")
+        and x.shape[2] in (1, 3, 4)
+        and min(x.shape) > 0
+        and max(*x.shape, height, width) < 1 << 15
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Warping(Composite):
+    """Base of the ops that draw an affine map. Subclasses define `draw`, which gives a matrix and, to expand, a size.
+
+    Attributes:
+        interpolation: "nearest" or "bilinear", one per image.
+        fill: what lies outside, one per image; () to repeat the edge.
+        widened: for each image whether `Warp` widens it; () for none.
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("matrix",)
+
+    interpolation: tuple[str, ...] = field(default=("nearest",), kw_only=True)
+    fill: tuple[Fill, ...] = field(default=((0.0,),), kw_only=True)
+    widened: tuple[bool, ...] = field(default=(), kw_only=True, repr=False)
+
+    @property
+    def expands(self) -> bool:
+        """Whether results have a size of their own."""
+        return False
+
+    def row(self, image: int = 0) -> Row:
+        widened = any(self.widened[image : image + 1])
+        part = Warp(self.interpolation[image], self.fill[image], self.expands, widened, self.name)
+        return ((part, (0, 1) if self.expands else (0,)),)
+
+    @classmethod
+    def warped_cases(cls, *settings: Any, note: str = "", **more: Any) -> Iterator[Case]:
+        """Cases of an op with these settings, for all interpolations, dtypes and fills."""
+        step = "next to n + 0.5 integers round to either side"
+        drift = "DALI adds up positions in float32"
+        x = noise(13, 17)
+        notes = f"{note}-" if note else ""
+        for method, whole, real in (("nearest", 0.0, 0.0), ("bilinear", 1.0, 0.05)):
+            near = {"interpolation": (method,), **more}
+            yield _case(cls(*settings, **near), x, whole, step, f"{notes}{method}")
+            yield _case(cls(*settings, **near), x.astype(np.float32), real, drift, f"{notes}{method}")
+            for fill in ((100.0,), (1.0, 2.0, 250.0)):
+                op = cls(*settings, fill=(fill,), **near)
+                yield _case(op, x, whole, step, f"{notes}{method}-fill-{len(fill)}")
+        wide = cls(*settings, interpolation=("bilinear",), widened=(True,), **more)
+        yield _case(wide, x.astype(np.uint16) * 257, 30, f"levels of 65535: {drift}", f"{notes}widened")
+        labels = noise(9, 12, 1).astype(np.int32)
+        yield _case(cls(*settings, **more), labels, 0, "", f"{notes}labels")
+        both = cls(*settings, interpolation=("bilinear", "nearest"), fill=((9.0,), (255.0,)), images=2, **more)
+        mask = noise(13, 17, 1)
+        yield Case(both, (x, mask), ("HWC", "HWC"), atol=1, reason=step, note=f"{notes}with-mask")
+
+
+def _case(op: Op, x: Array, atol: float, reason: str, note: str) -> Case:
+    return Case(op, (x,), ("HWC",), atol=atol, reason=reason if atol else "", note=note)
+
+
+def warp_settings(who: str, image: tuple[Any, ...], interpolation: Any, fill: Any) -> dict[str, Any]:
+    """The settings of `Warping` from what users write.
+
+    Args:
+        who: the op, for messages.
+        image: the images.
+        interpolation: one for all, or one per image.
+        fill: for one image a number or one per channel; for several one number, or such a fill per image.
+
+    Raises:
+        PlanTypeError: `fill` is something else.
+        SpecError: an interpolation is unknown, or their number is wrong.
+    """
+    methods = (interpolation,) * len(image) if isinstance(interpolation, str) else tuple(interpolation)
+    if len(methods) != len(image):
+        raise SpecError(f"{who} needs one interpolation, or one per image, got {methods}")
+    for method in methods:
+        if method not in ("nearest", "bilinear"):
+            raise SpecError(f"{who} needs interpolation 'nearest' or 'bilinear', got {method!r}")
+    fill = plain(fill)
+    one = len(image) == 1 or not isinstance(fill, (tuple, list, np.ndarray))
+    each = [fill] * len(image) if one else list(fill)
+    if len(each) != len(image):
+        raise SpecError(f"{who} needs one fill, or one per image, got {fill!r}")
+    fills = tuple(_fill(who, item) for item in each)
+    dtypes = [x._value.spec.dtype if isinstance(x, Symbol) else np.asarray(x).dtype for x in image]
+    widened = tuple(dtype in WIDENED for dtype in dtypes)
+    return {"interpolation": methods, "fill": fills, "widened": widened, "images": len(image)}
+
+
+def _fill(who: str, fill: Any) -> Fill:
+    numbers = tuple(fill) if isinstance(fill, (tuple, list, np.ndarray)) else (0 if fill is None else fill,)
+    if not numbers:
+        raise SpecError(f"{who} needs a number for fill, or one per channel, got none")
+    for number in numbers:
+        if isinstance(number, Symbol):
+            raise PlanTypeError(f"{who} needs plain numbers for fill, got a traced value")
+        check_number(who, "fill", plain(number))
+    return tuple(float(number) for number in numbers)

@@ -1,0 +1,303 @@
+"""affine, rotate and their random forms against values by hand and torchvision's own code.
+
+torchvision's functions of tensors. Positions are computed in float32 on both sides, in another order: where integers
+are rounded they differ by 1 next to n + 0.5, and of two pixels that are equally near either may be taken.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.comparison.photographs import take
+from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.graph.op import Array
+from gpupipe.ops._shared.affine import inverse_affine
+from gpupipe.ops.random_affine import RandomAffine
+from gpupipe.ops.random_rotation import RandomRotation
+from gpupipe.random import BatchRng
+from gpupipe.transform import machine
+
+X = np.arange(1, 13, dtype=np.uint8).reshape(3, 4, 1)
+COUNT = 20
+ONE: Any = 1
+BACKENDS = ["numpy"] + ["fast"] * machine.has_fast() + ["dali"] * machine.has_dali()
+
+
+@pytest.fixture
+def tv() -> Any:
+    """torchvision's functions; the test is skipped where it is not installed."""
+    pytest.importorskip("torch")
+    importlib.import_module("tests.ops.test_recipes").torchvision()
+    return importlib.import_module("torchvision.transforms.v2.functional")
+
+
+@lru_cache(COUNT)
+def photograph(number: int) -> Array:
+    """A part of a photograph of 20 sizes, uint8[H,W,3] or, of a gray one, uint8[H,W,1]."""
+    pixels = take(number)[1]
+    gray = pixels[..., None] if pixels.ndim == 2 else pixels
+    return np.ascontiguousarray(gray[: 60 + 3 * number, : 110 - 2 * number])
+
+
+def tensor(x: Array) -> Any:
+    import torch
+
+    return torch.from_numpy(np.ascontiguousarray(x.transpose(2, 0, 1)))
+
+
+def array(x: Any) -> Array:
+    made: Array = x.numpy().transpose(1, 2, 0)
+    return made
+
+
+def on(backend: Any) -> gp.Options:
+    return gp.Options(device="cpu", backend=backend)
+
+
+def settings(number: int) -> dict[str, Any]:
+    rng = np.random.default_rng(number)
+    return {
+        "angle": float(rng.uniform(-180, 180)),
+        "translate": rng.integers(-15, 15, 2).tolist(),
+        "scale": float(rng.uniform(0.6, 1.6)),
+        "shear": rng.uniform(-20, 20, 2).tolist(),
+        "center": None if number % 2 else rng.uniform(0, 60, 2).tolist(),
+    }
+
+
+def test_a_shift_moves_whole_pixels_and_fills_the_rest() -> None:
+    got = ops.affine(X, translate=(1, -1), fill=9)[:, :, 0]
+
+    np.testing.assert_array_equal(got, [[9, 5, 6, 7], [9, 9, 10, 11], [9, 9, 9, 9]])
+
+
+def test_half_a_pixel_is_the_mean_of_two_and_of_image_and_fill() -> None:
+    x = np.array([[[10], [20], [40]]], np.float32)
+
+    got = ops.affine(x, translate=(0.5, 0), interpolation="bilinear", fill=100)
+
+    np.testing.assert_allclose(got.ravel(), [55, 15, 30])
+
+
+def test_an_angle_of_affine_goes_clockwise_and_one_of_rotate_counter_clockwise() -> None:
+    square = X[:, :3]
+
+    np.testing.assert_array_equal(ops.affine(square, 90), np.rot90(square, -1))
+    np.testing.assert_array_equal(ops.rotate(square, 90), np.rot90(square))
+
+
+def test_a_scale_enlarges_around_the_center() -> None:
+    got = ops.affine(X, scale=2, center=(0, 0))[:, :, 0]
+
+    np.testing.assert_array_equal(got, [[1, 1, 2, 2], [1, 1, 2, 2], [5, 5, 6, 6]])
+
+
+def test_a_shear_moves_lines_by_the_tangent_of_its_angle() -> None:
+    got = ops.affine(X, shear=45, center=(0, 2.5))[:, :, 0]  # the map of the result is x + (y - 2.5)
+
+    np.testing.assert_array_equal(got, [[0, 0, 1, 2], [0, 5, 6, 7], [9, 10, 11, 12]])
+
+
+def test_each_channel_has_its_fill() -> None:
+    x = np.zeros((1, 2, 3), np.uint8)
+
+    for method in ("nearest", "bilinear"):
+        got = ops.affine(x, translate=(1, 0), interpolation=method, fill=(7, 8, 9))
+        np.testing.assert_array_equal(got, [[[7, 8, 9], [0, 0, 0]]])
+
+
+@pytest.mark.parametrize("k", range(-4, 5))
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_quarter_turns_move_pixels_onto_pixels(backend: str, k: int) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (2, 31, 31, 3), dtype=np.uint8)
+    wide = np.random.default_rng(0).integers(0, 256, (2, 30, 51, 3), dtype=np.uint8)
+
+    def turned(image: Any) -> Any:
+        return ops.rotate(image, 90 * k), ops.rotate(image, 90.0 * k, "bilinear", expand=True)
+
+    for images in (x, wide):
+        for source, (near, mean) in zip(
+            images, gp.Dataset.from_tensor_slices(images).map(turned).with_options(on(backend)), strict=True
+        ):
+            if images is x:
+                np.testing.assert_array_equal(near, np.rot90(source, k))
+            np.testing.assert_array_equal(mean, np.rot90(source, k))
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_the_matrix_of_a_map_is_torchvisions(number: int, tv: Any) -> None:
+    from torchvision.transforms.v2.functional._geometry import _get_inverse_affine_matrix
+
+    given = settings(number)
+    height, width = 37, 52
+    center = given["center"] or (width / 2, height / 2)
+    expected = _get_inverse_affine_matrix(center, given["angle"], given["translate"], given["scale"], given["shear"])
+
+    (got,) = inverse_affine(np.array([[height, width]], np.int32), **given)
+
+    np.testing.assert_allclose(got.ravel(), expected, rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_affine_gives_the_pixels_of_torchvision(number: int, tv: Any) -> None:
+    x = photograph(number)
+    nearest, bilinear = tv.InterpolationMode.NEAREST, tv.InterpolationMode.BILINEAR
+    for draw in range(COUNT):
+        given = settings(100 * number + draw)
+
+        means = ops.affine(x, **given, interpolation="bilinear")
+        exact = ops.affine(x.astype(np.float32), **given, interpolation="bilinear")
+        near = ops.affine(x, **given)
+
+        theirs = array(tv.affine(tensor(x), **given, interpolation=bilinear))
+        assert np.abs(means.astype(int) - theirs).max() <= 1
+        assert (means != theirs).mean() < 0.002
+        real = array(tv.affine(tensor(x).float(), **given, interpolation=bilinear))
+        np.testing.assert_allclose(exact, real, rtol=0, atol=0.02)
+        theirs = array(tv.affine(tensor(x), **given, interpolation=nearest))
+        assert (near != theirs).any(axis=2).mean() < 0.001
+
+
+def test_torchvision_weights_the_border_of_a_filled_tensor_twice(tv: Any) -> None:
+    x, given = photograph(3), settings(3)
+    filled = tv.affine(tensor(x).float(), **given, interpolation=tv.InterpolationMode.BILINEAR, fill=100)
+    share = ops.affine(np.ones_like(x, np.float32), **given, interpolation="bilinear")
+    image = ops.affine(x.astype(np.float32), **given, interpolation="bilinear")
+    inside = (share > 0.9999) | (share == 0)
+
+    got = ops.affine(x.astype(np.float32), **given, interpolation="bilinear", fill=100)
+
+    theirs = array(filled)
+    np.testing.assert_allclose(got[inside], theirs[inside], rtol=0, atol=0.02)
+    np.testing.assert_allclose(got, image + (1 - share) * 100, rtol=0, atol=0.02)
+    np.testing.assert_allclose(theirs, image * share + (1 - share) * 100, rtol=0, atol=0.02)
+    assert 0.002 < 1 - inside.mean() < 0.05
+
+
+@pytest.mark.parametrize("expand", [False, True])
+@pytest.mark.parametrize("number", range(COUNT))
+def test_rotate_gives_the_pixels_of_torchvision(number: int, expand: bool, tv: Any) -> None:
+    x, given = photograph(number), settings(number)
+    how: dict[str, Any] = {"angle": given["angle"], "center": given["center"], "expand": expand}
+
+    got = ops.rotate(x, **how, interpolation="bilinear")
+
+    theirs = array(tv.rotate(tensor(x), **how, interpolation=tv.InterpolationMode.BILINEAR))
+    assert got.shape == theirs.shape
+    assert np.abs(got.astype(int) - theirs).max() <= 1
+    assert (got != theirs).mean() < 0.002
+
+
+def test_an_expanded_rotation_is_as_large_as_torchvisions(tv: Any) -> None:
+    rng = np.random.default_rng(0)
+    for angle in [*range(-360, 361, 15), *rng.uniform(-180, 180, 100).tolist()]:
+        height, width = rng.integers(1, 90, 2).tolist()
+        x = np.zeros((height, width, 1), np.uint8)
+
+        assert ops.rotate(x, angle, expand=True).shape[:2] == tuple(tv.rotate(tensor(x), angle, expand=True).shape[1:])
+
+
+def test_draws_of_random_affine_are_torchvisions_formulas() -> None:
+    keys = np.arange(1, 4001, dtype=np.uint64)
+    hw = np.tile(np.array([[40, 60]], np.int32), (4000, 1))
+    op = RandomAffine((-30.0, 50.0), (0.1, 0.25), (0.5, 2.0), (-10.0, 20.0, -5.0, 5.0))
+
+    (matrices,) = op.draw(BatchRng(0, 0, keys), hw)
+
+    u = BatchRng(0, 0, keys).uniform(6)
+    tx, ty = np.rint((2 * u[:, 1] - 1) * 6), np.rint((2 * u[:, 2] - 1) * 10)
+    assert set(tx) == set(range(-6, 7))
+    assert set(ty) == set(range(-10, 11))
+    shears = (-10 + 30 * u[:, 4], -5 + 10 * u[:, 5])
+    expected = inverse_affine(hw, -30 + 80 * u[:, 0], (tx, ty), 0.5 + 1.5 * u[:, 3], shears)
+    np.testing.assert_array_equal(matrices, expected)
+    scale = 1 / np.sqrt(np.linalg.det(matrices[:, :, :2].astype(np.float64)))
+    assert 0.5 <= scale.min() < 0.51
+    assert 1.98 < scale.max() <= 2.0001
+    assert abs(np.mean(scale) - 1.25) < 0.03
+
+
+def test_draws_of_random_rotation_are_uniform_between_its_bounds() -> None:
+    hw = np.tile(np.array([[40, 60]], np.int32), (4000, 1))
+    op = RandomRotation(degrees=(-30.0, 60.0))
+
+    matrices, _ = op.draw(BatchRng(0, 0, np.arange(1, 4001, dtype=np.uint64)), hw)
+
+    # counter-clockwise: the first column of the map of the result is (cos, sin)
+    angle = np.degrees(np.arctan2(matrices[:, 1, 0], matrices[:, 0, 0]))
+    share = np.histogram(angle, 9, (-30, 60))[0] / 4000
+    assert share.sum() == 1
+    assert np.abs(share - 1 / 9).max() < 3 * math.sqrt(1 / 9 / 4000)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_image_and_mask_move_together(backend: str) -> None:
+    masks = np.random.default_rng(3).integers(0, 2, (4, 25, 21, 1), dtype=np.uint8)
+    images = np.repeat(masks * 255, 3, axis=3)
+    ds = gp.Dataset.from_tensor_slices((images, masks)).map(
+        lambda i, m: ops.random_affine(
+            (i, m), 40, (0.2, 0.2), (0.7, 1.4), 10, interpolation=("bilinear", "nearest"), fill=((0, 0, 0), 5)
+        )
+    )
+
+    for image, mask in ds.with_options(on(backend)):
+        assert (mask == 5).any()
+        assert ((image[..., 0] > 127) == (mask[..., 0] == 1)).mean() > 0.8
+        assert image[..., 0].max() > 200
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_image_can_have_an_angle_of_its_own(backend: str) -> None:
+    x = np.random.default_rng(1).integers(0, 256, (4, 9, 9, 3), dtype=np.uint8)
+    ds = gp.Dataset.from_tensor_slices((x, np.array([0, 90, 180, -90], np.float32)))
+
+    got = list(ds.map(lambda i, a: ops.rotate(i, a)).with_options(on(backend)))
+
+    for image, source, k in zip(got, x, (0, 1, 2, -1), strict=True):
+        np.testing.assert_array_equal(image, np.rot90(source, k))
+
+
+def test_a_mask_of_large_labels_keeps_them() -> None:
+    labels = np.array([[[1 << 30], [-(1 << 30) - 1]]], np.int32)
+
+    np.testing.assert_array_equal(ops.affine(labels, translate=(1, 0), fill=-7).ravel(), [-7, 1 << 30])
+
+
+BAD: dict[str, tuple[Any, Any, str]] = {
+    "a fill too large": (SpecError, lambda: ops.affine(X, fill=256), "a fill that fits the image"),
+    "a fill of a half": (SpecError, lambda: ops.rotate(X, 3, fill=0.5), "a fill that fits the image"),
+    "fills of other channels": (SpecError, lambda: ops.affine(X, fill=(1, 2)), "one fill or one per channel, got 2"),
+    "a fill of two of three": (SpecError, lambda: ops.affine((X, X, X), fill=(1, 2)), "one fill, or one per image"),
+    "no fill": (SpecError, lambda: ops.affine(X, fill=()), "a number for fill, or one per channel, got none"),
+    "a word": (PlanTypeError, lambda: ops.affine(X, fill="red"), "random|affine needs a number for fill, got 'red'"),
+    "a scale of 0": (SpecError, lambda: ops.affine(X, scale=0), "affine needs scale from"),
+    "scales that fall": (SpecError, lambda: ops.random_affine(X, 0, scale=(2, 1)), "scale from small to large"),
+    "no angle": (PlanTypeError, lambda: ops.rotate(X, "90"), "rotate needs a number for angle, got '90'"),
+    "an angle that is no number": (SpecError, lambda: ops.rotate(X, math.nan), "rotate needs angle from"),
+    "bounds that fall": (SpecError, lambda: ops.random_rotation(X, (5, 4)), "degrees from small to large"),
+    "a spread below 0": (SpecError, lambda: ops.random_rotation(X, -5), "random_rotation needs degrees from 0"),
+    "a share above 1": (SpecError, lambda: ops.random_affine(X, 0, (1.5, 0)), "translate from 0 to 1"),
+    "three shears": (PlanTypeError, lambda: ops.random_affine(X, 0, shear=(1, 2, 3)), "shear as 4 numbers"),
+    "a shift along one axis": (PlanTypeError, lambda: ops.affine(X, translate=(3,)), "translate as 2 numbers"),
+    "another interpolation": (SpecError, lambda: ops.affine(X, interpolation="bicubic"), "'nearest' or 'bilinear'"),
+    "two interpolations": (SpecError, lambda: ops.affine(X, interpolation=("nearest",) * 2), "or one per image"),
+    "expand as a number": (PlanTypeError, lambda: ops.rotate(X, 3, expand=ONE), "expand as True or False"),
+    "int64": (SpecError, lambda: ops.rotate(X.astype(np.int64), 3), "convert it first with ops.cast"),
+    "no image": (SpecError, lambda: ops.affine(np.zeros(3, np.uint8)), "needs"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_no_map_takes_is_an_error(name: str) -> None:
+    error, call, words = BAD[name]
+
+    with pytest.raises(error, match=words):
+        call()
