@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
+from gpupipe.classes import dataclass
 from gpupipe.graph.op import Case, Op, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.colour import tolerance

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
+from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply

@@ -7,11 +7,11 @@ merges the two again. So an image that is not changed costs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Op, check_number
 from gpupipe.ops._shared.colour import Colour
 from gpupipe.ops._shared.geometry import column

@@ -12,11 +12,12 @@ What lies outside the image is `fill` (border "constant") or the pixel of the im
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.graph.symbols import Symbol
