@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, str] = {
     "bench": "measure this machine's executors on your own data or chain: speed alone",
     "inspect": "say what is in data files: records, schema, checksums, images",
     "verify": "check every record of TFRecord files, or image files, and list the bad ones",
+    "index": "write down where every record of TFRecord files starts, for data that is far away",
     "pack": "write images of a folder, tar or Parquet as shuffled TFRecord shards",
     "explain": "show how a chain of your own will run, and what in it is probably a mistake",
     "preview": "save a picture of augmented images beside their originals",

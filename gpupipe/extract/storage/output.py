@@ -34,6 +34,7 @@ _OURS: Mapping[str, Callable[[bytes], bool]] = {
     "PNG": lambda head: head.startswith(b"\x89PNG\r\n") and f"Software\0{MARK}".encode() in head[:1024],
     "HTML": lambda head: f'<meta name="generator" content="{MARK}">'.encode() in head[:1024],
     "manifest": _is_manifest,
+    "manifest of files": lambda head: head.startswith(b"gpfiles\n"),
 }
 """Kind of an output -> whether a file with this head is one that gpupipe wrote."""
 
@@ -48,7 +49,7 @@ def check_output(who: str, path: str | os.PathLike[str], kind: str, inputs: Iter
     Args:
         who: the option or function that needs the file, for messages.
         path: of the file; links are followed.
-        kind: "PNG", "HTML" or "manifest".
+        kind: "PNG", "HTML", "manifest" (of bad records) or "manifest of files".
         inputs: paths of the files that are read; URLs among them do not matter.
 
     Raises:

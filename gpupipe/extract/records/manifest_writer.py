@@ -1,0 +1,217 @@
+"""manifest_writer: the headers of many files, walked once and written down as a manifest."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from crc32c import crc32c
+
+from gpupipe.errors import DataError, PlanError, RecordError, shown_name
+from gpupipe.extract.records.index import RecordIndex, build_index
+from gpupipe.extract.records.manifest import END, MAGIC, MOST_FILES, VERSION, folder_of, scheme_of, tag_of
+from gpupipe.extract.storage.files import OpenFile, Storage
+from gpupipe.extract.storage.glob import INDEX_SUFFIX, is_url
+from gpupipe.extract.storage.remote import remote_storage, storage_of
+from gpupipe.extract.storage.replacing import named_errors, replacing
+from gpupipe.threads import DaemonPool
+
+__all__ = ["NAME", "Listed", "absolute", "default_place", "write_manifest"]
+
+NAME = f"files{INDEX_SUFFIX}"
+"""The name of a manifest in the folder of its files; no wildcard matches it."""
+
+_REMOTE = 32
+"""Files that are read at a time, where they are on a server."""
+
+_RANGE = 4 << 20
+"""Bytes of one request to a server."""
+
+_JUMP = 64 << 10
+"""Bytes of one request behind a record that is longer than half a range."""
+
+
+class Listed(NamedTuple):
+    """What a manifest lists.
+
+    Attributes:
+        files: how many.
+        records: in all of them.
+        bytes: of all of them.
+        damaged: records that cannot be read, as far as their headers tell; they count as records.
+        folder: that the names are relative to, with a slash at its end.
+    """
+
+    files: int
+    records: int
+    bytes: int
+    damaged: int
+    folder: str
+
+
+def default_place(paths: Sequence[str]) -> str:
+    """Return where the manifest of some files is looked for first: the folder that has all of them, under `NAME`."""
+    return f"{_common(absolute(paths))}{NAME}"
+
+
+def absolute(paths: Sequence[str]) -> list[str]:
+    """Return paths that do not depend on the present folder; URLs as they are."""
+    return [path if is_url(path) else os.path.abspath(path).replace(os.sep, "/") for path in paths]
+
+
+def write_manifest(
+    paths: Sequence[str], out: str, workers: int, told: Callable[[int], None] = lambda done: None
+) -> Listed:
+    """Walk the headers of files, and write their manifest. It is there as a whole, or not at all.
+
+    Of a local file no payload is read. A file on a server is read in ranges of 4 MiB, of which those are left out that
+    hold nothing but a part of one record.
+
+    Args:
+        paths: uncompressed TFRecord files, each once; URLs, or local paths.
+        out: of the manifest, a path or URL.
+        workers: local files that are read at a time; of remote ones it is 32.
+        told: called with the number of files that are done.
+
+    Raises:
+        PlanError: the files have no folder in common, or there are too many.
+        DataError: a file cannot be read to its end, is no TFRecord file, or changes meanwhile.
+        OSError: the manifest cannot be written.
+    """
+    if not paths:
+        raise PlanError("index needs files, got none")
+    if len({scheme_of(path) for path in paths}) != 1:
+        raise PlanError("index needs files that are all reached in the same way, got URLs of several schemes or paths")
+    if len(paths) > MOST_FILES:
+        raise PlanError(f"index needs {MOST_FILES:,} files at most, got {len(paths):,}; make several manifests")
+    paths = absolute(paths)
+    folder = folder_of(absolute([out])[0])
+    if not all(path.startswith(folder) for path in paths):
+        folder = _common(paths)
+    names = [path[len(folder) :] for path in paths]
+    if wrong := [name for name in names if "\n" in name]:
+        raise PlanError(f"index needs names of one line, got {shown_name(wrong[0])!r}")
+    if not is_url(out):
+        with named_errors(out), replacing(out) as part, open(part, "wb") as file:
+            return _write(file, paths, names, folder, workers, told)
+    with tempfile.TemporaryDirectory() as scratch:
+        made = Path(scratch) / NAME
+        with open(made, "wb") as file:
+            listed = _write(file, paths, names, folder, workers, told)
+        _upload(made, out)
+    return listed
+
+
+def _write(
+    file: IO[bytes], paths: Sequence[str], names: Sequence[str], folder: str, workers: int, told: Callable[[int], None]
+) -> Listed:
+    file.write(MAGIC)
+    sizes, counts, tags, damaged = [], [], [], 0
+    pool = DaemonPool(_REMOTE if is_url(paths[0]) else workers, "gpupipe-index")
+    waiting: deque[Future[Any]] = deque()
+    left, done = iter(paths), False
+    try:
+        for number in range(len(paths)):
+            while len(waiting) < 2 * _REMOTE and (path := next(left, None)) is not None:
+                waiting.append(pool.submit(partial(_walked, path)))
+            index, size, tag = waiting.popleft().result()
+            file.write(index.offsets.astype("<u8").tobytes())
+            sizes.append(size)
+            counts.append(len(index))
+            tags.append(tag)
+            damaged += len(index.faults)
+            told(number + 1)
+        done = True
+    finally:
+        pool.close(wait=done)
+    numbers = np.array([sizes, counts, tags], "<u8").tobytes()
+    text = "".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape")
+    scheme = scheme_of(paths[0]).encode()[:16]
+    file.write(numbers + text)
+    file.write(END.pack(scheme, VERSION, crc32c(numbers + text), len(paths), len(text), MAGIC))
+    return Listed(len(paths), sum(counts), sum(sizes), damaged, folder)
+
+
+def _walked(path: str) -> tuple[RecordIndex, int, int]:
+    """The index of a file, its size and its tag."""
+    storage = storage_of(path)
+    opened = OpenFile(storage, path)
+    index = build_index(path, _Ranges(storage) if is_url(path) else storage)  # type: ignore[arg-type]
+    if index.failure is not None:
+        raise index.failure.again()
+    if 0 in index.faults:
+        error = index.faults[0]
+        raise RecordError(f"{error.reason}; index needs uncompressed TFRecord files", file=path, offset=0, stage="read")
+    if OpenFile(storage, path).tag != opened.tag:
+        raise RecordError("it changed while its headers were read; index it again", file=path, stage="read")
+    return index, opened.size, tag_of(path, opened)
+
+
+class _Ranges:
+    """A storage that reads one remote file from front to back, in large ranges."""
+
+    random_reads = False
+    reads_ahead = False
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._size = 0
+        self._start, self._data = 0, b""
+
+    def size(self, name: str) -> tuple[int, str]:
+        found = self._storage.size(name)
+        self._size = found[0]
+        return found
+
+    def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
+        end = self._start + len(self._data)
+        if offset < self._start or offset + n > end:
+            far = offset > end + _RANGE // 2
+            more = min(max(n, _JUMP if far else _RANGE), self._size - offset)
+            self._data = self._storage.read(name, offset, more, tag)
+            self._start = offset
+        at = offset - self._start
+        return self._data[at : at + n]
+
+    def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
+        out[:] = self.read(name, offset, len(out), tag)
+
+
+def _common(paths: Sequence[str]) -> str:
+    """The folder that has all files, with a slash at its end.
+
+    Raises:
+        PlanError: there is none.
+    """
+    folders = sorted({folder_of(path) for path in paths})
+    first, last = folders[0].split("/")[:-1], folders[-1].split("/")[:-1]
+    same = 0
+    while same < min(len(first), len(last)) and first[same] == last[same]:
+        same += 1
+    common = "".join(f"{part}/" for part in first[:same])
+    if not common or common.endswith("://"):
+        raise PlanError(
+            f"index needs files below one folder, got {shown_name(paths[0])!r} and {shown_name(paths[-1])!r}; make a "
+            "manifest for each"
+        )
+    return common
+
+
+def _upload(made: Path, out: str) -> None:
+    storage = remote_storage(out)
+    try:
+        storage.files.put_file(str(made), storage.path(out))
+    except DataError:
+        raise
+    except Exception as error:  # each file system raises what its client library raises
+        raise PlanError(
+            f"index needs a place where it may write, got {out!r}: {type(error).__name__}: {error}; write it to a disk "
+            "with --out, and copy it there"
+        ) from error
