@@ -11,15 +11,18 @@ import numpy as np
 from ..arguments import file_name, index_location, integer, parallel_calls
 from ..errors import PlanError, PlanTypeError, TraceError, shown_name
 from ..extract.records.compression import checked_compression
+from ..extract.records.manifest import read_manifest
 from ..extract.storage.patterns import is_url, stable_names
 from ..extract.storage.remote import storage_of
 from ..graph.symbols import Symbol
+from ..graph.trace import require_no_symbols
 from ..options import AUTOTUNE
-from ..plan.files import FixedRecords, Lines, Records, first_files
+from ..plan.files import FarRecords, FixedRecords, Lines, Records, first_files
 from ..plan.maps import FlatMap, Interleave
 from ..plan.node import ElementType, Node
 from ..plan.sources import Files, Param
 from ..spec import LEAF, TensorSpec
+from .base import new
 from .core import Dataset
 
 __all__ = ["FileDataset", "FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset"]
@@ -94,6 +97,33 @@ class TFRecordDataset(FileDataset):
 
         super().__init__(filenames, buffer_size, num_parallel_reads, records)
 
+    @staticmethod
+    def from_manifest(manifest: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> Dataset:
+        """Read the records of the files that a manifest lists, one file after the other; ``gpupipe index`` writes it.
+
+        The elements are those of ``TFRecordDataset(files)``, with equal draws of random ops. In addition all is known
+        at the start: `len(ds)`, `ds[i]`, `split`, `by_rank` and `shuffle(gp.ALL)` work over URLs, a state asks for no
+        file, and a rank of many starts after two or three requests, whatever the number of files. Names and sizes are
+        read here; where records start is read when they are needed, 8 bytes a record, and not kept for long.
+
+        Records that come next are requested ahead. In file order, and with ``shuffle(gp.ALL, streams=, window=)``
+        where the windows of a rank fit into a fourth of `Options.host_memory`, a request is for 4 MiB; else each record
+        is one. A file that has another size, time or version than when it was indexed is an error of each of its
+        records, which says so.
+
+        Args:
+            manifest: a path or URL. It is checked as what a stranger wrote: it names no file outside of `folder`.
+            folder: where the files are, a path or URL; default: the folder that the manifest is in.
+
+        Raises:
+            PlanTypeError: not a path.
+            DataError: the manifest is missing (MissingFileError), damaged, or something else.
+        """
+        path = _one_path("manifest", manifest)
+        require_no_symbols("from_manifest", path)
+        found = read_manifest(path, None if folder is None else _one_path("folder", folder))
+        return new(FarRecords(found.digest, found))
+
 
 class TextLineDataset(FileDataset):
     r"""The lines of text files, as bytes without their ends.
@@ -166,6 +196,16 @@ class FixedLengthRecordDataset(FileDataset):
             return FixedRecords(source, leaf, compression, record, header, footer)
 
         super().__init__(filenames, buffer_size, num_parallel_reads, records)
+
+
+def _one_path(name: str, given: Any) -> str:
+    if not isinstance(given, (str, bytes)) and not hasattr(given, "__fspath__"):
+        raise PlanTypeError(f"from_manifest needs a {name} that is a path or URL, got {given!r}")
+    path = file_name("from_manifest", os.fsdecode(given))
+    if is_url(path):
+        storage_of(path)  # a missing dependency is an error on the user's line
+        return path
+    return os.path.abspath(os.path.expanduser(path)).replace(os.sep, "/")
 
 
 def _of_symbol(who: str, path: Symbol) -> tuple[Any, int]:

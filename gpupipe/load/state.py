@@ -80,7 +80,7 @@ class StateHeader:
                 "law": LAW,
                 "steps": _short([[text, digest] for text, digest in found.steps]),
                 "code": None if code.private is not None else code.digest.hex(),
-                "files": files_of(found.files, self.settings.file_digests),
+                "files": files_of(found.files, self.settings.file_digests, found.sizes),
                 "options": self._options(),
                 "executor": executor_of(self.plan, self.settings),
             }
@@ -278,19 +278,26 @@ def unpacked(flow: State) -> State:
     return json.loads(data)
 
 
-def files_of(files: Sequence[tuple[str, str]], digests: bool) -> dict[str, Any]:
+def files_of(
+    files: Sequence[tuple[str, str]], digests: bool, known: Mapping[str, int] | None = None
+) -> dict[str, Any]:
     """Describe files for comparison: names and sizes, or for many files a digest of them.
 
     Args:
         files: paths, and the names of the files that do not depend on their folder.
         digests: whether to add digests of their contents.
+        known: sizes in bytes, by path, that need not be asked for.
 
     Raises:
         DataError: a file that exists cannot be read, for its digest.
     """
     sizes: list[list[Any]] = []
     contents: list[str | None] = []
-    for (path, name), found in zip(files, versions([path for path, _ in files]), strict=True):
+    told = known if known and not digests else {}
+    asked = [path for path, _ in files if path not in told]
+    found_of: dict[str, Any] = dict(zip(asked, versions(asked), strict=True))
+    for path, name in files:
+        found = (told[path], "") if path in told else found_of[path]
         if isinstance(found, GpupipeError):  # the file is missing; or the text names no file, as any text may
             sizes.append([name, None])
             contents.append(None)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from ..classes import dataclass
+from ..extract.records.manifest import Manifest
 from ..extract.shards.names import BY_NAME
 from ..extract.tables.csv_layout import CsvLayout
 from ..extract.tables.table import Format
+from ..extract.storage.patterns import stable_names
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec
 from .node import UNKNOWN_CARDINALITY, Buffer, ElementType, Facts, Node, Step
 
-__all__ = ["Csv", "Entries", "FixedRecords", "Lines", "OneFile", "Records", "Samples", "TableRows", "first_files"]
+__all__ = ["Csv", "Entries", "FarRecords", "FixedRecords", "Lines", "OneFile", "Records", "Samples", "TableRows", "first_files"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +52,36 @@ class Records(OneFile):
 
     def resume_cost(self, settings: Settings) -> str:
         return "decompresses its file from the start again" if self.compression else ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FarRecords(Node):
+    """The records of the TFRecord files that a manifest lists, one file after the other.
+
+    Attributes:
+        digest: of the names, sizes and numbers of records.
+        manifest: of the files.
+    """
+
+    facts = Facts(name="from_manifest", by_index=True, work="storage")
+
+    digest: str
+    manifest: Manifest = field(compare=False)
+
+    def infer(self, *inputs: ElementType) -> ElementType:
+        return ElementType(LEAF, (TensorSpec((), bytes),))
+
+    def _cardinality(self) -> int:
+        return len(self.manifest)
+
+    def named_files(self) -> tuple[tuple[str, str], ...]:
+        return tuple(zip(self.manifest.paths, stable_names(self.manifest.paths), strict=True))
+
+    def known_sizes(self) -> Mapping[str, int]:
+        return dict(zip(self.manifest.paths, self.manifest.sizes.tolist(), strict=True))
+
+    def describe(self) -> str:
+        return f"from_manifest({len(self.manifest)} records in {len(self.manifest.paths)} files)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

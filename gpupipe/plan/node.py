@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal
 
 from ..brief import cut, fields_in_brief
@@ -293,6 +293,10 @@ class Node(_Watched):
     def named_files(self) -> tuple[tuple[str, str], ...]:
         """The paths of the files it names, each with the name that identifies the file in any directory."""
         return ()
+
+    def known_sizes(self) -> Mapping[str, int]:
+        """The bytes of those of its files whose sizes it knows, by path: a state does not ask for them."""
+        return {}
 
     def resume_cost(self, settings: Settings) -> str:
         """The work it repeats after `load_state_dict`, in words; "" where it continues at its position."""

@@ -7,6 +7,8 @@ resuming from it. Files are listed apart, since the same steps may read other fi
 from __future__ import annotations
 
 import types
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..classes import dataclass
@@ -26,11 +28,13 @@ class Outline:
         steps: for each step, inputs before users, its description and a digest of its parameters.
         lines: where the user wrote them.
         files: the files that the chain names: each path, and the name that identifies it in any directory.
+        sizes: the bytes of those of them whose sizes the chain knows, by path.
     """
 
     steps: tuple[tuple[str, str], ...]
     lines: tuple[str, ...]
     files: tuple[tuple[str, str], ...]
+    sizes: Mapping[str, int]
 
 
 def outline(root: Node) -> Outline:
@@ -38,15 +42,17 @@ def outline(root: Node) -> Outline:
     steps: list[tuple[str, str]] = []
     lines: list[str] = []
     files: list[tuple[str, str]] = []
+    sizes: dict[str, int] = {}
     for node, below in numbered(root):
         walker = _Named()
         walker.step(node, below)
         files += walker.files
+        sizes |= {**walker.sizes, **node.known_sizes()}
         # The number of files is compared apart, and their directory does not matter.
         text = node.name if node.located else node.describe()
         steps.append((text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...", walker.hasher.hexdigest()[:12]))
         lines.append(node.line)
-    return Outline(tuple(steps), tuple(lines), tuple(dict(files).items()))
+    return Outline(tuple(steps), tuple(lines), tuple(dict(files).items()), sizes)
 
 
 class _Named(Walker):
@@ -54,10 +60,12 @@ class _Named(Walker):
 
     def __init__(self) -> None:
         super().__init__(paths=False)
+        self.sizes: dict[str, int] = {}
 
     def _plan(self, root: Node) -> None:
         inner = outline(root)
         self.files.extend(inner.files)
+        self.sizes.update(inner.sizes)
         self._put(f"chain {[digest for _, digest in inner.steps]}")
 
     def _function(self, fn: types.FunctionType) -> None:

@@ -14,6 +14,7 @@ from ...flow.maps.python_map import PythonMapFlow
 from ...flow.run import Flow
 from ...flow.sources.arrays import FilesFlow, ItemsFlow, ParamFlow, RangeFlow, SlicesFlow
 from ...flow.sources.entries import EntriesFlow
+from ...flow.sources.far_records import FarRecordsFlow
 from ...flow.sources.generator import GeneratorFlow
 from ...flow.sources.handed import HandedFlow
 from ...flow.sources.numbers import CounterFlow, RandomFlow
@@ -23,7 +24,7 @@ from ...flow.sources.request import RequestFlow
 from ...flow.sources.rows import RowsFlow
 from ...flow.sources.samples import SamplesFlow
 from ...plan.cache import Saved, SavedFiles
-from ...plan.files import Csv, Entries, FixedRecords, Lines, Records, Samples, TableRows
+from ...plan.files import Csv, Entries, FarRecords, FixedRecords, Lines, Records, Samples, TableRows
 from ...plan.handed import HandedRows, HandedStream
 from ...plan.node import Node
 from ...plan.sources import (
@@ -160,6 +161,7 @@ SOURCES: dict[type[Node], Lowering] = {
     FromGenerator: generator,
     FromIndexable: from_indexable,
     Records: records,
+    FarRecords: plain(lambda node: FarRecordsFlow(node.manifest)),
     Lines: lines,
     Csv: csv,
     FixedRecords: fixed_records,
