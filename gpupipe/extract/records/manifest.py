@@ -4,7 +4,8 @@ A process that has a manifest knows how many records there are and in which file
 files. Offsets are read when they are needed, by ranges. The layout, all numbers little-endian::
 
     b"gpfiles\\n"
-    for each file: uint64[records + 1], the offset of every record and the end of the last one
+    for every 1,024 records of a file, or what is left of it: uint64[records + 1], where each starts and the last one
+        ends; and the CRC-32C of these, as uint64
     uint64[files] sizes, uint64[files] numbers of records, uint64[files] tags, names as UTF-8, each ended by a newline
     the scheme of the URLs that the tags come from (16 bytes, zeros behind it), the version of the layout,
     the CRC-32C of the two lines above, the number of files, the bytes of the names (`_END`)
@@ -31,7 +32,7 @@ from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.storage.glob import is_url
 from gpupipe.extract.storage.remote import storage_of
 
-__all__ = ["AGAIN", "END", "MAGIC", "MOST_FILES", "VERSION", "Manifest", "folder_of", "read_manifest", "scheme_of", "tag_of"]
+__all__ = ["AGAIN", "BLOCK", "END", "MAGIC", "MOST_FILES", "VERSION", "Manifest", "folder_of", "read_manifest", "scheme_of", "tag_of"]
 
 MAGIC = b"gpfiles\n"
 """How a manifest starts, and ends."""
@@ -50,6 +51,9 @@ MOST_NAMES = 1 << 31
 
 AGAIN = "make the manifest again: gpupipe index FILES --out MANIFEST"
 """What helps where a manifest does not fit its files."""
+
+BLOCK = 1024
+"""Records whose offsets are read, checked and kept together: 8 KiB."""
 
 _TAIL = 1 << 20
 """Bytes that are read from the end at first: names and sizes of 10,000 files and more."""
@@ -75,6 +79,7 @@ class Manifest:
         digest: of names, sizes and counts, hex.
         version: the tag of the manifest itself, which must not change while it is used.
         starts: number of records before each file, and of all: int64[files + 1].
+        blocks: number of blocks of offsets before each file, and of all: int64[files + 1].
     """
 
     path: str
@@ -86,9 +91,11 @@ class Manifest:
     digest: str
     version: str
     starts: Numbers = field(init=False)
+    blocks: Numbers = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "starts", np.concatenate([[0], np.cumsum(self.counts)]))
+        object.__setattr__(self, "blocks", np.concatenate([[0], np.cumsum(-(-self.counts // BLOCK))]))
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -96,9 +103,11 @@ class Manifest:
     def __repr__(self) -> str:
         return f"<manifest {self.path!r} of {len(self.paths)} files>"
 
-    def where(self, file: Any, record: Any) -> Any:
-        """Return where in the manifest the offset of a record is: the byte, for numbers or arrays of them."""
-        return len(MAGIC) + 8 * (self.starts[file] + file + record)
+    def where(self, file: int, block: int) -> tuple[int, int]:
+        """Return which bytes of the manifest hold a block of offsets of a file: the first, and the one after the last."""
+        before = int(self.starts[file]) + 2 * int(self.blocks[file])
+        at = len(MAGIC) + 8 * (before + block * (BLOCK + 2))
+        return at, at + 8 * (min(BLOCK, int(self.counts[file]) - block * BLOCK) + 2)
 
     def read(self, start: int, stop: int) -> bytes:
         """Read bytes of the manifest, with one request.
@@ -108,23 +117,28 @@ class Manifest:
         """
         return storage_of(self.path).read(self.path, start, stop - start, self.version)
 
-    def offsets(self, file: int, first: int, data: bytes | memoryview) -> npt.NDArray[np.uint64]:
-        """Check offsets of a file: they ascend, and are within the file.
+    def offsets(self, file: int, block: int, data: bytes | memoryview) -> npt.NDArray[np.uint64]:
+        """Check a block of offsets of a file: they are as they were written, ascend, and are within the file.
 
         Args:
             file: its number.
-            first: the record that the first one is of.
-            data: as `read` gives them.
+            block: the number of the block.
+            data: the bytes that `where` names.
 
         Returns:
-            uint64[N].
+            uint64[records + 1].
 
         Raises:
             RecordError: the manifest is damaged there.
         """
-        found = np.frombuffer(data, "<u8").astype(np.uint64)
-        if (found[1:] <= found[:-1]).any() or found[-1] > self.sizes[file] or (first == 0 and found[0] != 0):
-            _damaged(self.path, f"its offsets in {shown_name(self.paths[file])} make no sense", self.where(file, first))
+        found = np.frombuffer(data[:-8], "<u8").astype(np.uint64)
+        why = ""
+        if crc32c(data[:-8]) != int.from_bytes(data[-8:], "little"):
+            why = "its checksum does not match there"
+        elif (found[1:] <= found[:-1]).any() or found[-1] > self.sizes[file] or (block == 0 and found[0] != 0):
+            why = f"its offsets in {shown_name(self.paths[file])} make no sense"
+        if why:
+            _damaged(self.path, why, self.where(file, block)[0])
         return found
 
     def check(self, file: int) -> OpenFile:
@@ -188,7 +202,7 @@ def read_manifest(path: str, folder: str | None = None) -> Manifest:
     if version != VERSION:
         _damaged(path, f"it has version {version} of the layout, where this gpupipe reads {VERSION}")
     listed = 24 * files + letters
-    if files > MOST_FILES or letters > MOST_NAMES or len(MAGIC) + 8 * files + listed + END.size > size:
+    if files > MOST_FILES or letters > MOST_NAMES or len(MAGIC) + listed + END.size > size:
         _damaged(path, "its lengths exceed its size")
     if listed + END.size > len(tail):
         tail = opened.read(size - END.size - listed, listed) + tail[-END.size :]
@@ -216,7 +230,8 @@ def _checked(path: str, numbers: Any, size: int, listed: int) -> Numbers:
     sizes, counts, _ = numbers
     if (sizes > _MOST_SIZE).any() or (counts > sizes).any():
         _damaged(path, "its numbers of records exceed the sizes of the files")
-    offsets = 8 * (sum(counts.tolist()) + len(counts))  # of Python's integers, which do not overflow
+    given: list[int] = counts.tolist()  # Python's integers do not overflow
+    offsets = 8 * sum(count + 2 * -(-count // BLOCK) for count in given)
     if len(MAGIC) + offsets + listed + END.size != size:
         _damaged(path, "its numbers of records do not fit its size")
     found: Numbers = counts.astype(np.int64)

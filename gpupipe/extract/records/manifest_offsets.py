@@ -13,13 +13,10 @@ import numpy.typing as npt
 
 from gpupipe.errors import DataError
 from gpupipe.extract.records.index import INDEXES
-from gpupipe.extract.records.manifest import Manifest
+from gpupipe.extract.records.manifest import BLOCK, Manifest
 from gpupipe.extract.storage.ranges_ahead import Pool
 
-__all__ = ["BLOCK", "KEPT", "Offsets"]
-
-BLOCK = 1024
-"""Offsets that are kept or dropped together: 8 KiB."""
+__all__ = ["KEPT", "Offsets"]
 
 KEPT = 256 << 10
 """Bytes of offsets that are kept at least, and four times what the last call of `spans` needed."""
@@ -106,7 +103,7 @@ class Offsets:
         """The requests for some blocks: of those that are near to each other there is one."""
         last: _Part | None = None
         for key in sorted(missing):
-            start, stop = self._bytes_of(key)
+            start, stop = self._manifest.where(*key)
             if last is not None and start <= last.stop + _GAP and stop - last.start <= _MOST:
                 last.keys.append(key)
                 last = _Part(last.keys, last.start, stop)
@@ -116,12 +113,6 @@ class Offsets:
             last = _Part([key], start, stop)
         if last is not None:
             yield last
-
-    def _bytes_of(self, key: tuple[int, int]) -> tuple[int, int]:
-        file, block = key
-        stop = min((block + 1) * BLOCK, int(self._manifest.counts[file]))
-        at: int = int(self._manifest.where(file, block * BLOCK))
-        return at, at + 8 * (stop - block * BLOCK + 1)
 
     def _ask(self, start: int, stop: int) -> bytes | DataError:
         try:
@@ -137,11 +128,15 @@ class Offsets:
         return found
 
     def _cut(self, key: tuple[int, int], start: int, data: bytes) -> npt.NDArray[np.uint64] | DataError:
-        first, stop = self._bytes_of(key)
+        """The offsets of a block. Bytes that are damaged are requested once more."""
+        first, stop = self._manifest.where(*key)
         try:
-            return self._manifest.offsets(key[0], key[1] * BLOCK, memoryview(data)[first - start : stop - start])
-        except DataError as error:
-            return error.kept()
+            return self._manifest.offsets(*key, memoryview(data)[first - start : stop - start])
+        except DataError:
+            try:
+                return self._manifest.offsets(*key, self._manifest.read(first, stop))
+            except DataError as error:
+                return error.kept()
 
     def _drop(self, needed: int) -> None:
         """Drop what was not used for longest, and every error: the next call tries again."""

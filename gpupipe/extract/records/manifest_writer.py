@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from gpupipe.errors import DataError, PlanError, RecordError, shown_name
 from gpupipe.extract.records.index import RecordIndex, build_index
-from gpupipe.extract.records.manifest import END, MAGIC, MOST_FILES, VERSION, folder_of, scheme_of, tag_of
+from gpupipe.extract.records.manifest import BLOCK, END, MAGIC, MOST_FILES, VERSION, folder_of, scheme_of, tag_of
 from gpupipe.extract.storage.files import OpenFile, Storage
 from gpupipe.extract.storage.glob import INDEX_SUFFIX, is_url
 from gpupipe.extract.storage.remote import remote_storage, storage_of
@@ -122,7 +122,7 @@ def _write(
             while len(waiting) < 2 * _REMOTE and (path := next(left, None)) is not None:
                 waiting.append(pool.submit(partial(_walked, path)))
             index, size, tag = waiting.popleft().result()
-            file.write(index.offsets.astype("<u8").tobytes())
+            _write_offsets(file, index)
             sizes.append(size)
             counts.append(len(index))
             tags.append(tag)
@@ -137,6 +137,13 @@ def _write(
     file.write(numbers + text)
     file.write(END.pack(scheme, VERSION, crc32c(numbers + text), len(paths), len(text), MAGIC))
     return Listed(len(paths), sum(counts), sum(sizes), damaged, folder)
+
+
+def _write_offsets(file: IO[bytes], index: RecordIndex) -> None:
+    offsets = index.offsets.astype("<u8")
+    for first in range(0, len(index), BLOCK):
+        data = offsets[first : first + BLOCK + 1].tobytes()
+        file.write(data + crc32c(data).to_bytes(8, "little"))
 
 
 def _walked(path: str) -> tuple[RecordIndex, int, int]:

@@ -1,0 +1,256 @@
+"""Datasets of a manifest: the records of its files by index, over URLs too, with few requests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpupipe as gp
+from gpupipe import Options, TFRecordDataset, ops
+from gpupipe.errors import MissingFileError, PlanTypeError, RecordError
+from gpupipe.extract.records.manifest import AGAIN
+from gpupipe.extract.records.manifest_writer import write_manifest
+from gpupipe.extract.storage import retry
+from gpupipe.flow.sources import far_records
+from tests.behaviour.manifests import pretended, written
+
+pytest.importorskip("fsspec")
+
+from tests.reliability.faulty import Faulty, every
+
+COUNTS = [5, 0, 12, 1, 30]
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits long before another try."""
+    monkeypatch.setattr(retry, "PAUSE", 0.001)
+    retry.GIVEN_UP.clear()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Faulty]:
+    """A server of the files of a folder, with their manifest."""
+    written(tmp_path / "d", COUNTS)
+    with Faulty(tmp_path / "d", keeps=True).serving() as found:
+        yield found
+
+
+def flat(values: list[list[bytes]]) -> list[bytes]:
+    return [value for file in values for value in file]
+
+
+def outcomes(ds: gp.Dataset) -> list[Any]:
+    """Every element, or its error."""
+    found: list[Any] = []
+    with ds.iterator(epoch=0) as items:
+        while True:
+            try:
+                found.append(bytes(next(items)))
+            except StopIteration:
+                return found
+            except gp.DataError as error:
+                found.append(error)
+
+
+def drawn(ds: gp.Dataset) -> list[float]:
+    """A random number for each record."""
+    return [float(x) for x in ds.map(lambda record: ops.random_uniform(0, 1)).epoch(3)]
+
+
+def test_the_elements_are_those_of_the_files_in_order(tmp_path: Path) -> None:
+    manifest, paths, values = written(tmp_path, COUNTS)
+
+    ds = TFRecordDataset.from_manifest(manifest)
+
+    assert list(map(bytes, ds)) == flat(values) == list(map(bytes, TFRecordDataset(paths)))
+    assert len(ds) == 48
+    assert [bytes(ds[i]) for i in (0, 4, 5, 17, 18, 47, -1)] == [flat(values)[i] for i in (0, 4, 5, 17, 18, 47, -1)]
+
+
+def test_draws_and_orders_are_those_of_the_files(tmp_path: Path) -> None:
+    manifest, paths, _ = written(tmp_path, COUNTS)
+    far, near = TFRecordDataset.from_manifest(manifest), TFRecordDataset(paths)
+
+    assert drawn(far) == drawn(near)
+    assert drawn(far.shuffle(gp.ALL, seed=1)) == drawn(near.shuffle(gp.ALL, seed=1)) != drawn(near)
+
+
+def test_a_url_gives_the_same_elements(server: Faulty, tmp_path: Path) -> None:
+    near = TFRecordDataset.from_manifest(tmp_path / "d" / "files.gpindex")
+    far = TFRecordDataset.from_manifest(server.url("files.gpindex"))
+
+    assert list(map(bytes, far)) == list(map(bytes, near))
+    assert len(far) == 48
+    assert [bytes(far[i]) for i in (40, 3)] == [bytes(near[i]) for i in (40, 3)]
+    assert drawn(far.shuffle(gp.ALL, seed=2)) == drawn(near.shuffle(gp.ALL, seed=2))
+
+
+def test_the_files_may_lie_elsewhere(server: Faulty, tmp_path: Path) -> None:
+    shutil.copy(tmp_path / "d" / "files.gpindex", tmp_path / "copy")
+
+    ds = TFRecordDataset.from_manifest(tmp_path / "copy", folder=server.url(""))
+
+    assert bytes(ds[4]) == b"0:4"
+
+
+@pytest.mark.parametrize("fault", ["503", "drop", "flip", "short"])
+def test_passing_faults_of_a_server_lose_nothing(server: Faulty, fault: str) -> None:
+    whole = list(map(bytes, TFRecordDataset.from_manifest(server.url("files.gpindex"))))
+    server.fault = every(5, fault)
+
+    ds = TFRecordDataset.from_manifest(server.url("files.gpindex")).shuffle(gp.ALL, seed=1)
+
+    assert sorted(map(bytes, ds)) == sorted(whole)
+    assert server.faults
+
+
+def test_a_rank_of_many_starts_within_a_second_and_three_requests(tmp_path: Path) -> None:
+    pretended(tmp_path / "files.gpindex", [128] * 10_000, scheme=b"faulty")
+    with Faulty(tmp_path, keeps=True, delay=0.05).serving() as server:
+        url, start = server.url("files.gpindex"), time.perf_counter()
+
+        ds = TFRecordDataset.from_manifest(url).shuffle(gp.ALL, streams=1024, window=1250, seed=1)
+        rank = ds.batch(8192).by_rank(517, 1024, check=False)
+        steps, state = len(rank), rank.iterator(epoch=0).state_dict()
+
+        assert time.perf_counter() - start <= 1.0
+        assert server.gets + server.heads <= 3
+    assert steps == 156
+    assert state["files"]["count"] == 10_000
+
+
+def test_records_that_come_next_are_requested_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(far_records, "RANGE", 1 << 10)
+    manifest, _, values = written(tmp_path / "d", [200] * 2, size=40)
+    with Faulty(tmp_path / "d", keeps=True, delay=0.02).serving() as server:
+        ds = TFRecordDataset.from_manifest(server.url(os.path.basename(manifest))).shuffle(gp.ALL, seed=1)
+        few = ds.with_options(Options(host_memory=4096))
+
+        assert sorted(map(bytes, few)) == sorted(flat(values))
+
+        alone = server.gets
+        assert server.most >= 2
+        assert sorted(map(bytes, ds)) == sorted(flat(values))
+        assert server.most >= 16
+    assert alone >= 400  # each record by itself, where four ranges are all that may be held
+
+
+def test_in_file_order_a_request_is_for_many_records(server: Faulty) -> None:
+    ds = TFRecordDataset.from_manifest(server.url("files.gpindex"))
+    before = server.gets
+
+    assert len(list(ds)) == 48
+    assert server.gets - before == 1 + 4  # offsets, and each file that has records
+
+
+def test_a_file_of_another_size_is_an_error_that_says_what_to_do(server: Faulty, tmp_path: Path) -> None:
+    with open(tmp_path / "d" / "002.tfrecord", "ab") as file:
+        file.write(b"more")
+    ds = TFRecordDataset.from_manifest(server.url("files.gpindex"))
+
+    with pytest.raises(RecordError, match=r"002\.tfrecord.* lists 230 bytes, and the file has 234: it has changed"):
+        list(ds)
+    with pytest.raises(RecordError, match="gpupipe index FILES --out MANIFEST"):
+        ds[5]
+    assert len(list(ds.with_options(Options(on_error="skip")))) == 36
+    assert len(list(ds.with_options(Options(on_error="replace")))) == 48
+
+
+def test_a_file_of_another_time_is_an_error_and_a_copy_with_the_same_time_is_none(tmp_path: Path) -> None:
+    manifest, paths, _ = written(tmp_path / "d", COUNTS)
+    shutil.copytree(tmp_path / "d", tmp_path / "e")
+    assert len(list(TFRecordDataset.from_manifest(tmp_path / "e" / "files.gpindex"))) == 48
+
+    os.utime(paths[4], ns=(1, 1))
+
+    with pytest.raises(RecordError, match=r"004\.tfrecord.* another version of this file: its time or version"):
+        list(TFRecordDataset.from_manifest(manifest))
+
+
+def test_a_missing_file_is_an_error_of_each_of_its_records(tmp_path: Path) -> None:
+    manifest, paths, _ = written(tmp_path, COUNTS)
+    os.unlink(paths[2])
+
+    found = outcomes(TFRecordDataset.from_manifest(manifest))
+
+    assert len(found) == 48
+    assert [type(one) for one in found[5:17]] == [MissingFileError] * 12
+
+
+def test_a_record_that_changed_alone_is_its_own_error(server: Faulty, tmp_path: Path) -> None:
+    path = tmp_path / "d" / "004.tfrecord"
+    data = bytearray(path.read_bytes())
+    data[13] ^= 1
+    data[50] ^= 1
+    path.write_bytes(data)
+
+    found = outcomes(TFRecordDataset.from_manifest(server.url("files.gpindex")))
+
+    assert len([one for one in found if isinstance(one, RecordError)]) == 2
+    assert "the CRC of the payload does not match" in str(found[18])
+
+
+def test_a_damaged_file_counts_as_it_does_on_a_disk(tmp_path: Path) -> None:
+    manifest, paths, _ = written(tmp_path, [20, 20])
+    data = bytearray(Path(paths[1]).read_bytes())
+    data[3 * 19 + 9] ^= 1  # the checksum of a length
+    Path(paths[1]).write_bytes(data[:-3])
+    listed = write_manifest(paths, manifest, 1)
+
+    found, near = outcomes(TFRecordDataset.from_manifest(manifest)), outcomes(TFRecordDataset(paths))
+
+    assert listed.damaged == 2
+    assert [isinstance(one, RecordError) for one in found] == [isinstance(one, RecordError) for one in near]
+    assert AGAIN in str(found[23])
+
+
+def test_a_state_resumes_in_the_middle_and_asks_for_no_file(server: Faulty) -> None:
+    ds = TFRecordDataset.from_manifest(server.url("files.gpindex")).shuffle(gp.ALL, seed=1).batch(5)
+    first = ds.iterator(epoch=0)
+    for _ in range(4):
+        next(first)
+    heads = server.heads
+
+    state = first.state_dict()
+
+    assert server.heads == heads
+    again = ds.iterator(epoch=0)
+    again.load_state_dict(state)
+    assert [list(batch) for batch in again] == [list(batch) for batch in first]
+
+
+def test_other_files_refuse_a_state(tmp_path: Path) -> None:
+    manifest, _, _ = written(tmp_path / "a", COUNTS)
+    other, _, _ = written(tmp_path / "b", [5, 0, 12, 1, 31])
+    state = TFRecordDataset.from_manifest(manifest).iterator(epoch=0).state_dict()
+
+    with pytest.raises(gp.StateError, match=r"004\.tfrecord"):
+        TFRecordDataset.from_manifest(other).iterator(epoch=0).load_state_dict(state)
+
+
+def test_steps_of_all_kinds_follow(server: Faulty) -> None:
+    ds = TFRecordDataset.from_manifest(server.url("files.gpindex"))
+
+    assert [len(part) for part in ds.split([0.5, 0.5])] == [24, 24]
+    assert len(list(ds.shuffle(10, seed=1).batch(7))) == 7
+    assert list(map(bytes, ds.skip(40).take(3))) == [b"4:22", b"4:23", b"4:24"]
+    assert [bytes(x) for x in ds.shard(4, 1, even="drop")][:2] == [b"0:1", b"2:0"]
+    assert [int(x) for x in ds.map(lambda x: 7, num_parallel_calls=2).take(2)] == [7, 7]
+
+
+@pytest.mark.parametrize("given", [3, None, ["a"]])
+def test_what_is_no_path_is_refused(given: Any) -> None:
+    with pytest.raises(PlanTypeError, match="from_manifest needs a manifest that is a path or URL"):
+        TFRecordDataset.from_manifest(given)
+
+
+def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match=r"nothing\.gpindex"):
+        TFRecordDataset.from_manifest(tmp_path / "nothing.gpindex")
