@@ -28,7 +28,13 @@ class Buffers(Chain):
     """Shuffle, prefetch, caches and files."""
 
     def shuffle(
-        self, buffer_size: int | All, seed: int | None = None, reshuffle_each_iteration: bool | None = None
+        self,
+        buffer_size: int | All,
+        seed: int | None = None,
+        reshuffle_each_iteration: bool | None = None,
+        *,
+        streams: int | None = None,
+        window: int = 1000,
     ) -> Dataset:
         """Draw elements at random from a buffer of `buffer_size` elements.
 
@@ -41,16 +47,33 @@ class Buffers(Chain):
             seed: mixed with the chain's seed. Inputs of a `zip` that are shuffled with equal seeds, buffers and numbers
                 of elements stay in step, in every epoch; without seeds each has its own order.
             reshuffle_each_iteration: False gives the same order in every epoch and pass; default True.
+            streams: with `ALL`, for data that is far away or too large for random reads: an order in which each of
+                several ranks reads few files, and these nearly in sequence. The files come in a random order, one after
+                the other; this line is cut into `streams` streams whose lengths differ by one at most, and each
+                stream is shuffled in windows. Element i is the next one of stream ``i % streams``. So ``by_rank`` on W
+                ranks reads about ``files / W`` files on each, if W divides `streams` and the batch. Batches depend
+                on seed, epoch and the numbers of records alone: they are the same for any number of ranks. Files are
+                known behind `from_manifest` and ``TFRecordDataset(files)``, and maps of these; elsewhere runs of
+                `window` neighbours stand in for them. Every element comes once.
+            window: elements of a stream that are shuffled together, >= 1: elements of one file are mixed with those of
+                ``streams`` others in each batch, and within about `window` of their own. What a rank holds of its
+                files is up to ``streams / W`` windows.
 
         Raises:
-            PlanError: a buffer size below 1, `ALL` after a step that cannot be indexed, or the whole of an infinite
+            PlanError: a buffer size below 1, `streams` without `ALL`, `ALL` after a step that cannot be indexed, or the whole of an infinite
                 dataset.
         """
         seed = integer_or_none("shuffle", "seed", seed)
+        every = Everything(seed, reshuffle_each_iteration is not False)
+        if streams is not None:
+            counts = integer("shuffle", "streams", streams, 1), integer("shuffle", "window", window, 1)
+            every = Everything(seed, every.reshuffle, *counts)
+            if not isinstance(buffer_size, All):
+                raise PlanError(f"shuffle needs gp.ALL with streams={streams}, got buffer_size={buffer_size!r}")
         if isinstance(buffer_size, All):
             return self._select(
                 "shuffle(gp.ALL)",
-                Everything(seed, reshuffle_each_iteration is not False),
+                every,
                 "shuffle(gp.UNKNOWN_CARDINALITY), which holds all elements in memory",
             )
         size = integer("shuffle", "buffer_size", buffer_size)

@@ -35,6 +35,7 @@ __all__ = [
     "access",
     "blocks_of",
     "from_list",
+    "groups",
     "joined",
     "passes",
     "strided",
@@ -44,14 +45,24 @@ AT_ONCE = 4096
 """Indices that are computed at a time."""
 
 
+def groups(keys: Array) -> Iterator[tuple[int, Array]]:
+    """Each different key of int64[N], ascending, and the indices that have it."""
+    rows = np.argsort(keys, kind="stable")
+    ordered = keys[rows]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(keys)])
+    return zip(ordered[starts].tolist(), np.split(rows, starts[1:]), strict=False)
+
+
 class RandomAccess:
     """The elements of a flow, opened in one context, by index.
 
     Attributes:
         size: the number of elements; `ENDLESS` if there is no end.
+        parts: the number of elements of each of its files, where it has one file after the other: int64[files].
     """
 
     size: int
+    parts: Array | None = None
 
     def one(self, index: int) -> Element:
         """The element at an index, 0 <= index < size."""
@@ -205,6 +216,7 @@ class Through(RandomAccess):
         self._at = at
         self._source = access(flow.source, at)
         self.size = self._source.size
+        self.parts = self._source.parts
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
         made: Iterator[Element] = replace(self._flow, source=Picked(self._source, blocks)).open(self._at)

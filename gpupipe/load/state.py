@@ -278,9 +278,7 @@ def unpacked(flow: State) -> State:
     return json.loads(data)
 
 
-def files_of(
-    files: Sequence[tuple[str, str]], digests: bool, known: Mapping[str, int] | None = None
-) -> dict[str, Any]:
+def files_of(files: Sequence[tuple[str, str]], digests: bool, known: Mapping[str, int] | None = None) -> dict[str, Any]:
     """Describe files for comparison: names and sizes, or for many files a digest of them.
 
     Args:

@@ -14,7 +14,18 @@ from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec
 from .node import UNKNOWN_CARDINALITY, Buffer, ElementType, Facts, Node, Step
 
-__all__ = ["Csv", "Entries", "FarRecords", "FixedRecords", "Lines", "OneFile", "Records", "Samples", "TableRows", "first_files"]
+__all__ = [
+    "Csv",
+    "Entries",
+    "FarRecords",
+    "FixedRecords",
+    "Lines",
+    "OneFile",
+    "Records",
+    "Samples",
+    "TableRows",
+    "first_files",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

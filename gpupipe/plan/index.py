@@ -67,10 +67,14 @@ class Everything:
     Attributes:
         seed: of this node, mixed with the chain's.
         reshuffle: False gives the same order in every epoch and pass.
+        streams: how many there are that elements come from in turn; 0 where every order is equally likely.
+        window: elements of a stream that are shuffled together.
     """
 
     seed: int | None = None
     reshuffle: bool = True
+    streams: int = 0
+    window: int = 0
 
     def size(self, n: int) -> int:
         """The number of indices chosen from an input of `n`: all of them."""
@@ -78,7 +82,9 @@ class Everything:
 
     def describe(self) -> str:
         """The step as the user wrote it."""
-        return f"shuffle(ALL, seed={self.seed}{'' if self.reshuffle else ', the same order every time'})"
+        streams = f", streams={self.streams}, window={self.window}" if self.streams else ""
+        same = "" if self.reshuffle else ", the same order every time"
+        return f"shuffle(ALL, seed={self.seed}{streams}{same})"
 
 
 @dataclass(frozen=True, slots=True)

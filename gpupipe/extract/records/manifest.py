@@ -32,7 +32,19 @@ from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.storage.glob import is_url
 from gpupipe.extract.storage.remote import storage_of
 
-__all__ = ["AGAIN", "BLOCK", "END", "MAGIC", "MOST_FILES", "VERSION", "Manifest", "folder_of", "read_manifest", "scheme_of", "tag_of"]
+__all__ = [
+    "AGAIN",
+    "BLOCK",
+    "END",
+    "MAGIC",
+    "MOST_FILES",
+    "VERSION",
+    "Manifest",
+    "folder_of",
+    "read_manifest",
+    "scheme_of",
+    "tag_of",
+]
 
 MAGIC = b"gpfiles\n"
 """How a manifest starts, and ends."""

@@ -64,16 +64,14 @@ class Offsets:
             those that the manifest cannot tell, by their index.
         """
         blocks = records // BLOCK
-        keys, which = np.unique(np.stack([files, blocks], 1), axis=0, return_inverse=True)
-        wanted: list[tuple[int, int]] = [(file, block) for file, block in keys.tolist()]
+        mixed = files << 32 | blocks
+        distinct, which = np.unique(mixed, return_inverse=True)
+        wanted: list[tuple[int, int]] = [(key >> 32, key & 0xFFFF_FFFF) for key in distinct.tolist()]
         self._read([key for key in wanted if key not in self._known])
         starts, stops = np.zeros(len(files), np.int64), np.zeros(len(files), np.int64)
         errors: dict[int, DataError] = {}
-        which = which.reshape(-1)
-        order = np.argsort(which, kind="stable")
-        ends = np.searchsorted(which[order], np.arange(len(wanted) + 1))
-        for i, key in enumerate(wanted):
-            rows = order[ends[i] : ends[i + 1]]
+        rows_of = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which))[:-1])
+        for key, rows in zip(wanted, rows_of, strict=True):
             found = self._known[key]
             self._known.move_to_end(key)
             if isinstance(found, DataError):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...classes import dataclass
+import numpy as np
+
+from ...plan.index import ENDLESS
 from ..access import RandomAccess, joined
 from ..element import Element
 from ..run import Context, Flow
@@ -29,7 +31,11 @@ class FlatMapFlow:
         return _FlatMapped(self, at, state)
 
     def access(self, at: Context) -> RandomAccess:
-        return joined(inner_accesses(self.source, self.inner, at))
+        inner = inner_accesses(self.source, self.inner, at)
+        found = joined(inner)
+        if found.size != ENDLESS:
+            found.parts = np.array([one.size for one in inner], np.int64)
+        return found
 
 
 class _FlatMapped(Running):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from ...classes import dataclass
+import numpy as np
+
 from ...errors import PlanError
 from ...graph.op import Array
 from ...plan.index import ENDLESS, Everything, Order, Part, Places, Rows, Share, Sliced
@@ -16,6 +17,7 @@ from ..run import Context, Flow
 from ..state.snapshot import State, fast_forward, int_part
 from ..step import Running, close
 from .permutation import Permutation
+from .streams import StreamOrder
 
 __all__ = ["ByIndex", "SelectFlow", "selected"]
 
@@ -37,7 +39,7 @@ class SelectFlow:
             raise PlanError(f"{self.order.describe()} needs a dataset that ends, got an infinite one")
         if isinstance(self.order, Share) and self.order.pad:
             return _Padded(source, self.order)
-        return Remapped(source, self.order.size(n), _indices(self.order, n, at))
+        return Remapped(source, self.order.size(n), _indices(self.order, n, at, source.parts))
 
 
 class _Padded(RandomAccess):
@@ -112,14 +114,19 @@ def selected(flow: SelectFlow, at: Context, start: int, step: int) -> Iterator[E
         close(found)
 
 
-def _indices(order: Order, n: int, at: Context) -> Callable[[Array], Array]:
-    """The map from indices in an order to indices in its input, which has `n` elements."""
+def _indices(order: Order, n: int, at: Context, parts: Array | None = None) -> Callable[[Array], Array]:
+    """The map from indices in an order to indices in its input, which has `n` elements in parts of known sizes."""
     match order:
         case Sliced(start=start, step=step):
             return lambda indices: start + indices * step
-        case Everything(seed=seed, reshuffle=reshuffle):
+        case Everything(seed=seed, reshuffle=reshuffle, streams=streams, window=window):
             own, epoch, key = at.draws(seed, reshuffle)
-            return Permutation(n, mix64(mix64(mix64(own, epoch), key), hash64("shuffle all")))
+            drawn = mix64(mix64(own, epoch), key)
+            if not streams:
+                return Permutation(n, mix64(drawn, hash64("shuffle all")))
+            if parts is None:  # runs of neighbours stand in for files
+                parts = np.diff([*range(0, n, window), n])
+            return StreamOrder(parts, streams, window, mix64(drawn, hash64("shuffle streams")))
         case Places(indices=chosen):
             return lambda indices: chosen[indices]
         case Share():

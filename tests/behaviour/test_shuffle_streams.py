@@ -1,0 +1,195 @@
+"""shuffle(gp.ALL, streams=, window=): every element once, the law of the order, ranks that read few files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from crc32c import crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpupipe as gp
+from gpupipe import Dataset, PlanError, TFRecordDataset
+from gpupipe.extract.records.manifest import BLOCK, Manifest
+from gpupipe.extract.records.manifest_offsets import Offsets
+from gpupipe.flow.order.permutation import Permutation
+from gpupipe.flow.order.streams import StreamOrder
+from gpupipe.random import hash64, mix64
+from tests.behaviour.manifests import written
+
+
+def by_the_law(sizes: list[int], streams: int, window: int, key: int) -> list[int]:
+    """The order, as the docstring of `StreamOrder` says it, element by element."""
+    starts = np.cumsum([0, *sizes])
+    order = Permutation(len(sizes), mix64(key, hash64("parts")))(np.arange(len(sizes))).tolist()
+    line = [int(starts[part]) + i for part in order for i in range(sizes[part])]
+    n = len(line)
+    lengths = [n // streams + (c < n % streams) for c in range(streams)]
+    found = []
+    for i in range(n):
+        c, j = i % streams, i // streams
+        w = j // window
+        count = min(window, lengths[c] - w * window)
+        at = int(Permutation(count, mix64(mix64(key, c), w))(np.array([j % window]))[0])
+        found.append(line[sum(lengths[:c]) + w * window + at])
+    return found
+
+
+@given(st.lists(st.integers(0, 9), max_size=8), st.integers(1, 9), st.integers(1, 9), st.integers(0, (1 << 64) - 1))
+@settings(max_examples=100, deadline=None)
+def test_an_order_is_what_the_law_says_and_has_every_element_once(
+    sizes: list[int], streams: int, window: int, key: int
+) -> None:
+    order = StreamOrder(np.array(sizes, np.int64), streams, window, key)
+
+    found = order(np.arange(sum(sizes))).tolist()
+
+    assert found == by_the_law(sizes, streams, window, key)
+    assert sorted(found) == list(range(sum(sizes)))
+
+
+def test_any_part_of_an_order_is_that_of_the_whole() -> None:
+    order = StreamOrder(np.array([100, 3, 5000, 77]), 7, 50, 11)
+    whole = order(np.arange(5180))
+    some = np.random.default_rng(1).integers(0, 5180, 300)
+
+    assert (StreamOrder(np.array([100, 3, 5000, 77]), 7, 50, 11)(some) == whole[some]).all()
+    assert (StreamOrder(np.array([100, 3, 5000, 77]), 7, 50, 12)(some) != whole[some]).mean() > 0.9
+
+
+def chain(tmp_path_files: list[str]) -> Dataset:
+    return TFRecordDataset(tmp_path_files).shuffle(gp.ALL, seed=3, streams=64, window=1000)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
+    """20 files of 90 to 109 records, and their manifest."""
+    manifest, paths, _ = written(tmp_path_factory.mktemp("d"), list(range(90, 110)))
+    return manifest, paths
+
+
+def batches(ds: Dataset, epoch: int = 1) -> list[list[bytes]]:
+    return [list(map(bytes, batch)) for batch in ds.iterator(epoch=epoch)]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8, 64])
+def test_global_batches_are_equal_for_any_number_of_ranks(files: tuple[str, list[str]], ranks: int) -> None:
+    ds = chain(files[1]).batch(128, drop_remainder=True)
+
+    shares = [batches(ds.by_rank(rank, ranks, check=False)) for rank in range(ranks)]
+
+    whole = batches(ds)
+    assert len(whole) == 1990 // 128
+    assert [[shares[i % ranks][b][i // ranks] for i in range(128)] for b in range(len(whole))] == whole
+
+
+def test_files_and_their_manifest_give_the_same_order(files: tuple[str, list[str]]) -> None:
+    near = chain(files[1]).map(lambda record: record)
+    far = TFRecordDataset.from_manifest(files[0]).map(lambda x: x).shuffle(gp.ALL, seed=3, streams=64, window=1000)
+
+    whole = [bytes(x) for x in near.epoch(4)]
+
+    assert [bytes(x) for x in far.epoch(4)] == whole
+    assert sorted(whole) == sorted(bytes(x) for x in TFRecordDataset(files[1]))
+    assert [bytes(x) for x in far.epoch(5)] != whole
+    assert [bytes(far.epoch(4)[i]) for i in (0, 77, 1989)] == [whole[i] for i in (0, 77, 1989)]
+
+
+def test_the_same_order_every_time_is_one_of_the_epoch_0(files: tuple[str, list[str]]) -> None:
+    ds = TFRecordDataset(files[1]).shuffle(gp.ALL, 3, False, streams=4, window=10)
+
+    assert [bytes(x) for x in ds.epoch(7)] == [bytes(x) for x in ds.epoch(0)]
+
+
+def test_a_rank_reads_a_part_of_the_files_and_nearly_in_sequence(files: tuple[str, list[str]]) -> None:
+    ds = TFRecordDataset(files[1]).shuffle(gp.ALL, seed=3, streams=8, window=50).batch(64)
+
+    seen = [{row.split(b":")[0] for batch in batches(ds.by_rank(r, 8, check=False)) for row in batch} for r in range(8)]
+
+    assert max(map(len, seen)) <= 5
+    assert set.union(*seen) == {b"%d" % i for i in range(20)}
+
+
+def test_a_state_resumes_in_the_middle_on_another_number_of_ranks(files: tuple[str, list[str]]) -> None:
+    ds = chain(files[1]).batch(128, drop_remainder=True)
+    ranks = [ds.by_rank(rank, 4, check=False).iterator(epoch=2) for rank in range(4)]
+    for one in ranks:
+        for _ in range(5):
+            next(one)
+
+    two = [ds.by_rank(rank, 2, check=False).iterator(epoch=2) for rank in range(2)]
+    for one in two:
+        one.load_state_dict(ranks[0].state_dict())
+
+    left = [[list(map(bytes, batch)) for batch in one] for one in two]
+    whole = batches(ds, 2)[5:]
+    assert [[left[i % 2][b][i // 2] for i in range(128)] for b in range(len(whole))] == whole
+
+
+def test_one_rank_of_1024_reads_few_of_10_000_files_and_holds_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    files, each, length = 10_000, 100_000, 100
+    counts = np.full(files, each)
+    manifest = Manifest("m", ("",) * files, counts * length, counts, np.zeros(files, np.uint64), "", "", "")
+    asked: list[int] = []
+
+    def read(self: Manifest, start: int, stop: int) -> bytes:
+        file, at = divmod(start - 8, 8 * (each + 2 * -(-each // BLOCK)))
+        out, number = b"", at // (8 * (BLOCK + 2))
+        while len(out) < stop - start:
+            first = number * BLOCK
+            block = (np.arange(first, min(first + BLOCK, each) + 1, dtype="<u8") * length).tobytes()
+            out, number = out + block + crc32c(block).to_bytes(8, "little"), number + 1
+        asked.append(file)
+        return out
+
+    monkeypatch.setattr(Manifest, "read", read)
+    order, offsets, held = StreamOrder(counts, 1024, 10_000, 5), Offsets(manifest, None), 0
+    of_the_rank = np.arange(517, len(manifest), 1024)
+    for start in range(0, len(of_the_rank), 4096):
+        found = order(of_the_rank[start : start + 4096])
+        starts, stops, errors = offsets.spans(found // each, found % each)
+        held = max(held, order.nbytes + offsets.nbytes)
+        assert not errors
+        assert (starts == found % each * length).all()
+        assert (stops - starts == length).all()
+
+    assert len(manifest) == 10**9
+    assert len(set(asked)) <= 12
+    assert held <= 1_000_000
+    assert len(asked) <= 3 * len(of_the_rank) // 4096
+
+
+def test_elements_without_files_are_shuffled_in_runs_of_neighbours() -> None:
+    ds = Dataset.range(1000).shuffle(gp.ALL, seed=1, streams=2, window=10)
+
+    found = [int(x) for x in ds.epoch(0)]
+
+    assert sorted(found) == list(range(1000))
+    assert len({x // 10 for x in found[0:20:2]}) == 1  # the first window of stream 0
+    assert found[:20] != sorted(found[:20])
+
+
+def test_batches_are_shuffled_whole() -> None:
+    found = [list(map(int, x)) for x in Dataset.range(100).batch(5).shuffle(gp.ALL, seed=1, streams=2, window=3)]
+
+    assert sorted(found) == [list(range(i, i + 5)) for i in range(0, 100, 5)]
+    assert found != sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"buffer_size": 10, "streams": 2}, "shuffle needs gp.ALL with streams=2, got buffer_size=10"),
+        ({"buffer_size": gp.ALL, "streams": 0}, "streams >= 1"),
+        ({"buffer_size": gp.ALL, "streams": 2, "window": 0}, "window >= 1"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(arguments: dict[str, object], text: str) -> None:
+    with pytest.raises(PlanError, match=text):
+        Dataset.range(9).shuffle(**arguments)  # type: ignore[arg-type]
+
+
+def test_explain_shows_streams_and_window() -> None:
+    assert "shuffle(ALL, seed=1, streams=64, window=1000)" in str(
+        Dataset.range(9).shuffle(gp.ALL, seed=1, streams=64).explain()
+    )
