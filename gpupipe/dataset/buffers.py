@@ -60,8 +60,8 @@ class Buffers(Chain):
                 files is up to ``streams / W`` windows.
 
         Raises:
-            PlanError: a buffer size below 1, `streams` without `ALL`, `ALL` after a step that cannot be indexed, or the whole of an infinite
-                dataset.
+            PlanError: a buffer size below 1, `streams` without `ALL`, `ALL` after a step that cannot be indexed, or the
+                whole of an infinite dataset.
         """
         seed = integer_or_none("shuffle", "seed", seed)
         every = Everything(seed, reshuffle_each_iteration is not False)

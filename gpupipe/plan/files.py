@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from ..extract.records.manifest import Manifest
 from ..extract.shards.names import BY_NAME
+from ..extract.storage.patterns import stable_names
 from ..extract.tables.csv_layout import CsvLayout
 from ..extract.tables.table import Format
-from ..extract.storage.patterns import stable_names
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec
 from .node import UNKNOWN_CARDINALITY, Buffer, ElementType, Facts, Node, Step

@@ -58,7 +58,7 @@ LISTED = {
         " WithOptions"
     ),
     "by_index": (
-        "Batch Cache Concatenate Entries Enumerate Files FromIndexable HandedRows Map PaddedBatch Param Prefetch Range"
+        "Batch Cache Concatenate Entries Enumerate FarRecords Files FromIndexable HandedRows Map PaddedBatch Param Prefetch Range"
         " Repeat Select Shard Skip Slices Take Tensors WithOptions Zip"
     ),
     "as_they_are": (
@@ -98,7 +98,11 @@ def test_steps_that_need_no_payloads_or_all_of_them(payload: str, expected: str)
 
 @pytest.mark.parametrize(
     ("work", "expected"),
-    [("queue", "Prefetch"), ("storage", "Cache FileCache HandedStream Saved SavedFiles"), ("python", "FromGenerator")],
+    [
+        ("queue", "Prefetch"),
+        ("storage", "Cache FarRecords FileCache HandedStream Saved SavedFiles"),
+        ("python", "FromGenerator"),
+    ],
 )
 def test_what_the_thread_that_asks_a_step_does_in_it(work: str, expected: str) -> None:
     found = [kind.__name__ for kind in kinds() if hasattr(kind, "facts") and kind.facts.work == work]

@@ -166,6 +166,8 @@ METHODS: dict[str, Callable[[Number, str], Dataset]] = {
     "shard.num_shards": lambda n, _: R(4).shard(n(2), 0),
     "shard.index": lambda n, _: R(4).shard(2, n(1)),
     "shuffle.buffer_size": lambda n, _: R(4).shuffle(n(4)),
+    "shuffle.streams": lambda n, _: R(8).shuffle(gp.ALL, streams=n(2)),
+    "shuffle.window": lambda n, _: R(8).shuffle(gp.ALL, streams=2, window=n(2)),
     "shuffle.seed": lambda n, _: R(4).shuffle(gp.ALL, seed=n(42)).shuffle(4, seed=n(42)),
     "skip.count": lambda n, _: R(4).skip(n(2)),
     "split.seed": lambda n, _: R(4).split([0.5, 0.5], seed=n(2))[0],

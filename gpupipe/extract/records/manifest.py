@@ -1,14 +1,14 @@
-"""manifest: the files of a data set in one file: names, sizes, tags, numbers of records, and where each record starts.
+r"""manifest: the files of a data set in one file: names, sizes, tags, numbers of records, and where each record starts.
 
 A process that has a manifest knows how many records there are and in which file each is, without asking for any of the
 files. Offsets are read when they are needed, by ranges. The layout, all numbers little-endian::
 
-    b"gpfiles\\n"
+    b"gpfiles\n"
     for every 1,024 records of a file, or what is left of it: uint64[records + 1], where each starts and the last one
         ends; and the CRC-32C of these, as uint64
     uint64[files] sizes, uint64[files] numbers of records, uint64[files] tags, names as UTF-8, each ended by a newline
     the scheme of the URLs that the tags come from (16 bytes, zeros behind it), the version of the layout,
-    the CRC-32C of the two lines above, the number of files, the bytes of the names (`_END`)
+    the CRC-32C of the two lines above, the number of files, the bytes of the names, the first line again (`END`)
 
 The bytes are not trusted: each length is compared with the size of the file before it is used, names lead to no folder
 above that of the data, and what is read at an offset has to be a record with the right checksums.
@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
-from gpupipe.errors import DataError, RecordError, shown_name
+from gpupipe.errors import RecordError, shown_name
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.storage.glob import is_url
 from gpupipe.extract.storage.remote import storage_of
@@ -116,7 +116,7 @@ class Manifest:
         return f"<manifest {self.path!r} of {len(self.paths)} files>"
 
     def where(self, file: int, block: int) -> tuple[int, int]:
-        """Return which bytes of the manifest hold a block of offsets of a file: the first, and the one after the last."""
+        """Return which bytes of the manifest hold a block of offsets of a file: the first, and the one after them."""
         before = int(self.starts[file]) + 2 * int(self.blocks[file])
         at = len(MAGIC) + 8 * (before + block * (BLOCK + 2))
         return at, at + 8 * (min(BLOCK, int(self.counts[file]) - block * BLOCK) + 2)

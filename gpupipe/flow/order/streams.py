@@ -45,7 +45,7 @@ class StreamOrder:
         sizes = sizes.astype(np.int64)
         self._ends = np.cumsum(sizes[order])
         self._shift = (np.cumsum(sizes) - sizes)[order] - (self._ends - sizes[order])
-        self.size = int(self._ends[-1]) if len(sizes) else 0
+        self.size = int(sizes.sum())
         self._streams, self._window, self._key = streams, window, key
         self._windows: OrderedDict[tuple[int, int], Permutation] = OrderedDict()
         self._held = 0
@@ -53,7 +53,7 @@ class StreamOrder:
     @property
     def nbytes(self) -> int:
         """Bytes that the order takes: 16 for each part, and the orders of windows in use."""
-        return self._ends.nbytes + self._shift.nbytes + self._held
+        return int(self._ends.nbytes + self._shift.nbytes) + self._held
 
     def __call__(self, indices: Array) -> Array:
         """Map indices in the new order to indices in the input: int64[N] -> int64[N]."""

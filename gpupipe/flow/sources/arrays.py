@@ -168,7 +168,7 @@ def named_streams(at: Context, names: Names, indices: list[int], shown: Sequence
     return map(Stream, keys(at.key), shown, repeat("index"), keys(at.alike))
 
 
-def listed(indexed: IndexedSource, state: State) -> Running:
+def listed(indexed: RandomAccess, state: State) -> Running:
     """Open a list of files, from the start or from a state.
 
     Raises:

@@ -188,9 +188,7 @@ class FarRecords(RandomAccess):
         if pieces is not None and one.pieces:
             data = _joined(one, pieces)
             pieces.release(one.pieces)
-        if data is None:
-            data = opened.read(one.start, one.stop - one.start)
-        elif _wrong(data):
+        if data is None or _wrong(data):
             data = opened.read(one.start, one.stop - one.start)
         why = _wrong(data)
         if why:
