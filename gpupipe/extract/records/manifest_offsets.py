@@ -70,6 +70,8 @@ class Offsets:
         self._read([key for key in wanted if key not in self._known])
         starts, stops = np.zeros(len(files), np.int64), np.zeros(len(files), np.int64)
         errors: dict[int, DataError] = {}
+        if not wanted:
+            return starts, stops, errors
         rows_of = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which))[:-1])
         for key, rows in zip(wanted, rows_of, strict=True):
             found = self._known[key]

@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from crc32c import crc32c
 
-from gpupipe.errors import DataError, PlanError, RecordError, shown_name
+from gpupipe.errors import PlanError, RecordError, shown_name
 from gpupipe.extract.records.index import RecordIndex, build_index
 from gpupipe.extract.records.manifest import BLOCK, END, MAGIC, MOST_FILES, VERSION, folder_of, scheme_of, tag_of
 from gpupipe.extract.storage.files import OpenFile, Storage
@@ -212,11 +212,17 @@ def _common(paths: Sequence[str]) -> str:
 
 
 def _upload(made: Path, out: str) -> None:
+    """Copy a file to a URL.
+
+    Raises:
+        PlanError: it is not there as a whole afterwards.
+    """
     storage = remote_storage(out)
     try:
         storage.files.put_file(str(made), storage.path(out))
-    except DataError:
-        raise
+        size = storage.size(out)[0]
+        if size != made.stat().st_size:
+            raise OSError(f"{size} bytes are there, not {made.stat().st_size}")
     except Exception as error:  # each file system raises what its client library raises
         raise PlanError(
             f"index needs a place where it may write, got {out!r}: {type(error).__name__}: {error}; write it to a disk "
