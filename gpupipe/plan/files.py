@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ..classes import dataclass
 from ..extract.records.manifest import Manifest
 from ..extract.shards.names import BY_NAME
 from ..extract.storage.patterns import stable_names

@@ -58,8 +58,8 @@ LISTED = {
         " WithOptions"
     ),
     "by_index": (
-        "Batch Cache Concatenate Entries Enumerate FarRecords Files FromIndexable HandedRows Map PaddedBatch Param Prefetch"
-        " Range Repeat Select Shard Skip Slices Take Tensors WithOptions Zip"
+        "Batch Cache Concatenate Entries Enumerate FarRecords Files FromIndexable HandedRows Map PaddedBatch Param"
+        " Prefetch Range Repeat Select Shard Skip Slices Take Tensors WithOptions Zip"
     ),
     "as_they_are": (
         "AssertCardinality ChooseFrom Concatenate Enumerate IgnoreErrors Prefetch Repeat SampleFrom Select Shard"

@@ -278,7 +278,7 @@ def test_a_storage_that_cannot_be_written_is_a_plan_error(tmp_path: Path) -> Non
     _, paths, _ = written(tmp_path, [1])
     with (
         Faulty(tmp_path).serving() as server,
-        pytest.raises(PlanError, match="index needs a place where it may write.*--out"),
+        pytest.raises(PlanError, match=r"index needs a place where it may write.*--out"),
     ):
         write_manifest(paths, server.url("m"), 1)
 

@@ -20,13 +20,14 @@ import hashlib
 import os
 import re
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
+from gpupipe.classes import dataclass
 from gpupipe.errors import RecordError, shown_name
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.storage.glob import is_url

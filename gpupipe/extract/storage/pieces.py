@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass
 from functools import partial
 
+from gpupipe.classes import dataclass
 from gpupipe.errors import DataError
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.storage.ranges_ahead import Pool

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...classes import dataclass
 from ...plan.index import ENDLESS
 from ..access import RandomAccess, joined
 from ..element import Element

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import PlanError
 from ...graph.op import Array
 from ...plan.index import ENDLESS, Everything, Order, Part, Places, Rows, Share, Sliced

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import DataError, RecordError
 from ...extract.records.crc import footer_at, header_at, masked_crc32c
 from ...extract.records.framing import FOOTER, HEADER, OVERHEAD, WRONG_PAYLOAD
