@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..errors import PlanError, PlanTypeError
 from ..graph.classify import classify
 from ..graph.trace import require_no_symbols
 from ..options import AUTOTUNE
-from ..plan.index import ENDLESS, Part, Places, Select, blocker, why_not
+from ..plan.index import ENDLESS, Asked, Part, Places, Select, blocker, why_not
 from ..plan.joins import Concatenate
 from ..plan.maps import Filter, FlatMap, Interleave, Map
 from ..plan.order import Enumerate, Repeat, Shard, Skip, Take
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Elements"]
 
 Array = npt.NDArray[np.integer[Any]]
+
+_PLACES = "integers in a list, a range or an array, or from an iterator or a function"
 
 
 class Elements(Chain):
@@ -240,31 +242,44 @@ class Elements(Chain):
             raise PlanError(f"split needs fractions whose sum is 1, got {list(fractions)} with {sum(weights) / 1e9:g}")
         return tuple(self._select("split", Part(tuple(weights), i, seed)) for i in range(len(weights)))
 
-    def pick(self, places: Sequence[int] | Array) -> Dataset:
+    def pick(self, places: Iterable[int] | Array | Callable[[], Iterable[int]]) -> Dataset:
         """The elements at some places, in the order of the places; the way to write a sampler or a curriculum.
 
         ``ds.pick(places)`` gives what ``[ds[i] for i in places]`` gives, in the epoch of the loop, but opens the files
         once, reads ahead, and keeps the parallel maps and the prefetch of the chain. Behind `batch`, places are those
-        of batches. A state is the number of places that were given.
+        of batches.
+
+        Places may also come while the chain runs, from an iterator. Then an element is delivered once it is there,
+        even if the iterator lets the chain wait for the next place. The chain takes a place when it needs one: a plain
+        loop for each element, in its own thread; prefetches, parallel maps and stages with images some ahead.
+
+        A state is the number of places that were given. To resume, a function is called again and must give the same
+        ones. A plain iterator gives its places to one loop; its chain has no state, and a second loop is an error.
 
         Args:
             places: indices >= 0, in any order, also repeated ones: a list, a range, or an integer array of shape (N,),
-                which is copied.
+                which is copied; an iterator of integers; or an object that is iterated over in each pass (a sampler),
+                or a function called in each, that returns such an object.
 
         Example:
             >>> from gpupipe import Dataset
-            >>> [int(x) for x in Dataset.range(9).map(lambda x: x * x).pick([5, 3, 5])]
+            >>> squares = Dataset.range(9).map(lambda x: x * x)
+            >>> [int(x) for x in squares.pick([5, 3, 5])]
             [25, 9, 25]
+            >>> [int(x) for x in squares.pick(i for i in range(9) if i % 4 == 0)]
+            [0, 16, 64]
 
         Raises:
             PlanError: a step cannot be indexed, names the step; a place that the dataset does not have, when the chain
-                starts if its length is unknown before; or ``on_error="skip"`` behind `batch`, when it starts.
+                starts if its length is unknown before, or when it comes from an iterator; or ``on_error="skip"``
+                behind `batch`, when it starts.
+            FunctionError: by `next`, whatever `Options.on_error` says: the iterator or the function raised.
         """
         step = blocker(self.plan)
         if step is not None:
             raise PlanError(f"pick needs steps that can be indexed, and {why_not(step)}")
         order = _places(places)
-        if self.plan.cardinality >= 0:
+        if isinstance(order, Places) and self.plan.cardinality >= 0:
             order.size(self.plan.cardinality)
         return self._then(Select(self.plan, order))
 
@@ -293,15 +308,19 @@ class Elements(Chain):
         return result
 
 
-def _places(places: Any) -> Places:
-    """The places of `pick`, checked and copied.
+def _places(places: Any) -> Places | Asked:
+    """The places of `pick`: checked and copied, or still to be asked for.
 
     Raises:
         PlanError: a negative one, or more dimensions than one.
         PlanTypeError: something other than integers.
     """
-    if not isinstance(places, (Sequence, np.ndarray)) or isinstance(places, (str, bytes, bytearray, memoryview)):
-        raise PlanTypeError(f"pick needs a list, a range or an array of integers, got {type(places).__name__}")
+    if isinstance(places, (str, bytes, bytearray, memoryview, Set, Mapping, Chain)):
+        raise PlanTypeError(f"pick needs {_PLACES}, got {type(places).__name__}")
+    if not isinstance(places, (Sequence, np.ndarray)):
+        if not isinstance(places, Iterable) and not callable(places):
+            raise PlanTypeError(f"pick needs {_PLACES}, got {type(places).__name__}")
+        return Asked(places)
     try:
         given = places if isinstance(places, np.ndarray) else np.asarray(list(places) or np.zeros(0, np.int64))
     except (ValueError, OverflowError) as error:

@@ -39,6 +39,7 @@ __all__ = [
     "joined",
     "passes",
     "strided",
+    "waits",
 ]
 
 AT_ONCE = 4096
@@ -98,6 +99,16 @@ def blocks_of(start: int, stop: int, step: int = 1) -> Iterator[Array]:
     """The indices ``range(start, stop, step)`` in blocks of up to `AT_ONCE`."""
     for first in range(start, stop, AT_ONCE * step):
         yield np.arange(first, min(first + AT_ONCE * step, stop), step)
+
+
+def waits(asked: Sequence[Any], held: int) -> bool:
+    """Whether another element may need a place that has not come yet, see `order.asked`.
+
+    Args:
+        asked: the steps of the run whose places come while they run (`Run.asked`).
+        held: elements that the step which asks has taken and not given.
+    """
+    return any(one.waits(held) for one in asked)
 
 
 class FromFunction(RandomAccess):

@@ -163,6 +163,7 @@ class Run:
         limits: time limit and stop flag of its reads, set in each of its threads (`LIMITS`).
         any_order: whether a step gives what is ready first and the chain still has a state: no element is read again.
         stateless: why the chain has no state, if it has none.
+        asked: its running steps whose places come while they run, see `flow.order.asked`.
         ranked: whether other ranks make as many steps, by `by_rank`.
         counting: whether only the number of elements is wanted.
         on_gpu: by delivered column, whether its arrays are on the GPU, where only the first of them tells.
@@ -181,6 +182,7 @@ class Run:
     idle: IdleWorkers = field(default_factory=IdleWorkers)
     any_order: bool = False
     stateless: str | None = None
+    asked: list[Any] = field(default_factory=list)
     ranked: bool = False
     counting: bool = False
     on_gpu: dict[int, bool] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..options import Settings
+from .index import Select, asked_of
 from .maps import Interleave, Map
 from .node import Node, walk
 
@@ -29,8 +30,15 @@ def refusal(root: Node, settings: Settings) -> str | None:
     """Say why a chain has no state; None where it has one.
 
     A state records positions, not which elements came first. So the elements that a step held are read again, which
-    requires the same order; except for records, which are read at their file offsets.
+    requires the same order; except for records, which are read at their file offsets. The places that came from an
+    iterator cannot be asked for again.
     """
+    for node in walk(root):
+        if isinstance(node, Select) and (asked := asked_of(node.order)) is not None and asked.once:
+            return (
+                f"{node.describe()} at {node.line} has its places from an iterator, which gives them once; give it a "
+                "list, or a function that returns an iterator of the same places each time"
+            )
     first, step = any_order(root, settings.deterministic), _holder(root, settings.deterministic)
     if first is None or (step is None and settings.on_error != "replace"):
         return None

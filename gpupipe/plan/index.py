@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,12 +15,13 @@ from ..extract.storage.patterns import is_url
 from .batches import Batch, PaddedBatch
 from .cache import Saved
 from .files import Records, Samples, TableRows
-from .node import INFINITE, Facts, Node, Step, walk
+from .node import INFINITE, UNKNOWN_CARDINALITY, Facts, Node, Step, walk
 from .order import never_ends
 from .sources import Files, FromGenerator
 
 __all__ = [
     "ENDLESS",
+    "Asked",
     "Everything",
     "Order",
     "Part",
@@ -26,6 +30,7 @@ __all__ = [
     "Select",
     "Share",
     "Sliced",
+    "asked_of",
     "blocker",
     "loses_batches",
     "why_not",
@@ -148,6 +153,33 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """Indices that are asked for one by one while the chain runs.
+
+    Attributes:
+        places: an iterator of integers, which serves one pass; or an iterable, or a function that returns one, which
+            serve each pass anew.
+        taken: has an item once a pass has taken the iterator.
+    """
+
+    places: Iterable[int] | Callable[[], Iterable[int]]
+    taken: list[bool] = field(default_factory=list, compare=False)
+
+    @property
+    def once(self) -> bool:
+        """Whether only one pass can have them."""
+        return isinstance(self.places, Iterator)
+
+    def size(self, n: int) -> int:
+        """The number of indices: it is not known before they have come."""
+        return UNKNOWN_CARDINALITY
+
+    def describe(self) -> str:
+        """The step, with what gives the indices."""
+        return f"pick({getattr(self.places, '__name__', None) or type(self.places).__name__})"
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     """The part of one of several ranks that take elements in turn: number `first + index`, then every `shards`-th.
 
@@ -189,7 +221,7 @@ class Rows:
         drop: leave out a short last batch.
     """
 
-    order: Sliced | Everything | Part | Places | Share
+    order: Sliced | Everything | Part | Places | Asked | Share
     rows: int
     drop: bool
 
@@ -197,6 +229,8 @@ class Rows:
         """The number of rows that the chosen batches have."""
         batches = n // self.rows if self.drop else -(-n // self.rows)
         chosen = self.order.size(batches)
+        if chosen < 0:
+            return chosen
         short = 0
         if n % self.rows and not self.drop and chosen and isinstance(self.order, Sliced):
             last = self.order.start + (chosen - 1) * self.order.step
@@ -208,7 +242,13 @@ class Rows:
         return f"{self.order.describe()} in rows of batches of {self.rows}"
 
 
-Order = Sliced | Everything | Part | Places | Share | Rows
+Order = Sliced | Everything | Part | Places | Asked | Share | Rows
+
+
+def asked_of(order: Order) -> Asked | None:
+    """The indices that an order asks for while the chain runs, if it does."""
+    inner = order.order if isinstance(order, Rows) else order
+    return inner if isinstance(inner, Asked) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -221,10 +261,16 @@ class Select(Step):
 
     def _cardinality(self) -> int:
         n = self.source.cardinality
+        if asked_of(self.order) is not None:
+            return UNKNOWN_CARDINALITY
         if n == INFINITE:
             size = self.order.size(ENDLESS)
             return INFINITE if size > ENDLESS >> 32 else size
         return n if n < 0 else self.order.size(n)
+
+    @property
+    def by_index(self) -> bool:
+        return asked_of(self.order) is None
 
     @property
     def shuffles(self) -> bool:
@@ -237,7 +283,8 @@ class Select(Step):
 
     @property
     def name(self) -> str:
-        return {Sliced: "[...]", Everything: "shuffle", Part: "split", Places: "pick"}.get(type(self.order), "select")
+        names = {Sliced: "[...]", Everything: "shuffle", Part: "split", Places: "pick", Asked: "pick"}
+        return names.get(type(self.order), "select")
 
     def describe(self) -> str:
         return self.order.describe()
@@ -258,7 +305,7 @@ def blocker(root: Node) -> Node | None:
 def loses_batches(root: Node) -> Node | None:
     """Find a step that chooses single batches by index: where bad elements are skipped, each takes its batch along."""
     for node in walk(root):
-        if isinstance(node, Select) and isinstance(node.order, Places | Sliced):
+        if isinstance(node, Select) and isinstance(node.order, Places | Asked | Sliced):
             every = isinstance(node.order, Sliced) and node.order.step == 1
             if not every and any(isinstance(below, Batch | PaddedBatch) for below in walk(node.source)):
                 return node
@@ -301,6 +348,8 @@ def why_not(node: Node) -> str:
         return f"{text}: it reads files named by URLs; copy them to a local disk"
     if node.facts.flattens and _compressed(node):
         return f"{text}: it reads compressed archives; decompress them"
+    if isinstance(node, Select):
+        return f"{text}: its places come while it runs; give it a list of them"
     if node.shuffles:
         return f"{text}; use shuffle(gp.ALL), which can"
     if isinstance(node, (Records, Samples)):

@@ -73,6 +73,7 @@ CHAINS: dict[str, Any] = {
     "wrapped generator": lambda: gp.Dataset.from_generator(counted).shard(5, 3, even="wrap"),
     "errors in even shards": lambda: run().map(fails_at_seven).batch(1).shard(3, 1, even="drop"),
     "places": lambda: run(12).map(fails_at_seven).pick([9, 7, 7, 2, 11, 0]),
+    "places of a function": lambda: run(12).map(fails_at_seven).pick(lambda: iter([9, 7, 7, 2, 11, 0])).repeat(2),
     "repeat": lambda: run(5).repeat(4),
     "endless": lambda: run(5).repeat().take(17),
     "repeat of nothing": lambda: run(3).take(0).repeat(3),

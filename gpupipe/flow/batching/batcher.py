@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from ...classes import dataclass
+from ..access import waits
 from ..element import BatchStream, Element, Hole, Raised
 from ..run import Run
 
@@ -219,7 +219,11 @@ class MicroBatcher:
         """Return the next group, or None at the end."""
         rows: list[Element] = []
         order: list[int | Element] = []
-        for element in self._source:
+        source = iter(self._source)
+        while not (order and self._run.asked and waits(self._run.asked, len(order))):
+            element = next(source, None)
+            if element is None:
+                break
             if self._run.stopped.on:
                 return None
             if type(element[0]) is not tuple:

@@ -99,7 +99,8 @@ class ResumableBatcher:
         self._items = 0
         self._count = 0  # elements
         self._mixed = at.run.any_order
-        self._interval = Interval(always=self._mixed)
+        # Groups of elements whose places are still to come may be of another size when they are made again.
+        self._interval = Interval(always=self._mixed or bool(at.run.asked))
         # Under "replace": the state of the input after the last item, and how many known holes came before; or None.
         self._before: tuple[State, int] | None = None
         if state is not None:

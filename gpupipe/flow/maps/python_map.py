@@ -10,7 +10,7 @@ from ...classes import dataclass
 from ...errors import DataError
 from ...random import ROOT
 from ...threads import DaemonPool, Job
-from ..access import RandomAccess, Through
+from ..access import RandomAccess, Through, waits
 from ..buffer_sizes import bytes_of
 from ..check import truth
 from ..element import Element, Hole
@@ -138,20 +138,26 @@ class _Pool(Running):
                 element = first[0].result()
                 if self._tuned is not None and self._tuned.weigh:
                     self._at.run.tuner.weighed(self._tuned, bytes_of(element))
-                self._fill()
+                self._fill(1)
                 return self._check(element)
             if self._workers is None or not self._workers.wait([task for task, _ in candidates]):
                 raise StopIteration
 
-    def _fill(self) -> None:
+    def _fill(self, finished: int = 0) -> None:
+        """Submit as many elements as may be in flight, besides `finished` ones that wait to be given."""
         if self._tuned is not None:
             calls = 1 if PEEKING.get() is not None else self._tuned.value  # steps above are not known before
             if calls != self._calls:
                 self._calls = calls
                 if isinstance(self._workers, _Threads):
                     self._workers.resize(calls)
-        while len(self._work) < 2 * self._calls and not self._stopped.on and self._take():
-            continue
+        asked = self._at.run.asked
+        while len(self._work) < 2 * self._calls and not self._stopped.on:
+            held = len(self._work) + finished
+            if asked and held and waits(asked, held):
+                return
+            if not self._take():
+                return
 
     def _take(self) -> bool:
         """Submit one more element; False if there is none."""

@@ -10,7 +10,7 @@ from ...classes import dataclass
 from ...errors import DataError
 from ...extract.records.reference import LAZY, read_many
 from ...threads import DaemonPool
-from ..access import RandomAccess, Through
+from ..access import RandomAccess, Through, waits
 from ..element import Element, Hole
 from ..run import Context, Flow
 from ..state.checkpoints import CheckpointedInput
@@ -87,8 +87,21 @@ class _Fetching(Running):
             self._input.checkpoint(self._input.count - len(self._held))
         elements, self._again = self._again, []
         if not elements:
-            elements = list(islice(self._input.items, AT_ONCE))
+            elements = self._come() if self._run.asked else list(islice(self._input.items, AT_ONCE))
             self._held += elements
+        return elements
+
+    def _come(self) -> list[Element]:
+        """Take elements whose places have come; one at least, if this step holds none."""
+        elements: list[Element] = []
+        while len(elements) < AT_ONCE:
+            held = len(self._held) + len(elements)
+            if held and waits(self._run.asked, held):
+                break
+            element = next(self._input.items, None)
+            if element is None:
+                break
+            elements.append(element)
         return elements
 
     def _fetch(self, elements: list[Element]) -> list[Element]:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-import numpy as np
-
-from ...classes import dataclass
-from ...errors import PlanError
+from ...errors import GpupipeError, PlanError
 from ...graph.op import Array
-from ...plan.index import ENDLESS, Everything, Order, Part, Places, Rows, Share, Sliced
+from ...plan.index import ENDLESS, Asked, Everything, Order, Part, Places, Rows, Share, Sliced
 from ...random import hash64, mix64
 from ..access import RandomAccess, Remapped, access, blocks_of
 from ..element import Element, Raised, is_element, replaced
@@ -115,9 +112,15 @@ def selected(flow: SelectFlow, at: Context, start: int, step: int) -> Iterator[E
         close(found)
 
 
-def _indices(order: Order, n: int, at: Context, parts: Array | None = None) -> Callable[[Array], Array]:
-    """The map from indices in an order to indices in its input, which has `n` elements in parts of known sizes."""
+def _indices(order: Order, n: int, at: Context) -> Callable[[Array], Array]:
+    """The map from indices in an order to indices in its input, which has `n` elements.
+
+    Raises:
+        GpupipeError: the indices are asked for while the chain runs, see `asked`.
+    """
     match order:
+        case Asked():
+            raise GpupipeError(f"{order.describe()} has no indices before they come; please report it")
         case Sliced(start=start, step=step):
             return lambda indices: start + indices * step
         case Everything(seed=seed, reshuffle=reshuffle, streams=streams, window=window):

@@ -313,16 +313,15 @@ class StageRunner:
                 f"{self._executor.label} failed once and ran on the same batch again, so it is not the data: "
                 f"{failure.text}; start the process again, or run with Options(device='cpu')"
             )
-        with self._lock, self._changed:
-            if not self._batcher.regroups:
-                again = self._without(job.group, bad)
-                last = len(again) - 1
-                parts = [
-                    Queued(item, queued.before, queued.after if i == last else None) for i, item in enumerate(again)
-                ]
+        if not self._batcher.regroups:  # without the lock: the feeder may wait long for an element, and holds it
+            again = self._without(job.group, bad)
+            last = len(again) - 1
+            parts = [Queued(item, queued.before, queued.after if i == last else None) for i, item in enumerate(again)]
+            with self._changed:
                 self._jobs.extendleft(reversed([*parts, *later]))
                 self._changed.notify_all()
-                return
+            return
+        with self._lock, self._changed:
             assert isinstance(self._batcher, Batcher)
             waiting = [other.item for other in later] + [other.item for other in self._jobs]
             back, found = self._returned(job, bad, waiting, self._batcher.take_back())

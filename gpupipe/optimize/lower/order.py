@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...flow.buffer_sizes import REFERENCE
+from ...flow.order.asked import BATCHES_AHEAD, PLACES_AHEAD, AskedFlow
 from ...flow.order.repeat import RepeatFlow
 from ...flow.order.select import EnumerateFlow, TakeFlow
 from ...flow.order.select_by_index import SelectFlow
@@ -15,7 +16,7 @@ from ...flow.order.shuffle_by_index import INDEX_BYTES, ShuffleByIndexFlow, has_
 from ...flow.order.skip_by_index import shards_of, skipping
 from ...flow.prefetch.prefetch import PrefetchFlow
 from ...flow.run import Flow
-from ...plan.index import Select, blocker
+from ...plan.index import Rows, Select, asked_of, blocker
 from ...plan.node import Node
 from ...plan.order import WHOLE, Enumerate, Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions
 from ...spec import TensorSpec
@@ -49,6 +50,12 @@ def shard(node: Shard, flow: Flow) -> Flow:
 
 def select(lowerer: Lowerer, node: Select, source: Pending) -> Pending:
     """Elements by their indices."""
+    order = node.order
+    if (asked := asked_of(order)) is not None:
+        rows = order.rows if isinstance(order, Rows) else 1
+        ahead = BATCHES_AHEAD if isinstance(order, Rows) or node.element.batched else PLACES_AHEAD
+        text = f"{node.describe()} by an index, as their places come"
+        return source.through(lambda flow: AskedFlow(flow, asked, rows, ahead, where(node)), text)
     return source.through(lambda flow: SelectFlow(flow, node.order), f"{node.describe()} by an index, nothing is held")
 
 

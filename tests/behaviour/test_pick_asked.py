@@ -1,0 +1,281 @@
+"""pick with an iterator: elements at places that come while the chain runs."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.flow.order.asked import PLACES_AHEAD
+from gpupipe.io import TFRecordWriter
+from tests.behaviour.test_pick import CHAINS, PLACES, one_by_one, picked, plain
+from tests.chains import damage
+from tests.chains.data import parse
+
+Range = gp.Dataset.range
+
+
+def seven(x: Any) -> int:
+    return int(x) * 7
+
+
+def decoded(record: Any) -> Any:
+    encoded, label = parse(record)
+    return ops.random_resized_crop(ops.decode_jpeg(encoded, channels=3), (8, 8)), label
+
+
+def images(folder: Path, bad: int = -1) -> gp.Dataset:
+    """The records of 40 images."""
+    for i in range(2):
+        numbers = range(20 * i, 20 * i + 20)
+        cut = [damage.cut(damage.jpeg(n)) if n == bad else damage.jpeg(n) for n in numbers]
+        damage.write(folder / f"{i}.tfrecord", [damage.example(n, data) for n, data in zip(numbers, cut, strict=True)])
+    return gp.TFRecordDataset(sorted(map(str, folder.glob("*.tfrecord")))).with_options(gp.Options(device="cpu"))
+
+
+def _without_folder(make: Callable[[], gp.Dataset], folder: Path) -> gp.Dataset:
+    return make()
+
+
+MORE: dict[str, Callable[[Path], gp.Dataset]] = {
+    **{name: partial(_without_folder, make) for name, make in CHAINS.items() if name != "endless"},
+    "threads below a take": lambda folder: Range(60).map(seven, num_parallel_calls=3).take(20),
+    "batches of threads below a take": lambda folder: (
+        Range(80).map(seven, num_parallel_calls=3).take(60).batch(3, drop_remainder=True)
+    ),
+    "two maps in threads": lambda folder: (
+        Range(60).map(seven, num_parallel_calls=3).map(seven, num_parallel_calls=2).batch(2, drop_remainder=True)
+    ),
+    "processes": lambda folder: Range(20).map(seven, workers="process", num_parallel_calls=2),
+    "images": lambda folder: images(folder).map(decoded),
+    "batches of images": lambda folder: images(folder).map(decoded).batch(2).prefetch(2),
+    "Python behind images": lambda folder: images(folder).map(decoded).map(lambda i, n: int(n), traced=False),
+}
+
+
+def shown(element: Any) -> Any:
+    return [plain(part) for part in element] if isinstance(element, tuple) else plain(element)
+
+
+def arrived(items: Any, seconds: float = 20.0) -> Any:
+    """The next element, which must come although its iterator keeps a thread waiting."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(next(items)), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert found, "the element did not come before the next place"
+    return found[0]
+
+
+@pytest.mark.parametrize("how", ["iterator", "function", "sampler"])
+@pytest.mark.parametrize("name", CHAINS)
+def test_places_of_an_iterator_give_the_elements_at_these_places(name: str, how: str) -> None:
+    ds = CHAINS[name]()
+    given: dict[str, Any] = {"iterator": iter(PLACES), "function": lambda: iter(PLACES), "sampler": _Sampler()}
+
+    assert picked(ds, given[how], 2) == one_by_one(ds, PLACES, 2)
+
+
+class _Sampler:
+    """An object as samplers are: iterated over in each epoch."""
+
+    def __iter__(self) -> Iterator[np.int64]:
+        return iter(np.array(PLACES))
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_the_element_of_the_last_place_comes_while_the_iterator_waits(name: str, tmp_path: Path) -> None:
+    ds = MORE[name](tmp_path)
+    whole = [shown(x) for x in ds.pick(PLACES).iterator(epoch=0)]
+    places: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+    items = ds.pick(iter(places.get, None)).iterator(epoch=0)
+    came: list[Any] = []
+    try:
+        for count in (2, 1, 3):
+            for place in PLACES[len(came) : len(came) + count]:
+                places.put(place)
+            came += [shown(arrived(items)) for _ in range(count)]
+        assert came == whole
+    finally:
+        started = time.monotonic()
+        items.close()
+        places.put(None)
+    assert time.monotonic() - started < 1.5  # it does not wait for the iterator
+
+
+def test_an_image_that_fails_is_an_error_at_once(tmp_path: Path) -> None:
+    """Its batch is repaired while the stage waits for the next place."""
+    places: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+    ds = images(tmp_path, bad=5).map(decoded).batch(2, drop_remainder=True)
+    items = ds.pick(iter(places.get, None)).iterator(epoch=0)
+    places.put(1)
+    assert plain(arrived(items)[1]) == [2, 3]
+    places.put(2)
+    failed: list[BaseException] = []
+
+    def error() -> None:
+        try:
+            next(items)
+        except gp.errors.DataError as caught:
+            failed.append(caught)
+
+    thread = threading.Thread(target=error, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert len(failed) == 1
+    places.put(3)
+    assert plain(arrived(items)[1]) == [6, 7]
+    items.close()
+    places.put(None)
+
+
+def test_a_plain_loop_takes_no_place_ahead() -> None:
+    asked: list[int] = []
+
+    def places() -> Iterator[int]:
+        for place in PLACES:
+            asked.append(threading.get_ident())
+            yield place
+
+    items = Range(60).map(seven).batch(3).pick(places()).iterator(epoch=0)
+    for count in range(1, 7):
+        next(items)
+        assert asked == [threading.get_ident()] * count
+
+
+def test_few_places_of_batches_are_taken_ahead() -> None:
+    asked: list[int] = []
+
+    def places() -> Iterator[int]:
+        for place in range(100):
+            asked.append(place)
+            yield place
+
+    with Range(600).batch(6, drop_remainder=True).prefetch(1).pick(places()).iterator(epoch=0) as items:
+        next(items)
+        time.sleep(0.3)
+        assert len(asked) <= 8
+    assert PLACES_AHEAD > 8
+
+
+def test_a_function_gives_places_for_each_pass_and_epoch() -> None:
+    ds = Range(20).pick(lambda: iter(PLACES))
+
+    assert [plain(x) for x in ds.repeat(2)] == PLACES * 2
+    assert [plain(x) for x in ds] == PLACES
+
+
+def test_an_iterator_serves_one_loop() -> None:
+    ds = Range(20).pick(iter(PLACES))
+    assert [plain(x) for x in ds] == PLACES
+    with pytest.raises(
+        gp.PlanError, match=r"^pick\(list_iterator\) at .*gave its places to an earlier one; give pick a"
+    ):
+        next(iter(ds))
+
+
+def test_a_chain_with_an_iterator_has_no_state_and_says_what_has() -> None:
+    items = Range(20).batch(2).pick(iter([1, 2])).iterator(epoch=0)
+    next(items)
+    with pytest.raises(gp.StateError, match=r"pick\(list_iterator\) .* gives them once; give it a list, or a function"):
+        items.state_dict()
+
+
+@pytest.mark.parametrize("name", [name for name in MORE if name not in ("processes",)])
+@pytest.mark.parametrize("stop", [1, 4])
+def test_a_chain_with_a_function_goes_on_after_a_state(name: str, stop: int, tmp_path: Path) -> None:
+    ds = MORE[name](tmp_path).pick(lambda: iter(PLACES))
+    whole = [shown(x) for x in ds.iterator(epoch=0)]
+    with ds.iterator(epoch=0) as items:
+        for _ in range(stop):
+            next(items)
+        state = items.state_dict()
+    with ds.iterator(epoch=0) as other:
+        other.load_state_dict(state)
+        assert [shown(x) for x in other] == whole[stop:]
+
+
+def test_a_state_of_many_single_images_goes_on_there(tmp_path: Path) -> None:
+    """Groups of images are as large as there are places, so they differ when they are made again."""
+    slow = images(tmp_path).map(decoded)
+
+    def places() -> Iterator[int]:
+        for place in (*range(39, -1, -1), *range(40)):
+            time.sleep(0.002 if place % 3 else 0)
+            yield place
+
+    ds = slow.pick(places)
+    whole = [shown(x) for x in ds.iterator(epoch=0)]
+    for stop in (7, 33, 70):
+        with ds.iterator(epoch=0) as items:
+            for _ in range(stop):
+                next(items)
+            state = items.state_dict()
+        with ds.iterator(epoch=0) as other:
+            other.load_state_dict(state)
+            assert [shown(x) for x in other] == whole[stop:]
+
+
+@pytest.mark.parametrize("place", [20, -1, 1.5, True, "3", None.__class__])
+@pytest.mark.parametrize("threads", [0, 3])
+def test_what_is_no_place_is_an_error_of_the_step(place: Any, threads: int) -> None:
+    ds = Range(20).map(seven, num_parallel_calls=threads or None).pick(iter([3, place]))
+    items = iter(ds)
+    with pytest.raises(gp.PlanError, match="pick needs places from 0 to 19, got "):
+        for _ in range(2):
+            next(items)
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+@pytest.mark.parametrize("threads", [0, 3])
+def test_an_iterator_that_raises_is_never_left_out(on_error: Any, threads: int) -> None:
+    def places() -> Iterator[int]:
+        yield 3
+        raise OSError("no weights")
+
+    ds = Range(20).map(seven, num_parallel_calls=threads or None).pick(places)
+    items = iter(ds.with_options(gp.Options(on_error=on_error)))
+    with pytest.raises(gp.errors.FunctionError, match="no weights"):
+        for _ in range(2):
+            next(items)
+
+
+@pytest.mark.parametrize("places", [{1, 2}, {1: 2}, Range(3), b"12"])
+def test_what_has_no_order_or_no_integers_is_refused_on_the_line(places: Any) -> None:
+    with pytest.raises(gp.PlanError, match="pick needs integers in a list, a range or an array, or from an iterator"):
+        Range(9).pick(places)
+
+
+def test_its_length_is_not_known_and_nothing_behind_it_is_indexed() -> None:
+    ds = Range(9).pick(iter([1, 2, 3, 4]))
+    assert ds.cardinality() == gp.UNKNOWN_CARDINALITY
+    with pytest.raises(TypeError, match="its places come while it runs; give it a list"):
+        ds[0]
+    assert [int(x) for x in ds.shard(2, 1)] == [2, 4]
+    assert "pick(list_iterator) by an index, as their places come" in str(ds.explain())
+
+
+def test_batches_by_number_are_refused_where_bad_elements_are_skipped() -> None:
+    ds = Range(40).batch(4).pick(iter([2])).with_options(gp.Options(on_error="skip"))
+    with pytest.raises(gp.PlanError, match="needs on_error='raise' or 'replace', got 'skip'"):
+        next(iter(ds))
+
+
+def test_records_are_picked_from_many_files_which_are_opened_once(tmp_path: Path) -> None:
+    for i in range(30):
+        with TFRecordWriter(str(tmp_path / f"{i:02d}.tfrecord")) as writer:
+            for j in range(4):
+                writer.write(b"%d-%d" % (i, j))
+    names = gp.Dataset.list_files(str(tmp_path / "*"), shuffle=False)
+    ds = names.interleave(gp.TFRecordDataset, cycle_length=4).shuffle(gp.ALL, seed=1).batch(8, drop_remainder=True)
+
+    assert picked(ds, iter([5, 3, 11])) == one_by_one(ds, [5, 3, 11])
