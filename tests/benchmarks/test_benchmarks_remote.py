@@ -30,7 +30,7 @@ def test_an_epoch_is_timed_and_its_requests_are_counted(tmp_path: Path, capsys: 
             assert run["requests"] == 2 * remote.FILES  # the size and one range of each file
             assert run["records_per_s"] > 0
     assert found["runs"]["50"]["this"][0]["first_s"] > 0.1  # two answers
-    assert all(0.04 < found["runs"]["50"]["this"][0][f"{key}_s"] for key in remote.QUESTIONS)  # an answer
+    assert all(found["runs"]["50"]["this"][0][f"{key}_s"] > 0.04 for key in remote.QUESTIONS)  # an answer
     assert set(found["ratios"]) == {"0", "50"}
     printed = capsys.readouterr().out
     assert "50 ms, other" in printed
