@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from ...classes import dataclass
 from ..access import waits
 from ..element import BatchStream, Element, Hole, Raised
 from ..run import Run

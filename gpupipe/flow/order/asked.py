@@ -11,11 +11,11 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...classes import dataclass
 from ...errors import ENDING, DataError, PlanError
 from ...graph.op import Array
 from ...plan.index import Asked

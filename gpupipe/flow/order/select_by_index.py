@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
+from ...classes import dataclass
 from ...errors import GpupipeError, PlanError
 from ...graph.op import Array
 from ...plan.index import ENDLESS, Asked, Everything, Order, Part, Places, Rows, Share, Sliced
@@ -112,8 +115,8 @@ def selected(flow: SelectFlow, at: Context, start: int, step: int) -> Iterator[E
         close(found)
 
 
-def _indices(order: Order, n: int, at: Context) -> Callable[[Array], Array]:
-    """The map from indices in an order to indices in its input, which has `n` elements.
+def _indices(order: Order, n: int, at: Context, parts: Array | None = None) -> Callable[[Array], Array]:
+    """The map from indices in an order to indices in its input, which has `n` elements in parts of known sizes.
 
     Raises:
         GpupipeError: the indices are asked for while the chain runs, see `asked`.
