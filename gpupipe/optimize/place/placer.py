@@ -224,12 +224,11 @@ class Placer:
         on_gpu = choice is not None and choice.device_id is not None
         stays = deliver and how != "rows" and on_gpu
         if program is not None and choice is not None:
-            trouble = self._refused(choice, program)
             note = StageNote.of(choice, program, how, size, pending.ready or AHEAD, prepared.values, stays)
             make, note = self._maker(choice, note)
             self.notes.append(note if stays or not on_gpu else self._copied(note, deliver, reader))
             where = Where(f"stage {len(self.notes)}: {choice.label}", _line_of(program))
-            steps = (*steps, f"{where.step}{trouble}")
+            steps = (*steps, f"{where.step}{self._refused(choice, program)}")
         elif arrays := array_calls(prepared.values):
             steps = (*steps, f"array code on the host: {', '.join(call.op.name for call in arrays)}")
         stage = StageFlow(
@@ -242,7 +241,7 @@ class Placer:
             aligned=pending.aligned,
             ignores=pending.ignores,
             executor=make,
-            load=None if choice is None else partial(load_libraries, choice),
+            load=choice and partial(load_libraries, choice),
             headers=prepared.headers,
             ready=pending.ready or AHEAD,
             label=label,
