@@ -2,9 +2,8 @@
 
 The server is a process of its own on 127.0.0.1; it counts requests. The files hold 96 records of 108 KB each, random
 bytes. Each run is a process that interleaves them, 8 at a time, with AUTOTUNE; the clock starts after a first record,
-for which it imports what it needs. Before that it lists the files by their names, twice, and takes and loads a state;
-the first list includes the import of the client (fsspec, aiohttp). `--against` runs another checkout in alternating
-pairs.
+for which it imports what it needs. Before that it lists the files by name, twice, and takes and loads a state; the
+first list includes the import of the client (fsspec, aiohttp). `--against` runs another checkout in alternating pairs.
 """
 
 from __future__ import annotations

@@ -191,6 +191,11 @@ class Elements(Chain):
                 included. Both also work for streams of unknown length: "drop" gives an element once the rest of its
                 round was read, "wrap" keeps the first elements or opens its input again. Default: uneven shards.
 
+        Behind `batch` on a chain that can be indexed, only the batches of this shard are made, under
+        ``on_error="raise"`` and without ``even="wrap"``. A bad element then is an error of its batch, which only the
+        shard of that batch raises, and the rows of no other batch take its place; after it, the next batch of the
+        shard follows. Elsewhere a shard makes the batches of all, and `explain()` says why.
+
         Bad elements count, and ``on_error="replace"`` keeps their number, so every rank makes the same number of steps.
         Under "skip" and "raise" a rank with more bad elements has fewer good ones, whatever `even` is.
 

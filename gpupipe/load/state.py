@@ -37,7 +37,7 @@ __all__ = [
     "unpacked",
 ]
 
-FORMAT = 6
+FORMAT = 7
 """Version of the format. States of other versions are refused: each step defines its own part of a state."""
 
 NOTED = 128

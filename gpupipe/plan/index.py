@@ -231,10 +231,12 @@ class Rows:
         chosen = self.order.size(batches)
         if chosen < 0:
             return chosen
-        short = 0
-        if n % self.rows and not self.drop and chosen and isinstance(self.order, Sliced):
+        last = -1
+        if isinstance(self.order, Sliced):
             last = self.order.start + (chosen - 1) * self.order.step
-            short = self.rows - n % self.rows if last == batches - 1 else 0
+        elif isinstance(self.order, Share):
+            last = self.order.first + self.order.index + (chosen - 1) * self.order.shards
+        short = self.rows - n % self.rows if n % self.rows and not self.drop and chosen and last == batches - 1 else 0
         return chosen * self.rows - short
 
     def describe(self) -> str:

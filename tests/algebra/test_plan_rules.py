@@ -54,6 +54,17 @@ def test_the_equation_holds(rule: str, left: Dataset, right: Dataset) -> None:
     assert run(left) == run(right)
 
 
+def test_a_shard_of_batches_is_a_slice_of_them() -> None:
+    left, right = R.batch(2).prefetch(1).shard(2, 1), R.batch(2)[1::2].prefetch(1)
+
+    plan, fired = rewrite(left.plan)
+
+    assert plan == rewrite(right.plan)[0]  # the slice becomes one of rows
+    assert fired == {"choose_batches": 1, "sink_selects": 1, "choose_rows": 1}
+    assert _rewritten(left, ("choose_batches",)) == left.plan
+    assert run(left) == run(right)
+
+
 KEPT: list[tuple[str, Dataset]] = [
     ("skip(-1) is not skip(0)", R.skip(-1)),
     ("skip(2).skip(-1)", R.skip(2).skip(-1)),

@@ -128,8 +128,9 @@ SLIPS: dict[str, tuple[Callable[[], Dataset], list[str]]] = {
         lambda: Dataset.range(256).shuffle(64).batch(32).prefetch(1).shard(2, 1),
         ["shard_of_batches"],
     ),
-    "shards of batches that can be indexed": (
-        lambda: Dataset.range(256).batch(32).prefetch(1).shard(2, 1),
+    "shards of batches that can be indexed": (lambda: Dataset.range(256).batch(32).prefetch(1).shard(2, 1), []),
+    "shards of batches that bad rows change": (
+        lambda: Dataset.range(256).batch(32).shard(2, 1).with_options(gp.Options(on_error="replace")),
         ["shard_of_batches"],
     ),
     "shards of files at URLs": (lambda: _at_urls().shard(2, 1).interleave(gp.TFRecordDataset), []),

@@ -17,6 +17,7 @@ Range = gp.Dataset.range
 
 def files(folder: Path, count: int = 6, records: int = 5) -> gp.Dataset:
     """The records of some files, in turn; each says where it came from."""
+    folder.mkdir(exist_ok=True)
     for i in range(count):
         with TFRecordWriter(str(folder / f"{i}.tfrecord")) as writer:
             for j in range(records):
@@ -173,6 +174,43 @@ def test_other_places_are_another_chain() -> None:
 # ---- single batches by their numbers
 
 
+class Calls:
+    """A map function that counts its calls."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def __call__(self, x: Any) -> int:
+        self.n += 1
+        return int(x)
+
+
+@pytest.mark.parametrize("even", [None, "drop"])
+def test_a_shard_of_batches_makes_only_its_own(even: Any) -> None:
+    calls = Calls()
+    ds = Range(160).shuffle(gp.ALL, seed=1).map(calls, traced=False).batch(4).prefetch(1).shard(4, 1, even=even)
+
+    assert [plain(x) for x in ds.iterator(epoch=0)] == [
+        plain(x) for x in Range(160).shuffle(gp.ALL, seed=1).batch(4)[1::4].iterator(epoch=0)
+    ]
+    assert calls.n <= 40 + 1  # one more tells the type of the elements
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("drop", [True, False])
+@pytest.mark.parametrize("even", [None, "drop", "wrap"])
+def test_shards_of_batches_are_every_nth_batch(even: Any, drop: bool, known: bool, tmp_path: Path) -> None:
+    """With rest and without, of batches and of rounds; also behind a skip and of records that are counted later."""
+    for n in (*range(24, 37), 3, 5):
+        rows = Range(n) if known else files(tmp_path / str(n), n, 1)
+        ds = rows.batch(4, drop_remainder=drop).prefetch(1)
+        for index, first in ((0, 0), (1, 0), (2, 0), (0, 2), (2, 2)):
+            shard = (ds.skip(first) if first else ds).shard(3, index, even=even)
+            off = shard.with_options(gp.Options(disabled_rules=("choose_batches",)))
+            assert ("choose_batches" in str(shard.explain())) == (even != "wrap")
+            assert [plain(x) for x in shard] == [plain(x) for x in off]
+
+
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
 def test_a_shard_of_batches_with_bad_elements_is_that_of_the_whole_loop(on_error: Any) -> None:
     def odd(x: Any) -> int:
@@ -201,3 +239,16 @@ def test_single_elements_are_chosen_also_where_bad_ones_are_skipped() -> None:
     ds = Range(40)[1::2].batch(4).with_options(gp.Options(on_error="skip"))
 
     assert len(list(ds)) == 5
+
+
+def test_a_bad_element_costs_the_shard_its_batch() -> None:
+    def odd(x: Any) -> int:
+        if x == 5:
+            raise ValueError(x)
+        return int(x)
+
+    items = iter(Range(24).map(odd, traced=False).batch(4).shard(3, 1))
+    with pytest.raises(gp.errors.FunctionError, match="5"):
+        next(items)
+
+    assert [plain(x) for x in items] == [[16, 17, 18, 19]]

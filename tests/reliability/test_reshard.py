@@ -54,6 +54,7 @@ CHAINS: dict[str, Build] = {
     "a global shuffle": lambda n, i: (
         gp.Dataset.range(101).shuffle(gp.ALL, seed=4).shard(n, i).map(lambda x: x * 2).batch(4)
     ),
+    "a shard of batches": lambda n, i: gp.Dataset.range(101).shuffle(gp.ALL, seed=4).batch(2).shard(n, i).prefetch(1),
     "a repeat": lambda n, i: gp.Dataset.range(31).repeat(4).shard(n, i).batch(2),
 }
 
@@ -70,6 +71,7 @@ def evenly(even: Any) -> dict[str, Build]:
         "a global shuffle": lambda n, i: (
             gp.Dataset.range(101).shuffle(gp.ALL, seed=4).shard(n, i, even=even).map(lambda x: x * 2).batch(4)
         ),
+        "a shard of batches": lambda n, i: gp.Dataset.range(102).batch(2).prefetch(1).shard(n, i, even=even),
         "a stream": lambda n, i: (
             gp.Dataset.from_generator(numbers, output_signature=gp.TensorSpec((), "int64"))
             .filter(lambda x: x % 2 == 0)

@@ -72,6 +72,8 @@ CHAINS: dict[str, Any] = {
     "wrapped stream": lambda: run().shuffle(5).shard(5, 4, even="wrap").repeat(2).batch(3),
     "wrapped generator": lambda: gp.Dataset.from_generator(counted).shard(5, 3, even="wrap"),
     "errors in even shards": lambda: run().map(fails_at_seven).batch(1).shard(3, 1, even="drop"),
+    "shard of batches": lambda: run(30).map(odd).batch(2).prefetch(1).shard(3, 1),
+    "whole rounds of batches": lambda: run(29).shuffle(gp.ALL, seed=1).batch(2).shard(3, 1, even="drop"),
     "places": lambda: run(12).map(fails_at_seven).pick([9, 7, 7, 2, 11, 0]),
     "places of a function": lambda: run(12).map(fails_at_seven).pick(lambda: iter([9, 7, 7, 2, 11, 0])).repeat(2),
     "repeat": lambda: run(5).repeat(4),

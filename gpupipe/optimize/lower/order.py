@@ -22,6 +22,7 @@ from ...plan.order import WHOLE, Enumerate, Prefetch, Repeat, Shard, Shuffle, Sk
 from ...spec import TensorSpec
 from ..pending import AHEAD, Pending
 from ..rules.plan_rules import ShuffleRepeat
+from ..rules.select_rules import makes_all_batches
 from .lowerer import Lowerer, Lowering
 from .stall import where
 
@@ -42,10 +43,14 @@ def skipped(node: Skip, flow: Flow) -> Flow:
     return TakeFlow(flow, 0) if node.count < 0 else skipping(flow, node.count, where(node))
 
 
-def shard(node: Shard, flow: Flow) -> Flow:
+def shard(lowerer: Lowerer, node: Shard, source: Pending) -> Pending:
     """Every n-th element."""
     indexed = node.even is not None and blocker(node.source) is None
-    return shards_of(flow, node.shards, node.index, node.even, indexed)
+    why = makes_all_batches(node, lowerer.settings.on_error)
+    if why == "":
+        why = "the rule choose_batches is disabled"
+    text = node.describe() + (f" of all batches, which it makes: {why}" if why else "")
+    return source.through(lambda flow: shards_of(flow, node.shards, node.index, node.even, indexed), text)
 
 
 def select(lowerer: Lowerer, node: Select, source: Pending) -> Pending:
@@ -111,7 +116,7 @@ def prefetch(lowerer: Lowerer, node: Prefetch, source: Pending) -> Pending:
 ORDER: dict[type[Node], Lowering] = {
     Take: over(lambda node, flow: TakeFlow(flow, node.count)),
     Skip: over(skipped),
-    Shard: over(shard),
+    Shard: shard,
     Select: select,
     Enumerate: enumerate_,
     Repeat: over(lambda node, flow: RepeatFlow(flow, passes(node), where(node))),

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from ...extract.storage.patterns import is_url
 from ...plan.batches import Batch, PaddedBatch
-from ...plan.index import blocker
 from ...plan.node import Node, walk
-from ...plan.order import Shard
+from ...plan.order import Shard, options_of
 from ...plan.sources import Files
+from ..rules.select_rules import makes_all_batches
 
 __all__ = ["shard_of_batches", "shard_over_urls"]
 
@@ -22,20 +22,17 @@ def _below(node: Node) -> Iterator[Node]:
 
 
 def shard_of_batches(node: Node, above: tuple[Node, ...]) -> str | None:
-    """Find a shard of batches: each rank makes those of all."""
-    if not isinstance(node, Shard) or node.shards == 1:
+    """Find a shard of batches that makes those of all shards."""
+    if not isinstance(node, Shard):
         return None
-    for below in _below(node):
-        if isinstance(below, Batch | PaddedBatch):
-            step = blocker(node.source)
-            better = "" if step is not None else f"[{node.index}::{node.shards}], which makes no others, or "
-            return (
-                f"shard comes after the {below.name} at {below.line}: every one of the {node.shards} ranks makes all "
-                f"batches and keeps one in {node.shards}; write {better}shard before the maps and the batch"
-            )
-        if not below.facts.keeps_rows:
-            return None
-    return None
+    why = makes_all_batches(node, options_of((node, *above)[-1]).on_error or "raise")
+    if not why:
+        return None
+    batch = next(below for below in _below(node) if isinstance(below, Batch | PaddedBatch))
+    return (
+        f"shard comes after the {batch.name} at {batch.line}, and {why}: every one of the {node.shards} ranks makes "
+        f"all batches and keeps one in {node.shards}; write shard before the maps and the batch"
+    )
 
 
 def shard_over_urls(node: Node, above: tuple[Node, ...]) -> str | None:

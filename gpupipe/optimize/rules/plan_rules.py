@@ -14,7 +14,7 @@ from ...errors import GpupipeError
 from ...options import Settings
 from ...plan.node import Buffer, Facts, Node, Step, walk
 from ...plan.order import Prefetch, Repeat, Shard, Shuffle, Skip, Take, buffer_name, shuffle_buffer
-from .select_rules import choose_rows, sink_selects
+from .select_rules import choose_batches, choose_rows, sink_selects
 
 __all__ = ["PLAN_RULES", "ShuffleRepeat", "disabled_rules", "rewrite"]
 
@@ -97,6 +97,7 @@ PLAN_RULES: tuple[Callable[[Node], Node | None], ...] = (
     merge_skips,
     merge_prefetches,
     shuffle_and_repeat,
+    choose_batches,
     sink_selects,
     choose_rows,
 )
@@ -108,7 +109,8 @@ _MOST_ROUNDS = 100
 
 def disabled_rules(settings: Settings) -> tuple[str, ...]:
     """The names of the rules that may not fire: those that the options disable, and those that `on_error` rules out."""
-    return (*settings.disabled_rules, *(("choose_rows",) if settings.on_error == "replace" else ()))
+    by_itself = {"raise": (), "skip": ("choose_batches",), "replace": ("choose_batches", "choose_rows")}
+    return (*settings.disabled_rules, *by_itself[settings.on_error])
 
 
 def rewrite(root: Node, disabled: Collection[str] = ()) -> tuple[Node, dict[str, int]]:
