@@ -1,0 +1,109 @@
+"""by_rank over images with random crops, under torchrun and under JAX: all batches are those of one loop."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.behaviour.rank_images import STEPS, chain, write
+from tests.behaviour.rank_process import digest
+
+ROOT = Path(__file__).resolve().parents[2]
+EPOCH = 2
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="ranks on one machine need POSIX"),
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("images")
+    write(made)
+    return made
+
+
+def expected(folder: Path) -> tuple[list[str], list[str]]:
+    """The digests of the images and labels of all batches of a loop without ranks."""
+    whole = list(chain(folder).iterator(epoch=EPOCH))
+    assert len(whole) == STEPS
+    return [digest(images) for images, _ in whole], [digest(np.asarray(labels, np.int32)) for _, labels in whole]
+
+
+def alone(command: Sequence[str]) -> list[str]:
+    """A command in a network of its own with loopback alone, where that is allowed: torchrun listens everywhere."""
+    wrapped = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+    if (
+        shutil.which("unshare")
+        and shutil.which("ip")
+        and not subprocess.run([*wrapped, "true"], check=False).returncode
+    ):
+        return [*wrapped, *command]
+    return list(command)
+
+
+def said(processes: Sequence[subprocess.Popen[str]]) -> list[dict[str, Any]]:
+    """What ranks printed, by rank. One that waits for another gives up after a minute."""
+    try:
+        ended = [process.communicate(timeout=200) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert [process.returncode for process in processes] == [0] * len(processes), [
+        errors[-2000:] for _, errors in ended
+    ]
+    lines = [line for out, _ in ended for line in out.splitlines() if line.startswith("{")]
+    return sorted(map(json.loads, lines), key=lambda one: int(one["rank"]))
+
+
+def started(command: Sequence[str], **variables: str) -> subprocess.Popen[str]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        **variables,
+    }
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=ROOT, env=environment)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_ranks_under_torchrun_make_the_batches_of_one_loop(folder: Path, world: int) -> None:
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}", "--local-addr=127.0.0.1"]
+    program = ["-m", "tests.behaviour.rank_images", "torch", str(folder), str(EPOCH)]
+
+    every = said([started(alone([sys.executable, *launcher, *program]), GLOO_SOCKET_IFNAME="lo")])
+
+    images, labels = expected(folder)
+    assert [one["rank"] for one in every] == list(range(world))
+    assert all(one["images"] == images and one["labels"] == labels for one in every)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
+def test_ranks_of_jax_make_the_batches_of_one_loop(folder: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    program = [sys.executable, "-m", "tests.behaviour.rank_images", "jax", str(folder), str(EPOCH)]
+
+    every = said([started([*program, str(rank), address], JAX_PLATFORMS="cpu") for rank in range(2)])
+
+    images, labels = expected(folder)
+    assert [one["rank"] for one in every] == [0, 1]
+    assert all(one["images"] == images and one["labels"] == labels for one in every)
