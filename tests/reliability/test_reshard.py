@@ -71,7 +71,7 @@ def evenly(even: Any) -> dict[str, Build]:
         "a global shuffle": lambda n, i: (
             gp.Dataset.range(101).shuffle(gp.ALL, seed=4).shard(n, i, even=even).map(lambda x: x * 2).batch(4)
         ),
-        "a shard of batches": lambda n, i: gp.Dataset.range(102).batch(2).prefetch(1).shard(n, i, even=even),
+        "a shard of batches": lambda n, i: gp.Dataset.range(101).batch(1).prefetch(1).shard(n, i, even=even),
         "a stream": lambda n, i: (
             gp.Dataset.from_generator(numbers, output_signature=gp.TensorSpec((), "int64"))
             .filter(lambda x: x % 2 == 0)
