@@ -325,7 +325,7 @@ def _places(places: Any) -> Places | Asked:
     if not isinstance(places, (Sequence, np.ndarray)):
         if not isinstance(places, Iterable) and not callable(places):
             raise PlanTypeError(f"pick needs {_PLACES}, got {type(places).__name__}")
-        return Asked(places)
+        return Asked(cast("Iterable[int]", places))
     try:
         given = places if isinstance(places, np.ndarray) else np.asarray(list(places) or np.zeros(0, np.int64))
     except (ValueError, OverflowError) as error:
