@@ -3,8 +3,9 @@
 An index gives a file a length and random access. The CRC of every length is verified, no payload is read, and damage is
 reported where a sequential reader would find it, as for references: both use `walk_headers`.
 
-An index takes 8 bytes a record. Those of unchanged files stay in memory, in an LRU; on request they are saved, beside
-the file or in a folder. A saved index is checked in full before it is used.
+An index takes 8 bytes a record. Those of unchanged files stay in memory, in an LRU, and what has no room there goes to
+a temporary file; on request they are saved, beside the file or in a folder. A saved index is checked in full before it
+is used.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 from crc32c import crc32c
 
 from gpupipe.errors import DataError, shown_name
 from gpupipe.extract.records.framing import OVERHEAD
+from gpupipe.extract.records.spilled import Spilled
 from gpupipe.extract.records.walk import Good, walk_headers
 from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile, translated
 from gpupipe.extract.storage.forking import renew_lock
@@ -89,6 +91,11 @@ class RecordIndex:
     @property
     def offsets(self) -> NDArray[np.uint64]:
         return np.frombuffer(self._offsets, np.uint64)
+
+    @property
+    def raw(self) -> array[int]:
+        """The offsets as they are held."""
+        return self._offsets
 
     @property
     def nbytes(self) -> int:
@@ -170,10 +177,12 @@ class Indexes(Generic[_Index]):
 
     Args:
         limit: bytes that all indexes may take together.
+        spill: keep those of records that have no room in a temporary file, so that no header is walked twice.
     """
 
-    def __init__(self, limit: int = LIMIT) -> None:
+    def __init__(self, limit: int = LIMIT, spill: bool = False) -> None:
         self.limit = limit
+        self._spilled: Spilled[Version] | None = Spilled() if spill else None
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[Version, _Index]] = OrderedDict()
         self._distrusted: dict[str, Version | None] = {}
@@ -189,21 +198,38 @@ class Indexes(Generic[_Index]):
         """Return the index of this version of a file, None if there is none."""
         with self._lock:
             found = self._known.get(path)
-            if found is None or found[0] != version:
-                return None
-            self._known.move_to_end(path)
-            return found[1]
+            if found is not None and found[0] == version:
+                self._known.move_to_end(path)
+                return found[1]
+        kept = None if self._spilled is None else self._spilled.get(path, version)
+        if kept is None:
+            return None
+        index: Any = RecordIndex(*kept)
+        self.put(path, version, index)
+        return cast("_Index", index)
 
     def put(self, path: str, version: Version, index: _Index) -> None:
-        """Keep an index, unless it alone exceeds the limit."""
+        """Keep an index; in memory, unless it alone exceeds the limit."""
+        gone: list[tuple[str, Version, _Index]] = []
         with self._lock:
             self._drop(path)
             if index.nbytes > self.limit:
-                return
-            self._known[path] = version, index
-            self._bytes += index.nbytes
+                gone.append((path, version, index))
+            else:
+                self._known[path] = version, index
+                self._bytes += index.nbytes
             while self._bytes > self.limit:
-                self._drop(next(iter(self._known)))
+                oldest = next(iter(self._known))
+                gone.append((oldest, *self._known[oldest]))
+                self._drop(oldest)
+        for one in gone if self._spilled is not None else ():
+            self._spill(*one)
+
+    def _spill(self, path: str, version: Version, index: _Index) -> None:
+        """Keep an index outside of memory, unless it was saved beside its file or in a folder."""
+        assert self._spilled is not None
+        if isinstance(index, RecordIndex) and not any(map(os.path.exists, index.saved)):
+            self._spilled.put(path, version, index.raw, index.faults)
 
     def distrust(self, path: str) -> None:
         """Drop the index of a file whose records are elsewhere, and ignore any that was saved for this version.
@@ -214,6 +240,8 @@ class Indexes(Generic[_Index]):
         with self._lock:
             self._drop(path)
             self._distrusted[path] = version
+        if self._spilled is not None:
+            self._spilled.drop(path)
 
     def trusted(self, path: str, version: Version) -> bool:
         """Whether an index that was saved for this version of a file may be used."""
@@ -231,9 +259,11 @@ class Indexes(Generic[_Index]):
             self._known.clear()
             self._distrusted.clear()
             self._bytes = 0
+        if self._spilled is not None:
+            self._spilled.clear()
 
 
-INDEXES: Indexes[RecordIndex] = Indexes()
+INDEXES: Indexes[RecordIndex] = Indexes(spill=True)
 
 
 class Kind(NamedTuple):

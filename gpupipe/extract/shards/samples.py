@@ -243,5 +243,5 @@ def _index_of(path: str, storage: LocalStorage) -> RecordIndex:
     return RecordIndex(offsets, faults, lasting)
 
 
-SAMPLES = Kind(_index_of, Indexes(), b"gptarix\n", BLOCK)
+SAMPLES = Kind(_index_of, Indexes(spill=True), b"gptarix\n", BLOCK)
 """Indexes of tar archives: the offset of every sample. They do not depend on the columns that are read."""
