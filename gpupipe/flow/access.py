@@ -144,6 +144,8 @@ class Remapped(RandomAccess):
 
 def strided(source: RandomAccess, start: int, step: int) -> RandomAccess:
     """Every `step`-th element, from index `start`."""
+    if start == 0 and step == 1:
+        return source
     n = source.size
     size = n if n == ENDLESS else max(0, -(-(n - start) // step))
     return Remapped(source, size, lambda indices: start + indices * step)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from crc32c import crc32c
@@ -14,6 +16,7 @@ from gpupipe.extract.records.manifest import BLOCK, Manifest
 from gpupipe.extract.records.manifest_offsets import Offsets
 from gpupipe.flow.order.permutation import Permutation
 from gpupipe.flow.order.streams import StreamOrder
+from gpupipe.optimize.rules.plan_rules import PLAN_RULES
 from gpupipe.random import hash64, mix64
 from tests.behaviour.manifests import written
 
@@ -93,6 +96,31 @@ def test_files_and_their_manifest_give_the_same_order(files: tuple[str, list[str
     assert sorted(whole) == sorted(bytes(x) for x in TFRecordDataset(files[1]))
     assert [bytes(x) for x in far.epoch(5)] != whole
     assert [bytes(far.epoch(4)[i]) for i in (0, 77, 1989)] == [whole[i] for i in (0, 77, 1989)]
+
+
+STEPS: dict[str, Callable[[Dataset], Dataset]] = {
+    "take": lambda ds: ds.take(-1),
+    "skip": lambda ds: ds.skip(0),
+    "repeat": lambda ds: ds.repeat(1),
+    "shard": lambda ds: ds.shard(1, 0),
+    "even shard": lambda ds: ds.shard(1, 0, even="drop"),
+    "prefetch": lambda ds: ds.prefetch(2),
+    "map": lambda ds: ds.map(lambda x: x),
+    "a map in Python": lambda ds: ds.map(bytes, traced=False, num_parallel_calls=2),
+    "all": lambda ds: ds.skip(0).map(lambda x: x).take(-1).repeat(1).prefetch(1),
+}
+"""Steps that leave elements and their order as they are."""
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_files_are_known_behind_steps_that_change_nothing_whatever_rules_fire(
+    files: tuple[str, list[str]], name: str
+) -> None:
+    whole = [bytes(x) for x in chain(files[1]).epoch(2)]
+    ds = STEPS[name](TFRecordDataset(files[1])).shuffle(gp.ALL, seed=3, streams=64, window=1000)
+
+    for rules in ((), tuple(rule.__name__ for rule in PLAN_RULES)):
+        assert [bytes(x) for x in ds.with_options(gp.Options(disabled_rules=rules)).epoch(2)] == whole
 
 
 def test_the_same_order_every_time_is_one_of_the_epoch_0(files: tuple[str, list[str]]) -> None:

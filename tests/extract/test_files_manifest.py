@@ -158,6 +158,8 @@ HOSTILE: dict[str, tuple[Callable[[bytearray], None], str]] = {
     "checksum": (lambda data: data.__setitem__(len(data) - END.size - 1, 0), "its checksum does not match"),
     "files": (lambda data: data.__setitem__(len(data) - 20, 255), "its lengths exceed its size"),
     "letters": (lambda data: data.__setitem__(len(data) - 12, 255), "its lengths exceed its size"),
+    "a few more files": (lambda data: data.__setitem__(len(data) - 23, 1), "its lengths exceed its size"),
+    "a few more letters": (lambda data: data.__setitem__(len(data) - 15, 1), "its lengths exceed its size"),
     "longer": (lambda data: data.__setitem__(slice(8, 8), bytes(8)), "do not fit its size"),
 }
 
@@ -222,8 +224,10 @@ def test_offsets_ascend_within_the_file_even_with_the_right_checksum(tmp_path: P
 
 def test_offsets_with_a_wrong_checksum_are_an_error_of_their_records(tmp_path: Path) -> None:
     path, _, _ = written(tmp_path, [3, 4])
-    changed(path, lambda data: data.__setitem__(len(MAGIC) + 9, 1))
+    changed(path, lambda data: data.__setitem__(len(MAGIC) + 8, 20))  # for 19: it still ascends
 
+    with pytest.raises(RecordError, match=r"files\.gpindex at offset 8.*its checksum does not match there"):
+        list(gp.TFRecordDataset.from_manifest(path))
     ds = gp.TFRecordDataset.from_manifest(path).with_options(gp.Options(on_error="skip"))
 
     assert list(map(bytes, ds)) == [b"1:0", b"1:1", b"1:2", b"1:3"]
@@ -281,6 +285,17 @@ def test_a_storage_that_cannot_be_written_is_a_plan_error(tmp_path: Path) -> Non
         pytest.raises(PlanError, match=r"index needs a place where it may write.*--out"),
     ):
         write_manifest(paths, server.url("m"), 1)
+
+
+def test_a_manifest_that_is_not_there_as_a_whole_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    _, paths, _ = written(tmp_path, [2])
+    files = fsspec.filesystem("memory")
+    files.pipe_file("/d/000.tfrecord", Path(paths[0]).read_bytes())
+    monkeypatch.setattr(type(files), "put_file", lambda self, near, far: self.pipe_file(far, b"half"))
+
+    with pytest.raises(PlanError, match="OSError: 4 bytes are there, not"):
+        write_manifest(["memory://d/000.tfrecord"], "memory://d/files.gpindex", 1)
 
 
 def test_a_manifest_is_written_to_a_url(tmp_path: Path) -> None:

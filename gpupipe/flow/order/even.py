@@ -50,6 +50,8 @@ class EvenFlow:
     def access(self, at: Context) -> RandomAccess:
         source = access(self.source, at)
         n = source.size
+        if self.shards == 1:
+            return source
         size = n if n == ENDLESS else even_size(n, self.shards, self.wrap)
         return Remapped(source, size, lambda places: (self.index + places * self.shards) % n)
 

@@ -31,8 +31,7 @@ class TakeFlow:
 
     def access(self, at: Context) -> RandomAccess:
         source = access(self.source, at)
-        size = source.size if self.count < 0 else min(self.count, source.size)
-        return Remapped(source, size, lambda places: places)
+        return source if self.count < 0 else Remapped(source, min(self.count, source.size), lambda places: places)
 
 
 class _Taken(Running):
