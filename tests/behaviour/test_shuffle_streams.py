@@ -51,6 +51,16 @@ def test_an_order_is_what_the_law_says_and_has_every_element_once(
     assert sorted(found) == list(range(sum(sizes)))
 
 
+def test_the_files_of_a_stream_are_counted() -> None:
+    sizes = np.array([100, 0, 3, 5000, 77, 40])
+    order, ends = StreamOrder(sizes, 7, 50, 11), np.cumsum(sizes)
+
+    for stream in range(7):
+        files = np.searchsorted(ends, order(np.arange(stream, 5220, 7)), side="right")
+        assert order.parts_of(stream) == len(np.unique(files))
+    assert StreamOrder(np.array([2]), 3, 1, 1).parts_of(2) == 0
+
+
 def test_any_part_of_an_order_is_that_of_the_whole() -> None:
     order = StreamOrder(np.array([100, 3, 5000, 77]), 7, 50, 11)
     whole = order(np.arange(5180))

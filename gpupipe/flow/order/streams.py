@@ -55,6 +55,16 @@ class StreamOrder:
         """Bytes that the order takes: 16 for each part, and the orders of windows in use."""
         return int(self._ends.nbytes + self._shift.nbytes) + self._held
 
+    def parts_of(self, stream: int) -> int:
+        """Return from how many parts the elements of a stream come."""
+        each, more = divmod(self.size, self._streams)
+        start = stream * each + min(stream, more)
+        stop = start + each + (stream < more)
+        if start == stop:
+            return 0
+        first, last = np.searchsorted(self._ends, [start, stop - 1], side="right").tolist()
+        return int(np.count_nonzero(np.diff(self._ends, prepend=0)[first : last + 1]))
+
     def __call__(self, indices: Array) -> Array:
         """Map indices in the new order to indices in the input: int64[N] -> int64[N]."""
         each, more = divmod(self.size, self._streams)
