@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import report
-from benchmarks.suites.far_steps import ANSWER, LATE, handed_out, in_step
+from benchmarks.suites.far_steps import ANSWER, LATE, PAUSE, handed_out, in_step
 from benchmarks.suites.far_store import MANIFEST, Store, stored
 
 __all__ = ["CASES", "add_options", "far", "tables"]
@@ -41,34 +41,41 @@ def add_options(commands: Any) -> None:
     parser = commands.add_parser("far", help="one of 1,024 ranks over 10,000 far files: start, memory, requests")
     parser.set_defaults(run=_run)
     parser.add_argument("--records", type=int, default=4000, help="that a rank reads (%(default)s)")
-    parser.add_argument("--steps", type=int, default=20_000, help="of the simulated training (%(default)s)")
+    parser.add_argument("--windows", type=int, default=160, help="of the simulated training (%(default)s)")
     parser.add_argument("--pairs", type=int, default=1, help="accepted for the plan of all suites; one run is made")
 
 
 def _run(options: argparse.Namespace, folder: Path) -> int:
-    path = far(options.out, records=options.records, steps=options.steps)
+    path = far(options.out, records=options.records, windows=options.windows)
     print(f"written to {path.name}")
     return 0
 
 
-def far(out: Path, *, records: int = 4000, steps: int = 20_000) -> Path:
+def far(out: Path, *, records: int = 4000, windows: int = 160) -> Path:
     """Measure, print tables, and write the result file.
 
     Args:
         out: folder of the result file.
         records: that a rank reads.
-        steps: of the simulated training.
+        windows: of the simulated training.
     """
     settings = {
         "ranks": RANKS, "files": FILES, "batch": BATCH, "streams": STREAMS, "bytes": LENGTH, "records": records,
-        "steps": steps, "delay_s": DELAY, "records_per_s": RATE, "answer_s": ANSWER,
-        "late": [list(one) for one in LATE],
+        "windows": windows, "delay_s": DELAY, "records_per_s": RATE, "answer_s": ANSWER,
+        "late": [list(one) for one in LATE], "pause_s": PAUSE,
     }  # fmt: skip
     document = report.header("far", settings)
+    _warm()
     document["cases"] = {name: _case(*case, records) for name, case in CASES.items()}
-    document["stragglers"] = _stragglers(steps)
+    document["stragglers"] = _stragglers(windows)
     print("\n\n".join(tables(document).values()))
     return report.write(document, out)
+
+
+def _warm() -> None:
+    """Import what a chain needs."""
+    with stored(Store(2, 2048, LENGTH)):
+        next(_chain(10).iterator(epoch=0), None)
 
 
 def _case(each: int, window: int, records: int) -> dict[str, Any]:
@@ -147,16 +154,8 @@ def _rank(store: Store, window: int, records: int) -> dict[str, Any]:
     found |= mark.since("start")
     rows = len(next(items))
     found |= mark.since("first_batch")
-    batches = 1
-    while batches < min(records // rows, len(ds) // 2):
-        next(items)
-        batches += 1
-    state = items.state_dict()
-    # What was requested ahead is less than one window: it is left out by counting whole windows.
-    done = batches * rows
-    found["records_read"] = done
-    found["requests_a_record"] = round((mark.requests() - found["start_requests"]) / _whole(done, window), 4)
-    found["bytes_a_record"] = round((store.sent - found["start_bytes"]) / _whole(done, window))
+    found |= _reading(store, items, rows, window, records, len(ds) * rows, mark, found["start_bytes"])
+    state = found.pop("state")
     items.close()
     mark = _Mark(store)
     again = _chain(window).iterator(epoch=0)
@@ -168,9 +167,28 @@ def _rank(store: Store, window: int, records: int) -> dict[str, Any]:
     return found
 
 
-def _whole(records: int, window: int) -> int:
-    """Records of all windows that were begun."""
-    return -(-records // window) * window
+def _reading(
+    store: Store, items: Any, rows: int, window: int, records: int, whole: int, mark: _Mark, before: int
+) -> dict[str, Any]:
+    """Requests and bytes a record: of a whole epoch if it is short, else between two places with a like past."""
+    short = whole <= records
+    first, last = (rows, whole) if short else (window, window * (records // window))
+    done, state = rows, None
+    for _ in range(rows, first, rows):
+        next(items)
+        done += rows
+    requests, sent, since = (2, before, 0) if short else (mark.requests(), store.sent, done)
+    while done < last:
+        next(items)
+        done += rows
+        if state is None and done >= last // 2:
+            state = items.state_dict()
+    return {
+        "records_read": done,
+        "requests_a_record": round((mark.requests() - requests) / (done - since), 4),
+        "bytes_a_record": round((store.sent - sent) / (done - since)),
+        "state": state,
+    }
 
 
 def _text(state: Any) -> str:
@@ -204,23 +222,32 @@ class _Mark:
         return found
 
 
-def _stragglers(steps: int) -> dict[str, Any]:
-    needed, step = BATCH / RANKS * LENGTH / (4 << 20), BATCH / RANKS / RATE
-    shares = {
-        str(ranks): {
-            str(ahead): round(in_step(ranks, ahead, steps=max(steps // (10 if ranks > 64 else 1), 1), step=step,
-                                      needed=needed), 3)
-            for ahead in (1, 8, 32, 125, 500)
-        }
-        for ranks in (1, 64, 1024)
-    }  # fmt: skip
+WAITS: Mapping[str, tuple[int, float | None]] = {
+    "a batch": (8, None),
+    "64 records": (64, None),
+    "1,024 records": (1024, None),
+    "1,024 records, `read_timeout=1`": (1024, 1.0),
+}
+"""What ranks request ahead, in records, and after how many seconds they give a request up."""
+
+
+def _stragglers(windows: int) -> dict[str, Any]:
+    rows = BATCH // RANKS
+    how = {"window": 1000, "ranges": -(-1000 * LENGTH // (4 << 20)), "rows": rows, "rate": RATE, "windows": windows}
     return {
-        "computing": shares,
+        **how,
+        "computing": {
+            str(ranks): {
+                name: round(in_step(ranks, ahead, timeout=timeout, **how), 3)
+                for name, (ahead, timeout) in WAITS.items()
+            }
+            for ranks in (1, 64, 1024)
+        },
         "workers": {
-            str(ahead): round(handed_out(16, 4.0, ahead, segment=4, batches=max(steps // 2, 64)), 2)
+            str(ahead): round(handed_out(16, 4.0, ahead, segment=4, batches=max(50 * windows, 64)), 2)
             for ahead in (0, 1, 2, 4)
         },
-    }
+    }  # fmt: skip
 
 
 def tables(document: Mapping[str, Any]) -> dict[str, str]:
@@ -234,7 +261,7 @@ def tables(document: Mapping[str, Any]) -> dict[str, str]:
     body = "\n".join(f"| {label} | {' | '.join(cells)} |" for label, cells in rows.items())
     found = document["stragglers"]
     ahead = list(next(iter(found["computing"].values())))
-    steps = f"| ranks | {' | '.join(f'{one} ahead' for one in ahead)} |\n|--:|{'--:|' * len(ahead)}"
+    steps = f"| ranks | {' | '.join(ahead)} |\n|--:|{'--:|' * len(ahead)}"
     for ranks, shares in found["computing"].items():
         steps += f"\n| {int(ranks):,} | {' | '.join(f'{shares[one]:.0%}' for one in ahead)} |"
     return {"rank": f"{head}\n{body}", "steps": steps}

@@ -50,14 +50,15 @@ class Buffers(Chain):
             streams: with `ALL`, for data that is far away or too large for random reads: an order in which each of
                 several ranks reads few files, and these nearly in sequence. The files come in a random order, one after
                 the other; this line is cut into `streams` streams whose lengths differ by one at most, and each
-                stream is shuffled in windows. Element i is the next one of stream ``i % streams``. So ``by_rank`` on W
-                ranks reads about ``files / W`` files on each, if W divides `streams` and the batch. Batches depend
-                on seed, epoch and the numbers of records alone: they are the same for any number of ranks. Files are
-                known behind `from_manifest` and ``TFRecordDataset(files)``, and maps of these; elsewhere runs of
-                `window` neighbours stand in for them. Every element comes once.
+                stream is shuffled in windows, whose first one is shorter in some streams, so that not all of them end
+                at once. Element i is the next one of stream ``i % streams``. So ``by_rank`` on W ranks reads about
+                ``files / W`` files on each, if W divides `streams` and the batch. Batches depend on seed, epoch and the
+                numbers of records alone: they are the same for any number of ranks. Files are known behind
+                `from_manifest` and ``TFRecordDataset(files)``, and maps of these; elsewhere runs of `window` neighbours
+                stand in for them. Every element comes once.
             window: elements of a stream that are shuffled together, >= 1: elements of one file are mixed with those of
-                ``streams`` others in each batch, and within about `window` of their own. What a rank holds of its
-                files is up to ``streams / W`` windows.
+                the other streams in each batch, and within about `window` of their own. What a rank holds of its
+                files is up to two windows of each of its ``streams / W`` streams.
 
         Raises:
             PlanError: a buffer size below 1, `streams` without `ALL`, `ALL` after a step that cannot be indexed, or the

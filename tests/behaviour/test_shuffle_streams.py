@@ -31,10 +31,11 @@ def by_the_law(sizes: list[int], streams: int, window: int, key: int) -> list[in
     found = []
     for i in range(n):
         c, j = i % streams, i // streams
-        w = j // window
-        count = min(window, lengths[c] - w * window)
-        at = int(Permutation(count, mix64(mix64(key, c), w))(np.array([j % window]))[0])
-        found.append(line[sum(lengths[:c]) + w * window + at])
+        shift = window * c // streams
+        w = next(w for w in range(n + 1) if w * window - shift <= j < (w + 1) * window - shift)
+        places = [k for k in range(w * window - shift, (w + 1) * window - shift) if 0 <= k < lengths[c]]
+        at = int(Permutation(len(places), mix64(mix64(key, c), w))(np.array([places.index(j)]))[0])
+        found.append(line[sum(lengths[:c]) + places[at]])
     return found
 
 
@@ -204,6 +205,8 @@ def test_elements_without_files_are_shuffled_in_runs_of_neighbours() -> None:
 
     assert sorted(found) == list(range(1000))
     assert len({x // 10 for x in found[0:20:2]}) == 1  # the first window of stream 0
+    assert len({x // 10 for x in found[1:11:2]}) == 1  # that of stream 1 is half as long
+    assert len({x // 10 for x in found[11:31:2]}) == 2
     assert found[:20] != sorted(found[:20])
 
 

@@ -64,6 +64,10 @@ class Pieces:
         found.users += 1
         return found
 
+    def has(self, key: tuple[int, int, int]) -> bool:
+        """Whether a range is there, or on its way."""
+        return key in self._known
+
     def data(self, piece: Piece) -> bytes | None:
         """Return the bytes of a piece, once they are there; None if they cannot be read at once."""
         waiting = piece.data

@@ -18,8 +18,8 @@ from .permutation import SMALL, Permutation
 
 __all__ = ["StreamOrder"]
 
-KEPT = 8 << 20
-"""Bytes of the orders of windows that are kept."""
+LEAST, MOST = 64 << 10, 64 << 20
+"""Bytes of the orders of windows that are kept: twice those that the last call used, within these bounds."""
 
 _OF_A_KEY = 2000
 """About as many bytes has the order of a window that is computed instead of stored."""
@@ -30,8 +30,10 @@ class StreamOrder:
 
     With N elements, C streams and windows of K: the parts, in the order ``Permutation(parts, key of the parts)``, form
     a line of N elements. Stream c has ``N // C`` of them, one more if ``c < N % C``, and stands behind stream c - 1.
-    Element i is number ``j = i // C`` of stream ``c = i % C``; there it is in window ``w = j // K``, at the place that
-    ``Permutation(elements of the window, key of c and w)`` gives for ``j % K``.
+    Element i is number ``j = i // C`` of stream ``c = i % C``. Window w of stream c has those of its elements
+    whose numbers are in ``range(w * K - s, (w + 1) * K - s)`` with ``s = K * c // C``: not all streams begin a window
+    at the same time, as all ranks would ask for their next ranges of files at once. Within its window an element is at
+    the place that ``Permutation(elements of the window, key of c and w)`` gives.
 
     Args:
         sizes: elements of each part: int64[parts].
@@ -69,12 +71,18 @@ class StreamOrder:
         """Map indices in the new order to indices in the input: int64[N] -> int64[N]."""
         each, more = divmod(self.size, self._streams)
         stream, number = indices % self._streams, indices // self._streams
-        window, within = number // self._window, number % self._window
-        line = stream * each + np.minimum(stream, more) + window * self._window
+        shift = self._window * stream // self._streams
+        window = (number + shift) // self._window
+        start = np.maximum(window * self._window - shift, 0)
+        line = stream * each + np.minimum(stream, more) + start
+        used = 0
         for key, own in groups(window * self._streams + stream):
             w, c = divmod(key, self._streams)
-            count = min(self._window, each + (c < more) - w * self._window)
-            line[own] += self._order(c, w, count)(within[own])
+            first = int(start[own[0]])
+            count = min((w + 1) * self._window - self._window * c // self._streams, each + (c < more)) - first
+            line[own] += self._order(c, w, count)(number[own] - first)
+            used += _bytes_of(count)
+        self._drop(min(max(LEAST, 2 * used), MOST))
         found: Array = line + self._shift[np.searchsorted(self._ends, line, side="right")]
         return found
 
@@ -86,10 +94,12 @@ class StreamOrder:
             return found
         found = self._windows[key] = Permutation(count, mix64(mix64(self._key, stream), window))
         self._held += _bytes_of(count)
-        while self._held > KEPT and len(self._windows) > 1:
+        return found
+
+    def _drop(self, limit: int) -> None:
+        while self._held > limit:
             _, gone = self._windows.popitem(last=False)
             self._held -= _bytes_of(gone.n)
-        return found
 
 
 def _bytes_of(count: int) -> int:
