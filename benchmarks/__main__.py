@@ -26,7 +26,7 @@ from benchmarks.planted import PROGRAMS, planted
 from benchmarks.requests import requests
 from benchmarks.stop import Stopped, stoppable
 from benchmarks.suites import cores as cores_suite
-from benchmarks.suites import decode, every, far, first, remote, training
+from benchmarks.suites import decode, every, far, first, places, remote, training
 
 __all__ = ["main"]
 
@@ -53,10 +53,11 @@ COMMANDS = (
     "cores",
     "training",
     "remote",
+    "places",
     "far",
     "all",
 )
-SUITES = (first, decode, cores_suite, training, remote, far, every)
+SUITES = (first, decode, cores_suite, training, remote, places, far, every)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -347,7 +348,10 @@ def _parser() -> argparse.ArgumentParser:
     for suite in SUITES:
         suite.add_options(commands)
     for command in (
-        *(commands.choices[name] for name in ("first-batch", "decode", "cores", "training", "remote", "far", "all")),
+        *(
+            commands.choices[name]
+            for name in ("first-batch", "decode", "cores", "training", "remote", "places", "far", "all")
+        ),
         chain,
         extract,
         gpu,
