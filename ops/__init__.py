@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.one_hot import one_hot
     from gpupipe.ops.pad_to_bounding_box import pad_to_bounding_box
     from gpupipe.ops.per_image_standardization import per_image_standardization
-    from gpupipe.ops.posterize import posterize
+    from gpupipe.ops.perspective import perspective
     from gpupipe.ops.py_function import py_function
     from gpupipe.ops.random_adjust_sharpness import random_adjust_sharpness
     from gpupipe.ops.random_affine import random_affine
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.random_hue import random_hue
     from gpupipe.ops.random_invert import random_invert
     from gpupipe.ops.random_jpeg_quality import random_jpeg_quality
-    from gpupipe.ops.random_posterize import random_posterize
+    from gpupipe.ops.random_perspective import random_perspective
     from gpupipe.ops.random_resized_crop import random_resized_crop
     from gpupipe.ops.random_rotation import random_rotation
     from gpupipe.ops.random_saturation import random_saturation
@@ -143,7 +143,7 @@ __all__ = [
     "one_hot",
     "pad_to_bounding_box",
     "per_image_standardization",
-    "posterize",
+    "perspective",
     "py_function",
     "random_adjust_sharpness",
     "random_affine",
@@ -162,7 +162,7 @@ __all__ = [
     "random_hue",
     "random_invert",
     "random_jpeg_quality",
-    "random_posterize",
+    "random_perspective",
     "random_resized_crop",
     "random_rotation",
     "random_saturation",

@@ -47,7 +47,7 @@ from gpupipe.ops.normalize import Normalize
 from gpupipe.ops.one_hot import OneHot
 from gpupipe.ops.pad_to_bounding_box import PadToBoundingBox
 from gpupipe.ops.per_image_standardization import PerImageStandardization
-from gpupipe.ops.posterize import Posterize
+from gpupipe.ops.perspective import Perspective
 from gpupipe.ops.py_function import PyFunction
 from gpupipe.ops.random_adjust_sharpness import RandomAdjustSharpness
 from gpupipe.ops.random_affine import RandomAffine
@@ -66,7 +66,7 @@ from gpupipe.ops.random_grayscale import RandomGrayscale
 from gpupipe.ops.random_hue import RandomHue
 from gpupipe.ops.random_invert import RandomInvert
 from gpupipe.ops.random_jpeg_quality import RandomJpegQuality
-from gpupipe.ops.random_posterize import RandomPosterize
+from gpupipe.ops.random_perspective import RandomPerspective
 from gpupipe.ops.random_resized_crop import RandomResizedCrop
 from gpupipe.ops.random_rotation import RandomRotation
 from gpupipe.ops.random_saturation import RandomSaturation
@@ -131,7 +131,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     OneHot,
     PadToBoundingBox,
     PerImageStandardization,
-    Posterize,
+    Perspective,
     PyFunction,
     RandomAdjustSharpness,
     RandomAffine,
@@ -150,7 +150,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     RandomHue,
     RandomInvert,
     RandomJpegQuality,
-    RandomPosterize,
+    RandomPerspective,
     RandomResizedCrop,
     RandomRotation,
     RandomSaturation,

@@ -70,10 +70,9 @@ class RandomAffine(Warping):
             return drawn
 
         angle = between(0, *self.degrees)
-        most = [
-            column(share, len(hw), np.float64) * hw[:, axis] for share, axis in zip(self.translate, (1, 0), strict=True)
-        ]
-        shift = tuple(np.rint(between(1 + axis, -reach, reach)) for axis, reach in enumerate(most))
+        across, down = (column(share, len(hw), np.float64) for share in self.translate)
+        right, below = across * hw[:, 1], down * hw[:, 0]
+        shift = np.rint(between(1, -right, right)), np.rint(between(2, -below, below))
         factor = between(3, *self.scale)
         shear = between(4, *self.shear[:2]), between(5, *self.shear[2:])
         return (inverse_affine(hw, angle, shift, factor, shear, self.center),)

@@ -66,7 +66,7 @@ class Warp(Op):
     fill: Fill = (0.0,)
     expand: bool = False
     widened: bool = False
-    stage: str = "warp"  # type: ignore[misc]
+    stage: str = "warp"
 
     def __post_init__(self) -> None:
         if self.interpolation not in ("nearest", "bilinear"):
@@ -93,7 +93,7 @@ class Warp(Op):
         return params[1] if self.expand else hw
 
     def reference(self, x: Array, matrix: Array, size: Array | None = None) -> Array:
-        columns, rows = _positions(matrix, x.shape if size is None else size)
+        columns, rows = self.positions(matrix, x.shape if size is None else size)
         if self.interpolation == "nearest":
             return self._surrounded(x, 1)[self._index(rows, x.shape[0]), self._index(columns, x.shape[1])]
         around = self._surrounded(x.astype(np.float32), 2)
@@ -109,6 +109,14 @@ class Warp(Op):
         out += below
         return rounded(out, x.dtype)
 
+    def positions(self, matrix: Array, size: Sequence[int] | Array) -> tuple[Array, Array]:
+        """The positions in the image of all pixels of a result: x and y, float32[h,w] each."""
+        across, down = np.arange(int(size[1])) + 0.5, np.arange(int(size[0]))[:, None] + 0.5
+        (a, b, c), (e, f, g) = matrix.astype(np.float64)
+        # each sum is exact for whole and half pixels, whatever the rounding: a quarter turn moves pixels onto pixels
+        columns = (a * across).astype(np.float32) + (b * down + c).astype(np.float32)
+        return columns, (e * across).astype(np.float32) + (f * down + g).astype(np.float32)
+
     def _surrounded(self, x: Array, after: int) -> Array:
         """The image with what lies around it, one pixel before and `after` pixels behind."""
         height, width, channels = x.shape
@@ -121,7 +129,8 @@ class Warp(Op):
 
     def _index(self, positions: Array, length: int) -> Array:
         """Where pixels at these positions are on a line with one pixel on each side."""
-        return (np.floor(np.clip(positions, -1, length)) + 1).astype(np.intp)
+        index: Array = np.floor(np.clip(positions, -1, length)) + 1
+        return index.astype(np.intp)
 
     def _split(self, positions: Array, length: int) -> tuple[Array, Array]:
         """The same for the first of two pixels around a position, and the weight of the second."""
@@ -138,15 +147,18 @@ class Warp(Op):
         how = {"borderMode": edge, "borderValue": (self.fill or (0.0,)) * (1 if len(self.fill) > 1 else channels)}
         if self.interpolation == "nearest":
             # OpenCV takes the even one of two pixels as near
-            columns, rows = _positions(matrix, (height, width))
+            columns, rows = self.positions(matrix, (height, width))
             ends = ((columns, x.shape[1]), (rows, x.shape[0]))
             indices = [np.clip(np.floor(centres), -1, length).astype(np.int16) for centres, length in ends]
             out = cv2.remap(x, np.stack(indices, axis=-1), None, cv2.INTER_NEAREST, **how)
         else:
-            m = matrix.astype(np.float64)
-            m[:, 2] += m[:, :2].sum(axis=1) * 0.5 - 0.5  # OpenCV's positions count from the centre of the first pixel
-            out = cv2.warpAffine(x, m, (width, height), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, **how)
-        return np.asarray(out).reshape(height, width, channels)
+            out = self._by_opencv(cv2, x, matrix.astype(np.float64), (width, height), how)
+        made: Array = np.asarray(out).reshape(height, width, channels)
+        return made
+
+    def _by_opencv(self, cv2: Any, x: Array, m: Array, size: tuple[int, int], how: dict[str, Any]) -> Any:
+        m[:, 2] += m[:, :2].sum(axis=1) * 0.5 - 0.5  # OpenCV's positions count from the centre of the first pixel
+        return cv2.warpAffine(x, m, size, flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, **how)
 
     def dali(self, d: Any, x: Any, matrix: Any, size: Any = None) -> Any:
         wide, shift = x, None
@@ -168,16 +180,6 @@ class Warp(Op):
         if shift is not None:
             warped = warped + shift
         return warped if wide is x else d.fn.cast_like(warped, x)
-
-
-def _positions(matrix: Array, size: Sequence[int] | Array) -> tuple[Array, Array]:
-    """The positions in the image of all pixels of a result: x and y, float32[h,w] each."""
-    height, width = int(size[0]), int(size[1])
-    across, down = np.arange(width) + 0.5, np.arange(height)[:, None] + 0.5
-    (a, b, c), (e, f, g) = matrix.astype(np.float64)
-    # each sum is exact for whole and half pixels, whatever the rounding: a quarter turn moves pixels onto pixels
-    columns = (a * across).astype(np.float32) + (b * down + c).astype(np.float32)
-    return columns, (e * across).astype(np.float32) + (f * down + g).astype(np.float32)
 
 
 def _takes(cv2: Any, x: Array, height: int, width: int) -> bool:
@@ -202,6 +204,7 @@ class Warping(Composite):
     """
 
     parameters: ClassVar[tuple[str, ...]] = ("matrix",)
+    part: ClassVar[type[Warp]] = Warp
 
     interpolation: tuple[str, ...] = field(default=("nearest",), kw_only=True)
     fill: tuple[Fill, ...] = field(default=((0.0,),), kw_only=True)
@@ -214,7 +217,7 @@ class Warping(Composite):
 
     def row(self, image: int = 0) -> Row:
         widened = any(self.widened[image : image + 1])
-        part = Warp(self.interpolation[image], self.fill[image], self.expands, widened, self.name)
+        part = self.part(self.interpolation[image], self.fill[image], self.expands, widened, self.name)
         return ((part, (0, 1) if self.expands else (0,)),)
 
     @classmethod
@@ -233,8 +236,8 @@ class Warping(Composite):
                 yield _case(op, x, whole, step, f"{notes}{method}-fill-{len(fill)}")
         wide = cls(*settings, interpolation=("bilinear",), widened=(True,), **more)
         yield _case(wide, x.astype(np.uint16) * 257, 30, f"levels of 65535: {drift}", f"{notes}widened")
-        labels = noise(9, 12, 1).astype(np.int32)
-        yield _case(cls(*settings, **more), labels, 0, "", f"{notes}labels")
+        labels = noise(9, 12, 1).astype(np.int32 if cls.part is Warp else np.int16)
+        yield _case(cls(*settings, interpolation=("nearest",), **more), labels, 0, "", f"{notes}labels")
         both = cls(*settings, interpolation=("bilinear", "nearest"), fill=((9.0,), (255.0,)), images=2, **more)
         mask = noise(13, 17, 1)
         yield Case(both, (x, mask), ("HWC", "HWC"), atol=1, reason=step, note=f"{notes}with-mask")

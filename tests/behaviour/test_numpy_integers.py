@@ -275,6 +275,12 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "random_affine": lambda x, n: ops.random_affine(
         x, n(30), (n(0), n(1)), (n(1), n(2)), n(5), fill=(n(7), n(8), n(9)), center=(n(1), n(2)), seed=n(7)
     ),
+    "perspective": lambda x, n: ops.perspective(
+        x,
+        [(n(0), n(0)), (n(5), n(0)), (n(5), n(6)), (n(0), n(6))],
+        [(n(0), n(0)), (n(5), n(0)), (n(5), n(7)), (n(0), n(6))],
+        fill=n(7),
+    ),
     "random_apply": lambda x, n: ops.random_apply(ops.flip_left_right, x, n(1), seed=n(7)),
     "py_function": lambda x, n: ops.py_function(_shuffled, (x,), TensorSpec(IMAGE.shape, "uint8"), rng=True, seed=n(7)),
     "random_autocontrast": lambda x, n: ops.random_autocontrast(x, n(1), seed=n(7)),
@@ -291,7 +297,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "random_hue": lambda x, n: ops.random_hue(x, 0.2, seed=n(7)),
     "random_invert": lambda x, n: ops.random_invert(x, n(1), seed=n(7)),
     "random_jpeg_quality": lambda x, n: ops.random_jpeg_quality(x, n(50), n(90), seed=n(7)),
-    "random_posterize": lambda x, n: ops.random_posterize(x, n(4), n(1), seed=n(7)),
+    "random_perspective": lambda x, n: ops.random_perspective(x, n(1), n(1), fill=n(7), seed=n(7)),
     "random_resized_crop": lambda x, n: ops.random_resized_crop(x, n(3), seed=n(7)),
     "random_rotation": lambda x, n: ops.random_rotation(x, (n(1), n(30)), fill=n(7), center=(n(1), n(2)), seed=n(7)),
     "random_saturation": lambda x, n: ops.random_saturation(x, n(1), n(2), seed=n(7)),

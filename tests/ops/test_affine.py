@@ -138,7 +138,7 @@ def test_the_matrix_of_a_map_is_torchvisions(number: int, tv: Any) -> None:
 
     given = settings(number)
     height, width = 37, 52
-    center = given["center"] or (width / 2, height / 2)
+    center = given["center"] or [width / 2, height / 2]
     expected = _get_inverse_affine_matrix(center, given["angle"], given["translate"], given["scale"], given["shear"])
 
     (got,) = inverse_affine(np.array([[height, width]], np.int32), **given)

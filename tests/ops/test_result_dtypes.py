@@ -34,6 +34,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "rgb_to_grayscale": ops.rgb_to_grayscale,
     "affine": lambda x: ops.affine(x, 10),
     "random_affine": lambda x: ops.random_affine(x, 10),
+    "perspective": lambda x: ops.perspective(x, coefficients=(1, 0, 0, 0, 1, 0, 0, 0.01)),
+    "random_perspective": ops.random_perspective,
     "rotate": lambda x: ops.rotate(x, 10),
     "random_rotation": lambda x: ops.random_rotation(x, 10),
     "rot90": ops.rot90,

@@ -24,7 +24,8 @@ _KEEP = {
     "cast", "resize", "resize_area", "resize_shorter", "resize_with_crop_or_pad", "random_resized_crop", "random_crop",
     "center_crop", "central_crop", "crop_to_bounding_box", "pad_to_bounding_box", "flip_left_right", "flip_up_down",
     "random_flip_left_right", "random_flip_up_down", "rot90", "slice", "transpose", "rgb_to_grayscale",
-    "grayscale_to_rgb", "affine", "random_affine", "rotate", "random_rotation",
+    "grayscale_to_rgb", "affine", "random_affine", "rotate", "random_rotation", "perspective",
+    "random_perspective",
 }  # fmt: skip
 """Ops that keep the range of values; with bicubic or lanczos slightly exceeded."""
 
