@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.equalize import equalize
     from gpupipe.ops.expand_dims import expand_dims
     from gpupipe.ops.extract_jpeg_shape import extract_jpeg_shape
+    from gpupipe.ops.five_crop import five_crop
     from gpupipe.ops.flip_left_right import flip_left_right
     from gpupipe.ops.flip_up_down import flip_up_down
     from gpupipe.ops.from_hf import from_hf
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.mixup import mixup
     from gpupipe.ops.normalize import IMAGENET_MEAN, IMAGENET_STD, normalize
     from gpupipe.ops.one_hot import one_hot
+    from gpupipe.ops.pad import pad
     from gpupipe.ops.pad_to_bounding_box import pad_to_bounding_box
     from gpupipe.ops.per_image_standardization import per_image_standardization
     from gpupipe.ops.perspective import perspective
@@ -85,6 +87,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.resize import resize
     from gpupipe.ops.resize_shorter import resize_shorter
     from gpupipe.ops.resize_with_crop_or_pad import resize_with_crop_or_pad
+    from gpupipe.ops.resize_with_pad import resize_with_pad
     from gpupipe.ops.rgb_to_grayscale import rgb_to_grayscale
     from gpupipe.ops.rgb_to_hsv import rgb_to_hsv
     from gpupipe.ops.rot90 import rot90
@@ -94,6 +97,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.solarize import solarize
     from gpupipe.ops.squeeze import squeeze
     from gpupipe.ops.stack import stack
+    from gpupipe.ops.ten_crop import ten_crop
     from gpupipe.ops.transpose import transpose
     from gpupipe.ops.where import where
 
@@ -126,6 +130,7 @@ __all__ = [
     "equalize",
     "expand_dims",
     "extract_jpeg_shape",
+    "five_crop",
     "flip_left_right",
     "flip_up_down",
     "from_hf",
@@ -141,6 +146,7 @@ __all__ = [
     "mixup",
     "normalize",
     "one_hot",
+    "pad",
     "pad_to_bounding_box",
     "per_image_standardization",
     "perspective",
@@ -172,6 +178,7 @@ __all__ = [
     "resize",
     "resize_shorter",
     "resize_with_crop_or_pad",
+    "resize_with_pad",
     "rgb_to_grayscale",
     "rgb_to_hsv",
     "rot90",
@@ -181,6 +188,7 @@ __all__ = [
     "solarize",
     "squeeze",
     "stack",
+    "ten_crop",
     "transpose",
     "where",
 ]

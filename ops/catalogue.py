@@ -35,6 +35,7 @@ from gpupipe.ops.decode_png import DecodePng
 from gpupipe.ops.equalize import Equalize
 from gpupipe.ops.expand_dims import ExpandDims
 from gpupipe.ops.extract_jpeg_shape import ExtractJpegShape
+from gpupipe.ops.five_crop import CornerCrop
 from gpupipe.ops.flip_left_right import FlipLeftRight
 from gpupipe.ops.flip_up_down import FlipUpDown
 from gpupipe.ops.gather import LookUp
@@ -45,6 +46,7 @@ from gpupipe.ops.invert import Invert
 from gpupipe.ops.mixup import Mixup
 from gpupipe.ops.normalize import Normalize
 from gpupipe.ops.one_hot import OneHot
+from gpupipe.ops.pad import Pad
 from gpupipe.ops.pad_to_bounding_box import PadToBoundingBox
 from gpupipe.ops.per_image_standardization import PerImageStandardization
 from gpupipe.ops.perspective import Perspective
@@ -76,6 +78,7 @@ from gpupipe.ops.reshape import Reshape
 from gpupipe.ops.resize import Resize, ResizeArea
 from gpupipe.ops.resize_shorter import ResizeShorter
 from gpupipe.ops.resize_with_crop_or_pad import ResizeWithCropOrPad
+from gpupipe.ops.resize_with_pad import ResizeWithPad
 from gpupipe.ops.rgb_to_grayscale import RgbToGrayscale
 from gpupipe.ops.rgb_to_hsv import RgbToHsv
 from gpupipe.ops.rot90 import Rot90
@@ -106,6 +109,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     ColorJitter,
     Concat,
     ConvertImageDtype,
+    CornerCrop,
     CropMirrorNormalize,
     CropToBoundingBox,
     Cutmix,
@@ -129,6 +133,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     NativeDecoding,
     Normalize,
     OneHot,
+    Pad,
     PadToBoundingBox,
     PerImageStandardization,
     Perspective,
@@ -162,6 +167,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     ResizeShorter,
     ResizeWindow,
     ResizeWithCropOrPad,
+    ResizeWithPad,
     RgbToGrayscale,
     RgbToHsv,
     Rot90,

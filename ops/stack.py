@@ -54,12 +54,14 @@ class Stack(Reshaping):
         return byte_array(xs) if isinstance(xs[0], bytes) else np.stack(xs, self.axis)
 
     def dali(self, d: Any, *xs: Any) -> Any:
-        return self.named(d, d.fn.stack(*xs, axis=self.axis))
+        rank = None if self.given is None else self.given.rank
+        first = rank is not None and self.axis == -rank - 1  # DALI counts back by one axis less
+        return self.named(d, d.fn.stack(*xs, axis=0 if first else self.axis))
 
     @classmethod
     def cases(cls) -> Iterator[Case]:
         x = noise(4, 5)
-        for axis in (0, 2, -1):
+        for axis in (0, 2, -1, -4):
             op = cls(axis, 2, given=TensorSpec(x.shape, x.dtype, "HWC"))
             yield Case(op, (x, x[::-1].copy()), ("HWC", "HWC"), note=f"axis={axis}")
         yield Case(cls(0, 3), tuple(map(np.int64, (3, 1, 2))), note="numbers")

@@ -37,7 +37,7 @@ _FUNCTIONS = {
     "fliplr": "ops.flip_left_right(image)",
     "flipud": "ops.flip_up_down(image)",
     "flip": "ops.flip_left_right(image) or ops.flip_up_down(image)",
-    "pad": "ops.pad_to_bounding_box(image, ...)",
+    "pad": "ops.pad(image, padding)",
     "astype": "ops.cast(x, dtype)",
     "bitwise_not": "~x",
     "logical_not": "~x",

@@ -17,12 +17,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from gpupipe.classes import dataclass
-from gpupipe.errors import PlanTypeError, SpecError
-from gpupipe.graph.op import Array, Case, Op, check_number
+from gpupipe.errors import SpecError
+from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import Symbol
-from gpupipe.integers import plain
 from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.fill import Fill, check_fill, fills_of
 from gpupipe.ops._shared.geometry import image_of
 from gpupipe.ops._shared.libraries import opencv
 from gpupipe.ops._shared.resampling import rounded
@@ -31,9 +30,6 @@ from gpupipe.ops._shared.turn import WIDENED
 from gpupipe.spec import TensorSpec
 
 __all__ = ["Warp", "Warping", "warp_settings"]
-
-Fill = tuple[float, ...]
-"""One number, or one per channel."""
 
 DTYPES = tuple(map(np.dtype, ("uint8", "int8", "uint16", "int16", "float32")))
 """Dtypes whose values float32 holds exactly."""
@@ -77,15 +73,11 @@ class Warp(Op):
         if self.widened != (x.dtype in WIDENED):
             raise SpecError(f"{self.stage} was made for an image of another dtype than {x}")
         height, width, channels = x.shape or (None, None, None)
-        if len(self.fill) > 1 and channels not in (len(self.fill), None):
-            raise SpecError(f"{self.stage} needs one fill or one per channel, got {len(self.fill)} for {x}")
-        if x.dtype != np.float32:
-            limits = np.iinfo(x.dtype)
-            if any(number != int(number) or not limits.min <= number <= limits.max for number in self.fill):
-                raise SpecError(f"{self.stage} needs a fill that fits the image, got {self.fill} for {x}")
-            if x.dtype == np.int32 and any(abs(number) >= 1 << 24 for number in self.fill):
+        check_fill(self.stage, self.fill, x)
+        if x.dtype == np.int32:
+            if any(abs(number) >= 1 << 24 for number in self.fill):
                 raise SpecError(f"{self.stage} needs a fill below 2**24, got {self.fill} for {x}")
-            if x.dtype == np.int32 and len(set(self.fill)) > 1:
+            if len(set(self.fill)) > 1:
                 raise SpecError(f"{self.stage} needs one fill for all channels of {x}, got {self.fill}")
         return TensorSpec((None, None, channels) if self.expand else (height, width, channels), x.dtype, "HWC")
 
@@ -257,7 +249,7 @@ def warp_settings(who: str, image: tuple[Any, ...], interpolation: Any, fill: An
         fill: for one image a number or one per channel; for several one number, or such a fill per image.
 
     Raises:
-        PlanTypeError: `fill` is something else.
+        PlanTypeError: a fill is no number.
         SpecError: an interpolation is unknown, or their number is wrong.
     """
     methods = (interpolation,) * len(image) if isinstance(interpolation, str) else tuple(interpolation)
@@ -266,23 +258,6 @@ def warp_settings(who: str, image: tuple[Any, ...], interpolation: Any, fill: An
     for method in methods:
         if method not in ("nearest", "bilinear"):
             raise SpecError(f"{who} needs interpolation 'nearest' or 'bilinear', got {method!r}")
-    fill = plain(fill)
-    one = len(image) == 1 or not isinstance(fill, (tuple, list, np.ndarray))
-    each = [fill] * len(image) if one else list(fill)
-    if len(each) != len(image):
-        raise SpecError(f"{who} needs one fill, or one per image, got {fill!r}")
-    fills = tuple(_fill(who, item) for item in each)
     dtypes = [x._value.spec.dtype if isinstance(x, Symbol) else np.asarray(x).dtype for x in image]
     widened = tuple(dtype in WIDENED for dtype in dtypes)
-    return {"interpolation": methods, "fill": fills, "widened": widened, "images": len(image)}
-
-
-def _fill(who: str, fill: Any) -> Fill:
-    numbers = tuple(fill) if isinstance(fill, (tuple, list, np.ndarray)) else (0 if fill is None else fill,)
-    if not numbers:
-        raise SpecError(f"{who} needs a number for fill, or one per channel, got none")
-    for number in numbers:
-        if isinstance(number, Symbol):
-            raise PlanTypeError(f"{who} needs plain numbers for fill, got a traced value")
-        check_number(who, "fill", plain(number))
-    return tuple(float(number) for number in numbers)
+    return {"interpolation": methods, "fill": fills_of(who, image, fill), "widened": widened, "images": len(image)}

@@ -269,7 +269,8 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "gaussian_blur": lambda x, n: ops.gaussian_blur(x, n(3), n(1)),
     "normalize": lambda x, n: ops.normalize(x, n(1), (n(1), n(2), n(3))),
     "one_hot": lambda x, n: ops.one_hot(x[..., 0], n(5), n(2), n(1)),
-    "posterize": lambda x, n: ops.posterize(x, n(4)),
+    "five_crop": lambda x, n: ops.five_crop(x, (n(3), n(4))),
+    "pad": lambda x, n: ops.pad(x, (n(1), n(2), n(3), n(0)), n(7)),
     "pad_to_bounding_box": lambda x, n: ops.pad_to_bounding_box(x, n(1), n(1), n(12), n(11)),
     "random_adjust_sharpness": lambda x, n: ops.random_adjust_sharpness(x, n(2), n(1), seed=n(7)),
     "random_affine": lambda x, n: ops.random_affine(
@@ -307,6 +308,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "resize": lambda x, n: ops.resize(x, (n(3), n(4))),
     "resize_shorter": lambda x, n: ops.resize_shorter(x, n(4)),
     "resize_with_crop_or_pad": lambda x, n: ops.resize_with_crop_or_pad(x, n(4), n(12)),
+    "resize_with_pad": lambda x, n: ops.resize_with_pad(x, n(14), n(20), fill=n(7)),
     "rot90": lambda x, n: ops.rot90(x, n(1)),
     "rotate": lambda x, n: ops.rotate(x, n(30), fill=n(7), center=(n(1), n(2))),
     "sample_distorted_bounding_box": lambda x, n: ops.sample_distorted_bounding_box(
@@ -316,6 +318,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "solarize": lambda x, n: ops.solarize(x, n(100)),
     "squeeze": lambda x, n: ops.squeeze(x[..., :1], n(2)),
     "stack": lambda x, n: ops.stack([x, x], n(1)),
+    "ten_crop": lambda x, n: ops.ten_crop(x, n(4)),
 }
 
 BATCHED: dict[str, Callable[[Any, Any, Number], Any]] = {

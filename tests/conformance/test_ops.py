@@ -57,6 +57,7 @@ FUSED = {DecodeCrop}
 """Has no cases, as it draws nothing itself: tests/conformance/test_fused.py gives it its windows."""
 
 WITHOUT_A_FUNCTION = {
+    "CornerCrop",
     "Crop",
     "CropMirrorNormalize",
     "DecodeCrop",

@@ -44,7 +44,7 @@ def photograph(number: int) -> Array:
     """A part of a photograph of 20 sizes, uint8[H,W,3] or, of a gray one, uint8[H,W,1]."""
     pixels = take(number)[1]
     gray = pixels[..., None] if pixels.ndim == 2 else pixels
-    return np.ascontiguousarray(gray[: 60 + 3 * number, : 110 - 2 * number])
+    return np.ascontiguousarray(gray[: 40 + 2 * number, : 80 - number])
 
 
 def tensor(x: Array) -> Any:
