@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.from_torchvision import from_torchvision
     from gpupipe.ops.gather import gather
     from gpupipe.ops.gaussian_blur import gaussian_blur
+    from gpupipe.ops.gaussian_noise import gaussian_noise
     from gpupipe.ops.grayscale_to_rgb import grayscale_to_rgb
     from gpupipe.ops.hsv_to_rgb import hsv_to_rgb
     from gpupipe.ops.invert import invert
@@ -58,13 +59,15 @@ if TYPE_CHECKING:
     from gpupipe.ops.pad import pad
     from gpupipe.ops.pad_to_bounding_box import pad_to_bounding_box
     from gpupipe.ops.per_image_standardization import per_image_standardization
-    from gpupipe.ops.perspective import perspective
+    from gpupipe.ops.permute_channels import permute_channels
+    from gpupipe.ops.posterize import posterize
     from gpupipe.ops.py_function import py_function
     from gpupipe.ops.random_adjust_sharpness import random_adjust_sharpness
     from gpupipe.ops.random_affine import random_affine
     from gpupipe.ops.random_apply import random_apply
     from gpupipe.ops.random_autocontrast import random_autocontrast
     from gpupipe.ops.random_brightness import random_brightness
+    from gpupipe.ops.random_channel_permutation import random_channel_permutation
     from gpupipe.ops.random_choice import random_choice
     from gpupipe.ops.random_contrast import random_contrast
     from gpupipe.ops.random_crop import random_crop
@@ -92,6 +95,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.rgb_to_hsv import rgb_to_hsv
     from gpupipe.ops.rot90 import rot90
     from gpupipe.ops.rotate import rotate
+    from gpupipe.ops.salt_and_pepper import salt_and_pepper
     from gpupipe.ops.sample_distorted_bounding_box import sample_distorted_bounding_box
     from gpupipe.ops.slice import slice
     from gpupipe.ops.solarize import solarize
@@ -138,6 +142,7 @@ __all__ = [
     "from_torchvision",
     "gather",
     "gaussian_blur",
+    "gaussian_noise",
     "grayscale_to_rgb",
     "hsv_to_rgb",
     "invert",
@@ -149,13 +154,15 @@ __all__ = [
     "pad",
     "pad_to_bounding_box",
     "per_image_standardization",
-    "perspective",
+    "permute_channels",
+    "posterize",
     "py_function",
     "random_adjust_sharpness",
     "random_affine",
     "random_apply",
     "random_autocontrast",
     "random_brightness",
+    "random_channel_permutation",
     "random_choice",
     "random_contrast",
     "random_crop",
@@ -183,6 +190,7 @@ __all__ = [
     "rgb_to_hsv",
     "rot90",
     "rotate",
+    "salt_and_pepper",
     "sample_distorted_bounding_box",
     "slice",
     "solarize",

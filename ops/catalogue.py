@@ -40,6 +40,7 @@ from gpupipe.ops.flip_left_right import FlipLeftRight
 from gpupipe.ops.flip_up_down import FlipUpDown
 from gpupipe.ops.gather import LookUp
 from gpupipe.ops.gaussian_blur import GaussianBlur
+from gpupipe.ops.gaussian_noise import GaussianNoise
 from gpupipe.ops.grayscale_to_rgb import GrayscaleToRgb
 from gpupipe.ops.hsv_to_rgb import HsvToRgb
 from gpupipe.ops.invert import Invert
@@ -49,13 +50,15 @@ from gpupipe.ops.one_hot import OneHot
 from gpupipe.ops.pad import Pad
 from gpupipe.ops.pad_to_bounding_box import PadToBoundingBox
 from gpupipe.ops.per_image_standardization import PerImageStandardization
-from gpupipe.ops.perspective import Perspective
+from gpupipe.ops.permute_channels import PermuteChannels
+from gpupipe.ops.posterize import Posterize
 from gpupipe.ops.py_function import PyFunction
 from gpupipe.ops.random_adjust_sharpness import RandomAdjustSharpness
 from gpupipe.ops.random_affine import RandomAffine
 from gpupipe.ops.random_apply import RandomApply
 from gpupipe.ops.random_autocontrast import RandomAutocontrast
 from gpupipe.ops.random_brightness import RandomBrightness
+from gpupipe.ops.random_channel_permutation import RandomChannelPermutation
 from gpupipe.ops.random_choice import RandomChoice
 from gpupipe.ops.random_contrast import RandomContrast
 from gpupipe.ops.random_crop import RandomCrop
@@ -83,6 +86,7 @@ from gpupipe.ops.rgb_to_grayscale import RgbToGrayscale
 from gpupipe.ops.rgb_to_hsv import RgbToHsv
 from gpupipe.ops.rot90 import Rot90
 from gpupipe.ops.rotate import Rotate
+from gpupipe.ops.salt_and_pepper import SaltAndPepper
 from gpupipe.ops.sample_distorted_bounding_box import SampleDistortedBoundingBox
 from gpupipe.ops.slice import Slice
 from gpupipe.ops.solarize import Solarize
@@ -125,6 +129,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     FlipUpDown,
     Gather,
     GaussianBlur,
+    GaussianNoise,
     GrayscaleToRgb,
     HsvToRgb,
     Invert,
@@ -136,13 +141,15 @@ CATALOGUE: tuple[type[Op], ...] = (
     Pad,
     PadToBoundingBox,
     PerImageStandardization,
-    Perspective,
+    PermuteChannels,
+    Posterize,
     PyFunction,
     RandomAdjustSharpness,
     RandomAffine,
     RandomApply,
     RandomAutocontrast,
     RandomBrightness,
+    RandomChannelPermutation,
     RandomChoice,
     RandomContrast,
     RandomCrop,
@@ -172,6 +179,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     RgbToHsv,
     Rot90,
     Rotate,
+    SaltAndPepper,
     SampleDistortedBoundingBox,
     Slice,
     Solarize,

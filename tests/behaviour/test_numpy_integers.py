@@ -267,10 +267,11 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "expand_dims": lambda x, n: ops.expand_dims(x, n(1)),
     "gather": lambda x, n: ops.gather(x, n(1), n(2)),
     "gaussian_blur": lambda x, n: ops.gaussian_blur(x, n(3), n(1)),
+    "gaussian_noise": lambda x, n: ops.gaussian_noise(x, n(1), n(1), seed=n(7)),
     "normalize": lambda x, n: ops.normalize(x, n(1), (n(1), n(2), n(3))),
     "one_hot": lambda x, n: ops.one_hot(x[..., 0], n(5), n(2), n(1)),
-    "five_crop": lambda x, n: ops.five_crop(x, (n(3), n(4))),
-    "pad": lambda x, n: ops.pad(x, (n(1), n(2), n(3), n(0)), n(7)),
+    "permute_channels": lambda x, n: ops.permute_channels(x, (n(2), n(0), n(1))),
+    "posterize": lambda x, n: ops.posterize(x, n(4)),
     "pad_to_bounding_box": lambda x, n: ops.pad_to_bounding_box(x, n(1), n(1), n(12), n(11)),
     "random_adjust_sharpness": lambda x, n: ops.random_adjust_sharpness(x, n(2), n(1), seed=n(7)),
     "random_affine": lambda x, n: ops.random_affine(
@@ -286,6 +287,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "py_function": lambda x, n: ops.py_function(_shuffled, (x,), TensorSpec(IMAGE.shape, "uint8"), rng=True, seed=n(7)),
     "random_autocontrast": lambda x, n: ops.random_autocontrast(x, n(1), seed=n(7)),
     "random_brightness": lambda x, n: ops.random_brightness(x, n(1), seed=n(7)),
+    "random_channel_permutation": lambda x, n: ops.random_channel_permutation(x, seed=n(7)),
     "random_choice": lambda x, n: ops.random_choice([lambda y: y, ops.rot90], x[:8], (n(1), n(2)), seed=n(7)),
     "random_contrast": lambda x, n: ops.random_contrast(x, n(1), n(2), seed=n(7)),
     "random_crop": lambda x, n: ops.random_crop(x, (n(3), n(4), n(3)), seed=n(7)),
@@ -314,6 +316,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "sample_distorted_bounding_box": lambda x, n: ops.sample_distorted_bounding_box(
         (9, 8, 3), _boxes(), n(1), max_attempts=n(9), seed=n(7)
     )[0],
+    "salt_and_pepper": lambda x, n: ops.salt_and_pepper(x, n(1), (n(0), n(1)), seed=n(7)),
     "slice": lambda x, n: ops.slice(x, (n(1), n(2), n(0)), (n(3), n(4), n(3))),
     "solarize": lambda x, n: ops.solarize(x, n(100)),
     "squeeze": lambda x, n: ops.squeeze(x[..., :1], n(2)),

@@ -1,0 +1,151 @@
+"""gaussian_noise, salt_and_pepper, permutations of channels: laws and distributions, and that the noise is white."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpupipe import ops
+from gpupipe.errors import PlanTypeError, ShapeError, SpecError
+from gpupipe.graph.op import Array
+from gpupipe.ops._shared.grain import grain, grain_keys, normals
+from gpupipe.ops.gaussian_noise import GaussianNoise
+from gpupipe.ops.random_channel_permutation import RandomChannelPermutation
+from gpupipe.ops.salt_and_pepper import SaltAndPepper
+from gpupipe.random import BatchRng
+from tests.ops.originals import chw, hwc, photograph, torchvision
+
+GRAY = np.full((256, 320, 3), 128, np.uint8)
+
+
+def rng(rows: int) -> BatchRng:
+    return BatchRng(1, 0, np.arange(rows, dtype=np.uint64), 5)
+
+
+def test_a_pixels_number_is_the_product_of_its_lines_its_columns_and_its_channels() -> None:
+    keys = grain_keys(rng(1), np.array([[5, 7]], np.int32))[0]
+    channels, lines, columns = [int(n) for n in keys[:2].ravel()], keys[2:, 0].tolist(), keys[2:, 1].tolist()
+
+    numbers = grain(keys, (5, 7, 3), True)
+
+    for y, x, c in ((0, 0, 0), (4, 6, 2), (3, 1, 1)):
+        assert int(numbers[y, x, c]) == lines[y] * columns[x] * channels[c] % 2**32
+        assert int(grain(keys, (5, 7, 3), False)[y, x, 0]) == lines[y] * columns[x] % 2**32
+
+
+def test_the_numbers_of_an_element_do_not_depend_on_the_other_images_of_its_batch() -> None:
+    alone = grain_keys(rng(1), np.array([[5, 7]], np.int32))
+    beside = grain_keys(rng(2), np.array([[5, 7], [90, 30]], np.int32))
+
+    np.testing.assert_array_equal(alone[0], beside[0, : alone.shape[1]])
+
+
+def correlations(noise: Array) -> Array:
+    """Correlations of each value with that some lines, columns or channels further."""
+    shifts = [(0, 0, 1), (0, 0, 2), *((y, x, 0) for y in range(4) for x in range(4) if y or x)]
+    height, width, depth = noise.shape
+    unit = (noise - noise.mean()) / noise.std()
+    return np.array([(unit[y:, x:, c:] * unit[: height - y, : width - x, : depth - c]).mean() for y, x, c in shifts])
+
+
+def test_gaussian_noise_is_normal_and_white() -> None:
+    keys, _ = GaussianNoise().draw(rng(40), np.full((40, 2), 256, np.int32))
+    moments, apart = [], []
+    for row in keys:
+        noise = normals()[grain(row, (256, 256, 3), True) >> np.uint32(16)].astype(np.float64)
+        moments.append([noise.mean(), (noise**2).mean(), (noise**3).mean(), (noise**4).mean(), (noise > 2).mean()])
+        apart.append(correlations(noise))
+
+    count = 40 * 256 * 256 * 3
+    # 4 standard deviations of the moments of independent normal numbers; the share above 2 is 0.02275
+    expected, spread = [0, 1, 0, 3, 0.02275], [1, 2**0.5, 15**0.5, 96**0.5, 0.149]
+    assert (np.abs(np.mean(moments, axis=0) - expected) < 4 * np.array(spread) / count**0.5 + 1e-3).all()
+    # of one image a correlation of independent numbers is 0 within 1 / sqrt(its size): 0.0023
+    assert (np.abs(np.mean(apart, axis=0)) < 4 / count**0.5 + 2e-3).all()
+    assert np.std(apart, axis=0).max() < 3 / (256 * 256 * 3) ** 0.5
+
+
+def test_gaussian_noise_by_hand() -> None:
+    level = np.full((1, 1, 1), 100, np.uint8)
+
+    assert ops.gaussian_noise(level, 0.2, 0).item() == 151
+    assert ops.gaussian_noise(level, 2, 0).item() == 255
+    assert ops.gaussian_noise(level.astype(np.float32), -200, 0).item() == 0
+    assert ops.gaussian_noise(level.astype(np.float32), -200, 0, clip=False).item() == -100
+    assert (ops.gaussian_noise(GRAY, 0, 0) == GRAY).all()
+
+
+def test_gaussian_noise_has_the_deviation_of_torchvisions() -> None:
+    torch = pytest.importorskip("torch")
+    theirs = torchvision().v2.functional.gaussian_noise
+    torch.manual_seed(1)
+
+    ours, other = ops.gaussian_noise(GRAY, sigma=0.1, seed=1), hwc(theirs(chw(GRAY), sigma=0.1))
+
+    assert ours.std() == pytest.approx(25.5, rel=0.01)
+    assert other.std() == pytest.approx(25.5, rel=0.03)  # truncating toward 0 takes a part of a level
+    assert ours.mean() == pytest.approx(128, abs=0.2)
+
+
+def test_salt_and_pepper_changes_the_share_that_was_drawn() -> None:
+    for amount, salt in ((0.3, 0.5), (0.05, 0.9), (1.0, 0.25)):
+        x = ops.salt_and_pepper(GRAY, amount, salt, seed=3)
+
+        assert (x == x[..., :1]).all()  # a pixel is changed in all channels
+        count = GRAY.size / 3
+        for value, share in ((255, amount * salt), (0, amount * (1 - salt)), (128, 1 - amount)):
+            assert abs((x[..., 0] == value).mean() - share) < 5 * math.sqrt(share * (1 - share) / count) + 1e-9
+
+
+def test_salt_and_pepper_draws_within_its_bounds() -> None:
+    _, ends = SaltAndPepper((0.2, 0.4), (0.5, 0.75)).draw(rng(4000), np.full((4000, 2), 8, np.int32))
+    black, white = ends[:, 0] / 2**32, 1 - ends[:, 1] / 2**32
+
+    assert 0.2 <= (black + white).min() < 0.21 < 0.39 < (black + white).max() < 0.4
+    assert 0.5 <= (white / (black + white)).min() < 0.51 < 0.74 < (white / (black + white)).max() <= 0.75
+    assert (ops.salt_and_pepper(GRAY, 0) == GRAY).all()
+
+
+def test_channels_are_permuted_as_torchvision_does() -> None:
+    image = photograph(3)
+    functional = torchvision().v2.functional
+    for order in ((2, 1, 0), (1, 2, 0), (0, 2, 1)):
+        expected = hwc(functional.permute_channels(chw(image), list(order)))
+
+        np.testing.assert_array_equal(ops.permute_channels(image, order), expected)
+
+
+def test_every_order_of_the_channels_is_equally_likely() -> None:
+    count = 12_000
+    (order,) = RandomChannelPermutation(3).draw(rng(count), np.full((count, 2), 8, np.int32))
+
+    _, counts = np.unique(order, axis=0, return_counts=True)
+
+    assert len(counts) == 6
+    assert (np.abs(counts - count / 6) < 4 * math.sqrt(count / 6 * 5 / 6)).all()  # 4 standard deviations
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda: ops.gaussian_noise(GRAY, sigma=-1), SpecError, r"gaussian_noise needs sigma from 0 to inf, got -1"),
+        (lambda: ops.gaussian_noise(GRAY, clip=1), PlanTypeError, r"clip as True or False, got 1"),  # type: ignore[arg-type]
+        (
+            lambda: ops.gaussian_noise(np.zeros((2, 2, 5), np.uint8)),
+            (SpecError, ShapeError),
+            r"an image of 1 or 2 or 3",
+        ),
+        (lambda: ops.salt_and_pepper(GRAY, 1.5), SpecError, r"salt_and_pepper needs amount from 0 to 1, got 1.5"),
+        (lambda: ops.salt_and_pepper(GRAY, (0.3, 0.2)), SpecError, r"needs amount from small to large"),
+        (lambda: ops.permute_channels(GRAY, (0, 0, 1)), SpecError, r"needs a permutation of all channels"),
+        (lambda: ops.permute_channels(GRAY, (1, 0)), (SpecError, ShapeError), r"an image of 2 channels"),
+        (lambda: ops.permute_channels(GRAY, (0.5, 1, 2)), PlanTypeError, r"permutation as integers"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_out_of_range_is_an_error(call: Callable[[], Any], error: Any, match: str) -> None:
+    with pytest.raises(error, match=match):
+        call()
