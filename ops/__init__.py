@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.pad_to_bounding_box import pad_to_bounding_box
     from gpupipe.ops.per_image_standardization import per_image_standardization
     from gpupipe.ops.permute_channels import permute_channels
+    from gpupipe.ops.perspective import perspective
     from gpupipe.ops.posterize import posterize
     from gpupipe.ops.py_function import py_function
     from gpupipe.ops.random_adjust_sharpness import random_adjust_sharpness
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.random_invert import random_invert
     from gpupipe.ops.random_jpeg_quality import random_jpeg_quality
     from gpupipe.ops.random_perspective import random_perspective
+    from gpupipe.ops.random_posterize import random_posterize
     from gpupipe.ops.random_resized_crop import random_resized_crop
     from gpupipe.ops.random_rotation import random_rotation
     from gpupipe.ops.random_saturation import random_saturation
@@ -155,6 +157,7 @@ __all__ = [
     "pad_to_bounding_box",
     "per_image_standardization",
     "permute_channels",
+    "perspective",
     "posterize",
     "py_function",
     "random_adjust_sharpness",
@@ -176,6 +179,7 @@ __all__ = [
     "random_invert",
     "random_jpeg_quality",
     "random_perspective",
+    "random_posterize",
     "random_resized_crop",
     "random_rotation",
     "random_saturation",

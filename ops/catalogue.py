@@ -51,6 +51,7 @@ from gpupipe.ops.pad import Pad
 from gpupipe.ops.pad_to_bounding_box import PadToBoundingBox
 from gpupipe.ops.per_image_standardization import PerImageStandardization
 from gpupipe.ops.permute_channels import PermuteChannels
+from gpupipe.ops.perspective import Perspective
 from gpupipe.ops.posterize import Posterize
 from gpupipe.ops.py_function import PyFunction
 from gpupipe.ops.random_adjust_sharpness import RandomAdjustSharpness
@@ -72,6 +73,7 @@ from gpupipe.ops.random_hue import RandomHue
 from gpupipe.ops.random_invert import RandomInvert
 from gpupipe.ops.random_jpeg_quality import RandomJpegQuality
 from gpupipe.ops.random_perspective import RandomPerspective
+from gpupipe.ops.random_posterize import RandomPosterize
 from gpupipe.ops.random_resized_crop import RandomResizedCrop
 from gpupipe.ops.random_rotation import RandomRotation
 from gpupipe.ops.random_saturation import RandomSaturation
@@ -142,6 +144,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     PadToBoundingBox,
     PerImageStandardization,
     PermuteChannels,
+    Perspective,
     Posterize,
     PyFunction,
     RandomAdjustSharpness,
@@ -163,6 +166,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     RandomInvert,
     RandomJpegQuality,
     RandomPerspective,
+    RandomPosterize,
     RandomResizedCrop,
     RandomRotation,
     RandomSaturation,

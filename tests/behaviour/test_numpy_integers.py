@@ -265,6 +265,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "decode_png": lambda x, n: ops.decode_png(_jpeg(), channels=n(3)),
     "concat": lambda x, n: ops.concat([x, x], n(1)),
     "expand_dims": lambda x, n: ops.expand_dims(x, n(1)),
+    "five_crop": lambda x, n: ops.five_crop(x, (n(3), n(4))),
     "gather": lambda x, n: ops.gather(x, n(1), n(2)),
     "gaussian_blur": lambda x, n: ops.gaussian_blur(x, n(3), n(1)),
     "gaussian_noise": lambda x, n: ops.gaussian_noise(x, n(1), n(1), seed=n(7)),
@@ -272,6 +273,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "one_hot": lambda x, n: ops.one_hot(x[..., 0], n(5), n(2), n(1)),
     "permute_channels": lambda x, n: ops.permute_channels(x, (n(2), n(0), n(1))),
     "posterize": lambda x, n: ops.posterize(x, n(4)),
+    "pad": lambda x, n: ops.pad(x, (n(1), n(2), n(3), n(0)), n(7)),
     "pad_to_bounding_box": lambda x, n: ops.pad_to_bounding_box(x, n(1), n(1), n(12), n(11)),
     "random_adjust_sharpness": lambda x, n: ops.random_adjust_sharpness(x, n(2), n(1), seed=n(7)),
     "random_affine": lambda x, n: ops.random_affine(
@@ -301,6 +303,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "random_invert": lambda x, n: ops.random_invert(x, n(1), seed=n(7)),
     "random_jpeg_quality": lambda x, n: ops.random_jpeg_quality(x, n(50), n(90), seed=n(7)),
     "random_perspective": lambda x, n: ops.random_perspective(x, n(1), n(1), fill=n(7), seed=n(7)),
+    "random_posterize": lambda x, n: ops.random_posterize(x, n(4), n(1), seed=n(7)),
     "random_resized_crop": lambda x, n: ops.random_resized_crop(x, n(3), seed=n(7)),
     "random_rotation": lambda x, n: ops.random_rotation(x, (n(1), n(30)), fill=n(7), center=(n(1), n(2)), seed=n(7)),
     "random_saturation": lambda x, n: ops.random_saturation(x, n(1), n(2), seed=n(7)),

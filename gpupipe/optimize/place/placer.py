@@ -241,7 +241,7 @@ class Placer:
             aligned=pending.aligned,
             ignores=pending.ignores,
             executor=make,
-            load=choice and partial(load_libraries, choice),
+            load=partial(load_libraries, choice) if choice else None,
             headers=prepared.headers,
             ready=pending.ready or AHEAD,
             label=label,
