@@ -34,6 +34,7 @@ PAGES = {
     "sources": "gpupipe/guide/sources.md",
     "examples": "gpupipe/guide/examples/README.md",
     "performance": "gpupipe/guide/performance.md",
+    "scale": "gpupipe/guide/scale.md",
     "errors": "gpupipe/guide/errors.md",
     "stability": "gpupipe/guide/stability.md",
     "names": "gpupipe/dataset/README.md",
