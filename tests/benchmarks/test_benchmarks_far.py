@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def test_its_records_are_read_by_a_chain_and_counted() -> None:
 
 
 def test_ranks_wait_for_their_slowest() -> None:
-    how = {"window": 400, "ranges": 10, "rows": 8, "rate": 300.0, "windows": 20}
+    how: dict[str, Any] = {"window": 400, "ranges": 10, "rows": 8, "rate": 300.0, "windows": 20}
 
     alone, many = in_step(1, 8, **how), in_step(256, 8, **how)
     assert 0 < many < alone <= 1

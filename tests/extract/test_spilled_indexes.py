@@ -18,6 +18,7 @@ from gpupipe.errors import RecordError
 from gpupipe.extract.records import index as module
 from gpupipe.extract.records.index import BESIDE, INDEXES, Version, record_index
 from gpupipe.extract.records.spilled import Spilled
+from gpupipe.extract.records.walk import walk_headers
 from tests.behaviour.manifests import written
 
 V1, V2 = Version(1, 1, 1), Version(1, 2, 1)
@@ -36,7 +37,7 @@ def _little_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def walked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often the headers of each file were walked."""
     found: Counter[str] = Counter()
-    walk = module.walk_headers
+    walk = walk_headers
 
     def counted(path: str, **how: Any) -> Any:
         found[path] += 1
