@@ -80,8 +80,9 @@ def test_every_op_that_a_user_calls_is_a_function_and_every_class_of_one_is_list
     listed = {cls.__name__.lower() for cls in CATALOGUE}
     for name in set(ops.__all__) - {"IMAGENET_MEAN", "IMAGENET_STD"}:
         assert inspect.isfunction(getattr(ops, name)), name
-        # decode_jpeg and crop_to_bounding_box, or operators of arithmetic; or they make functions of ops
-        made_of_others = name in ("decode_and_crop_jpeg", "clip", "minimum", "maximum") or name.startswith("from_")
+        # decode_jpeg and crop_to_bounding_box, several crops, or operators of arithmetic; or they make functions of ops
+        several = ("decode_and_crop_jpeg", "clip", "minimum", "maximum", "five_crop", "ten_crop")
+        made_of_others = name in several or name.startswith("from_")
         assert made_of_others or name.replace("_", "") in listed, name
 
 

@@ -46,6 +46,7 @@ WITHOUT = {
     "decode_and_crop_jpeg": "it is decode_jpeg and crop_to_bounding_box",
     "expand_dims": "its result is no image",
     "extract_jpeg_shape": "its result is a shape",
+    "five_crop": "it is four crops of corners and center_crop",
     "from_hf": "it makes a function of other ops",
     "from_timm": "it makes a function of other ops",
     "from_torchvision": "it makes a function of other ops",
@@ -61,6 +62,7 @@ WITHOUT = {
     "sample_distorted_bounding_box": "its result is a box",
     "squeeze": "its result is no image",
     "stack": "its result is no image",
+    "ten_crop": "it is five_crop of the image and of its mirror image",
     "where": "it chooses between numbers",
 }
 """Functions that have no picture, and why."""
