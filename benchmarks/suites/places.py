@@ -90,8 +90,9 @@ def _many(folder: Path, count: int) -> Any:
 
 
 def _picked(ds: Any, number: int) -> Iterator[tuple[str, float]]:
-    count = min(100, len(ds) - 1)
-    numbers = [(7 * number + 13 * i) % len(ds) for i in range(count + 1)]
+    most = len(ds)
+    count = min(100, most - 1)
+    numbers = [(7 * number + 13 * i) % most for i in range(count + 1)]
     with closing(ds.pick(iter(numbers)).iterator(epoch=0)) as items:
         started = time.perf_counter()
         first = next(items)
