@@ -34,11 +34,11 @@ def decoded(record: Any) -> Any:
 
 
 def images(folder: Path, bad: int = -1) -> gp.Dataset:
-    """The records of 40 images."""
+    """The records of 40 images, of which only the decoder notices that one is bad."""
     for i in range(2):
         numbers = range(20 * i, 20 * i + 20)
-        cut = [damage.cut(damage.jpeg(n)) if n == bad else damage.jpeg(n) for n in numbers]
-        damage.write(folder / f"{i}.tfrecord", [damage.example(n, data) for n, data in zip(numbers, cut, strict=True)])
+        data = [damage.bad_scan(damage.jpeg(n)) if n == bad else damage.jpeg(n) for n in numbers]
+        damage.write(folder / f"{i}.tfrecord", [damage.example(n, jpeg) for n, jpeg in zip(numbers, data, strict=True)])
     return gp.TFRecordDataset(sorted(map(str, folder.glob("*.tfrecord")))).with_options(gp.Options(device="cpu"))
 
 
@@ -204,25 +204,43 @@ def test_a_chain_with_a_function_goes_on_after_a_state(name: str, stop: int, tmp
         assert [shown(x) for x in other] == whole[stop:]
 
 
-def test_a_state_of_many_single_images_goes_on_there(tmp_path: Path) -> None:
+def test_a_state_of_single_images_goes_on_there_although_places_come_faster(tmp_path: Path) -> None:
     """Groups of images are as large as there are places, so they differ when they are made again."""
-    slow = images(tmp_path).map(decoded)
+    pause = 0.01
+    numbers = (*range(39, -1, -1), *range(40))
 
     def places() -> Iterator[int]:
-        for place in (*range(39, -1, -1), *range(40)):
-            time.sleep(0.002 if place % 3 else 0)
+        for place in numbers:
+            time.sleep(pause)
             yield place
 
-    ds = slow.pick(places)
-    whole = [shown(x) for x in ds.iterator(epoch=0)]
-    for stop in (7, 33, 70):
-        with ds.iterator(epoch=0) as items:
+    ds = images(tmp_path).map(decoded)
+    whole = [shown(x) for x in ds.pick(numbers).iterator(epoch=0)]
+    slow = ds.pick(places)
+    for stop in (7, 33):
+        pause = 0.01
+        with slow.iterator(epoch=0) as items:
             for _ in range(stop):
                 next(items)
             state = items.state_dict()
-        with ds.iterator(epoch=0) as other:
+        pause = 0.0
+        with slow.iterator(epoch=0) as other:
             other.load_state_dict(state)
             assert [shown(x) for x in other] == whole[stop:]
+
+
+@pytest.mark.parametrize("stop", [14, 15, 40])
+def test_a_state_among_the_rows_of_a_batch_goes_on_there(stop: int) -> None:
+    """A map in threads takes a checkpoint after 64 rows."""
+    numbers = [(7 * i) % 100 for i in range(60)]
+    ds = Range(500).map(seven, num_parallel_calls=3).batch(5, drop_remainder=True).pick(lambda: iter(numbers))
+    with ds.iterator(epoch=0) as items:
+        for _ in range(stop):
+            next(items)
+        state = items.state_dict()
+    with ds.iterator(epoch=0) as other:
+        other.load_state_dict(state)
+        assert [plain(x)[0] for x in other] == [7 * 5 * n for n in numbers[stop:]]
 
 
 @pytest.mark.parametrize("place", [20, -1, 1.5, True, "3", None.__class__])
