@@ -347,7 +347,10 @@ def why_not(node: Node) -> str:
     if node.made is not None and _endless(node):
         return f"{text}: it makes datasets without end; use repeat after it"
     if node.facts.flattens and _remote(node):
-        return f"{text}: it reads files named by URLs; copy them to a local disk"
+        return (
+            f"{text}: it reads files named by URLs; index TFRecords once with gpupipe index, and read them with "
+            "TFRecordDataset.from_manifest; or copy the files to a local disk"
+        )
     if node.facts.flattens and _compressed(node):
         return f"{text}: it reads compressed archives; decompress them"
     if isinstance(node, Select):

@@ -350,7 +350,7 @@ def test_a_generator_of_names_runs_only_where_it_is_used(folder: Path) -> None:
 def test_files_named_by_urls_are_not_indexed() -> None:
     ds = Records(["memory://x/a.tfrecord"])
 
-    with pytest.raises(TypeError, match="it reads files named by URLs; copy them to a local disk"):
+    with pytest.raises(TypeError, match="it reads files named by URLs; index TFRecords once with gpupipe index"):
         ds[0]
     with pytest.raises(TypeError, match="the length of the dataset is unknown"):
         len(ds)
