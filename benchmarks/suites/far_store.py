@@ -65,9 +65,8 @@ class Store:
 
     def _block(self, number: int) -> bytes:
         first = number * BLOCK
-        data = (np.arange(first, min(first + BLOCK, self.each) + 1, dtype="<u8") * self.length).tobytes()
-        sum_of: bytes = crc32c(data).to_bytes(8, "little")
-        return data + sum_of
+        data: bytes = (np.arange(first, min(first + BLOCK, self.each) + 1, dtype="<u8") * self.length).tobytes()
+        return data + crc32c(data).to_bytes(8, "little")
 
     def size(self, path: str) -> int:
         """Bytes of a file."""

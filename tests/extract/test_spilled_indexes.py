@@ -37,11 +37,10 @@ def _little_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def walked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often the headers of each file were walked."""
     found: Counter[str] = Counter()
-    walk = walk_headers
 
     def counted(path: str, **how: Any) -> Any:
         found[path] += 1
-        return walk(path, **how)
+        return walk_headers(path, **how)
 
     monkeypatch.setattr(module, "walk_headers", counted)
     return found

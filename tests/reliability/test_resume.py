@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
+from gpupipe.extract.records.manifest_writer import write_manifest
 from tests.chains.damage import write
 from tests.reliability.resume import resumed_after, taken
 
@@ -91,6 +92,8 @@ CHAINS: dict[str, Any] = {
     "repeat, shuffle": lambda: run(9).repeat(3).shuffle(5),
     "shuffle, repeat, batch": lambda: run(9).shuffle(4).repeat(3).batch(4),
     "global shuffle": lambda: run(40).shuffle(gp.ALL, seed=2),
+    "streams": lambda: run(40).shuffle(gp.ALL, seed=2, streams=3, window=4).map(twice),
+    "streams of batches, repeat": lambda: run(20).batch(3).shuffle(gp.ALL, streams=2, window=2).repeat(2),
     "global shuffle, repeat": lambda: run(11).shuffle(gp.ALL).repeat(3),
     "global shuffle of batches": lambda: run(20).batch(3).shuffle(gp.ALL),
     "split": lambda: run(20).split([0.5, 0.5], seed=1)[1],
@@ -211,6 +214,14 @@ def write_records(folder: Path, files: int = 4, records: int = 9) -> None:
                 writer.write(f"{i}-{j}".encode() * (1 + j))
 
 
+def indexed(folder: Path) -> Any:
+    """The records of a folder by their manifest, which is written when it is first needed."""
+    manifest = folder / "files.gpindex"
+    if not manifest.exists():
+        write_manifest(sorted(map(str, folder.glob("*.tfrecord"))), str(manifest), 1)
+    return gp.TFRecordDataset.from_manifest(manifest)
+
+
 FILES: dict[str, Any] = {
     "records": lambda p: gp.TFRecordDataset(sorted(map(str, p.glob("*.tfrecord")))),
     "readers": lambda p: gp.TFRecordDataset(sorted(map(str, p.glob("*.tfrecord"))), num_parallel_reads=3),
@@ -228,6 +239,8 @@ FILES: dict[str, Any] = {
         .repeat(2)
     ),
     "global shuffle": lambda p: gp.TFRecordDataset(sorted(map(str, p.glob("*.tfrecord")))).shuffle(gp.ALL).batch(4),
+    "manifest": lambda p: indexed(p).map(lambda record: record).shuffle(gp.ALL, streams=2, window=5).batch(4),
+    "manifest, in order": lambda p: indexed(p).shuffle(3),
     "file cache": lambda p: gp.TFRecordDataset(str(p / "0.tfrecord")).cache(str(p / "cache")).repeat(3),
 }
 
