@@ -65,8 +65,9 @@ class Store:
 
     def _block(self, number: int) -> bytes:
         first = number * BLOCK
-        data: bytes = (np.arange(first, min(first + BLOCK, self.each) + 1, dtype="<u8") * self.length).tobytes()
-        return data + crc32c(data).to_bytes(8, "little")
+        data = (np.arange(first, min(first + BLOCK, self.each) + 1, dtype="<u8") * self.length).tobytes()
+        crc: int = crc32c(data)
+        return data + crc.to_bytes(8, "little")
 
     def size(self, path: str) -> int:
         """Bytes of a file."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,6 +141,31 @@ def test_records_that_come_next_are_requested_at_a_time(tmp_path: Path, monkeypa
         assert sorted(map(bytes, ds)) == sorted(flat(values))
         assert server.most >= 16
     assert alone >= 400  # each record by itself, where four ranges are all that may be held
+
+
+def test_each_file_is_compared_once_and_many_at_a_time(tmp_path: Path) -> None:
+    manifest, _, values = written(tmp_path, [3] * 60)
+    with Faulty(tmp_path, keeps=True, delay=0.05).serving() as server:
+        ds = TFRecordDataset.from_manifest(server.url(os.path.basename(manifest))).shuffle(gp.ALL, seed=1)
+        start = time.perf_counter()
+
+        assert sorted(map(bytes, ds)) == sorted(flat(values))
+
+        assert time.perf_counter() - start < 60 * 0.05
+        assert server.heads == 1 + 60
+
+
+def test_an_iterator_that_is_closed_early_leaves_no_thread_and_asks_for_no_more(tmp_path: Path) -> None:
+    manifest, _, _ = written(tmp_path, [300] * 20, size=100)
+    with Faulty(tmp_path, keeps=True, delay=0.05).serving() as server:
+        ds = TFRecordDataset.from_manifest(server.url(os.path.basename(manifest))).shuffle(gp.ALL, seed=1)
+        with ds.with_options(Options(host_memory=1 << 20)).iterator(epoch=0) as items:
+            next(items)
+        asked = server.gets
+        time.sleep(0.2)
+
+        assert server.gets == asked < 600
+    assert [thread.name for thread in threading.enumerate() if "gpupipe-remote" in thread.name] == []
 
 
 def test_in_file_order_a_request_is_for_many_records(server: Faulty) -> None:

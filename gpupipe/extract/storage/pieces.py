@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
-from functools import partial
+from dataclasses import dataclass
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import DataError
-from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.storage.ranges_ahead import Pool
 from gpupipe.timing import reading
 
@@ -20,11 +20,12 @@ class Piece:
     """Bytes `start` to `stop` of a file.
 
     Attributes:
+        read: reads them.
         users: how many elements wait for it.
         data: the bytes, or the thread's that reads them; None if they cannot be read at once.
     """
 
-    file: OpenFile
+    read: Callable[[], bytes]
     start: int
     stop: int
     users: int
@@ -49,15 +50,22 @@ class Pieces:
         self.held = 0
         self.requests = 0
 
-    def want(self, key: tuple[int, int, int], file: OpenFile, start: int, stop: int) -> Piece:
-        """Request a range, unless it is there; it stays until `release` was called as often as this."""
+    def want(self, key: tuple[int, int, int], read: Callable[[], bytes], start: int, stop: int) -> Piece:
+        """Request a range, unless it is there; it stays until `release` was called as often as this.
+
+        Args:
+            key: names it.
+            read: reads bytes `start` to `stop`, in any thread.
+            start: its first byte.
+            stop: the byte after it.
+        """
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = Piece(file, start, stop, 0, None)
+            found = self._known[key] = Piece(read, start, stop, 0, None)
             self.held += stop - start
             self.requests += 1
             try:
-                found.data = self._pool.submit(partial(file.read, start, stop - start))
+                found.data = self._pool.submit(read)
             except RuntimeError:  # the pool was shut down
                 found.data = None
         self._known.move_to_end(key)
@@ -76,7 +84,7 @@ class Pieces:
         clock, data = reading(), None
         try:
             # A range that no thread has started to read is read here: waiting for one might never end.
-            data = piece.file.read(piece.start, piece.stop - piece.start) if waiting.cancel() else waiting.result()
+            data = piece.read() if waiting.cancel() else waiting.result()
         except (CancelledError, DataError):
             pass  # the caller requests the bytes that it needs, and gets their error
         finally:

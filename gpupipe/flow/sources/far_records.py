@@ -7,8 +7,11 @@ these ranges are read, each once as long as they fit into `HELD`; else each reco
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -91,6 +94,8 @@ class FarRecords(RandomAccess):
         self.offsets = Offsets(flow.manifest, at.run.remote.pool if is_url(flow.manifest.path) else None)
         self._names: Names | None = None
         self._files: dict[int, OpenFile | DataError] = {}
+        self._lock = threading.Lock()
+        self._asking: dict[int, threading.Lock] = {}  # files that are being compared
         self._streams: dict[int, Stream] = {}
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
@@ -133,27 +138,44 @@ class FarRecords(RandomAccess):
                 at += count
 
     def _pieces(self, file: int, start: int, stop: int, whole: bool, pieces: Pieces | None) -> list[Piece]:
-        """Request what holds a record; nothing if its file cannot be used."""
-        opened = None if pieces is None else self._open(file)
-        if pieces is None or not isinstance(opened, OpenFile):
+        """Request what holds a record."""
+        if pieces is None:
             return []
-        if not whole:
-            return [pieces.want((file, start, stop), opened, start, stop)]
-        first, last = start // RANGE, (stop - 1) // RANGE
-        spans = [(i * RANGE, min((i + 1) * RANGE, opened.size)) for i in range(first, last + 1)]
-        return [pieces.want((file, a, b), opened, a, b) for a, b in spans]
+        spans = [(start, stop)]
+        if whole:
+            first, last, size = start // RANGE, (stop - 1) // RANGE, int(self._manifest.sizes[file])
+            spans = [(i * RANGE, min((i + 1) * RANGE, size)) for i in range(first, last + 1)]
+        return [pieces.want((file, a, b), partial(self._read, file, a, b), a, b) for a, b in spans]
+
+    def _read(self, file: int, start: int, stop: int) -> bytes:
+        """Read bytes of a file, in any thread; before its first ones it is compared with the manifest.
+
+        Raises:
+            DataError: it cannot be read, or differs.
+        """
+        opened = self._open(file)
+        if isinstance(opened, DataError):
+            raise opened.again()
+        return opened.read(start, stop - start)
 
     def _open(self, file: int) -> OpenFile | DataError:
-        """A file, compared with the manifest when it is first used."""
+        """A file, compared with the manifest when it is first used; the threads that need it ask the server once."""
         found = self._files.get(file)
-        if found is None:
-            try:
-                found = self._manifest.check(file)
-            except DataError as error:
-                found = error.kept()
-                if error.passing:
-                    return found
-            self._files[file] = found
+        if found is not None:
+            return found
+        with self._lock:
+            lock = self._asking.setdefault(file, threading.Lock())
+        with lock:
+            found = self._files.get(file)
+            if found is None:
+                try:
+                    found = self._manifest.check(file)
+                except DataError as error:
+                    found = error.kept()
+                if isinstance(found, OpenFile) or not found.passing:
+                    self._files[file] = found
+        with self._lock:
+            self._asking.pop(file, None)
         return found
 
     def _stream(self, file: int) -> Stream:
