@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpupipe as gp
+from benchmarks.suites.far_store import MANIFEST, Store, stored
 from gpupipe import Dataset, PlanError, TFRecordDataset
 from gpupipe.extract.records.manifest import BLOCK, Manifest
 from gpupipe.extract.records.manifest_offsets import Offsets
 from gpupipe.flow.order.permutation import Permutation
 from gpupipe.flow.order.streams import StreamOrder
+from gpupipe.flow.sources import far_records
 from gpupipe.optimize.rules.plan_rules import PLAN_RULES
 from gpupipe.random import hash64, mix64
 from tests.behaviour.manifests import written
@@ -196,6 +198,23 @@ def test_one_rank_of_1024_reads_few_of_10_000_files_and_holds_little(monkeypatch
     assert len(set(asked)) <= 12
     assert held <= 1_000_000
     assert len(asked) <= 3 * len(of_the_rank) // 4096
+
+
+@pytest.mark.parametrize(("room", "least", "most"), [(8 << 20, 0.06, 0.07), (2 << 20, 0.06, 0.07), (1 << 19, 0.9, 1.1)])
+def test_a_rank_reads_each_range_once_where_two_windows_fit_and_else_record_by_record(
+    monkeypatch: pytest.MonkeyPatch, room: int, least: float, most: float
+) -> None:
+    monkeypatch.setattr(far_records, "RANGE", 16 << 10)
+    with stored(Store(16, 1500, 1000)) as store:
+        ds = TFRecordDataset.from_manifest(MANIFEST).shuffle(gp.ALL, seed=1, streams=4, window=200)
+        rank = ds.batch(100).by_rank(1, 4, check=False).with_options(gp.Options(host_memory=room))
+        store.requests = store.sent = 0
+
+        found = sum(len(batch) for batch in rank)
+
+        assert found == 6000
+        assert least <= store.requests / found <= most
+        assert store.sent / found / 1000 <= 1.03
 
 
 def test_elements_without_files_are_shuffled_in_runs_of_neighbours() -> None:
