@@ -200,13 +200,16 @@ def test_one_rank_of_1024_reads_few_of_10_000_files_and_holds_little(monkeypatch
     assert len(asked) <= 3 * len(of_the_rank) // 4096
 
 
-@pytest.mark.parametrize(("room", "least", "most"), [(8 << 20, 0.06, 0.07), (2 << 20, 0.06, 0.07), (1 << 19, 0.9, 1.1)])
+@pytest.mark.parametrize(
+    ("room", "window", "least", "most"),
+    [(8 << 20, 200, 0.06, 0.07), (2 << 20, 200, 0.06, 0.07), (9 << 20, 1000, 0.06, 0.07), (1 << 19, 200, 0.9, 1.1)],
+)
 def test_a_rank_reads_each_range_once_where_two_windows_fit_and_else_record_by_record(
-    monkeypatch: pytest.MonkeyPatch, room: int, least: float, most: float
+    monkeypatch: pytest.MonkeyPatch, room: int, window: int, least: float, most: float
 ) -> None:
     monkeypatch.setattr(far_records, "RANGE", 16 << 10)
     with stored(Store(16, 1500, 1000)) as store:
-        ds = TFRecordDataset.from_manifest(MANIFEST).shuffle(gp.ALL, seed=1, streams=4, window=200)
+        ds = TFRecordDataset.from_manifest(MANIFEST).shuffle(gp.ALL, seed=1, streams=4, window=window)
         rank = ds.batch(100).by_rank(1, 4, check=False).with_options(gp.Options(host_memory=room))
         store.requests = store.sent = 0
 
