@@ -83,6 +83,7 @@ PLAN = (
     Suite("autotune", ("autotune",), 20, (*_ONE, "--chains", "slow files", "--starts", "one reader", "--seconds", "1")),
     Suite("remote", ("remote",), 3, (*_ONE, "--latencies", "0", "--each", "2")),
     Suite("places", ("places",), 3, (*_ONE, "--files", "64", "--images", "64")),
+    Suite("far", ("far",), 4, (*_ONE, "--records", "1300", "--windows", "2")),
     Suite("chain on a GPU", ("bench-gpu",), 9, (*_SHORT, "--contestants", "gpupipe-gpu"), gpu=True),
 )  # fmt: skip
 
