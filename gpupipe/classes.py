@@ -2,21 +2,22 @@
 
 The standard library compiles six methods for each frozen class, about a millisecond, and the README's chain needs 300
 classes before its first batch. Here `__init__` alone is compiled, when it is needed first; the other methods are
-shared functions. What a class can do is the same, but for `order`, which nothing uses. A frozen class that the standard
-library makes cannot derive from one of these; from a `base_dataclass` it can.
+shared functions. What a class can do is the same, but for `order` and InitVar, which nothing uses. Its fields are those
+that the standard library finds, so the two may derive from each other.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # type checkers know the standard library's
-    from dataclasses import dataclass as base_dataclass
     from dataclasses import dataclass as dataclass
 else:
 
@@ -24,14 +25,13 @@ else:
         """Make a class of annotated fields; `dataclasses.dataclass` describes the settings."""
         return _made(cls, **settings) if cls is not None else lambda cls: _made(cls, **settings)
 
-    def base_dataclass(**settings):
-        """Leave a class without fields as it is: users derive frozen dataclasses from it."""
-        return lambda cls: cls
 
-
-__all__ = ["base_dataclass", "dataclass"]
+__all__ = ["dataclass"]
 
 _set = object.__setattr__
+
+_LOCK = threading.RLock()
+"""Held while bases look as if they were not frozen."""
 
 
 class _Factory:
@@ -54,13 +54,20 @@ def _made(
     slots: bool = False,
     kw_only: bool = False,
 ) -> Any:
+    bases = [base.__dataclass_params__ for base in cls.__mro__ if "__dataclass_params__" in base.__dict__]
+    if bases and not frozen and any(base.frozen for base in bases):
+        raise TypeError("cannot inherit non-frozen dataclass from a frozen one")
     given = {name for name, value in cls.__dict__.items() if not (name == "__hash__" and value is None)}
     documented = cls.__doc__
     cls.__doc__ = documented or "_"  # the standard library looks for a signature otherwise
-    cls = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
+    with _thawed(bases):
+        cls = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
     cls.__doc__ = documented
+    params = cls.__dataclass_params__
+    params.init, params.repr, params.eq, params.frozen = init, repr, eq, frozen
     methods: dict[str, Any] = {}
     if init:
+        _check_order(cls)
         methods["__init__"] = _Init(cls, frozen)
     if repr:
         methods["__repr__"] = _repr
@@ -74,6 +81,33 @@ def _made(
         if name not in given:
             setattr(cls, name, method)
     return cls
+
+
+@contextmanager
+def _thawed(bases: list[Any]) -> Iterator[None]:
+    """Let a class that looks as if it were not frozen derive from frozen ones."""
+    with _LOCK:
+        frozen = [base for base in bases if base.frozen]
+        for base in frozen:
+            base.frozen = False
+        try:
+            yield
+        finally:
+            for base in frozen:
+                base.frozen = True
+
+
+def _check_order(cls: Any) -> None:
+    """Refuse a field without a default after one with a default.
+
+    Raises:
+        TypeError: names the field.
+    """
+    given = [field for field in dataclasses.fields(cls) if field.init and not field.kw_only]
+    defaults = [(field.default, field.default_factory) != (dataclasses.MISSING,) * 2 for field in given]
+    late = [field for i, field in enumerate(given) if not defaults[i] and any(defaults[:i])]
+    if late:
+        raise TypeError(f"non-default argument {late[0].name!r} follows default argument")
 
 
 class _Init:
@@ -92,27 +126,29 @@ class _Init:
 def _compiled(cls: Any, frozen: bool) -> Any:
     """The `__init__` of the standard library, line by line."""
     all_fields = dataclasses.fields(cls)
-    names: dict[str, Any] = {"_set": _set, "_none": _FACTORY}
+    names: dict[str, Any] = {"__set": _set, "__factory": _FACTORY}
     lines = []
     for field in all_fields:
         name = field.name
         if field.default_factory is not dataclasses.MISSING:
-            names[f"_make_{name}"] = field.default_factory
-            value = f"_make_{name}() if {name} is _none else {name}" if field.init else f"_make_{name}()"
+            names[f"__make_{name}"] = field.default_factory
+            value = f"__make_{name}() if {name} is __factory else {name}" if field.init else f"__make_{name}()"
         elif field.init:
             value = name
         elif field.default is not dataclasses.MISSING:
-            value = f"_is_{name}"
+            value = f"__is_{name}"
         else:
             continue
-        lines.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+        lines.append(f"__set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
     parameters = ", ".join(("self", *_parameters(all_fields, names)))
     body = "\n  ".join(lines or ["pass"])
     text = f"def _create({', '.join(names)}):\n def __init__({parameters}):\n  {body}\n return __init__"
     made: dict[str, Any] = {}
-    exec(text, sys.modules[cls.__module__].__dict__, made)  # of the names of fields, which are identifiers
+    exec(
+        text, getattr(sys.modules.get(cls.__module__), "__dict__", {}), made
+    )  # of the names of fields, which are identifiers
     found = made["_create"](**names)
     found.__qualname__ = f"{cls.__qualname__}.__init__"
     found.__annotations__ = {field.name: field.type for field in all_fields if field.init} | {"return": None}
@@ -126,9 +162,9 @@ def _parameters(all_fields: tuple[dataclasses.Field[Any], ...], names: dict[str,
         name = field.name
         default = ""
         if field.default is not dataclasses.MISSING:
-            names[f"_is_{name}"], default = field.default, f"=_is_{name}"
+            names[f"__is_{name}"], default = field.default, f"=__is_{name}"
         elif field.default_factory is not dataclasses.MISSING:
-            default = "=_none"
+            default = "=__factory"
         if not field.init:
             continue
         if field.kw_only and not star:

@@ -81,6 +81,7 @@ def test_a_class_does_what_the_standard_library_s_does(kind: Callable[..., Any],
         one = cls(x=1, name=" a ")
         return [
             _outcome(lambda: one),
+            repr(cls.__dataclass_params__),
             str(inspect.signature(cls)),
             cls.__match_args__,
             _outcome(lambda: cls()),
@@ -149,6 +150,45 @@ def test_a_frozen_class_of_the_standard_library_is_an_op() -> None:
 
     assert Mine() == Mine(2.0)
     assert dataclasses.replace(Mine(), factor=3.0).factor == 3.0
+
+
+def test_classes_derive_from_those_of_the_standard_library_and_the_other_way() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Theirs(Plain):
+        b: int = 2
+
+    @classes.dataclass(frozen=True)
+    class Ours(Theirs):
+        c: int = 3
+
+    assert repr(Ours(1)).endswith("Ours(a=1, b=2, c=3)")
+    base: Any = Plain
+    for make in (dataclasses.dataclass, classes.dataclass):
+        with pytest.raises(TypeError, match="cannot inherit non-frozen dataclass from a frozen one"):
+
+            @make
+            class Wrong(base):  # type: ignore[misc]
+                b: int = 2
+
+
+@pytest.mark.parametrize("make", [classes.dataclass, dataclasses.dataclass])
+def test_a_class_is_refused_when_it_is_made(make: Make) -> None:
+    class Late:
+        a: int = 1
+        b: int
+
+    with pytest.raises(TypeError, match="non-default argument 'b' follows default argument"):
+        make(Late)
+
+
+def test_fields_may_have_any_name() -> None:
+    @classes.dataclass(frozen=True)
+    class Odd:
+        _set: int
+        _none: int = 2
+        field: list[int] = field(default_factory=list)
+
+    assert repr(Odd(1)).endswith("Odd(_set=1, _none=2, field=[])")
 
 
 def test_no_module_of_gpupipe_makes_classes_the_slow_way() -> None:

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..brief import fields_in_brief
-from ..classes import base_dataclass, dataclass
+from ..classes import dataclass
 from ..errors import DataError, PlanTypeError, ShapeError, SpecError
 from ..random import BatchRng
 from ..spec import TensorSpec
@@ -46,7 +46,7 @@ class Arg:
     index: int
 
 
-@base_dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Op:
     """One operator. Subclass it with a frozen dataclass; the fields are its static parameters.
 
@@ -69,8 +69,6 @@ class Op:
         drawn: the form in which users get the parameters with `return_params=True`, see `Drawn`; "" for none.
         traceable: fields that may hold a traced host value; `draw` then sees array[B] in its place.
     """
-
-    __slots__ = ()
 
     def __init_subclass__(cls) -> None:
         if "__repr__" not in cls.__dict__:  # `dataclass` keeps an existing one
