@@ -18,6 +18,7 @@ from typing import Literal
 
 from ..classes import dataclass
 from ..errors import GpupipeError, MissingDependencyError, PlanError
+from ..extract.storage.forking import no_forks
 from ..graph.host_values import is_image
 from ..graph.values import Apply, topological
 from ..log import logger
@@ -245,10 +246,11 @@ def load_libraries(choice: Choice) -> None:
         MissingDependencyError: DALI cannot be imported.
     """
     if choice.runs_dali:
-        from .dali import executor as executor
-        from .dali.library import import_dali
+        with no_forks():  # in a child, a module that is being imported would never be
+            from .dali import executor as executor
+            from .dali.library import import_dali
 
-        import_dali()
+            import_dali()
 
 
 def make_executor(

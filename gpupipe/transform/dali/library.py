@@ -31,14 +31,15 @@ def import_dali() -> Any:
     """Import the parts of DALI that are used, once.
 
     Raises:
-        MissingDependencyError: DALI cannot be imported; the message names the extra that installs it.
+        MissingDependencyError: DALI cannot be imported, for whatever reason: its libraries may not find those of the
+            driver. The message names the extra that installs it.
     """
     try:
         from nvidia.dali import backend, fn, math, tensors, types
         from nvidia.dali.pipeline import Pipeline
-    except ImportError as error:
+    except Exception as error:
         raise MissingDependencyError(
-            f"the DALI executor needs nvidia-dali, which cannot be imported ({error}); "
+            f"the DALI executor needs nvidia-dali, which cannot be imported ({type(error).__name__}: {error}); "
             f"pip install 'gpupipe[cuda12]', or run with Options(backend='numpy')"
         ) from error
     # Building the first GPU pipeline warns about cuFFT and NPP, which no op here needs.
