@@ -12,7 +12,7 @@ from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import is_integer, plain
 from gpupipe.ops._shared.affine import inverse_affine, numbers_of
-from gpupipe.ops._shared.geometry import images_of
+from gpupipe.ops._shared.geometry import images_of, is_traced_number
 from gpupipe.ops._shared.warp import Warping, warp_settings
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
@@ -104,12 +104,12 @@ def affine(
     """
     xs = images_of(image)
     shear = plain(shear)
-    both = (shear, 0.0) if is_integer(shear) or isinstance(shear, (float, np.floating)) else shear
+    number = is_integer(shear) or isinstance(shear, (float, np.floating)) or is_traced_number(shear)
     op = Affine(
         plain(angle),
         numbers_of("affine", "translate", translate, 2),
         plain(scale),
-        numbers_of("affine", "shear", both, 2),
+        numbers_of("affine", "shear", (shear, 0.0) if number else shear, 2),
         None if center is None else numbers_of("affine", "center", center, 2),
         **warp_settings("affine", xs, interpolation, fill),
     )

@@ -12,7 +12,7 @@ from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.composite import Composite, Row
 from gpupipe.ops._shared.fill import Fill, fills_of
-from gpupipe.ops._shared.geometry import GeometryError, full, images_of, static
+from gpupipe.ops._shared.geometry import GeometryError, full, images_of, one_per_image, static
 from gpupipe.ops._shared.padding import Padding
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.resize import Resize, check_methods
@@ -125,7 +125,7 @@ def resize_with_pad(
         array([0., 1., 1., 0.], dtype=float32)
     """
     xs = images_of(image)
-    methods = (method,) * len(xs) if isinstance(method, str) else tuple(method)
+    methods = one_per_image("resize_with_pad", "method", method, len(xs))
     fills = fills_of("resize_with_pad", xs, fill)
     op = ResizeWithPad(target_height, target_width, methods, antialias, fills, images=len(xs))
     return apply(op, *xs)  # type: ignore[no-any-return]

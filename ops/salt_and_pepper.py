@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.errors import SpecError
+from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
+from gpupipe.graph.symbols import Symbol, apply
 from gpupipe.ops._shared.colour import Colour, together_dali, tolerance
 from gpupipe.ops._shared.geometry import pair
 from gpupipe.ops._shared.grain import grain, grain_dali, grain_keys
@@ -118,4 +118,6 @@ def salt_and_pepper(
 
 def _bounds(name: str, value: Any) -> tuple[float, float]:
     number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if isinstance(value, Symbol):
+        raise PlanTypeError(f"salt_and_pepper needs {name} as one number or two, got a traced value")
     return pair("salt_and_pepper", name, (value, value) if number else value)

@@ -225,7 +225,8 @@ def check_number(
         return
     if isinstance(value, bool) or not isinstance(value, (int, np.integer) if integer else (int, float, np.number)):
         raise PlanTypeError(f"{who} needs {'an integer' if integer else 'a number'} for {name}, got {value!r}")
-    if not np.isfinite(value) or (low is not None and value < low) or (high is not None and value > high):
+    finite = isinstance(value, int) or np.isfinite(value)  # NumPy does not know large integers
+    if not finite or (low is not None and value < low) or (high is not None and value > high):
         bounds = f"{'-inf' if low is None else low} to {'inf' if high is None else high}"
         raise SpecError(f"{who} needs {name} from {bounds}, got {value!r}")
 

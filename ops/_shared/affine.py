@@ -14,7 +14,7 @@ from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, check_number
 from gpupipe.graph.symbols import Symbol, part_of
 from gpupipe.integers import is_integer, plain
-from gpupipe.ops._shared.geometry import column
+from gpupipe.ops._shared.geometry import column, is_traced_number
 
 __all__ = ["expanded", "inverse_affine", "numbers_of", "spread"]
 
@@ -89,7 +89,7 @@ def numbers_of(who: str, name: str, value: Any, count: int) -> Any:
     value = plain(value)
     if isinstance(value, (tuple, list, np.ndarray)) and getattr(value, "ndim", 1) == 1 and len(value) == count:
         return tuple(plain(item) if not isinstance(item, np.floating) else float(item) for item in value)
-    if isinstance(value, Symbol):
+    if isinstance(value, Symbol) and not is_traced_number(value):
         return tuple(part_of(value, i) for i in range(count))
     raise PlanTypeError(f"{who} needs {name} as {count} numbers, got {value!r}")
 

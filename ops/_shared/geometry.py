@@ -18,7 +18,9 @@ __all__ = [
     "full",
     "image_of",
     "images_of",
+    "is_traced_number",
     "layout_of",
+    "one_per_image",
     "pair",
     "static",
     "window",
@@ -57,13 +59,13 @@ def layout_of(image: Any) -> Literal["HWC", "CHW"]:
 
 
 def pair(who: str, name: str, value: Any) -> tuple[Any, Any]:
-    """Two numbers (plain or traced) from a sequence, or one integer twice.
+    """Two numbers (plain or traced) from a sequence, or one number twice: an integer, or a traced one.
 
     Raises:
         PlanTypeError: `value` is anything else.
     """
     value = plain(value)
-    if is_integer(value):
+    if is_integer(value) or is_traced_number(value):
         return value, value
     if isinstance(value, (tuple, list, np.ndarray)) and getattr(value, "ndim", 1) == 1 and len(value) == 2:
         first, second = (item.item() if isinstance(item, np.generic) else item for item in value)
@@ -71,6 +73,26 @@ def pair(who: str, name: str, value: Any) -> tuple[Any, Any]:
     if isinstance(value, Symbol):
         return part_of(value, 0), part_of(value, 1)
     raise PlanTypeError(f"{who} needs {name} as two numbers, got {value!r}")
+
+
+def one_per_image(who: str, name: str, value: Any, count: int) -> tuple[str, ...]:
+    """The names of methods for some images, from one for all or a sequence of one for each.
+
+    Raises:
+        PlanTypeError: `value` is something else.
+        SpecError: the number of names is another.
+    """
+    names = (value,) * count if isinstance(value, str) else value
+    if not isinstance(names, (tuple, list)) or not all(isinstance(item, str) for item in names):
+        raise PlanTypeError(f"{who} needs a name for {name}, or one per image, got {value!r}")
+    if len(names) != count:
+        raise SpecError(f"{who} needs one {name}, or one per image, got {names}")
+    return tuple(names)
+
+
+def is_traced_number(value: Any) -> bool:
+    """Whether a value is one number for each image, known when the chain runs."""
+    return isinstance(value, Symbol) and value._value.spec.rank == 0
 
 
 def static(value: Any) -> int | None:

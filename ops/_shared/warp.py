@@ -23,7 +23,7 @@ from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import Symbol
 from gpupipe.ops._shared.composite import Composite, Row
 from gpupipe.ops._shared.fill import Fill, check_fill, fills_of
-from gpupipe.ops._shared.geometry import image_of
+from gpupipe.ops._shared.geometry import image_of, one_per_image
 from gpupipe.ops._shared.libraries import opencv
 from gpupipe.ops._shared.resampling import rounded
 from gpupipe.ops._shared.samples import noise
@@ -57,7 +57,6 @@ class Warp(Op):
     """
 
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "sequence"
-    parameters: ClassVar[tuple[str, ...]] = ("matrix",)
 
     interpolation: str = "bilinear"
     fill: Fill = (0.0,)
@@ -68,6 +67,10 @@ class Warp(Op):
     def __post_init__(self) -> None:
         if self.interpolation not in ("nearest", "bilinear"):
             raise SpecError(f"a warp needs interpolation 'nearest' or 'bilinear', got {self.interpolation!r}")
+
+    @property
+    def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("matrix", "size") if self.expand else ("matrix",)
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         x = image_of(self.stage, xs[0], LABELS if self.interpolation == "nearest" else DTYPES)
@@ -253,9 +256,7 @@ def warp_settings(who: str, image: tuple[Any, ...], interpolation: Any, fill: An
         PlanTypeError: a fill is no number.
         SpecError: an interpolation is unknown, or their number is wrong.
     """
-    methods = (interpolation,) * len(image) if isinstance(interpolation, str) else tuple(interpolation)
-    if len(methods) != len(image):
-        raise SpecError(f"{who} needs one interpolation, or one per image, got {methods}")
+    methods = one_per_image(who, "interpolation", interpolation, len(image))
     for method in methods:
         if method not in ("nearest", "bilinear"):
             raise SpecError(f"{who} needs interpolation 'nearest' or 'bilinear', got {method!r}")
