@@ -12,6 +12,8 @@ arguments of `Dataset.apply`::
     )
     iterator = gp.compat.make_one_shot_iterator(dataset)
     images, labels = iterator.get_next()
+
+`random_transform`, also in `gpupipe.ops`, has the arguments of Keras' `ImageDataGenerator`.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from .dataset import Dataset, image_folder
 from .errors import FunctionError, GpupipeError, PlanError, PlanTypeError, TraceError
 from .graph.classify import name_of
 from .graph.symbols import active_trace
+from .ops.random_transform import random_transform
 from .options import ALL, AUTOTUNE
 from .spec import as_dtype, as_leaf, own, spec_of
 
@@ -42,6 +45,7 @@ __all__ = [
     "map_and_batch",
     "parallel_interleave",
     "py_function",
+    "random_transform",
     "shuffle_and_repeat",
 ]
 

@@ -25,7 +25,8 @@ _KEEP = {
     "center_crop", "central_crop", "crop_to_bounding_box", "pad_to_bounding_box", "flip_left_right", "flip_up_down",
     "random_flip_left_right", "random_flip_up_down", "rot90", "slice", "transpose", "rgb_to_grayscale",
     "grayscale_to_rgb", "affine", "random_affine", "rotate", "random_rotation", "perspective",
-    "random_perspective", "pad", "resize_with_pad",
+    "random_perspective", "pad", "resize_with_pad", "random_transform",
+    "random_channel_shift",
 }  # fmt: skip
 """Ops that keep the range of values; with bicubic or lanczos slightly exceeded."""
 

@@ -1,0 +1,180 @@
+"""random_transform and random_channel_shift against values by hand and the code of Keras' ImageDataGenerator.
+
+Keras' code gets the drawn matrices as SciPy's: axis by axis, between the centres of pixels, in float64.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import compat, ops
+from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.graph.op import Array
+from gpupipe.ops.random_channel_shift import RandomChannelShift
+from gpupipe.ops.random_transform import RandomTransform
+from gpupipe.random import BatchRng
+from tests.ops.test_affine import BACKENDS, COUNT, on, photograph
+
+MODES = ("nearest", "constant", "reflect")
+
+
+@pytest.fixture
+def keras(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Keras' old module of image preprocessing; the test is skipped where Keras or SciPy is not installed."""
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    for name in ("torch", "scipy", "keras"):
+        pytest.importorskip(name)
+    return importlib.import_module("keras.src.legacy.preprocessing.image")
+
+
+def numbers(u: Array, h: int, w: int) -> dict[str, float]:
+    """What Keras calls the draws of `RandomTransform(40, 0.2, 0.3, 20, (0.7, 1.3))`: it exchanges the two shifts."""
+    return {
+        "theta": 40 * (2 * u[0] - 1),
+        "shear": 20 * (2 * u[1] - 1),
+        "tx": 0.2 * (2 * u[2] - 1) * w,
+        "ty": 0.3 * (2 * u[4] - 1) * h,
+        "zx": 0.7 + 0.6 * u[6],
+        "zy": 0.7 + 0.6 * u[7],
+    }
+
+
+@pytest.mark.filterwarnings("ignore:Please import `affine_transform`:DeprecationWarning")
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("number", range(COUNT))
+def test_one_map_for_each_image_is_that_of_keras(number: int, mode: str, keras: Any) -> None:
+    x = photograph(number).astype(np.float32)
+    side = min(x.shape[:2])
+    x = x[:side, :side]  # of images that are not squares Keras takes another point for the middle
+    keys = np.arange(1, COUNT + 1, dtype=np.uint64) + np.uint64(1000 * number)
+    op = RandomTransform(40, 0.2, 0.3, 20, (0.7, 1.3), mode, 9.0)
+    drawn = op.draw(BatchRng(0, 0, keys), np.array([[side, side]] * COUNT, np.int32))
+    u = BatchRng(0, 0, keys).uniform(8)
+    generator = keras.ImageDataGenerator(fill_mode=mode, cval=9.0, data_format="channels_last")
+    for row in range(COUNT):
+        got = op.reference(x, *(part[row] for part in drawn))
+
+        theirs = generator.apply_transform(x, numbers(u[row], side, side))
+        if mode == "constant":  # Keras does not mix image and cval: a pixel on each side of the border differs
+            same = np.abs(got - theirs).max(axis=2) < 0.1
+            assert same.mean() > 0.92
+            assert set(np.unique(theirs[~same])) == {9.0}
+        else:
+            np.testing.assert_allclose(got, theirs, rtol=0, atol=0.1)
+
+
+def test_shifts_are_along_the_axis_of_their_name() -> None:
+    x = np.arange(1, 31, dtype=np.float32).reshape(5, 6, 1)
+
+    across = ops.random_transform(x, width_shift_range=[2], fill_mode="constant", seed=3)[..., 0]
+    down = ops.random_transform(x, height_shift_range=[2], fill_mode="constant", seed=3)[..., 0]
+
+    assert any(np.array_equal(across, np.pad(x, ((0, 0), pad, (0, 0)))[:, cut, 0]) for pad, cut in _TWO)
+    assert any(np.array_equal(down, np.pad(x, (pad, (0, 0), (0, 0)))[cut, :, 0]) for pad, cut in _TWO)
+
+
+_TWO = (((2, 0), slice(None, -2)), ((0, 2), slice(2, None)))
+
+
+def test_whole_shifts_are_all_below_their_number() -> None:
+    hw = np.array([[40, 60]] * 3000, np.int32)
+    op = RandomTransform(0.0, tuple(map(float, range(4))), 0.25)
+
+    matrix = op.draw(BatchRng(0, 0, np.arange(1, 3001, dtype=np.uint64)), hw)[0]
+
+    assert set(matrix[:, 0, 2]) == {-3, -2, -1, 0, 1, 2, 3}
+    assert -10 <= matrix[:, 1, 2].min() < -9.9
+    assert 9.9 < matrix[:, 1, 2].max() <= 10
+
+
+def test_a_mirror_image_continues_the_image_once() -> None:
+    x = np.arange(1, 7, dtype=np.float32).reshape(1, 6, 1)
+
+    got = ops.random_transform(x, width_shift_range=[3], fill_mode="reflect", seed=0).ravel().tolist()
+
+    assert got in ([3, 2, 1, 1, 2, 3], [4, 5, 6, 6, 5, 4])
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_a_channel_shift_is_that_of_keras(number: int, keras: Any) -> None:
+    x = photograph(number).astype(np.float32) - 30
+    drawn = RandomChannelShift(60).draw(BatchRng(number, 0, np.arange(1, COUNT + 1)), np.zeros((COUNT, 2), np.int32))[0]
+    assert drawn.min() < -30
+    assert drawn.max() > 30
+    for shift in drawn:
+        theirs = keras.apply_channel_shift(x, shift, 2)
+
+        np.testing.assert_array_equal(RandomChannelShift(60).reference(x, shift), theirs)
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_a_change_of_brightness_is_that_of_keras(number: int, keras: Any) -> None:
+    x = photograph(number).astype(np.float32)
+    x = x if x.shape[2] == 3 else np.repeat(x, 3, axis=2)
+    for factor in np.random.default_rng(number).uniform(0.3, 1.8, COUNT).tolist():
+        got = ops.random_transform(x, brightness_range=(factor, factor))
+
+        assert got.dtype == np.float32
+        assert np.abs(got - keras.apply_brightness_shift(x, factor, False)).max() <= 1  # next to a whole number
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_image_and_mask_move_together_and_the_mask_keeps_its_values(backend: str) -> None:
+    masks = np.repeat(np.random.default_rng(3).integers(1, 4, (6, 5, 5, 1), dtype=np.uint8), 6, axis=1).repeat(
+        6, axis=2
+    )
+    images = np.repeat(masks * 60, 3, axis=3)
+
+    def augmented(image: Any, mask: Any) -> Any:
+        return compat.random_transform(
+            (image, mask), 20, 0.1, 0.1, horizontal_flip=True, vertical_flip=True, interpolation_order=(1, 0), seed=5
+        )
+
+    ds = gp.Dataset.from_tensor_slices((images, masks)).map(augmented).with_options(on(backend))
+    for source, (image, mask) in zip(images, ds.iterator(epoch=0), strict=True):
+        assert image.dtype == np.float32
+        assert mask.dtype == np.uint8
+        assert set(np.unique(mask)) <= {1, 2, 3}
+        assert (np.abs(image[..., 0] - 60.0 * mask[..., 0]) < 31).mean() > 0.9
+        assert not np.array_equal(image, source)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_everything_at_once_is_the_same_everywhere(backend: str) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (4, 21, 30, 3), dtype=np.uint8)
+
+    def augmented(image: Any) -> Any:
+        return ops.random_transform(image, 15, 0.1, 3, (0.5, 1.5), 5.0, 0.2, 20.0, "reflect", 0.0, True, True)
+
+    ds = gp.Dataset.from_tensor_slices(x).map(augmented)
+    pairs = zip(
+        ds.with_options(on(backend)).iterator(epoch=0), ds.with_options(on("numpy")).iterator(epoch=0), strict=True
+    )
+    for got, expected in pairs:
+        assert np.abs(got - expected).max() <= 2  # floats next to whole numbers are cut, then multiplied
+        assert (got != expected).mean() < 0.01
+
+
+BAD: dict[str, tuple[Any, Any, str]] = {
+    "wrap": (SpecError, {"fill_mode": "wrap"}, "fill_mode from nearest, constant, reflect"),
+    "an order of 3": (SpecError, {"interpolation_order": 3}, "interpolation_order 0 or 1"),
+    "a rotation below 0": (SpecError, {"rotation_range": -3}, "rotation_range from 0"),
+    "a zoom of 1": (SpecError, {"zoom_range": 1.0}, "zoom_range from 0.001"),
+    "a zoom of three": (PlanTypeError, {"zoom_range": (1, 2, 3)}, "zoom_range as 2 numbers"),
+    "a shift of words": (PlanTypeError, {"width_shift_range": "2"}, "a number for width_shift_range"),
+    "a flip of a number": (PlanTypeError, {"horizontal_flip": 1}, "horizontal_flip as True or False"),
+    "a channel shift below 0": (SpecError, {"channel_shift_range": -1.0}, "intensity_range from 0"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_keras_has_no_meaning_for_is_an_error(name: str) -> None:
+    error, given, words = BAD[name]
+
+    with pytest.raises(error, match=words):
+        ops.random_transform(np.zeros((4, 5, 3), np.uint8), **given)
