@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.random_apply import random_apply
     from gpupipe.ops.random_autocontrast import random_autocontrast
     from gpupipe.ops.random_brightness import random_brightness
+    from gpupipe.ops.random_channel_permutation import random_channel_permutation
     from gpupipe.ops.random_channel_shift import random_channel_shift
     from gpupipe.ops.random_choice import random_choice
     from gpupipe.ops.random_contrast import random_contrast
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.random_resized_crop import random_resized_crop
     from gpupipe.ops.random_rotation import random_rotation
     from gpupipe.ops.random_saturation import random_saturation
+    from gpupipe.ops.random_solarize import random_solarize
     from gpupipe.ops.random_transform import random_transform
     from gpupipe.ops.random_uniform import random_uniform
     from gpupipe.ops.reshape import reshape
@@ -165,6 +167,7 @@ __all__ = [
     "random_apply",
     "random_autocontrast",
     "random_brightness",
+    "random_channel_permutation",
     "random_channel_shift",
     "random_choice",
     "random_contrast",
@@ -183,6 +186,7 @@ __all__ = [
     "random_resized_crop",
     "random_rotation",
     "random_saturation",
+    "random_solarize",
     "random_transform",
     "random_uniform",
     "reshape",

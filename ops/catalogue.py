@@ -59,6 +59,7 @@ from gpupipe.ops.random_affine import RandomAffine
 from gpupipe.ops.random_apply import RandomApply
 from gpupipe.ops.random_autocontrast import RandomAutocontrast
 from gpupipe.ops.random_brightness import RandomBrightness
+from gpupipe.ops.random_channel_permutation import RandomChannelPermutation
 from gpupipe.ops.random_channel_shift import RandomChannelShift
 from gpupipe.ops.random_choice import RandomChoice
 from gpupipe.ops.random_contrast import RandomContrast
@@ -77,6 +78,7 @@ from gpupipe.ops.random_posterize import RandomPosterize
 from gpupipe.ops.random_resized_crop import RandomResizedCrop
 from gpupipe.ops.random_rotation import RandomRotation
 from gpupipe.ops.random_saturation import RandomSaturation
+from gpupipe.ops.random_solarize import RandomSolarize
 from gpupipe.ops.random_transform import RandomTransform
 from gpupipe.ops.random_uniform import RandomUniform
 from gpupipe.ops.reshape import Reshape
@@ -152,6 +154,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     RandomApply,
     RandomAutocontrast,
     RandomBrightness,
+    RandomChannelPermutation,
     RandomChannelShift,
     RandomChoice,
     RandomContrast,
@@ -170,6 +173,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     RandomResizedCrop,
     RandomRotation,
     RandomSaturation,
+    RandomSolarize,
     RandomTransform,
     RandomUniform,
     Reshape,

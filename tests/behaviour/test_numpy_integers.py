@@ -308,6 +308,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "random_resized_crop": lambda x, n: ops.random_resized_crop(x, n(3), seed=n(7)),
     "random_rotation": lambda x, n: ops.random_rotation(x, (n(1), n(30)), fill=n(7), center=(n(1), n(2)), seed=n(7)),
     "random_saturation": lambda x, n: ops.random_saturation(x, n(1), n(2), seed=n(7)),
+    "random_solarize": lambda x, n: ops.random_solarize(x, n(100), n(1), seed=n(7)),
     "random_transform": lambda x, n: ops.random_transform(
         x,
         n(9),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ class InterpolationMode(enum.Enum):
     BILINEAR = "bilinear"
 
 
-def _mapped(values: Any, function: Callable[..., Any], backend: str = "numpy") -> list[Any]:
+def _mapped(values: Any, function: Callable[..., Any], backend: Any = "numpy") -> list[Any]:
     dataset = gp.Dataset.from_tensor_slices(values).map(function)
     return [np.asarray(x) for x in dataset.with_options(gp.Options(device="cpu", backend=backend))]
 
@@ -55,9 +55,17 @@ def test_a_clip_that_is_rotated_may_become_larger(backend: str) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
-        (lambda x: ops.rotate(x, 10, InterpolationMode.BILINEAR), PlanTypeError, "rotate needs a name for interpol"),
-        (lambda x: ops.affine(x, interpolation=2), PlanTypeError, "affine needs a name for interpolation"),
-        (lambda x: ops.resize_with_pad(x, 10, 10, None), PlanTypeError, "resize_with_pad needs a name for method"),
+        (
+            lambda x: ops.rotate(x, 10, cast(Any, InterpolationMode.BILINEAR)),
+            PlanTypeError,
+            "rotate needs a name for",
+        ),
+        (lambda x: ops.affine(x, interpolation=cast(Any, 2)), PlanTypeError, "affine needs a name for interpolation"),
+        (
+            lambda x: ops.resize_with_pad(x, 10, 10, cast(Any, None)),
+            PlanTypeError,
+            "resize_with_pad needs a name",
+        ),
         (lambda x: ops.rotate(x, 10, ("nearest", "nearest")), SpecError, "rotate needs one interpolation, or one per"),
         (lambda x: ops.posterize(x, 2**70), SpecError, "posterize needs bits from 0 to 8"),
         (lambda x: ops.random_invert(x, 2**70), SpecError, "random_invert needs p from 0 to 1"),
