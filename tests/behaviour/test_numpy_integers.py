@@ -351,6 +351,8 @@ BATCHED: dict[str, Callable[[Any, Any, Number], Any]] = {
 
 # What has an integer among its arguments, and is no step of a chain: tested below, or refused by what it is made for.
 OTHERS = {
+    "random_transform.interpolation_order",
+    "random_transform.seed",  # of gpupipe.compat: the op itself is among OPS
     "numbered.epoch",
     "image_dataset_from_directory.label_mode",
     "compare.compared",
