@@ -259,7 +259,8 @@ def _shift(name: str, value: Any) -> Shift:
             check_number(WHO, name, plain(item))
         return tuple(map(float, value))
     check_number(WHO, name, value, 0)
-    return float(value)
+    number: Any = value
+    return float(number)
 
 
 def _zoom(value: Any) -> tuple[float, float]:
