@@ -34,7 +34,7 @@ class Buffers(Chain):
         reshuffle_each_iteration: bool | None = None,
         *,
         streams: int | None = None,
-        window: int = 1000,
+        window: int | None = None,
     ) -> Dataset:
         """Draw elements at random from a buffer of `buffer_size` elements.
 
@@ -56,9 +56,9 @@ class Buffers(Chain):
                 numbers of records alone: they are the same for any number of ranks. Files are known behind
                 `from_manifest` and ``TFRecordDataset(files)``, and maps of these; elsewhere runs of `window` neighbours
                 stand in for them. Every element comes once.
-            window: elements of a stream that are shuffled together, >= 1: elements of one file are mixed with those of
-                the other streams in each batch, and within about `window` of their own. What a rank holds of its
-                files is up to two windows of each of its ``streams / W`` streams.
+            window: elements of a stream that are shuffled together, >= 1, by default 1,000: elements of one file are
+                mixed with those of the other streams in each batch, and within about `window` of their own. What a rank
+                holds of its files is up to two windows of each of its ``streams / W`` streams.
 
         Raises:
             PlanError: a buffer size below 1, `streams` without `ALL`, `ALL` after a step that cannot be indexed, or the
@@ -66,8 +66,13 @@ class Buffers(Chain):
         """
         seed = integer_or_none("shuffle", "seed", seed)
         every = Everything(seed, reshuffle_each_iteration is not False)
+        if streams is None and window is not None:
+            raise PlanError(f"shuffle needs streams with window={window!r:.80}, got none")
         if streams is not None:
-            counts = integer("shuffle", "streams", streams, 1), integer("shuffle", "window", window, 1)
+            counts = (
+                integer("shuffle", "streams", streams, 1),
+                integer("shuffle", "window", 1000 if window is None else window, 1),
+            )
             every = Everything(seed, every.reshuffle, *counts)
             if not isinstance(buffer_size, All):
                 raise PlanError(f"shuffle needs gp.ALL with streams={streams}, got buffer_size={buffer_size!r}")

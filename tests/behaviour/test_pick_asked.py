@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import queue
 import threading
 import time
@@ -243,14 +245,41 @@ def test_a_state_among_the_rows_of_a_batch_goes_on_there(stop: int) -> None:
         assert [plain(x)[0] for x in other] == [7 * 5 * n for n in numbers[stop:]]
 
 
-@pytest.mark.parametrize("place", [20, -1, 1.5, True, "3", None.__class__])
+@pytest.mark.parametrize("place", [20, -1, 1.5, True, "3", None, int])
 @pytest.mark.parametrize("threads", [0, 3])
 def test_what_is_no_place_is_an_error_of_the_step(place: Any, threads: int) -> None:
     ds = Range(20).map(seven, num_parallel_calls=threads or None).pick(iter([3, place]))
     items = iter(ds)
-    with pytest.raises(gp.PlanError, match="pick needs places from 0 to 19, got "):
+    with pytest.raises(gp.PlanError, match=r"pick at .*test_pick_asked.py:\d+ needs places from 0 to 19, got "):
         for _ in range(2):
             next(items)
+
+
+@pytest.mark.parametrize("how", ["plain", "threads", "prefetch"])
+@pytest.mark.parametrize("leave", ["close", "drop"])
+def test_the_iterator_of_a_loop_that_is_left_is_closed_and_no_thread_stays(how: str, leave: str) -> None:
+    closed = threading.Event()
+
+    def places() -> Iterator[int]:
+        try:
+            yield from itertools.cycle(range(20))
+        finally:
+            closed.set()
+
+    ds = Range(20).pick(places)
+    ds = {"plain": ds, "threads": ds.map(seven, num_parallel_calls=3), "prefetch": ds.prefetch(2)}[how]
+    items = iter(ds)
+    assert [int(next(items)) for _ in range(3)]
+    if leave == "close":
+        items.close()
+    del items
+    gc.collect()
+
+    assert closed.wait(20)
+    deadline = time.monotonic() + 20
+    while any(t.name == "gpupipe-places" for t in threading.enumerate()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not [t for t in threading.enumerate() if t.name == "gpupipe-places"]
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])

@@ -245,11 +245,21 @@ def test_batches_are_shuffled_whole() -> None:
         ({"buffer_size": 10, "streams": 2}, "shuffle needs gp.ALL with streams=2, got buffer_size=10"),
         ({"buffer_size": gp.ALL, "streams": 0}, "streams >= 1"),
         ({"buffer_size": gp.ALL, "streams": 2, "window": 0}, "window >= 1"),
+        ({"buffer_size": gp.ALL, "window": 3}, "shuffle needs streams with window=3, got none"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(arguments: dict[str, object], text: str) -> None:
     with pytest.raises(PlanError, match=text):
         Dataset.range(9).shuffle(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("streams", [1, 5, 1 << 20, 2**63 - 1])
+@pytest.mark.parametrize("window", [700, 1 << 55, 1 << 62, 2**63 - 1])
+def test_a_window_may_be_larger_than_any_stream(window: int, streams: int) -> None:
+    found = [int(x) for x in Dataset.range(3000).shuffle(gp.ALL, seed=1, streams=streams, window=window)]
+
+    assert sorted(found) == list(range(3000))
+    assert streams > 5 or found != sorted(found)
 
 
 def test_explain_shows_streams_and_window() -> None:

@@ -192,6 +192,44 @@ def test_a_name_leads_to_no_other_folder(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("%2e%2e/secret", "leads out of the folder"),
+        (".%2E/secret", "leads out of the folder"),
+        ("%2fetc/passwd", "is no name of a file in the folder"),
+        ("x?y=1", "is no name of a file on a web server"),
+        ("x#z", "is no name of a file on a web server"),
+    ],
+)
+def test_a_name_that_a_client_of_http_decodes_leads_to_no_other_folder(tmp_path: Path, name: str, text: str) -> None:
+    path, _, _ = written(tmp_path, [3])
+    with_tail(path, name.encode() + b"\n", [[57], [3], [0]])
+
+    assert read_manifest(path).paths[0].endswith(name)  # of a folder on a disk
+    with pytest.raises(RecordError, match=text):
+        read_manifest(path, "http://127.0.0.1:1/data")
+
+
+def test_a_file_that_is_named_twice_is_refused(tmp_path: Path) -> None:
+    path, paths, _ = written(tmp_path, [3])
+
+    with pytest.raises(PlanError, match=r"index needs each file once, got '.*tfrecord' twice"):
+        write_manifest([paths[0], paths[0].replace("/000", "/./000")], str(tmp_path / "m"), 1)
+    with_tail(path, b"a\na\n", [[57, 57], [1, 2], [0, 0]])
+    with pytest.raises(RecordError, match=r"names a file twice|numbers of records"):
+        read_manifest(path)
+
+
+def test_a_name_that_no_manifest_may_have_is_refused_when_it_is_written(tmp_path: Path) -> None:
+    _, paths, _ = written(tmp_path, [3])
+    odd = tmp_path / "x:.tfrecord"
+    odd.write_bytes(Path(paths[0]).read_bytes())
+
+    with pytest.raises(PlanError, match=r"index needs names of files: 'x:\.tfrecord' is no name of a file"):
+        write_manifest([str(odd)], str(tmp_path / "m"), 1)
+
+
+@pytest.mark.parametrize(
     "numbers", [[[57], [1 << 63], [0]], [[57], [58], [0]], [[1 << 63], [3], [0]], [[57], [2], [0]], [[57], [4], [0]]]
 )
 def test_numbers_that_cannot_be_are_refused(tmp_path: Path, numbers: list[list[int]]) -> None:

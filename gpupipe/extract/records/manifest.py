@@ -22,6 +22,7 @@ import re
 import struct
 from dataclasses import field
 from typing import Any, NoReturn
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,7 @@ __all__ = [
     "VERSION",
     "Manifest",
     "folder_of",
+    "name_trouble",
     "read_manifest",
     "scheme_of",
     "tag_of",
@@ -224,8 +226,8 @@ def read_manifest(path: str, folder: str | None = None) -> Manifest:
         _damaged(path, "its checksum does not match")
     numbers = np.frombuffer(body[: 24 * files], "<u8").reshape(3, files)
     counts = _checked(path, numbers, size, listed)
-    names = _names(path, bytes(body[24 * files :]), files)
     where = folder_of(path) if folder is None else folder if folder.endswith("/") else f"{folder}/"
+    names = _names(path, bytes(body[24 * files :]), files, where)
     return Manifest(
         path,
         tuple(f"{where}{name}" for name in names),
@@ -251,16 +253,30 @@ def _checked(path: str, numbers: Any, size: int, listed: int) -> Numbers:
     return found
 
 
-def _names(path: str, data: bytes, files: int) -> list[str]:
+def _names(path: str, data: bytes, files: int, where: str) -> list[str]:
     names = data.decode("utf-8", "surrogateescape").split("\n")
     if len(names) != files + 1 or names.pop():
         _damaged(path, "it has another number of names than of files")
     for name in names:
-        if not name or name.startswith(("/", "\\")) or "\0" in name or is_url(name) or ":" in name[:2]:
-            _damaged(path, f"{shown_name(name)!r} is no name of a file in the folder of the data")
-        if ".." in re.split(r"[/\\]", name):
-            _damaged(path, f"{shown_name(name)!r} leads out of the folder of the data")
+        if trouble := name_trouble(name, where):
+            _damaged(path, f"{shown_name(name)!r} {trouble}")
+    if len(set(names)) < files:
+        _damaged(path, "it names a file twice")
     return names
+
+
+def name_trouble(name: str, folder: str) -> str:
+    """Say why a name cannot be that of a file below a folder, a path or a URL; "" if it can.
+
+    Clients of HTTP decode %2e before they follow .., and keep what comes after ? or # for themselves.
+    """
+    web = folder.startswith(("http://", "https://"))
+    for form in (name, unquote(name)) if is_url(folder) else (name,):
+        if not form or form.startswith(("/", "\\")) or "\0" in form or is_url(form) or ":" in form[:2]:
+            return "is no name of a file in the folder of the data"
+        if ".." in re.split(r"[/\\]", form):
+            return "leads out of the folder of the data"
+    return "is no name of a file on a web server" if web and re.search(r"[?#]", name) else ""
 
 
 def folder_of(path: str) -> str:

@@ -16,7 +16,17 @@ from crc32c import crc32c
 
 from gpupipe.errors import PlanError, RecordError, shown_name
 from gpupipe.extract.records.index import RecordIndex, build_index
-from gpupipe.extract.records.manifest import BLOCK, END, MAGIC, MOST_FILES, VERSION, folder_of, scheme_of, tag_of
+from gpupipe.extract.records.manifest import (
+    BLOCK,
+    END,
+    MAGIC,
+    MOST_FILES,
+    VERSION,
+    folder_of,
+    name_trouble,
+    scheme_of,
+    tag_of,
+)
 from gpupipe.extract.storage.files import OpenFile, Storage
 from gpupipe.extract.storage.glob import INDEX_SUFFIX, is_url
 from gpupipe.extract.storage.remote import remote_storage, storage_of
@@ -96,8 +106,7 @@ def write_manifest(
     if not all(path.startswith(folder) for path in paths):
         folder = _common(paths)
     names = [path[len(folder) :] for path in paths]
-    if wrong := [name for name in names if "\n" in name]:
-        raise PlanError(f"index needs names of one line, got {shown_name(wrong[0])!r}")
+    _check_names(names, folder)
     if not is_url(out):
         with named_errors(out), replacing(out) as part, open(part, "wb") as file:
             return _write(file, paths, names, folder, workers, told)
@@ -107,6 +116,23 @@ def write_manifest(
             listed = _write(file, paths, names, folder, workers, told)
         _upload(made, out)
     return listed
+
+
+def _check_names(names: Sequence[str], folder: str) -> None:
+    """Refuse names that no manifest may have.
+
+    Raises:
+        PlanError: names one.
+    """
+    seen: set[str] = set()
+    for name in names:
+        if "\n" in name:
+            raise PlanError(f"index needs names of one line, got {shown_name(name)!r}")
+        if trouble := name_trouble(name, folder):
+            raise PlanError(f"index needs names of files: {shown_name(name)!r} {trouble} ({folder}); rename it")
+        if name in seen:
+            raise PlanError(f"index needs each file once, got {shown_name(name)!r} twice")
+        seen.add(name)
 
 
 def _write(

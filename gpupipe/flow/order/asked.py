@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import threading
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ...brief import brief
 from ...classes import dataclass
 from ...errors import ENDING, DataError, PlanError
 from ...graph.op import Array
@@ -22,7 +24,7 @@ from ...plan.index import Asked
 from ...threads import Flag, Room, Thread
 from ..access import access
 from ..check import failed
-from ..element import Element, is_element
+from ..element import Element, Stream, is_element
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Where
 from ..state.snapshot import State
@@ -41,6 +43,9 @@ MOMENT = 0.001
 
 LOOK = 0.1
 """Seconds between two looks at whether the run was stopped, while a thread waits for a place."""
+
+_END: Any = object()
+"""What comes after the last place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,7 @@ class AskedElements(ByIndex):
         source = access(flow.source, at)
         places = self._places = self._opened()
         for _ in range(given // flow.rows):  # they were given before
-            if next(places, None) is None:
+            if next(places, _END) is _END:
                 return
         found = source.pick(self._blocks(places, source.size, given % flow.rows))
         try:
@@ -137,42 +142,25 @@ class AskedElements(ByIndex):
                 "which gave its places to an earlier one; give pick a list, or a function that returns an iterator"
             )
         order.taken.append(True)
-        return self._guarded(order.places)
-
-    def _guarded(self, given: Any) -> Iterator[Any]:
-        """The values of the user's object, whose exceptions become errors of this step."""
-        count = 0
-        try:
-            places = iter(given if hasattr(given, "__iter__") else given())
-            while True:
-                try:
-                    place = next(places)
-                except StopIteration:
-                    return
-                yield place
-                count += 1
-        except (*ENDING, GeneratorExit, DataError):
-            raise
-        except BaseException as error:
-            raise failed("pick", error, self._at.stream("places", "pick"), count) from error
+        return _guarded(order.places, self._at.stream("places", "pick"))
 
     def _blocks(self, places: Iterator[Any], n: int, skip: int) -> Iterator[Array]:
         """The indices of the elements of each place, without the first `skip`."""
         rows = self._flow.rows
         while True:
             place = self._next(places)
-            if place is None:
+            if place is _END:
                 return
-            number = _checked(place, n // rows)
+            number = _checked(place, n // rows, self._flow.where.line)
             block = np.arange(number * rows + skip, (number + 1) * rows)
             self._due += len(block)
             skip = 0
             yield block
 
     def _next(self, places: Iterator[Any]) -> Any:
-        """The next place, None after the last one."""
+        """The next place, `_END` after the last one."""
         if self._ahead is None and not isinstance(threading.current_thread(), Thread):
-            return next(places, None)
+            return next(places, _END)
         return self._taker(places).next()
 
     def _taker(self, places: Iterator[Any]) -> _Ahead:
@@ -181,13 +169,41 @@ class AskedElements(ByIndex):
         return self._ahead
 
 
+def _guarded(given: Any, stream: Stream) -> Iterator[Any]:
+    """The values of the user's object, whose exceptions become errors of the step.
+
+    Closing this closes an iterator that a function made, and one that came from the user as a generator.
+    """
+    count = 0
+    places: Any = None
+    try:
+        places = iter(given if hasattr(given, "__iter__") else given())
+        while True:
+            try:
+                place = next(places)
+            except StopIteration:
+                return
+            yield place
+            count += 1
+    except (*ENDING, GeneratorExit, DataError):
+        raise
+    except BaseException as error:
+        raise failed("pick", error, stream, count) from error
+    finally:
+        close(places)
+
+
 class _Ahead:
-    """Takes places in a thread of its own, which only the iterator can keep waiting."""
+    """Takes places in a thread of its own, which only the iterator can keep waiting.
+
+    The thread refers to neither this object nor the run, so that it ends, too, where a loop is left without a close.
+    """
 
     def __init__(self, places: Iterator[Any], most: int, stopped: Flag) -> None:
         self._stopped = stopped
         self._shared = _Shared(most)
         Thread(_take, (places, self._shared), name="gpupipe-places").start()
+        weakref.finalize(self, _end, self._shared)
 
     def waits(self) -> bool:
         """Whether `next` would wait."""
@@ -199,16 +215,16 @@ class _Ahead:
         return not (shared.places or shared.ended)
 
     def next(self) -> Any:
-        """The next place; None after the last one, or if the run was stopped."""
+        """The next place; `_END` after the last one, or if the run was stopped."""
         shared = self._shared
         with shared.room:
             while not shared.places:
                 if self._stopped.on or shared.closed:
-                    return None
+                    return _END
                 if shared.ended:
                     if shared.error is not None:
                         raise shared.error
-                    return None
+                    return _END
                 shared.room.wait(LOOK)
             place = shared.places.popleft()
             shared.room.notify_all()
@@ -216,9 +232,7 @@ class _Ahead:
 
     def close(self) -> None:
         """End the thread once the iterator lets it."""
-        with self._shared.room:
-            self._shared.closed = True
-            self._shared.room.notify_all()
+        _end(self._shared)
 
 
 class _Shared:
@@ -232,13 +246,19 @@ class _Shared:
         self.error: BaseException | None = None
 
 
+def _end(shared: _Shared) -> None:
+    with shared.room:
+        shared.closed = True
+        shared.room.notify_all()
+
+
 def _take(places: Iterator[Any], shared: _Shared) -> None:
-    """Take places, a few ahead. The thread has no reference to the run."""
+    """Take places, a few ahead, and close them."""
     try:
         while True:
-            place = next(places, None)
+            place = next(places, _END)
             with shared.room:
-                if place is None or shared.closed:
+                if place is _END or shared.closed:
                     return
                 shared.places.append(place)
                 shared.room.notify_all()
@@ -253,18 +273,19 @@ def _take(places: Iterator[Any], shared: _Shared) -> None:
         with shared.room:
             shared.ended = True
             shared.room.notify_all()
+        close(places)
 
 
-def _checked(place: Any, n: int) -> int:
+def _checked(place: Any, n: int, line: str) -> int:
     """A place as an integer.
 
     Raises:
         PlanError: it is no integer, or an input of `n` lacks it.
     """
     try:
-        number = operator.index(place) if not isinstance(place, (bool, np.bool_)) else -1
-    except TypeError:
+        number = -1 if isinstance(place, (bool, np.bool_)) else operator.index(place)
+    except Exception:  # of the user's class; what it is, is said below
         number = -1
     if not 0 <= number < n:
-        raise PlanError(f"pick needs places from 0 to {n - 1}, got {place!r}"[:200])
+        raise PlanError(f"pick at {line} needs places from 0 to {n - 1}, got {brief(place)}")
     return number

@@ -36,7 +36,8 @@ class SelectFlow:
     def access(self, at: Context) -> RandomAccess:
         source = access(self.source, at)
         n = source.size
-        if n == ENDLESS and not isinstance(self.order, Sliced | Places | Share):
+        of_batches = self.order.order if isinstance(self.order, Rows) else self.order
+        if n == ENDLESS and not isinstance(of_batches, Sliced | Places | Share):
             raise PlanError(f"{self.order.describe()} needs a dataset that ends, got an infinite one")
         if isinstance(self.order, Share) and self.order.pad:
             return _Padded(source, self.order)

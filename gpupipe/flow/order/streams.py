@@ -21,6 +21,9 @@ __all__ = ["StreamOrder"]
 LEAST, MOST = 64 << 10, 64 << 20
 """Bytes of the orders of windows that are kept: twice those that the last call used, within these bounds."""
 
+LARGEST = 1 << 60
+"""Elements of the windows of all streams: more than there are, and within 64 bits."""
+
 _OF_A_KEY = 2000
 """About as many bytes has the order of a window that is computed instead of stored."""
 
@@ -38,7 +41,7 @@ class StreamOrder:
     Args:
         sizes: elements of each part: int64[parts].
         streams: how many there are, >= 1.
-        window: elements of a window, >= 1.
+        window: elements of a window, >= 1; more than ``LARGEST // streams`` are as many.
         key: decides the order.
     """
 
@@ -48,7 +51,8 @@ class StreamOrder:
         self._ends = np.cumsum(sizes[order])
         self._shift = (np.cumsum(sizes) - sizes)[order] - (self._ends - sizes[order])
         self.size = int(sizes.sum())
-        self._streams, self._window, self._key = streams, window, key
+        self._streams, self._key = streams, key
+        self._window = min(window, max(1, LARGEST // streams))
         self._windows: OrderedDict[tuple[int, int], Permutation] = OrderedDict()
         self._held = 0
 
