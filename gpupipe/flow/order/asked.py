@@ -222,8 +222,9 @@ class _Ahead:
                 if self._stopped.on or shared.closed:
                     return _END
                 if shared.ended:
-                    if shared.error is not None:
-                        raise shared.error
+                    error, shared.error = shared.error, None  # its traceback will refer to this object
+                    if error is not None:
+                        raise error
                     return _END
                 shared.room.wait(LOOK)
             place = shared.places.popleft()
