@@ -240,13 +240,15 @@ def random_transform(
         both = random_flip_left_right(both, seed=seed)
     if vertical_flip:
         both = random_flip_up_down(both, seed=seed)
-    if brightness_range is None:
-        return both  # type: ignore[no-any-return]
-    x, *masks = images_of(both)
+    return both if brightness_range is None else _brightened(both, brightness_range, seed)  # type: ignore[no-any-return]
+
+
+def _brightened(image: Any, brightness_range: Any, seed: int | None) -> Any:
+    """The first image with another brightness, and its masks."""
+    x, *masks = images_of(image)
     bounds = numbers_of(WHO, "brightness_range", brightness_range, 2)
     x = cast(color_jitter(cast(x, np.uint8), brightness=bounds, seed=seed), np.float32)
-    results: Any = (x, *masks) if masks else x
-    return results  # type: ignore[no-any-return]
+    return (x, *masks) if masks else x
 
 
 def _shift(name: str, value: Any) -> Shift:
