@@ -7,8 +7,9 @@ import tempfile
 import threading
 from array import array
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
+from gpupipe.classes import dataclass
 from gpupipe.errors import DataError
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.log import logger
@@ -33,7 +34,8 @@ class _Unnamed:
             _close(self.fd)
 
 
-class _Place(NamedTuple, Generic[_Version]):
+@dataclass(frozen=True, slots=True)
+class _Place(Generic[_Version]):
     """Where the offsets of one file are.
 
     Attributes:
