@@ -294,6 +294,12 @@ def test_an_iterator_that_raises_is_never_left_out(on_error: Any, threads: int) 
     with pytest.raises(gp.errors.FunctionError, match="no weights"):
         for _ in range(2):
             next(items)
+    del items
+    gc.collect()
+    deadline = time.monotonic() + 20
+    while any("gpupipe-map" in t.name for t in threading.enumerate()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not [t.name for t in threading.enumerate() if "gpupipe-map" in t.name]  # the error keeps no run alive
 
 
 @pytest.mark.parametrize("places", [{1, 2}, {1: 2}, Range(3), b"12"])
