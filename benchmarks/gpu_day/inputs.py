@@ -77,15 +77,19 @@ def damaged(good: bytes) -> dict[str, bytes]:
     }
 
 
-def chain(day: Day, files: Sequence[bytes], **options: Any) -> Any:
-    """Make the chain of the README from memory: batches of (float32[B,224,224,3]{NHWC}, int64[B]), prefetched."""
+def chain(day: Day, files: Sequence[bytes], labels: bool = True, **options: Any) -> Any:
+    """Make the chain of the README from memory: batches of (float32[B,224,224,3]{NHWC}, int64[B]), prefetched.
+
+    Without `labels`, batches of images alone.
+    """
     import gpupipe as gp
     from gpupipe import ops
 
     def train_example(x: Any) -> Any:
         image = ops.random_resized_crop(ops.decode_jpeg(x["encoded"], channels=3), (SIZE, SIZE))
         image = ops.random_flip_left_right(image)
-        return ops.normalize(image, mean=ops.IMAGENET_MEAN, std=ops.IMAGENET_STD), x["label"]
+        image = ops.normalize(image, mean=ops.IMAGENET_MEAN, std=ops.IMAGENET_STD)
+        return (image, x["label"]) if labels else image
 
     ds = gp.Dataset.from_tensor_slices({"encoded": list(files), "label": np.arange(len(files))}).map(train_example)
     given = {"device": day.device, **options}

@@ -27,6 +27,7 @@ ORDER = (
     "bad",
     "tolerances",
     "suite",
+    "overlap",
     "streams",
     "stall",
     "lifetime",

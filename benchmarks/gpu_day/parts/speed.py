@@ -11,7 +11,7 @@ from benchmarks.gpu_day.inputs import photographs
 from benchmarks.gpu_day.plan import Part, Questions
 from benchmarks.job import IMAGENET_MEAN, IMAGENET_STD, SIZE
 
-__all__ = ["PART", "questions", "summary"]
+__all__ = ["PART", "questions", "summary", "whole_chain"]
 
 PART = Part("speed", "images per second by load of the engines, upsampling, batch, threads", 150, 30, least=45)
 
@@ -28,11 +28,11 @@ def questions(day: Day) -> Questions:
         return lambda: rate(day, make(day, build, batch, threads), files)
 
     found: dict[str, Any] = {
-        "chain, load 1.0, fancy": of(_chain(decoding(1.0))),
-        "chain, load 0.65, fancy": of(_chain(decoding(0.65))),
-        "chain, load 0.0, fancy": of(_chain(decoding(0.0))),
-        "chain, load 1.0, simple": of(_chain(decoding(1.0, False))),
-        "chain, load 1.0, fancy, hints": of(_chain(decoding(1.0, **_HINTS))),
+        "chain, load 1.0, fancy": of(whole_chain(decoding(1.0))),
+        "chain, load 0.65, fancy": of(whole_chain(decoding(0.65))),
+        "chain, load 0.0, fancy": of(whole_chain(decoding(0.0))),
+        "chain, load 1.0, simple": of(whole_chain(decoding(1.0, False))),
+        "chain, load 1.0, fancy, hints": of(whole_chain(decoding(1.0, **_HINTS))),
     }
     for fancy in (True, False):
         for load in (0.0, 0.65, 1.0):
@@ -50,7 +50,7 @@ def summary(answers: Mapping[str, Any]) -> list[str]:
     return [f"{name}: {one['images_s']} images/s, {one['cpu_ms']} CPU-ms" for name, one in answers.items()]
 
 
-def _chain(decode: Build) -> Build:
+def whole_chain(decode: Build) -> Build:
     """Decode, crop, resize, normalise: the work of the README's chain with fixed parameters."""
 
     def build(fn: Any, data: Any, device: str) -> Any:

@@ -74,7 +74,8 @@ def describes_its_scan(data: bytes | bytearray | memoryview, segments: Sequence[
     return False
 
 
-def _codes(segment: bytes) -> set[int]:
+@lru_cache(64)  # most files have the tables of T.81, annex K
+def _codes(segment: bytes) -> frozenset[int]:
     """The Huffman tables that a segment defines; none if one is not well formed."""
     found: set[int] = set()
     at = tables = 0
@@ -90,13 +91,13 @@ def _codes(segment: bytes) -> set[int]:
             or len(symbols) < total
             or which & ~_AC > 3
         ):
-            return set()
+            return frozenset()
         # Kraft's inequality: there are prefix codes with so many words of 1, 2, ..., 16 bits.
         if sum(map(mul, counts, _SHARES)) > _ALL or (which < _AC and max(symbols) > _MOST_DC):
-            return set()
+            return frozenset()
         found.add(which)
         at += 17 + total
-    return found
+    return frozenset(found)
 
 
 @lru_cache(64)  # most files have one of a few qualities
