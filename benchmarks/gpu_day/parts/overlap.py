@@ -32,7 +32,7 @@ _BLOCKING = 4  # CU_CTX_SCHED_BLOCKING_SYNC: threads that wait for the GPU sleep
 
 def questions(day: Day) -> Questions:
     """Ask for the rate by hand, of the chain, and of the chain without each of the things that it does for a batch."""
-    left_out = {
+    left_out: dict[str, dict[str, Any]] = {
         "without labels": {"labels": False},
         "without CuPy, hence without DLPack": {"without": _cupy},
         "without a look at headers": {"without": _headers},
