@@ -346,7 +346,7 @@ def test_each_thing_that_is_left_out_is_there_again_afterwards(day: Day) -> None
 
     before, seen = things(), []
 
-    def look(items: Any, count: int) -> None:
+    def look(items: Any, count: int, kept: int) -> None:
         seen.append([now is not then for now, then in zip(things(), before, strict=True)])
         list(itertools.islice(items, count))
 
@@ -355,10 +355,28 @@ def test_each_thing_that_is_left_out_is_there_again_afterwards(day: Day) -> None
         found = {name: ask() for name, ask in overlap.questions(day).items() if name != "by hand"}
 
     assert seen[::2] == seen[1::2] == [
-        [False] * 3, [False] * 3, [True, False, False], [False, True, False], [False, False, True], [True] * 3
+        *[[False] * 3] * 3, [True, False, False], [False, True, False], [False, False, True], [True] * 3
     ]  # fmt: skip
     assert things() == before
     assert all(one["images_s"] > 0 and one["steps"] for one in found.values())
+
+
+@pytest.mark.parametrize(("kept", "most"), [(1, 1), (3, 3)])
+def test_batches_are_dropped_by_so_many(kept: int, most: int) -> None:
+    class Batch:
+        alive = 0
+
+        def __init__(self) -> None:
+            Batch.alive += 1
+            seen.append(Batch.alive)
+
+        def __del__(self) -> None:
+            Batch.alive -= 1
+
+    seen: list[int] = []
+    overlap._take((Batch() for _ in range(9)), 7, kept)
+
+    assert max(seen) == most and len(seen) == 7 and Batch.alive == 0
 
 
 def test_the_chain_is_compared_with_the_rate_by_hand() -> None:
