@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.adjust_saturation import adjust_saturation
     from gpupipe.ops.adjust_sharpness import adjust_sharpness
     from gpupipe.ops.affine import affine
+    from gpupipe.ops.auto_augment import auto_augment
     from gpupipe.ops.autocontrast import autocontrast
     from gpupipe.ops.cast import cast
     from gpupipe.ops.center_crop import center_crop
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.perspective import perspective
     from gpupipe.ops.posterize import posterize
     from gpupipe.ops.py_function import py_function
+    from gpupipe.ops.rand_augment import rand_augment
     from gpupipe.ops.random_adjust_sharpness import random_adjust_sharpness
     from gpupipe.ops.random_affine import random_affine
     from gpupipe.ops.random_apply import random_apply
@@ -107,6 +109,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.stack import stack
     from gpupipe.ops.ten_crop import ten_crop
     from gpupipe.ops.transpose import transpose
+    from gpupipe.ops.trivial_augment_wide import trivial_augment_wide
     from gpupipe.ops.where import where
 
 __all__ = [
@@ -120,6 +123,7 @@ __all__ = [
     "adjust_saturation",
     "adjust_sharpness",
     "affine",
+    "auto_augment",
     "autocontrast",
     "cast",
     "center_crop",
@@ -162,6 +166,7 @@ __all__ = [
     "perspective",
     "posterize",
     "py_function",
+    "rand_augment",
     "random_adjust_sharpness",
     "random_affine",
     "random_apply",
@@ -206,6 +211,7 @@ __all__ = [
     "stack",
     "ten_crop",
     "transpose",
+    "trivial_augment_wide",
     "where",
 ]
 

@@ -19,6 +19,7 @@ from gpupipe.ops.adjust_jpeg_quality import AdjustJpegQuality
 from gpupipe.ops.adjust_saturation import AdjustSaturation
 from gpupipe.ops.adjust_sharpness import AdjustSharpness
 from gpupipe.ops.affine import Affine
+from gpupipe.ops.auto_augment import AutoAugment
 from gpupipe.ops.autocontrast import Autocontrast
 from gpupipe.ops.cast import Cast
 from gpupipe.ops.center_crop import CenterCrop
@@ -54,6 +55,7 @@ from gpupipe.ops.permute_channels import PermuteChannels
 from gpupipe.ops.perspective import Perspective
 from gpupipe.ops.posterize import Posterize
 from gpupipe.ops.py_function import PyFunction
+from gpupipe.ops.rand_augment import RandAugment
 from gpupipe.ops.random_adjust_sharpness import RandomAdjustSharpness
 from gpupipe.ops.random_affine import RandomAffine
 from gpupipe.ops.random_apply import RandomApply
@@ -97,6 +99,7 @@ from gpupipe.ops.solarize import Solarize
 from gpupipe.ops.squeeze import Squeeze
 from gpupipe.ops.stack import Stack
 from gpupipe.ops.transpose import Transpose
+from gpupipe.ops.trivial_augment_wide import TrivialAugmentWide
 from gpupipe.ops.where import Where
 
 __all__ = ["CATALOGUE"]
@@ -110,6 +113,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     AdjustSaturation,
     AdjustSharpness,
     Affine,
+    AutoAugment,
     Autocontrast,
     Cast,
     CenterCrop,
@@ -149,6 +153,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     Perspective,
     Posterize,
     PyFunction,
+    RandAugment,
     RandomAdjustSharpness,
     RandomAffine,
     RandomApply,
@@ -195,6 +200,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     Stack,
     Subscript,
     Transpose,
+    TrivialAugmentWide,
     Where,
 )
 """Every op that a function of this package applies, and those that the optimizer derives from them."""

@@ -66,10 +66,12 @@ class Solarize(Colour):
 
 
 def thresholds(numbers: Array, dtype: str) -> Array:
-    """Thresholds as a parameter: int32[B] for integers, where x >= t is x >= ceil(t); float32[B] for floats."""
-    if LARGEST[dtype] == 1:
-        return numbers.astype(np.float32)
-    return np.ceil(np.maximum(numbers, 0)).astype(np.int32)
+    """Thresholds as a parameter: int32[B] for integers, where x >= t is x >= ceil(t); float32[B] for floats.
+
+    torch compares integers with a threshold of float32 as well.
+    """
+    rounded: Array = numbers.astype(np.float32)
+    return rounded if LARGEST[dtype] == 1 else np.ceil(np.maximum(rounded, 0)).astype(np.int32)
 
 
 def solarize(image: T, threshold: Any) -> T:

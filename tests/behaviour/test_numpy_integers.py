@@ -255,6 +255,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "adjust_saturation": lambda x, n: ops.adjust_saturation(x, n(2)),
     "adjust_sharpness": lambda x, n: ops.adjust_sharpness(x, n(2)),
     "affine": lambda x, n: ops.affine(x, n(30), (n(1), n(2)), n(2), (n(1), n(2)), fill=n(7), center=(n(1), n(2))),
+    "auto_augment": lambda x, n: ops.auto_augment(x, fill=n(7), seed=n(7)),
     "center_crop": lambda x, n: ops.center_crop(x, (n(3), n(4))),
     "central_crop": lambda x, n: ops.central_crop(x, n(1)),
     "color_jitter": lambda x, n: ops.color_jitter(x, n(1), n(1), (n(1), n(2)), 0.1, seed=n(7)),
@@ -275,6 +276,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "posterize": lambda x, n: ops.posterize(x, n(4)),
     "pad": lambda x, n: ops.pad(x, (n(1), n(2), n(3), n(0)), n(7)),
     "pad_to_bounding_box": lambda x, n: ops.pad_to_bounding_box(x, n(1), n(1), n(12), n(11)),
+    "rand_augment": lambda x, n: ops.rand_augment(x, n(2), n(9), n(31), fill=n(7), seed=n(7)),
     "random_adjust_sharpness": lambda x, n: ops.random_adjust_sharpness(x, n(2), n(1), seed=n(7)),
     "random_affine": lambda x, n: ops.random_affine(
         x, n(30), (n(0), n(1)), (n(1), n(2)), n(5), fill=(n(7), n(8), n(9)), center=(n(1), n(2)), seed=n(7)
@@ -342,6 +344,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "squeeze": lambda x, n: ops.squeeze(x[..., :1], n(2)),
     "stack": lambda x, n: ops.stack([x, x], n(1)),
     "ten_crop": lambda x, n: ops.ten_crop(x, n(4)),
+    "trivial_augment_wide": lambda x, n: ops.trivial_augment_wide(x, n(31), fill=n(7), seed=n(7)),
 }
 
 BATCHED: dict[str, Callable[[Any, Any, Number], Any]] = {

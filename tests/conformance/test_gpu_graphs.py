@@ -28,6 +28,7 @@ from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops._shared.decode_crop import DecodeCrop
 from gpupipe.ops._shared.decoding import decoder
+from gpupipe.ops._shared.policy import Policy
 from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.ops.decode_image import DecodeImage
 from gpupipe.ops.decode_jpeg import DecodeJpeg
@@ -104,7 +105,10 @@ def test_an_op_costs_few_copies_to_the_gpu_whatever_the_number_of_its_parameters
             copied = len(graph.copied) - max(len(case.inputs) - 1, 0)
             many[type(case.op).__name__] = max(many.get(type(case.op).__name__, 0), copied)
 
-    assert {name: count for name, count in many.items() if count > FEW} == {}
+    policies = {type(case.op).__name__ for case in PIXELS if isinstance(case.op, Policy)}
+    assert {name: count for name, count in many.items() if count > FEW and name not in policies} == {}
+    # Each layer equalizes histograms, which takes images to the host and back.
+    assert {name: many[name] for name in policies} == {"AutoAugment": 4, "RandAugment": 5, "TrivialAugmentWide": 3}
     assert many["ColorJitter"] == many["AdjustContrast"] == FEW
     assert many["FlipLeftRight"] == 1  # only the image
 

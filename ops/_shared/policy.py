@@ -1,0 +1,313 @@
+"""policy: the base of policies that apply a few of many ops to each image: RandAugment, TrivialAugment, AutoAugment.
+
+The host draws which op each image gets in each layer, and how strongly. All ops that move pixels are one affine map.
+DALI splits a batch by op, so an image costs what is done to it; all strengths of an image enter as one array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from gpupipe.classes import dataclass
+from gpupipe.errors import SpecError
+from gpupipe.graph.op import Array, Case, Op, check_number
+from gpupipe.ops._shared.affine import inverse_affine
+from gpupipe.ops._shared.colour import Colour
+from gpupipe.ops._shared.enhance import (
+    brightened,
+    brightened_dali,
+    colored,
+    colored_dali,
+    contrasted,
+    contrasted_dali,
+    sharpened,
+    sharpened_dali,
+    sharpened_fast,
+)
+from gpupipe.ops._shared.samples import noise, picture
+from gpupipe.ops._shared.sometimes import where_dali
+from gpupipe.ops._shared.warp import Warp
+from gpupipe.ops.adjust_sharpness import KERNEL
+from gpupipe.ops.autocontrast import Autocontrast
+from gpupipe.ops.equalize import Equalize
+from gpupipe.ops.invert import Invert
+from gpupipe.ops.solarize import thresholds
+from gpupipe.random import BatchRng
+
+__all__ = ["OPS", "Policy", "evenly", "laid_out", "signed_strengths", "strengths"]
+
+OPS = (
+    "identity",
+    "shear_x",
+    "shear_y",
+    "translate_x",
+    "translate_y",
+    "rotate",
+    "brightness",
+    "color",
+    "contrast",
+    "sharpness",
+    "posterize",
+    "solarize",
+    "autocontrast",
+    "equalize",
+    "invert",
+)
+"""What a layer may do to an image: a number in the drawn arrays is an index of this."""
+
+NUMBER: dict[str, int] = {name: number for number, name in enumerate(OPS)}
+
+MOVING = frozenset(OPS[1:6])
+"""The affine maps."""
+
+SIGNED = frozenset(OPS[1:10])
+"""Ops whose strength is negative half of the time."""
+
+WARPED = NUMBER["rotate"]
+"""The number of every affine map in the parameters that executors get."""
+
+
+FIRST = 9 + 2
+"""Where the numbers of the layers begin: after a kernel and the size of the image, which DALI needs for all of them."""
+
+NUDGE = np.float32(1 / 256)
+"""Pixels by which positions of shears are moved: by some strengths every fifth line lies exactly between two pixels,
+where each executor's rounding would choose another one."""
+
+
+def evenly(start: float, stop: float, count: int) -> Array:
+    """`count` numbers from `start` to `stop`, as torch.linspace rounds them to float32."""
+    if count == 1:
+        return np.array([start], np.float32)
+    first, last = np.float64(np.float32(start)), np.float64(np.float32(stop))
+    step = np.float64((np.float32(last) - np.float32(first)) / np.float32(count - 1))
+    k = np.arange(count)  # each product with its sum is rounded once
+    return np.where(k < count // 2, first + step * k, last - step * (count - 1 - k)).astype(np.float32)
+
+
+def strengths(name: str, bins: int, hw: Array, most: dict[str, float], bits: float) -> Array:
+    """The strengths that an op may have, for each image of a batch: float64[B,bins]; zeros where it has none.
+
+    Args:
+        name: of the op.
+        bins: how many there are.
+        hw: int32[B,2], the sizes of the images.
+        most: the greatest strength of each op; of "translate_x" and "translate_y" below 1 a share of the image.
+        bits: how many bits posterizing takes away at most.
+    """
+    if name == "solarize":
+        values = evenly(1.0, 0.0, bins)
+    elif name == "posterize":
+        values = np.rint(8 - np.arange(bins, dtype=np.float32) / np.float32(max(bins - 1, 1) / bits))
+    elif name in ("translate_x", "translate_y") and most[name] < 1:
+        sides, which = np.unique(hw[:, int(name == "translate_x")], return_inverse=True)
+        table = np.stack([evenly(0.0, most[name] * side, bins) for side in sides.tolist()])
+        return table[which.reshape(-1)].astype(np.float64)
+    else:
+        values = evenly(0.0, most[name], bins) if name in most else np.zeros(bins)
+    return np.broadcast_to(values.astype(np.float64), (len(hw), bins))
+
+
+def signed_strengths(
+    ops: Array, index: Any, negative: Array, bins: int, hw: Array, most: dict[str, float], bits: float
+) -> Array:
+    """The strengths of drawn ops, float64[B,layers].
+
+    Args:
+        ops: int[B,layers], indices of `OPS`.
+        index: which of the strengths, one number or int[B,layers].
+        negative: bool[B,layers], whether a strength that has a sign is negative.
+        bins: how many strengths there are.
+        hw: as in `strengths`.
+        most: as in `strengths`.
+        bits: as in `strengths`.
+    """
+    places = np.broadcast_to(np.asarray(index, np.int64), ops.shape)
+    found = np.zeros(ops.shape)
+    for number in np.unique(ops).tolist():
+        name, here = OPS[number], ops == number
+        values = np.take_along_axis(strengths(name, bins, hw, most, bits), places, axis=1)
+        found[here] = np.where(negative & (name in SIGNED), -values, values)[here]
+    return found
+
+
+def laid_out(ops: Array, strength: Array, hw: Array) -> tuple[Array, Array, Array]:
+    """What executors need for one layer.
+
+    Args:
+        ops: int[B], indices of `OPS`.
+        strength: float64[B], with their sign.
+        hw: int32[B,2], the sizes of the images.
+
+    Returns:
+        Which op, int32[B], with one number for all affine maps; its number, float32[B]: a factor, a weight, a mask or
+        a threshold; the matrices, float32[B,2,3].
+    """
+
+    def of(name: str, value: Array) -> Array:
+        return np.where(ops == NUMBER[name], value, 0.0)
+
+    shears, whole = np.degrees(np.arctan(strength)), np.trunc(strength)
+    sheared = (ops == NUMBER["shear_x"]) | (ops == NUMBER["shear_y"])
+    matrices = inverse_affine(
+        hw,
+        -of("rotate", strength),  # torchvision's `rotate` turns counter-clockwise
+        (of("translate_x", whole), of("translate_y", whole)),
+        1.0,
+        (of("shear_x", shears), of("shear_y", shears)),
+        (np.where(sheared, 0.0, hw[:, 1] / 2), np.where(sheared, 0.0, hw[:, 0] / 2)),
+    )
+    matrices[sheared, :, 2] += NUDGE
+    numbers = of("brightness", 1 + strength) + of("color", 1 + strength) + of("contrast", 1 + strength)
+    numbers += of("sharpness", -strength) + of("posterize", 256 - np.exp2(8 - np.clip(strength, 0, 8)))
+    numbers += of("solarize", thresholds(255 * strength, "uint8"))
+    kinds = np.where(np.isin(ops, [NUMBER[name] for name in MOVING]), WARPED, ops)
+    tiny = (kinds == NUMBER["sharpness"]) & (hw < 3).any(axis=1)
+    return np.where(tiny, NUMBER["identity"], kinds).astype(np.int32), numbers.astype(np.float32), matrices
+
+
+_NUMPY: dict[str, Callable[[Array, Any], Array]] = {
+    "brightness": brightened,
+    "color": colored,
+    "contrast": contrasted,
+    "sharpness": sharpened,
+    "posterize": lambda x, mask: x & np.uint8(mask),
+    "solarize": lambda x, threshold: np.where(x >= threshold, ~x, x),
+    "autocontrast": lambda x, _: Autocontrast().reference(x),
+    "equalize": lambda x, _: Equalize().reference(x),
+    "invert": lambda x, _: Invert().reference(x),
+}
+"""Ops on colours in NumPy: of an image and the number of `laid_out`."""
+
+_FAST = {**_NUMPY, "sharpness": sharpened_fast, "equalize": lambda x, _: Equalize().fast(x)}
+
+_BY_NUMBER = {NUMBER[name]: (_NUMPY[name], _FAST[name]) for name in _NUMPY}
+
+
+def _posterized_dali(d: Any, x: Any, mask: Any) -> Any:
+    return x & d.fn.cast(mask, dtype=d.dtype(np.uint8))
+
+
+def _solarized_dali(d: Any, x: Any, threshold: Any) -> Any:
+    return x ^ ((x >= threshold) * d.types.Constant(255, dtype=d.dtype(np.uint8)))
+
+
+_DALI: dict[str, Callable[..., Any]] = {
+    "brightness": brightened_dali,
+    "color": colored_dali,
+    "contrast": contrasted_dali,
+    "sharpness": sharpened_dali,
+    "posterize": _posterized_dali,
+    "solarize": _solarized_dali,
+    "autocontrast": lambda d, x: Autocontrast().dali(d, x),
+    "equalize": lambda d, x: Equalize().dali(d, x),
+    "invert": lambda d, x: Invert().dali(d, x),
+}
+
+_WITHOUT_A_NUMBER = ("autocontrast", "equalize", "invert")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy(Colour):
+    """Apply ops of `OPS` in layers. Subclasses define `layers`, `used` and `plan`. For images of 8 bits.
+
+    Attributes:
+        interpolation: of affine maps, "nearest" or "bilinear".
+        fill: what they bring in from outside the image.
+    """
+
+    frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
+    random: ClassVar[bool] = True
+    legal: ClassVar[tuple[int, ...] | None] = (3,)
+    parameters: ClassVar[tuple[str, ...]] = ("kinds", "numbers", "matrices")
+
+    interpolation: str = field(default="nearest", kw_only=True)
+    fill: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        Colour.__post_init__(self)
+        if self.dtype != "uint8":
+            raise SpecError(f"{self.name} needs an image of uint8, got {self.dtype}; use it before what makes floats")
+        if self.interpolation not in ("nearest", "bilinear"):
+            raise SpecError(f"{self.name} needs interpolation 'nearest' or 'bilinear', got {self.interpolation!r}")
+        check_number(self.name, "fill", self.fill, 0, 255, integer=True)
+
+    @property
+    def layers(self) -> int:
+        """How many ops are applied to an image, one after another."""
+        raise TypeError(f"{type(self).__name__} does not define layers")
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The ops that may be applied."""
+        raise TypeError(f"{type(self).__name__} does not define used")
+
+    def plan(self, rng: BatchRng, hw: Array) -> tuple[Array, Array]:
+        """Draw for each image and layer an index of `OPS` and a strength with its sign: [B,layers] each."""
+        raise TypeError(f"{type(self).__name__} does not define plan")
+
+    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        ops, strength = self.plan(rng, hw)
+        kinds, numbers = np.zeros(ops.shape, np.int32), np.zeros((len(hw), FIRST + self.layers), np.float32)
+        matrices = np.zeros((*ops.shape, 2, 3), np.float32)
+        numbers[:, :9], numbers[:, 9:FIRST] = KERNEL.reshape(9), hw
+        for n in range(self.layers):
+            kinds[:, n], numbers[:, FIRST + n], matrices[:, n] = laid_out(ops[:, n], strength[:, n], hw)
+        return kinds, numbers, matrices
+
+    @property
+    def _warp(self) -> Warp:
+        return Warp(self.interpolation, (float(self.fill),), stage=self.name)
+
+    def reference(self, x: Array, *params: Any) -> Array:
+        return self._applied(x, params, 0)
+
+    def fast(self, x: Array, *params: Any) -> Array:
+        return self._applied(x, params, 1)
+
+    def _applied(self, x: Array, params: Sequence[Any], form: int) -> Array:
+        self.check_channels(x)
+        kinds, numbers, matrices = params
+        for kind, number, matrix in zip(kinds.tolist(), numbers[FIRST:], matrices, strict=True):
+            if kind == WARPED:
+                x = self._warp.fast(x, matrix) if form else self._warp.reference(x, matrix)
+            elif kind:
+                x = _BY_NUMBER[kind][form](x, number)
+        return x
+
+    def dali(self, d: Any, x: Any, *params: Any) -> Any:
+        kinds, numbers, matrices = params
+        # Touches no pixel, and fails where the image has another number of channels.
+        x = d.fn.reshape(x, src_dims=[0, 1, -1], rel_shape=[1, 1, 3], layout="HWC")
+        if d.device == "gpu":
+            numbers = numbers.gpu()
+        kernel = d.fn.reshape(d.fn.slice(numbers, start=[0], shape=[9], axes=[0]), shape=[3, 3])
+        size = d.fn.slice(numbers, start=[9], shape=[2], axes=[0])
+        more = {"sharpness": [kernel], "contrast": [size]}
+        for layer in range(self.layers):
+            if MOVING & set(self.used):
+                warp = partial(self._warp.dali, d)
+                x = where_dali(d, kinds[layer] == WARPED, x, [matrices[layer]], warp)
+            for name in self.used:
+                if name not in _DALI:
+                    continue
+                given = [] if name in _WITHOUT_A_NUMBER else [numbers[FIRST + layer]]
+                given += more.get(name, [])
+                x = where_dali(d, kinds[layer] == NUMBER[name], x, given, partial(_DALI[name], d))
+        return d.fn.reshape(x, layout="HWC")
+
+    def is_identity(self, x: Any) -> bool:
+        return self.layers == 0
+
+    @classmethod
+    def policy_cases(cls, *ops: Op) -> Iterator[Case]:
+        """Cases of policies with these settings."""
+        cut = "a product just below an integer is truncated one level lower, and what follows may enlarge that"
+        for op in ops:
+            for x in (picture(31, 40), noise(9, 8), noise(2, 5), noise(1, 1)):
+                yield Case(op, (x,), ("HWC",), atol=4, reason=cut)

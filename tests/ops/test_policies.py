@@ -1,0 +1,227 @@
+"""rand_augment, trivial_augment_wide, auto_augment: their ops against torchvision's, what is drawn, executors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.errors import SpecError
+from gpupipe.graph.op import Array
+from gpupipe.ops._shared.policy import NUMBER, OPS, Policy, evenly, signed_strengths, strengths
+from gpupipe.ops.auto_augment import POLICIES, AutoAugment, _table
+from gpupipe.ops.rand_augment import MOST, RandAugment
+from gpupipe.ops.trivial_augment_wide import MOST as WIDE
+from gpupipe.ops.trivial_augment_wide import TrivialAugmentWide
+from gpupipe.random import BatchRng
+from gpupipe.transform import machine
+from tests.ops.originals import chw, hwc, photograph, torchvision
+
+THEIRS = dict(
+    zip(
+        OPS,
+        "Identity ShearX ShearY TranslateX TranslateY Rotate Brightness Color Contrast Sharpness Posterize Solarize "
+        "AutoContrast Equalize Invert".split(),
+        strict=True,
+    )
+)
+MOVING = ("shear_x", "shear_y", "translate_x", "translate_y", "rotate")
+COUNT = 100_000
+
+
+def rng(rows: int) -> BatchRng:
+    return BatchRng(1, 0, np.arange(rows, dtype=np.uint64), 5)
+
+
+def sizes(rows: int, height: int = 224, width: int = 224) -> Array:
+    return np.tile(np.array([height, width], np.int32), (rows, 1))
+
+
+class One(Policy):
+    """One op of one strength."""
+
+    def __init__(self, name: str, strength: float) -> None:
+        super().__init__()
+        object.__setattr__(self, "given", (NUMBER[name], strength))
+
+    @property
+    def layers(self) -> int:
+        return 1
+
+    def plan(self, rng: BatchRng, hw: Array) -> tuple[Array, Array]:
+        number, strength = self.given  # type: ignore[attr-defined]
+        return np.full((len(hw), 1), number), np.full((len(hw), 1), strength)
+
+
+def applied(image: Array, name: str, strength: float, fast: bool = False) -> Array:
+    op = One(name, strength)
+    params = [param[0] for param in op.draw(rng(1), sizes(1, *image.shape[:2]))]
+    return op.fast(image, *params) if fast else op.reference(image, *params)
+
+
+def theirs(image: Array, name: str, strength: float) -> Array:
+    v2 = torchvision().v2
+    transform = v2.RandAugment()
+    made = transform._apply_image_or_video_transform(
+        chw(image), THEIRS[name], strength, v2.InterpolationMode.NEAREST, transform._fill
+    )
+    return hwc(made)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_each_op_is_torchvisions_on_photographs(name: str) -> None:
+    hw = np.array([[231, 203]], np.int32)
+    for number in range(20):
+        image = photograph(number)[:231, :203]
+        every = strengths(name, 31, hw, WIDE if number % 2 else MOST, 6 if number % 2 else 4)[0]
+        strength = float(every[(number * 7) % 31]) * (-1 if number % 3 == 0 and name in OPS[1:10] else 1)
+
+        difference = np.abs(applied(image, name, strength).astype(int) - theirs(image, name, strength))
+
+        if name in MOVING:  # a position on the edge of two pixels rounds to either, in a shear those of a few lines
+            assert (difference.max(axis=2) > 0).mean() < (0.03 if name.startswith("shear") else 2e-3)
+        else:  # a product and a sum that torch fuses may be one level lower
+            assert difference.max() <= (1 if name in ("color", "contrast", "sharpness") else 0)
+            assert (difference > 0).mean() < (0.05 if name == "color" else 1e-3)  # of gray pixels f x + (1 - f) x
+
+
+@pytest.mark.skipif(not machine.has_fast(), reason="the extra `fast` is not installed")
+@pytest.mark.parametrize("name", OPS)
+def test_the_fast_form_of_each_op_is_the_reference(name: str) -> None:
+    for number in range(3):
+        image = photograph(number)
+        strength = {"posterize": 4, "solarize": 0.4, "rotate": 21.0, "translate_x": 17.0}.get(name, 0.27)
+
+        np.testing.assert_array_equal(applied(image, name, strength, True), applied(image, name, strength))
+
+
+@pytest.mark.parametrize("bins", [2, 10, 31, 256])
+def test_strengths_are_torchvisions(bins: int) -> None:
+    v2 = torchvision().v2
+    hw = np.array([[231, 203], [97, 331]], np.int32)
+    for transform, most, bits in (
+        (v2.RandAugment, MOST, 4),
+        (v2.TrivialAugmentWide, WIDE, 6),
+        (v2.AutoAugment, MOST, 4),
+    ):
+        for name, (function, signed) in transform._AUGMENTATION_SPACE.items():
+            ours = next(key for key in OPS if THEIRS[key] == name)
+            for row, (height, width) in enumerate(hw.tolist()):
+                values = function(bins, height, width)
+                expected = np.zeros(bins) if values is None else values.numpy().astype(np.float64)
+                np.testing.assert_array_equal(strengths(ours, bins, hw, most, bits)[row], expected)
+            assert signed == (ours in OPS[1:10])
+
+
+def test_numbers_are_spread_evenly_as_torch_does() -> None:
+    torch = pytest.importorskip("torch")
+    for start, stop in ((0, 0.3), (0, 101.5), (1, 0)):
+        for count in (2, 3, 10, 31, 100):
+            np.testing.assert_array_equal(evenly(start, stop, count), torch.linspace(start, stop, count).numpy())
+
+
+def within(counts: Array, p: float, count: int) -> bool:
+    """Within 3.5 standard deviations: of 14 ops in several layers, one in a hundred runs would pass 3."""
+    return bool((np.abs(counts - count * p) <= 3.5 * math.sqrt(count * p * (1 - p))).all())
+
+
+def test_rand_augment_draws_every_op_equally_often_and_both_signs() -> None:
+    drawn, strength = RandAugment(3, 9).plan(rng(COUNT), sizes(COUNT))
+
+    assert all(within(np.bincount(layer, minlength=14), 1 / 14, COUNT) for layer in drawn.T)
+    pairs = np.bincount(drawn[:, 0] * 14 + drawn[:, 1], minlength=196)
+    assert (np.abs(pairs - COUNT / 196) < 4.5 * math.sqrt(COUNT / 196)).all()  # the layers are independent
+    rotations = strength[drawn == NUMBER["rotate"]]
+    assert np.unique(rotations).tolist() == [-9.0, 9.0]
+    assert within(np.array((rotations < 0).sum()), 0.5, len(rotations))
+    assert (strength[drawn == NUMBER["solarize"]] > 0).all()
+
+
+def test_trivial_augment_draws_every_op_and_every_strength_equally_often() -> None:
+    drawn, strength = TrivialAugmentWide().plan(rng(COUNT), sizes(COUNT))
+
+    assert within(np.bincount(drawn[:, 0], minlength=14), 1 / 14, COUNT)
+    degrees = np.abs(strength[drawn == NUMBER["rotate"]])
+    assert within(np.bincount(np.rint(degrees / 4.5).astype(int), minlength=31), 1 / 31, len(degrees))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_auto_augment_draws_every_pair_equally_often_and_each_op_with_its_probability(policy: str) -> None:
+    torch_policies = torchvision().v2.AutoAugment(torchvision().v2.AutoAugmentPolicy(policy))._policies
+    table, p, index = _table(policy)
+    ours = [
+        tuple((THEIRS[OPS[table[k, n]]], float(p[k, n]), int(index[k, n])) for n in range(2)) for k in range(len(table))
+    ]
+    assert ours == [tuple((name, share, at or 0) for name, share, at in pair) for pair in torch_policies]
+
+    drawn, _ = AutoAugment(policy).plan(rng(COUNT), sizes(COUNT))
+
+    for number in range(1, 15):
+        for layer in range(2):
+            share = float((p[:, layer] * (table[:, layer] == number)).sum() / len(table))
+            assert within(np.array((drawn[:, layer] == number).sum()), share, COUNT)
+
+
+def test_strengths_of_several_sizes_are_those_of_each_image() -> None:
+    hw = np.array([[100, 50], [40, 300]], np.int32)
+    drawn = np.array([[NUMBER["translate_x"]], [NUMBER["translate_y"]]])
+
+    got = signed_strengths(drawn, 9, np.array([[True], [False]]), 10, hw, MOST, 4)
+
+    assert got.ravel() == pytest.approx([-50 * 150 / 331, 40 * 150 / 331])
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "rand_augment": ops.rand_augment,
+    "trivial_augment_wide": ops.trivial_augment_wide,
+    "cifar10": lambda x: ops.auto_augment(x, "cifar10"),
+    "svhn": lambda x: ops.auto_augment(x, "svhn"),
+}
+
+
+@pytest.mark.skipif(not machine.has_dali(), reason="DALI is not installed")
+@pytest.mark.parametrize("name", CALLS)
+def test_dali_gives_the_pixels_of_numpy_whatever_the_batch_size(name: str) -> None:
+    images = [photograph(number)[:150, :140] for number in range(6)]
+    ds = gp.Dataset.range(240)
+
+    def rows(backend: Any, size: int) -> list[Array]:
+        chain = ds.map(lambda i: images[int(i) % 6]).map(CALLS[name]).batch(size)
+        options = gp.Options(seed=3, device="cpu", backend=backend)
+        return [row for batch in chain.with_options(options) for row in batch]
+
+    expected = rows("numpy", 240)
+
+    for size in (7, 64):
+        for got, meant in zip(rows("dali", size), expected, strict=True):
+            # pixels as near as others, and truncated products, which DALI computes in other steps of float32
+            assert (np.abs(got.astype(int) - meant) > 4).mean() < 2e-3
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda x: ops.rand_augment(x.astype(np.float32)), r"rand_augment needs an image of uint8, got float32"),
+        (lambda x: ops.rand_augment(x[..., :1]), r"rand_augment needs an image of 3 channels"),
+        (lambda x: ops.rand_augment(x, 2, 31), r"magnitude below num_magnitude_bins, which is 31, got 31"),
+        (lambda x: ops.rand_augment(x, -1), r"num_ops from 0 to 32, got -1"),
+        (lambda x: ops.rand_augment(x, interpolation="cubic"), r"interpolation 'nearest' or 'bilinear', got 'cubic'"),
+        (lambda x: ops.rand_augment(x, fill=256), r"fill from 0 to 255, got 256"),
+        (
+            lambda x: ops.auto_augment(
+                x,
+                "mnist",  # type: ignore[arg-type]
+            ),
+            r"policy as one of imagenet, cifar10, svhn, got 'mnist'",
+        ),
+        (lambda x: ops.trivial_augment_wide(x, 1), r"num_magnitude_bins from 2"),
+    ],
+)
+def test_what_is_out_of_range_is_an_error(call: Any, match: str) -> None:
+    with pytest.raises(SpecError, match=match):
+        call(photograph(0))
