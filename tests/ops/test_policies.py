@@ -22,7 +22,7 @@ from gpupipe.random import BatchRng
 from gpupipe.transform import machine
 from tests.ops.originals import chw, hwc, photograph, torchvision
 
-THEIRS = dict(
+THEIRS: dict[str, str] = dict(
     zip(
         OPS,
         "Identity ShearX ShearY TranslateX TranslateY Rotate Brightness Color Contrast Sharpness Posterize Solarize "
