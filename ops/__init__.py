@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.adjust_saturation import adjust_saturation
     from gpupipe.ops.adjust_sharpness import adjust_sharpness
     from gpupipe.ops.affine import affine
+    from gpupipe.ops.aug_mix import aug_mix
     from gpupipe.ops.auto_augment import auto_augment
     from gpupipe.ops.autocontrast import autocontrast
     from gpupipe.ops.cast import cast
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.random_hue import random_hue
     from gpupipe.ops.random_invert import random_invert
     from gpupipe.ops.random_jpeg_quality import random_jpeg_quality
+    from gpupipe.ops.random_order import random_order
     from gpupipe.ops.random_perspective import random_perspective
     from gpupipe.ops.random_posterize import random_posterize
     from gpupipe.ops.random_resized_crop import random_resized_crop
@@ -123,6 +125,7 @@ __all__ = [
     "adjust_saturation",
     "adjust_sharpness",
     "affine",
+    "aug_mix",
     "auto_augment",
     "autocontrast",
     "cast",
@@ -186,6 +189,7 @@ __all__ = [
     "random_hue",
     "random_invert",
     "random_jpeg_quality",
+    "random_order",
     "random_perspective",
     "random_posterize",
     "random_resized_crop",
@@ -219,6 +223,7 @@ _INSTEAD = {
     "Compose": "call one function after another in the function passed to map, or give it to from_torchvision",
     "RandomApply": "use random_apply",
     "RandomChoice": "use random_choice",
+    "RandomOrder": "use random_order",
     "RandomHorizontalFlip": "use random_flip_left_right",
     "RandomVerticalFlip": "use random_flip_up_down",
     "ToTensor": "use normalize, or convert_image_dtype and transpose",

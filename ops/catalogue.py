@@ -19,6 +19,7 @@ from gpupipe.ops.adjust_jpeg_quality import AdjustJpegQuality
 from gpupipe.ops.adjust_saturation import AdjustSaturation
 from gpupipe.ops.adjust_sharpness import AdjustSharpness
 from gpupipe.ops.affine import Affine
+from gpupipe.ops.aug_mix import AugMix
 from gpupipe.ops.auto_augment import AutoAugment
 from gpupipe.ops.autocontrast import Autocontrast
 from gpupipe.ops.cast import Cast
@@ -75,6 +76,7 @@ from gpupipe.ops.random_grayscale import RandomGrayscale
 from gpupipe.ops.random_hue import RandomHue
 from gpupipe.ops.random_invert import RandomInvert
 from gpupipe.ops.random_jpeg_quality import RandomJpegQuality
+from gpupipe.ops.random_order import RandomOrder
 from gpupipe.ops.random_perspective import RandomPerspective
 from gpupipe.ops.random_posterize import RandomPosterize
 from gpupipe.ops.random_resized_crop import RandomResizedCrop
@@ -113,6 +115,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     AdjustSaturation,
     AdjustSharpness,
     Affine,
+    AugMix,
     AutoAugment,
     Autocontrast,
     Cast,
@@ -173,6 +176,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     RandomHue,
     RandomInvert,
     RandomJpegQuality,
+    RandomOrder,
     RandomPerspective,
     RandomPosterize,
     RandomResizedCrop,

@@ -7,17 +7,35 @@ from typing import Any
 
 from gpupipe.errors import PlanError, PlanTypeError
 from gpupipe.ops._shared.recipe import Recipe, Transform, method_of, pair_of, refuse, resize_to
+from gpupipe.ops.aug_mix import aug_mix
+from gpupipe.ops.auto_augment import auto_augment
 from gpupipe.ops.cast import cast
 from gpupipe.ops.center_crop import center_crop
 from gpupipe.ops.color_jitter import color_jitter
+from gpupipe.ops.pad import pad
+from gpupipe.ops.rand_augment import rand_augment
+from gpupipe.ops.random_adjust_sharpness import random_adjust_sharpness
+from gpupipe.ops.random_affine import random_affine
 from gpupipe.ops.random_apply import random_apply
+from gpupipe.ops.random_autocontrast import random_autocontrast
+from gpupipe.ops.random_channel_permutation import random_channel_permutation
 from gpupipe.ops.random_choice import random_choice
 from gpupipe.ops.random_crop import random_crop
+from gpupipe.ops.random_equalize import random_equalize
 from gpupipe.ops.random_erasing import random_erasing
 from gpupipe.ops.random_flip_left_right import random_flip_left_right
 from gpupipe.ops.random_flip_up_down import random_flip_up_down
+from gpupipe.ops.random_gaussian_blur import random_gaussian_blur
+from gpupipe.ops.random_grayscale import random_grayscale
+from gpupipe.ops.random_invert import random_invert
+from gpupipe.ops.random_order import random_order
+from gpupipe.ops.random_perspective import random_perspective
+from gpupipe.ops.random_posterize import random_posterize
 from gpupipe.ops.random_resized_crop import random_resized_crop
+from gpupipe.ops.random_rotation import random_rotation
+from gpupipe.ops.random_solarize import random_solarize
 from gpupipe.ops.resize_shorter import resize_shorter
+from gpupipe.ops.trivial_augment_wide import trivial_augment_wide
 
 __all__ = ["from_torchvision"]
 
@@ -30,9 +48,14 @@ def from_torchvision(transform: Any) -> Transform:
     """Make a function of ops from a transform of torchvision, mostly a `Compose`, of v1 or v2.
 
     Takes `Compose` and `Sequential`, `Resize`, `CenterCrop`, `RandomCrop`, `RandomResizedCrop`, `RandomHorizontalFlip`,
-    `RandomVerticalFlip`, `ColorJitter`, `RandomErasing`, `RandomApply`, `RandomChoice`, `Normalize`, `ToTensor`,
+    `RandomVerticalFlip`, `ColorJitter`, `RandomErasing`, `RandomApply`, `RandomChoice`, `RandomOrder`, `Pad`,
+    `GaussianBlur`, `RandomInvert`, `RandomPosterize`, `RandomSolarize`, `RandomChannelPermutation`, `AugMix`; of
+    tensors also `RandomGrayscale`, `RandomAdjustSharpness`, `RandomAutocontrast`, `RandomEqualize`, `RandomRotation`,
+    `RandomAffine`, `RandomPerspective`, `RandAugment`, `TrivialAugmentWide`, `AutoAugment`; `Normalize`, `ToTensor`,
     `PILToTensor`, `ToImage`, `ToPureTensor`, `ToDtype`, `ConvertImageDtype`, `RGB`, `Identity`, and timm's
-    `create_transform` of these. Random ops draw from the same distributions, not the same numbers.
+    `create_transform` of these. Random ops draw from the same distributions, not the same numbers. Where "bilinear"
+    rotations, affine maps and perspectives end between two pixels, a fill is mixed in by its share; torchvision makes
+    these pixels darker.
 
     Args:
         transform: the object; torchvision itself is not imported.
@@ -132,7 +155,9 @@ def _random_resized_crop(recipe: Recipe, transform: Any) -> None:
 
 
 def _random_crop(recipe: Recipe, transform: Any) -> None:
-    _check(transform, padding=None, pad_if_needed=False)
+    _check(transform, pad_if_needed=False)
+    if transform.padding is not None:
+        _of_any(pad, "padding", "fill", "padding_mode")(recipe, transform)
     recipe.add(random_crop, size=pair_of(transform.size))
 
 
@@ -214,27 +239,86 @@ def _random_choice(recipe: Recipe, transform: Any) -> None:
     recipe.add(random_choice, parts, p=transform.p)
 
 
+def _random_order(recipe: Recipe, transform: Any) -> None:
+    recipe.add(random_order, [_part(recipe, transform, [one]) for one in transform.transforms])
+
+
+def _of_tensor(op: Callable[..., Any], *names: str) -> Callable[[Recipe, Any], None]:
+    """A step that calls an op whose parameters are attributes of the transform, with the pixels of a tensor."""
+
+    def step(recipe: Recipe, transform: Any) -> None:
+        if not recipe.tensor:
+            name = type(transform).__name__
+            refuse(WHO, f"{name} of an image that is no tensor", "put ToImage before it: Pillow gives other pixels")
+        _of_any(op, *names)(recipe, transform)
+
+    return step
+
+
+def _of_any(op: Callable[..., Any], *names: str) -> Callable[[Recipe, Any], None]:
+    """The same for a transform that gives the same pixels for an image of Pillow."""
+
+    def step(recipe: Recipe, transform: Any) -> None:
+        recipe.add(op, **{name: _setting(transform, name) for name in names})
+
+    return step
+
+
+def _setting(transform: Any, name: str) -> Any:
+    """A setting in the form that ops take: enumerations as their value, and a fill as one number if it is one."""
+    value = getattr(transform, name)
+    value = getattr(value, "value", value)
+    if isinstance(value, (list, tuple)):
+        value = tuple(value)
+        if name == "fill" and len(set(value)) == 1:
+            return value[0]
+    if name == "fill" and isinstance(value, dict):
+        refuse(WHO, f"{type(transform).__name__}(fill={value!r})", "use one fill for images")
+    return 0 if name == "fill" and value is None and type(transform).__name__ not in _POLICIES else value
+
+
+_POLICIES = ("AugMix", "AutoAugment", "RandAugment", "TrivialAugmentWide")
+_WARPING = ("interpolation", "fill")
+
 _STEPS: dict[str, Callable[[Recipe, Any], None]] = {
+    "AugMix": _of_any(aug_mix, "severity", "mixture_width", "chain_depth", "alpha", "all_ops", *_WARPING),
+    "AutoAugment": _of_tensor(auto_augment, "policy", *_WARPING),
     "CenterCrop": lambda recipe, t: recipe.add(center_crop, size=pair_of(t.size)),
     "ColorJitter": _color_jitter,
     "ConvertImageDtype": _to_dtype,
+    "GaussianBlur": _of_any(random_gaussian_blur, "kernel_size", "sigma"),
     "Identity": _nothing,
     "MaybeToTensor": _to_tensor,
     "Normalize": _normalize,
     "PILToTensor": _to_image,
+    "Pad": _of_any(pad, "padding", "fill", "padding_mode"),
     "RGB": _nothing,
+    "RandAugment": _of_tensor(rand_augment, "num_ops", "magnitude", "num_magnitude_bins", *_WARPING),
+    "RandomAdjustSharpness": _of_tensor(random_adjust_sharpness, "sharpness_factor", "p"),
+    "RandomAffine": _of_tensor(random_affine, "degrees", "translate", "scale", "shear", "center", *_WARPING),
     "RandomApply": _random_apply,
+    "RandomAutocontrast": _of_tensor(random_autocontrast, "p"),
+    "RandomChannelPermutation": _of_any(random_channel_permutation),
     "RandomChoice": _random_choice,
     "RandomCrop": _random_crop,
+    "RandomEqualize": _of_tensor(random_equalize, "p"),
     "RandomErasing": _random_erasing,
+    "RandomGrayscale": _of_tensor(random_grayscale, "p"),
     "RandomHorizontalFlip": lambda recipe, t: recipe.add(random_flip_left_right, p=t.p),
+    "RandomInvert": _of_any(random_invert, "p"),
+    "RandomOrder": _random_order,
+    "RandomPerspective": _of_tensor(random_perspective, "distortion_scale", "p", *_WARPING),
+    "RandomPosterize": _of_any(random_posterize, "bits", "p"),
     "RandomResizedCrop": _random_resized_crop,
     "RandomResizedCropAndInterpolation": _random_resized_crop,
+    "RandomRotation": _of_tensor(random_rotation, "degrees", "expand", "center", *_WARPING),
+    "RandomSolarize": _of_any(random_solarize, "threshold", "p"),
     "RandomVerticalFlip": lambda recipe, t: recipe.add(random_flip_up_down, p=t.p),
     "Resize": _resize,
     "ToDtype": _to_dtype,
     "ToImage": _to_image,
     "ToPureTensor": _nothing,
     "ToTensor": _to_tensor,
+    "TrivialAugmentWide": _of_tensor(trivial_augment_wide, "num_magnitude_bins", *_WARPING),
 }
 """The transforms that ops equal, by the names of their classes."""

@@ -16,7 +16,7 @@ from gpupipe.ops.one_hot import one_hot
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec, as_leaf, spec_of
 
-__all__ = ["Mixing", "beta", "mixed"]
+__all__ = ["Mixing", "beta", "dirichlet", "mixed"]
 
 DTYPES = tuple(map(np.dtype, ("uint8", "uint16", "int16", "int32", "float16", "float32")))
 """Dtypes whose values float32 holds."""
@@ -69,6 +69,32 @@ def beta(rng: BatchRng, alpha: float) -> Array:
         square = (u[:, 0] ** (-1 / alpha) - 1) * turn**2
         away: Array = 0.5 / np.sqrt(1 + 1 / square)
     return 0.5 + np.sign(turn) * away
+
+
+_TRIES = 10
+"""Numbers of which `dirichlet` takes the first that is not refused; that all are has a probability below 1e-12."""
+
+
+def dirichlet(rng: BatchRng, alpha: float, count: int) -> Array:
+    """Shares of one, drawn from the symmetric Dirichlet distribution: float64[B,count].
+
+    Gamma variates divided by their sum (G. Marsaglia and W. W. Tsang, "A simple method for generating gamma variables",
+    2000; below 1 by its section 6), as logarithms, since those of a small `alpha` are less than the smallest float.
+    """
+    u = 1 - rng.uniform(count * (3 * _TRIES + 1)).reshape(rng.size, count, -1)  # not 0
+    tries = u[:, :, 1:].reshape(rng.size, count, _TRIES, 3)
+    normal = np.sqrt(-2 * np.log(tries[..., 0])) * np.cos(2 * np.pi * tries[..., 1])
+    d = (alpha + 1 if alpha < 1 else alpha) - 1 / 3
+    v = (1 + normal / np.sqrt(9 * d)) ** 3
+    log_v = np.log(np.where(v > 0, v, 1))
+    good = (v > 0) & (np.log(tries[..., 2]) < normal**2 / 2 + d - d * v + d * log_v)
+    good[..., -1] |= v[..., -1] > 0
+    first = good.argmax(axis=2)[..., None]
+    log = np.log(d) + np.take_along_axis(log_v, first, axis=2)[..., 0]
+    if alpha < 1:
+        log += np.log(u[:, :, 0]) / alpha
+    shares = np.exp(log - log.max(axis=1, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
 def mixed(op: type[Mixing], images: Any, labels: Any, alpha: Any, num_classes: Any, layout: Any, seed: Any) -> Any:

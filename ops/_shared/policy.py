@@ -271,16 +271,25 @@ class Policy(Colour):
         return self._applied(x, params, 1)
 
     def _applied(self, x: Array, params: Sequence[Any], form: int) -> Array:
+        """The result in NumPy, 0, or on the fast path, 1."""
+        return self.chained(x, params, form, range(self.layers))
+
+    def chained(self, x: Array, params: Sequence[Any], form: int, layers: range) -> Array:
+        """Apply some of the layers; `params` is what the first three parameters hold for the image."""
         self.check_channels(x)
         kinds, numbers, matrices = params
-        for kind, number, matrix in zip(kinds.tolist(), numbers[FIRST:], matrices, strict=True):
-            if kind == WARPED:
-                x = self._warp.fast(x, matrix) if form else self._warp.reference(x, matrix)
+        for layer in layers:
+            if (kind := int(kinds[layer])) == WARPED:
+                x = (self._warp.fast if form else self._warp.reference)(x, matrices[layer])
             elif kind:
-                x = _BY_NUMBER[kind][form](x, number)
+                x = _BY_NUMBER[kind][form](x, numbers[FIRST + layer])
         return x
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
+        return d.fn.reshape(self.chained_dali(d, x, params, range(self.layers)), layout="HWC")
+
+    def chained_dali(self, d: Any, x: Any, params: Sequence[Any], layers: range) -> Any:
+        """`chained` as DALI nodes."""
         kinds, numbers, matrices = params
         # Touches no pixel, and fails where the image has another number of channels.
         x = d.fn.reshape(x, src_dims=[0, 1, -1], rel_shape=[1, 1, 3], layout="HWC")
@@ -289,7 +298,7 @@ class Policy(Colour):
         kernel = d.fn.reshape(d.fn.slice(numbers, start=[0], shape=[9], axes=[0]), shape=[3, 3])
         size = d.fn.slice(numbers, start=[9], shape=[2], axes=[0])
         more = {"sharpness": [kernel], "contrast": [size]}
-        for layer in range(self.layers):
+        for layer in layers:
             if MOVING & set(self.used):
                 warp = partial(self._warp.dali, d)
                 x = where_dali(d, kinds[layer] == WARPED, x, [matrices[layer]], warp)
@@ -299,7 +308,7 @@ class Policy(Colour):
                 given = [] if name in _WITHOUT_A_NUMBER else [numbers[FIRST + layer]]
                 given += more.get(name, [])
                 x = where_dali(d, kinds[layer] == NUMBER[name], x, given, partial(_DALI[name], d))
-        return d.fn.reshape(x, layout="HWC")
+        return x
 
     def is_identity(self, x: Any) -> bool:
         return self.layers == 0

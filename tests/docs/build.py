@@ -32,6 +32,7 @@ PAGES = {
     "overview": "README.md",
     "moving": "gpupipe/guide/moving.md",
     "sources": "gpupipe/guide/sources.md",
+    "recipes": "gpupipe/guide/recipes.md",
     "examples": "gpupipe/guide/examples/README.md",
     "performance": "gpupipe/guide/performance.md",
     "scale": "gpupipe/guide/scale.md",

@@ -57,6 +57,7 @@ WITHOUT = {
     "py_function": "it runs any Python function",
     "random_apply": "it applies a function of the user's",
     "random_choice": "it applies functions of the user's",
+    "random_order": "it applies functions of the user's",
     "random_uniform": "its result is a number",
     "reshape": "its result is no image",
     "sample_distorted_bounding_box": "its result is a box",

@@ -53,6 +53,40 @@ def test_the_code_of_a_page_runs(name: str, data: None) -> None:
         exec(block, names)
 
 
+RECIPES: dict[str, list[tuple[tuple[int, ...], str]]] = {
+    "train": [((8, 224, 224, 3), "float32"), ((8,), "int64")],
+    "validation": [((8, 224, 224, 3), "float32"), ((8,), "int64")],
+    "a3": [((8, 160, 160, 3), "float32"), ((8, 3), "float32")],
+    "deit_train": [((8, 224, 224, 3), "float32"), ((8,), "int64")],
+    "pairs": [((4, 224, 224, 3), "float32")] * 2,
+    "views": [*[((4, 224, 224, 3), "float32")] * 2, *[((4, 96, 96, 3), "float32")] * 4],
+    "masked": [((8, 224, 224, 3), "float32"), ((8, 196), "float32")],
+    "cifar10": [((64, 32, 32, 3), "float32"), ((64,), "int64")],
+    "segments": [((4, 128, 128, 3), "float32"), ((4, 128, 128), "int32")],
+    "clips": [((2, 8, 112, 112, 3), "float32"), ((2,), "int64")],
+}
+"""The chains of the page of recipes: the shape and dtype of each leaf of a batch."""
+
+
+def test_every_recipe_gives_batches_of_its_shapes_that_depend_on_the_epoch(data: None) -> None:
+    names: dict[str, Any] = {}
+    for block in blocks("recipes"):
+        exec(block, names)
+    chains = {name: value for name, value in names.items() if isinstance(value, gp.Dataset) and name != "photos"}
+
+    assert list(chains) == list(RECIPES)
+    for name, chain in chains.items():
+        first, again, later = (next(chain.iterator(epoch=epoch)) for epoch in (0, 0, 1))
+        assert [(leaf.shape, str(leaf.dtype)) for leaf in first] == RECIPES[name], name
+        assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True)), name
+        assert np.array_equal(first[0], later[0]) == (name == "validation"), name
+        assert np.isfinite(first[0]).all() and first[0].std() > 0.1, name
+    a, b = next(chains["pairs"].iterator(epoch=0))
+    assert not np.array_equal(a, b)
+    scene, classes = next(names["segments"].iterator(epoch=0))
+    assert set(np.unique(classes)) <= {0, 1, 2} and scene.shape[:3] == classes.shape
+
+
 def _run(index: int) -> dict[str, Any]:
     code = blocks("moving")[index]
     if missing := lacks(code):

@@ -181,6 +181,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "trivial_augment_wide": ops.trivial_augment_wide,
     "cifar10": lambda x: ops.auto_augment(x, "cifar10"),
     "svhn": lambda x: ops.auto_augment(x, "svhn"),
+    "aug_mix": ops.aug_mix,
+    "aug_mix of two": lambda x: ops.aug_mix(x, 10, 2, 2, 0.3, all_ops=False, interpolation="nearest", fill=9),
 }
 
 

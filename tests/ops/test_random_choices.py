@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -25,8 +26,16 @@ def chosen(image: Any, mask: Any, label: Any) -> Any:
     return ops.random_choice([ops.flip_left_right, lambda y: ops.adjust_brightness(y, 0.2), lambda y: y], x), x, label
 
 
+STEPS: list[Any] = [ops.flip_left_right, lambda y: ops.adjust_brightness(y, 0.3), ops.invert]
+"""The last two give another result the other way round."""
+
+
+def ordered(image: Any, mask: Any, label: Any) -> Any:
+    return ops.random_order(STEPS, photo(image)), photo(image), label
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("fn", [applied, chosen])
+@pytest.mark.parametrize("fn", [applied, chosen, ordered])
 def test_every_executor_and_batch_size_chooses_the_same(fn: Any, backend: str) -> None:
     got = rows(fn, backend, 3, threads=2)
 
@@ -48,6 +57,47 @@ def test_random_choice_gives_the_result_of_one_function() -> None:
         (which,) = (n for n, option in enumerate(options) if np.array_equal(x, option))
         found.add(which)
     assert found == {0, 1, 2}
+
+
+def in_order(image: Any, order: Any) -> Any:
+    for step in order:
+        image = step(image)
+    return image
+
+
+def test_random_order_applies_every_function_once() -> None:
+    orders = [[STEPS[1], STEPS[2]], [STEPS[2], STEPS[1]]]  # it does not matter when the image is flipped
+    found = []
+    for x, whole, _ in rows(ordered, "numpy"):
+        same = [np.array_equal(x, in_order(whole, order)[:, ::-1]) for order in orders]
+        assert sum(same) == 1
+        found.append(same.index(True))
+    assert set(found) == {0, 1}
+
+
+def test_all_orders_are_equally_likely() -> None:
+    chain = Dataset.from_tensor_slices(np.ones((6000, 1, 1, 1), np.float32))
+    steps = [lambda y: y * 2, lambda y: y + 3, lambda y: y * y]
+    values = [float(in_order(1.0, order)) for order in itertools.permutations(steps)]
+
+    (got,) = next(chain.batch(6000).map(lambda x: (ops.random_order(steps, x),), traced=True).iterator(epoch=0))
+
+    assert len(set(values)) == 6
+    shares = [(got.ravel() == value).mean() for value in values]
+    assert sum(shares) == pytest.approx(1)
+    assert shares == pytest.approx([1 / 6] * 6, abs=0.024)  # 5 standard deviations
+
+
+def test_an_image_and_its_mask_have_one_order() -> None:
+    def pair(image: Any, mask: Any, label: Any) -> Any:
+        steps = [lambda both, step=step: tuple(map(step, both)) for step in STEPS[1:]]
+        return (*ops.random_order(steps, (photo(image), mask_of(mask))), photo(image), mask_of(mask))
+
+    brighter_first = []
+    for x, m, whole, mask in rows(pair, "numpy"):
+        brighter_first.append(np.array_equal(x, in_order(whole, STEPS[1:])))
+        np.testing.assert_array_equal(m, in_order(mask, STEPS[1:] if brighter_first[-1] else STEPS[:0:-1]))
+    assert set(brighter_first) == {True, False}
 
 
 def test_probabilities_are_those_asked_for() -> None:
@@ -141,6 +191,10 @@ def test_mistakes_name_what_is_needed() -> None:
         ops.random_choice([ops.flip_up_down], X, (0,))
     with pytest.raises(PlanTypeError, match="random_choice needs p as a number for each function, got 'ab'"):
         ops.random_choice([ops.flip_up_down], X, "ab")  # type: ignore[arg-type]
+    with pytest.raises(PlanTypeError, match="random_order needs a list of 1 to 6 functions of an image, got "):
+        ops.random_order([ops.invert] * 7, X)
+    with pytest.raises(SpecError, match="random_order needs results of one type"):
+        ops.random_order([lambda x: x / 2, lambda x: x], X)
     with pytest.raises(SpecError, match="random_apply needs images, got int64"):
         Dataset.range(2).map(lambda x: ops.random_apply(lambda y: y, x))
 

@@ -95,11 +95,74 @@ TORCHVISION: dict[str, tuple[Callable[[Any, Any, Any], list[Any]], int, float, t
     ),
     "certain choices": (
         lambda v1, v2, mode: [v1.CenterCrop(90), v1.RandomApply([v2.RGB(), v1.RandomVerticalFlip(1.0)], 1.0),
-                              v1.RandomChoice([v2.RGB(), v1.RandomHorizontalFlip(1.0)], [0, 1]), v1.ToTensor(),
+                              v1.RandomChoice([v2.RGB(), v1.RandomHorizontalFlip(1.0)], [0, 1]),
+                              v2.RandomOrder([v1.RandomHorizontalFlip(1.0), v2.RGB()]), v1.ToTensor(),
                               v2.RandomApply(torch.nn.ModuleList([v1.Normalize(MEAN, STD)]), 0.0)],
         2, 1 / 255, EXACT,
     ),
 }  # fmt: skip
+
+
+# Transforms without chance in them, of an image of Pillow where it gives the same pixels, else of a tensor: how many
+# levels their values may be off, and the share of those that may be off by more.
+CERTAIN: dict[str, tuple[Callable[[Any, Any, Any], list[Any]], tuple[int, float]]] = {
+    "invert": (lambda v1, v2, mode: [v1.RandomInvert(1.0)], (0, 0)),
+    "solarize": (lambda v1, v2, mode: [v2.RandomSolarize(99, 1.0)], (0, 0)),
+    "posterize": (lambda v1, v2, mode: [v1.RandomPosterize(3, 1.0)], (0, 0)),
+    "blur": (lambda v1, v2, mode: [v1.GaussianBlur((5, 9), (1.1, 1.1))], (1, 0)),
+    "pad": (lambda v1, v2, mode: [v1.Pad((3, 4, 5, 6), 7), v2.Pad(9, padding_mode="reflect")], (0, 0)),
+    "a padded crop": (lambda v1, v2, mode: [v1.CenterCrop(90), v1.RandomCrop(98, padding=4, fill=9)], (0, 0)),
+    "gray": (lambda v1, v2, mode: [v2.ToImage(), v1.RandomGrayscale(1.0)], (1, 0)),
+    "sharpness": (lambda v1, v2, mode: [v2.ToImage(), v2.RandomAdjustSharpness(2.5, 1.0)], (1, 0)),
+    "autocontrast": (lambda v1, v2, mode: [v2.ToImage(), v2.RandomAutocontrast(1.0)], (1, 0)),
+    "equalize": (lambda v1, v2, mode: [v2.ToImage(), v1.RandomEqualize(1.0)], (0, 0)),
+    "rotation": (
+        lambda v1, v2, mode: [v2.ToImage(), v1.RandomRotation((20, 20), mode.NEAREST, True, fill=3)], (1, 0.001),
+    ),
+    "affine": (
+        lambda v1, v2, mode: [v2.ToImage(), v2.RandomAffine(
+            (9, 9), (0, 0), (1.2, 1.2), (3, 3, 4, 4), mode.NEAREST, 8)],
+        (1, 0.001),
+    ),
+    "no policy": (lambda v1, v2, mode: [v2.ToImage(), v2.RandAugment(0)], (0, 0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CERTAIN)
+def test_transforms_without_chance_give_torchvisions_pixels(name: str) -> None:
+    make, (most, share) = CERTAIN[name]
+    of = torchvision()
+    original = of.v1.Compose(make(of.v1, of.v2, of.mode))
+    fn = ops.from_torchvision(original)
+    for number in range(6):
+        theirs = original(rgb(photograph(number)))
+        ours = fn(photograph(number)).astype(int)
+        tensor = isinstance(theirs, torch.Tensor)
+        difference = np.abs(ours - (theirs.numpy() if tensor else np.asarray(theirs)).astype(int))
+
+        assert (difference > most).mean() <= share, number
+
+
+def test_policies_get_the_settings_of_torchvisions() -> None:
+    of = torchvision()
+    transforms = [
+        of.v2.ToImage(),
+        of.v2.RandAugment(3, 7, 20, of.mode.BILINEAR, fill=[9, 9, 9]),
+        of.v1.TrivialAugmentWide(16),
+        of.v2.AutoAugment(of.v2.AutoAugmentPolicy.SVHN),
+        of.v1.AugMix(5, 2, 1, 0.5, False),
+        of.v2.RandomPerspective(0.4, 0.9),
+        of.v2.RandomChannelPermutation(),
+    ]
+
+    assert repr(ops.from_torchvision(of.v2.Compose(transforms))) == (
+        "from_torchvision: decode_image -> rand_augment(num_ops=3, magnitude=7, num_magnitude_bins=20, "
+        "interpolation='bilinear', fill=9) -> trivial_augment_wide(num_magnitude_bins=16, interpolation='nearest', "
+        "fill=None) -> auto_augment(policy='svhn', interpolation='nearest', fill=None) -> aug_mix(severity=5, "
+        "mixture_width=2, chain_depth=1, alpha=0.5, all_ops=False, interpolation='bilinear', fill=None) -> "
+        "random_perspective(distortion_scale=0.4, p=0.9, interpolation='bilinear', fill=0) -> "
+        "random_channel_permutation() -> transpose()"
+    )
 
 
 @pytest.mark.parametrize("name", TORCHVISION)
@@ -215,12 +278,13 @@ def circle(transform: Any) -> Any:
 
 
 REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
-    "an unknown transform": (lambda v1, v2, mode: v1.RandomRotation(3), "equals RandomRotation; call the ops"),
-    "padding": (lambda v1, v2, mode: v1.Pad(3), "equals Pad"),
-    "a padded crop": (lambda v1, v2, mode: v2.RandomCrop(3, padding=4), r"RandomCrop\(padding=\[4, 4, 4, 4\]\)"),
-    "a policy": (lambda v1, v2, mode: v2.RandAugment(), "equals RandAugment"),
+    "an unknown transform": (lambda v1, v2, mode: v1.ElasticTransform(), "equals ElasticTransform; call the ops"),
+    "a crop that may pad": (lambda v1, v2, mode: v2.RandomCrop(3, pad_if_needed=True), r"RandomCrop\(pad_if_needed=T"),
+    "a policy of no tensor": (lambda v1, v2, mode: v2.RandAugment(), "RandAugment of an image that is no tensor; put"),
+    "a fill for each kind": (lambda v1, v2, mode: v2.Pad(3, fill={torch.Tensor: 3}), r"Pad\(fill=\{"),
     "another size": (lambda v1, v2, mode: v1.RandomApply([v1.CenterCrop(3)]), "random_apply needs results of one type"),
     "another dtype": (lambda v1, v2, mode: v1.RandomChoice([v1.ToTensor()]), "equals RandomChoice of what makes"),
+    "no order": (lambda v1, v2, mode: v1.RandomOrder([]), "random_order needs a list of 1 to 6 functions"),
     "no choice": (lambda v1, v2, mode: v1.RandomChoice([]), "random_choice needs a list of functions"),
     "a probability": (lambda v1, v2, mode: v1.RandomHorizontalFlip(2), "random_flip_left_right needs p from 0 to 1, g"),
     "a size below 1": (lambda v1, v2, mode: v1.CenterCrop((3, -3)), "center_crop needs width from 1 to .*, got -3"),

@@ -51,6 +51,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "invert": ops.invert,
     "rand_augment": lambda x: ops.rand_augment(ops.cast(x, "uint8")),
     "trivial_augment_wide": lambda x: ops.trivial_augment_wide(ops.cast(x, "uint8")),
+    "aug_mix": lambda x: ops.aug_mix(ops.cast(x, "uint8")),
     "auto_augment": lambda x: ops.auto_augment(ops.cast(x, "uint8")),
     "gaussian_noise": ops.gaussian_noise,
     "salt_and_pepper": ops.salt_and_pepper,
@@ -103,6 +104,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "gather": lambda x: ops.gather(x, [2, 1, 0], -1),
     "random_apply": lambda x: ops.random_apply(ops.flip_left_right, x),
     "random_choice": lambda x: ops.random_choice([ops.flip_left_right, ops.flip_up_down], x),
+    "random_order": lambda x: ops.random_order([ops.flip_left_right, ops.flip_up_down], x),
 }
 
 
