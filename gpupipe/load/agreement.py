@@ -13,7 +13,7 @@ from .progress import Progress
 from .reshard import sharding
 from .state import StateHeader
 
-__all__ = ["check_ranks", "difference", "part_of"]
+__all__ = ["check_ranks", "difference", "differences", "part_of"]
 
 _SAID: list[str] = []
 """Whether the log has said that nothing is compared."""
@@ -53,6 +53,7 @@ def part_of(chain: StateHeader, node: ByRank, progress: Progress, epoch: int) ->
         "format": [head["gpupipe_state"], head["law"]],
         "world": node.shards,
         "batch": node.batch.size,
+        "remainder": node.remainder,
         "steps": head["steps"],
         "functions": head["code"],
         "files": head["files"],
@@ -71,16 +72,22 @@ _NAMES = {
     "format": "version of gpupipe",
     "world": "number of ranks",
     "batch": "batch",
+    "remainder": "remainder",
     "epoch": "epoch",
     "elements": "position in the epoch",
 }
-"""Parts that are numbers."""
+"""Parts that are one number or word."""
 
 
 def difference(other: Part, normal: Part, model: int) -> str:
     """Say how the part of a rank differs from that of another one, number `model`: "has another seed: 9, ..."."""
     if not other:
         return f"is about to do something else than rank {model}"
+    return differences(other, normal, f"rank {model}")
+
+
+def differences(other: Part, normal: Part, model: str) -> str:
+    """Say how one part differs from another, that of `model`."""
     names = [name for name in normal if other[name] != normal[name]]
     said = {"batch": ("steps", "functions"), "steps": ("functions",)}  # what another batch makes different as well
     known = {less for name in names for less in said.get(name, ())}
@@ -88,14 +95,14 @@ def difference(other: Part, normal: Part, model: int) -> str:
     return " and ".join(found)
 
 
-def _differ(name: str, other: Any, normal: Any, model: int) -> list[str]:
+def _differ(name: str, other: Any, normal: Any, model: str) -> list[str]:
     if name in _NAMES:
-        return [f"has another {_NAMES[name]}: {other}, where rank {model} has {normal}"]
+        return [f"has another {_NAMES[name]}: {other}, where {model} has {normal}"]
     if name == "functions":
-        return [f"has another code of a function, or other data that it uses, than rank {model}"]
+        return [f"has another code of a function, or other data that it uses, than {model}"]
     if name == "options" and isinstance(other, dict):
         return [
-            f"has another {key}: {other.get(key)!r}, where rank {model} has {normal.get(key)!r}"
+            f"has another {key}: {other.get(key)!r}, where {model} has {normal.get(key)!r}"
             for key in {**normal, **other}
             if other.get(key) != normal.get(key)
         ]
@@ -105,21 +112,21 @@ def _differ(name: str, other: Any, normal: Any, model: int) -> list[str]:
         for number, (one, own) in enumerate(zip(other, normal, strict=False), 1):
             if one != own:
                 same = ", with other parameters or another function" if one[0] == own[0] else ""
-                return [f"has another step {number}: {one[0]}, where rank {model} has {own[0]}{same}"]
-        return [f"has {len(other)} steps, where rank {model} has {len(normal)}"]
-    return [f"has other {name} than rank {model}"]
+                return [f"has another step {number}: {one[0]}, where {model} has {own[0]}{same}"]
+        return [f"has {len(other)} steps, where {model} has {len(normal)}"]
+    return [f"has other {name} than {model}"]
 
 
-def _of_files(other: dict[str, Any], normal: dict[str, Any], model: int) -> str:
+def _of_files(other: dict[str, Any], normal: dict[str, Any], model: str) -> str:
     if other["count"] != normal["count"]:
-        return f"has other files: {other['count']}, where rank {model} has {normal['count']}"
+        return f"has other files: {other['count']}, where {model} has {normal['count']}"
     for (name, size), (own, bytes_) in zip(other.get("sizes", ()), normal.get("sizes", ()), strict=False):
         if name != own:
-            return f"has other files: {name!r}, where rank {model} has {own!r}"
+            return f"has other files: {name!r}, where {model} has {own!r}"
         if size != bytes_:
-            return f"has files of other sizes: {name!r} of {size} bytes, where rank {model} has {bytes_}"
+            return f"has files of other sizes: {name!r} of {size} bytes, where {model} has {bytes_}"
     if other["bytes"] != normal["bytes"]:
-        return f"has files of other sizes: {other['bytes']} bytes, where rank {model} has {normal['bytes']}"
+        return f"has files of other sizes: {other['bytes']} bytes, where {model} has {normal['bytes']}"
     if other["digest"] == normal["digest"]:
-        return f"has files of other contents than rank {model}"
-    return f"has files of other names or sizes than rank {model}"
+        return f"has files of other contents than {model}"
+    return f"has files of other names or sizes than {model}"

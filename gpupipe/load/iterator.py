@@ -17,7 +17,7 @@ from ..errors import ClosedError, DataError, DeviceError, GpupipeError, PlanErro
 from ..extract.images.decode import MOST_PIXELS
 from ..extract.storage.forking import keep_forever
 from ..extract.storage.waiting import LIMITS
-from ..flow.element import BatchStream, Stream
+from ..flow.element import BatchStream, Stream, is_element
 from ..flow.own_bytes import own_bytes
 from ..flow.run import Context, Run
 from ..flow.state.snapshot import to_json
@@ -223,6 +223,7 @@ class DatasetIterator(Reports, Iterator[Any]):
                     self._run.bad.good += max(1, self._rows)
                 return self._structure.unflatten(value)
             assert self._run is not None
+            progress.raised += is_element(element)
             error = self._run.settle(element)
             if error is not None:
                 self._raised = error

@@ -12,8 +12,9 @@ from ..classes import dataclass
 from ..errors import StateError
 from ..flow.state.snapshot import State, as_int, corrupt_state, to_json
 from ..plan.node import ElementType, Node
-from ..plan.ranks import ByRank, ranks_of
+from ..plan.ranks import ByRank, OnRay, ranks_of
 from ..serial.structures import Malformed
+from .by_place import Position, with_engine
 from .reshard import Sharding, check_shards, resharded, sharding, without_first
 from .state import StateHeader, check_seal, packed, sealed, types_from_json, types_to_json, unpacked
 
@@ -83,6 +84,9 @@ class Progress:
         left_out: bad elements that were left out or replaced before a state was loaded.
         noted: keys of bad elements of this epoch that were noted before a state was loaded, and how often.
         start_at: elements of the whole dataset before the point where the number of shards changed; else None.
+        raised: elements of this epoch that raised an error instead of being delivered.
+        first: elements of the whole epoch before the one with which the flow starts, where a state of another engine
+            was loaded by place.
         uneven: whether bad elements were left out before a state was loaded, so the number of shards cannot change.
         ended: whether the last epoch has ended.
         look: whether this was only a look at some elements: another iterator gives the epoch as a whole.
@@ -94,6 +98,8 @@ class Progress:
     left_out: int = 0
     noted: Counter[int] = field(default_factory=Counter)
     start_at: int | None = None
+    raised: int = 0
+    first: int = 0
     uneven: bool = False
     ended: bool = False
     look: bool = False
@@ -107,6 +113,7 @@ class Progress:
         """Start an epoch."""
         self.epoch, self.before = epoch, self.delivered
         self.noted, self.start_at, self.uneven = Counter(), None, False
+        self.raised = self.first = 0
 
     def shard_of(self, plan: Node, even: bool) -> State:
         """Return which shard this is, and how many elements of the whole dataset all shards together have given.
@@ -122,6 +129,21 @@ class Progress:
         shard = found.node
         elements = self.of_all(found) if even and not self.uneven else None
         return {"shards": shard.shards, "index": shard.index, "elements": elements}
+
+    def place(self, chain: StateHeader, even: bool) -> int | None:
+        """Return how many elements of the epoch come before the next one; None where that is not known.
+
+        Args:
+            chain: the chain.
+            even: see `shard_of`.
+        """
+        engine = chain.engine
+        if isinstance(engine.step, ByRank):
+            found = sharding(chain.plan)
+            given = None if found is None or not even or self.uneven else self.of_all(found)
+            return None if given is None or given % engine.of_all else given // engine.of_all
+        known = engine.step is not None or (even and not self.uneven and engine.counts)
+        return self.in_epoch + self.raised if known else None
 
     def of_all(self, found: Sharding) -> int:
         """Return how many elements all shards have given together, if they are equally far."""
@@ -160,7 +182,13 @@ def state_of(
         "types": packed(types_to_json(types)),
         "begin_at": progress.start_at,
         "shard": progress.shard_of(chain.plan, even),
+        "engine": chain.engine.name,
+        "raised": progress.raised,
+        "first": progress.first,
+        "place": progress.place(chain, even),
     }
+    if isinstance(chain.engine.step, OnRay):
+        state["stand"] = phase = "end" if ended else "begin"
     found = sharding(chain.plan)
     if found is not None and isinstance(found.node, ByRank) and state["shard"]["elements"] is not None:
         # The state of all ranks, in any number of them.
@@ -207,11 +235,13 @@ class Resume:
         states: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]
         for state in states:
             check_seal(state)
-        chain.head()
+        headers = [chain.of_version(state["gpupipe_state"]) for state in states]
+        for header in headers:
+            header.head()
         try:
-            moves = [resharded(chain.plan, state) for state in states]
-            for state, move in zip(states, moves, strict=True):
-                chain.check(state, move is not None)
+            moves = [resharded(chain.plan, state, header.ranks) for state, header in zip(states, headers, strict=True)]
+            for state, header, move in zip(states, headers, moves, strict=True):
+                header.check(state, move is not None)
                 if isinstance(move, str):
                     raise StateError(move)
             if any(state["epoch"] != states[0]["epoch"] for state in states):
@@ -221,7 +251,7 @@ class Resume:
             if not isinstance(given, dict):
                 check_shards(states)
             own = moves.index(None) if None in moves else 0
-            return cls._of(chain, states[own], moves[own])
+            return cls._of(chain, with_engine(states[own], chain.plan), moves[own])
         except (Malformed, TypeError, LookupError, AttributeError, ValueError, zlib.error, RecursionError) as error:
             if isinstance(error, StateError):
                 raise
@@ -231,26 +261,29 @@ class Resume:
     def _of(cls, chain: StateHeader, state: dict[str, Any], moved: Any) -> Resume:
         """Read one state; a state of other shards continues after `moved` elements of the whole dataset."""
         phase: Phase = state.get("stand", "")
-        epoch, start_at, shard = (state.get(name) for name in ("epoch", "begin_at", "shard"))
+        epoch, shard, engine = state.get("epoch"), state.get("shard"), chain.engine
         flow = chain.named(unpacked(state.get("flow"))) if phase == "inside" else None
         skip = as_int(state.get("behind"), "behind") if phase == "inside" else 0
         if phase not in ("begin", "inside", "end") or (phase == "inside" and flow is None and not skip):
             raise corrupt_state()
-        delivered, in_epoch, left_out = (
-            as_int(state.get(name), name) for name in ("delivered", "in_epoch", "left_out")
-        )
-        if in_epoch > delivered:
-            raise corrupt_state()
-        if moved is not None:
-            phase, flow, skip, start_at, in_epoch = "end" if phase == "end" else "begin", None, 0, moved, 0
         progress = Progress(
             epoch=None if epoch is None else as_int(epoch, "epoch"),
-            delivered=delivered,
-            before=delivered - in_epoch,
-            left_out=left_out,
+            left_out=as_int(state.get("left_out"), "left_out"),
             noted=Counter(state["noted"]),
-            start_at=None if start_at is None else as_int(start_at, "begin_at"),
             uneven=shard is not None and shard["elements"] is None,
         )
-        plan = chain.plan if progress.start_at is None else without_first(chain.plan, progress.start_at)
-        return cls(phase, progress, types_from_json(unpacked(state.get("types"))), flow, plan, skip)
+        types = types_from_json(unpacked(state.get("types")))
+        position = Position.of(state)
+        if moved is not None:
+            position = Position(position.delivered, start_at=moved)
+        elif not engine.continues(state):
+            position, types = engine.moved(state, position), {}
+        if moved is not None or not engine.continues(state):
+            phase, flow, skip = "end" if phase == "end" else "begin", None, 0
+        most = position.in_epoch + position.raised if engine.counts else 0
+        if position.in_epoch > position.delivered or position.first > most:
+            raise corrupt_state()
+        progress.delivered, progress.before = position.delivered, position.delivered - position.in_epoch
+        progress.start_at, progress.raised, progress.first = position.start_at, position.raised, position.first
+        plan = chain.plan if position.start_at is None else without_first(chain.plan, position.start_at)
+        return cls(phase, progress, types, flow, engine.at(position.first, plan), skip)

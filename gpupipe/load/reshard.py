@@ -17,7 +17,7 @@ from ..flow.state.snapshot import as_int
 from ..plan.batches import Batch, PaddedBatch
 from ..plan.node import Node
 from ..plan.order import Shard, Skip
-from ..plan.outline import outline
+from ..plan.outline import Outline, outline
 from ..plan.ranks import ByRank, ranks_of
 
 __all__ = ["Sharding", "check_shards", "resharded", "sharding", "without_first"]
@@ -79,10 +79,15 @@ def without_first(plan: Node, first: int) -> Node:
     return _with(found, replace(shard, source=rest, index=(shard.index - first) % shard.shards))
 
 
-def resharded(plan: Node, state: dict[str, Any]) -> int | str | None:
+def resharded(plan: Node, state: dict[str, Any], ranks: bool = False) -> int | str | None:
     """Compare a state with this chain in other shards.
 
     Only the `shard` step of the chain may depend on the number of shards.
+
+    Args:
+        plan: the chain.
+        state: the state.
+        ranks: whether `by_rank` is a step of the state.
 
     Returns:
         How many elements of the whole dataset were given; or an error message, if the rest cannot be shared out again;
@@ -92,23 +97,23 @@ def resharded(plan: Node, state: dict[str, Any]) -> int | str | None:
     if given is None:
         return None
     if found is None:
-        ranks = ranks_of(plan)
-        if ranks is None or (given["shards"], given["index"]) == (ranks.shards, ranks.index):
+        node = ranks_of(plan)
+        if node is None or (given["shards"], given["index"]) == (node.shards, node.index):
             return None
         return (
             "load_state_dict needs a state of this rank and of as many ranks, as steps other than maps, batches and "
-            f"prefetch follow by_rank: got one of rank {given['index']} of {given['shards']} on rank {ranks.index} of "
-            f"{ranks.shards}"
+            f"prefetch follow by_rank: got one of rank {given['index']} of {given['shards']} on rank {node.index} of "
+            f"{node.shards}"
         )
     mine, shards, index, elements = found.node, given["shards"], given["index"], given["elements"]
     if (shards, index) == (mine.shards, mine.index):
         return None
-    other, theirs = outline(_with(found, replace(mine, shards=shards, index=index))), state["steps"]
+    other, theirs = outline(_with(found, replace(mine, shards=shards, index=index)), ranks), state["steps"]
     if not isinstance(theirs, list) or len(theirs) != len(other.steps):
         return None
     for i, (step, was) in enumerate(zip(other.steps, theirs, strict=True)):
         if list(step) != was:
-            return _other_step(plan, found, i, str(was[0]), step[0], shards)
+            return _other_step(outline(plan, ranks), found, i, str(was[0]), step[0], shards)
     if elements is None:
         return (
             f"load_state_dict needs a state that says how far all shards were, to continue in shard {mine.index} of "
@@ -118,9 +123,8 @@ def resharded(plan: Node, state: dict[str, Any]) -> int | str | None:
     return as_int(elements, "elements")
 
 
-def _other_step(plan: Node, found: Sharding, i: int, was: str, text: str, shards: int) -> str:
+def _other_step(mine: Outline, found: Sharding, i: int, was: str, text: str, shards: int) -> str:
     """Explain which step of a state of other shards differs from this chain."""
-    mine = outline(plan)
     what = f"step {i + 1} was {was}, where this one has {mine.steps[i][0]} (at {mine.lines[i]})"
     if not (was.startswith("take(") and text.startswith("take(")):
         return f"load_state_dict needs a state of this chain, or of other shards of it, got one whose {what}"

@@ -22,12 +22,15 @@ from ..options import Settings
 from ..plan.node import ElementType, Node
 from ..plan.outline import Outline, outline
 from ..plan.portable import portable
+from ..plan.ranks import ranks_of
 from ..random import LAW
 from ..transform.choose import executor_of
+from .by_place import Engine, engine_of
 
 __all__ = [
     "FORMAT",
     "NOTED",
+    "READ",
     "StateHeader",
     "check_seal",
     "packed",
@@ -37,8 +40,11 @@ __all__ = [
     "unpacked",
 ]
 
-FORMAT = 7
-"""Version of the format. States of other versions are refused: each step defines its own part of a state."""
+FORMAT = 8
+"""Version of the format. States of versions that are not in `READ` are refused: each step defines its own part."""
+
+READ = (7, FORMAT)
+"""Versions that are read. In version 7 `by_rank` was a step, and nothing told who had made the elements."""
 
 NOTED = 128
 """Bad elements whose keys a state holds, so that those read ahead of the state are noted only once."""
@@ -63,18 +69,34 @@ class StateHeader:
     Attributes:
         plan: the chain.
         settings: its options.
+        ranks: whether `by_rank` counts as a step, as in version 7.
     """
 
     plan: Node
     settings: Settings
+    ranks: bool = False
     _head: dict[str, Any] = field(default_factory=dict)
     _outline: Outline | None = None
+    _engine: Engine | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """Who makes the elements."""
+        if self._engine is None:
+            self._engine = engine_of(self.plan)
+        return self._engine
+
+    def of_version(self, version: int) -> StateHeader:
+        """Return this header as states of a version in `READ` have it."""
+        if version == FORMAT or ranks_of(self.plan) is None:
+            return self
+        return StateHeader(self.plan, self.settings, ranks=True)
 
     def head(self) -> dict[str, Any]:
         """Return this part of a state. Files are looked up once."""
         if not self._head:
             found = self.outlined()
-            code = portable(self.plan, paths=False)
+            code = portable(self.plan, paths=False, ranks=self.ranks)
             self._head = {
                 "gpupipe_state": FORMAT,
                 "law": LAW,
@@ -89,7 +111,7 @@ class StateHeader:
     def outlined(self) -> Outline:
         """Return the outline of the chain."""
         if self._outline is None:
-            self._outline = outline(self.plan)
+            self._outline = outline(self.plan, self.ranks)
         return self._outline
 
     def numbered(self, flow: State) -> State:
@@ -237,11 +259,11 @@ def check_seal(state: Any) -> None:
     """
     if not isinstance(state, dict) or "gpupipe_state" not in state:
         raise StateError(f"load_state_dict needs what state_dict returned, got {type(state).__name__}")
-    versions = (("gpupipe_state", "version of the format", FORMAT), ("law", "law of random numbers", LAW))
-    for name, what, own in versions:
-        if state.get(name) != own:
+    known = (("gpupipe_state", "version of the format", READ), ("law", "law of random numbers", (LAW,)))
+    for name, what, own in known:
+        if state.get(name) not in own:
             raise StateError(
-                f"load_state_dict needs a state with {what} {own}, got {state.get(name)!r}: it was made by another "
+                f"load_state_dict needs a state with {what} {own[-1]}, got {state.get(name)!r}: it was made by another "
                 "version of gpupipe; start the epoch again"
             )
     try:

@@ -36,14 +36,19 @@ class Outline:
     sizes: Mapping[str, int]
 
 
-def outline(root: Node) -> Outline:
-    """List the steps of a chain."""
+def outline(root: Node, ranks: bool = False) -> Outline:
+    """List the steps of a chain. Who makes its elements, a rank or a worker, is none: each takes over a state.
+
+    Args:
+        root: the chain.
+        ranks: whether `by_rank` counts as a step.
+    """
     steps: list[tuple[str, str]] = []
     lines: list[str] = []
     files: list[tuple[str, str]] = []
     sizes: dict[str, int] = {}
-    for node, below in numbered(root):
-        walker = _Named()
+    for node, below in numbered(root, ranks):
+        walker = _Named(ranks)
         walker.step(node, below)
         files += walker.files
         sizes |= {**walker.sizes, **node.known_sizes()}
@@ -57,12 +62,12 @@ def outline(root: Node) -> Outline:
 class _Named(Walker):
     """Digests a step; functions by name, objects by class."""
 
-    def __init__(self) -> None:
-        super().__init__(paths=False)
+    def __init__(self, ranks: bool) -> None:
+        super().__init__(paths=False, ranks=ranks)
         self.sizes: dict[str, int] = {}
 
     def _plan(self, root: Node) -> None:
-        inner = outline(root)
+        inner = outline(root, self.ranks)
         self.files.extend(inner.files)
         self.sizes.update(inner.sizes)
         self._put(f"chain {[digest for _, digest in inner.steps]}")

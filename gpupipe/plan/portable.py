@@ -27,12 +27,14 @@ from ..graph.values import Apply, Const, Draw, Identity, Input, Item, Value, top
 from ..spec import Compound
 from .node import Node, walk
 from .order import WithOptions
+from .ranks import ByRank, OnRay
 
 __all__ = ["Portable", "Walker", "numbered", "portable"]
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _MIXINS = (abc.ABC, Generic, Protocol)
-_SKIPPED = {"__annotations__", "__dict__", "__weakref__", "__doc__", "__module__"}
+# Not what a class is; the last one is left by pickle.
+_SKIPPED = {"__annotations__", "__dict__", "__weakref__", "__doc__", "__module__", "__slotnames__"}
 _MOST_USED = 1_000_000
 """Parts of what one function uses that are compared: a list may hold itself, and an object lead to all of a program."""
 
@@ -52,25 +54,34 @@ class Portable:
     files: tuple[str, ...]
 
 
-def portable(root: Node, paths: bool = True) -> Portable:
+def portable(root: Node, paths: bool = True, ranks: bool = True) -> Portable:
     """Digest a chain by content. Options are not part of it: callers know them, merged along the chain.
 
     Args:
         root: the chain.
         paths: whether the directories of its files count.
+        ranks: whether the choice of the rows of a rank counts.
     """
-    walker = Walker(paths)
+    walker = Walker(paths, ranks)
     walker.add(root)
     return Portable(walker.hasher.digest(), walker.private, tuple(dict(walker.files)))
 
 
-def numbered(root: Node) -> Iterator[tuple[Node, list[int]]]:
-    """The steps of a chain, inputs before users, with the numbers of their inputs; options do not count as steps."""
+def numbered(root: Node, ranks: bool = True) -> Iterator[tuple[Node, list[int]]]:
+    """The steps of a chain, inputs before users, with the numbers of their inputs.
+
+    Neither options count as steps nor who makes the elements.
+
+    Args:
+        root: the chain.
+        ranks: whether the choice of the rows of a rank counts.
+    """
+    without = (WithOptions, OnRay) if ranks else (WithOptions, OnRay, ByRank)
     numbers: dict[int, int] = {}
     count = 0
     for node in walk(root):
         below = [numbers[id(source)] for source in node.sources]
-        if isinstance(node, WithOptions):
+        if isinstance(node, without):
             numbers[id(node)] = below[0]
             continue
         numbers[id(node)] = count
@@ -81,8 +92,9 @@ def numbered(root: Node) -> Iterator[tuple[Node, list[int]]]:
 class Walker:
     """Digests parts one after the other, with a stack: chains and closures may be deep."""
 
-    def __init__(self, paths: bool = True) -> None:
+    def __init__(self, paths: bool = True, ranks: bool = True) -> None:
         self._paths = paths
+        self.ranks = ranks
         self.hasher = hashlib.blake2b(digest_size=16)
         self.private: str | None = None
         self.files: list[tuple[str, str]] = []  # (path, name in any directory)
@@ -174,7 +186,7 @@ class Walker:
             self._state(part)
 
     def _plan(self, root: Node) -> None:
-        for node, below in numbered(root):
+        for node, below in numbered(root, self.ranks):
             self.step(node, below)
 
     def step(self, node: Node, below: list[int]) -> None:
@@ -319,7 +331,9 @@ def _names(code: types.CodeType) -> set[str]:
 def _of_a_library(module: str | None) -> bool:
     """Whether a module is installed rather than written by the user."""
     top = str(module).partition(".")[0]
+    if top == "__main__":  # also of functions that came from another program: what runs here may be a library's
+        return False
     if top in sys.stdlib_module_names or top == "gpupipe":
-        return top != "__main__"
+        return True
     file = getattr(sys.modules.get(top), "__file__", None)
     return file is not None and ("site-packages" in file or "dist-packages" in file)

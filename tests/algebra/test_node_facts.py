@@ -54,8 +54,8 @@ def test_what_a_class_does_not_list_is_not_true() -> None:
 
 LISTED = {
     "holds_nothing": (
-        "Batch ByRank Concatenate FileCache Filter IgnoreErrors Map PaddedBatch Prefetch Repeat Shard Shuffle Skip Take"
-        " WithOptions"
+        "Batch ByRank Concatenate FileCache Filter IgnoreErrors Map OnRay PaddedBatch Prefetch Repeat Shard Shuffle"
+        " Skip Take WithOptions"
     ),
     "by_index": (
         "Batch Cache Concatenate Entries Enumerate FarRecords Files FromIndexable HandedRows Map PaddedBatch Param"
@@ -65,10 +65,10 @@ LISTED = {
         "AssertCardinality ChooseFrom Concatenate Enumerate IgnoreErrors Prefetch Repeat SampleFrom Select Shard"
         " Shuffle ShuffleRepeat Skip Take WithOptions Zip"
     ),
-    "as_long": "Batch Cache Enumerate FileCache Map PaddedBatch Prefetch Shard Shuffle Skip WithOptions",
+    "as_long": "Batch Cache Enumerate FileCache Map OnRay PaddedBatch Prefetch Shard Shuffle Skip WithOptions",
     "flattens": "FlatMap Interleave",
     "in_memory": "Cache Listed Slices Tensors",
-    "keeps_rows": "Batch Map PaddedBatch Prefetch WithOptions",
+    "keeps_rows": "Batch Map OnRay PaddedBatch Prefetch WithOptions",
     "gathers": "Bucketed GroupByWindow ImageBuckets PadToCardinality RaggedBatch Rebatch Window",
     "uncounted": "Filter FlatMap FromGenerator HandedStream IgnoreErrors Interleave Request TakeWhile Unique",
     "may_stall": "IgnoreErrors Rebatch RejectionResample Unbatch Unique",
@@ -87,7 +87,7 @@ def test_a_fact_is_true_of_these_classes(fact: str) -> None:
     ("payload", "expected"),
     [
         ("holds", "ByRank Select Shard Shuffle ShuffleRepeat Skip"),
-        ("reads", "Batch Cache FileCache IgnoreErrors PadToCardinality PaddedBatch Scan Unbatch Unique"),
+        ("reads", "Batch Cache FileCache IgnoreErrors OnRay PadToCardinality PaddedBatch Scan Unbatch Unique"),
     ],
 )
 def test_steps_that_need_no_payloads_or_all_of_them(payload: str, expected: str) -> None:
@@ -99,7 +99,7 @@ def test_steps_that_need_no_payloads_or_all_of_them(payload: str, expected: str)
 @pytest.mark.parametrize(
     ("work", "expected"),
     [
-        ("queue", "Prefetch"),
+        ("queue", "FromWorkers OnRay Prefetch"),
         ("storage", "Cache FarRecords FileCache HandedStream Saved SavedFiles"),
         ("python", "FromGenerator"),
     ],

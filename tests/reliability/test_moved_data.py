@@ -234,5 +234,5 @@ def test_a_file_that_is_none_of_the_chain_is_an_error_of_the_state(nonsense: Any
 def test_a_state_of_an_earlier_format_is_refused(here: Path) -> None:
     state, _ = stopped(CHAINS["a pattern"](here))
 
-    with iter(CHAINS["a pattern"](here)) as items, pytest.raises(StateError, match="version of the format 7, got 2"):
+    with iter(CHAINS["a pattern"](here)) as items, pytest.raises(StateError, match="version of the format 8, got 2"):
         items.load_state_dict(sealed({**state, "gpupipe_state": 2}))

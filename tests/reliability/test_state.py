@@ -343,6 +343,12 @@ def test_a_damaged_state_is_an_error_of_its_own(tmp_path: Path) -> None:
         {"flow": {"zlib": "AAAA", "letters": 3}},
         {"types": [[1, 2]]},
         {"types": None},
+        {"engine": "by_rank"},
+        {"engine": 3},
+        {"raised": -1},
+        {"first": 1},
+        {"first": "1"},
+        {"engine": "on_ray", "place": 2},
     ],
     ids=str,
 )

@@ -18,7 +18,7 @@ from ...options import Settings
 from ...plan.index import loses_batches
 from ...plan.node import ElementType, Node, walk
 from ...plan.order import Prefetch, without_last_steps
-from ...plan.ranks import SKIPS, ranks_of, with_own_rows
+from ...plan.ranks import SKIPS, WORKERS_SKIP, handed_to_workers, ranks_of, with_own_rows, workers_of
 from ..pending import AHEAD, Pending
 from ..place.placer import Placer
 from ..rules.graph_rules import GRAPH_RULES
@@ -105,7 +105,7 @@ def lower(
             raise PlanError(f"Options.disabled_rules needs names of rules ({', '.join(RULES)}), got {name!r}")
     if settings.on_error == "skip":
         _refuse_skipping(root)
-    root, fired = rewrite(with_own_rows(root), disabled_rules(settings))
+    root, fired = rewrite(handed_to_workers(with_own_rows(root), settings.seed), disabled_rules(settings))
     numbers = {id(node): i for i, node in enumerate(walk(root))}
     above, placer = Above(delivers=True), Placer(settings, dry=dry)
     lowerer = Lowerer(settings, placer, LOWERINGS, above, not dry, known or {}, numbers)
@@ -124,6 +124,9 @@ def _refuse_skipping(root: Node) -> None:
     ranks = ranks_of(root)
     if ranks is not None:
         raise PlanError(f"{SKIPS}, at {ranks.line}")
+    workers = workers_of(root)
+    if workers is not None:
+        raise PlanError(f"{WORKERS_SKIP}, at {workers.line}")
     step = loses_batches(root)
     if step is not None:
         raise PlanError(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...classes import dataclass
+from ...errors import PlanError
 from ...extract.storage.names import Names
 from ...flow.batching.windows import NestedElementsFlow
 from ...flow.cache.saved import SavedFilesFlow, SavedFlow
@@ -27,6 +28,7 @@ from ...plan.cache import Saved, SavedFiles
 from ...plan.files import Csv, Entries, FarRecords, FixedRecords, Lines, Records, Samples, TableRows
 from ...plan.handed import HandedRows, HandedStream
 from ...plan.node import Node
+from ...plan.ranks import FromWorkers, OnRay
 from ...plan.sources import (
     Counter,
     Files,
@@ -68,6 +70,17 @@ def generator(lowerer: Lowerer, node: FromGenerator) -> Pending:
     structure = node.signature.structure
     flow = GeneratorFlow(node.generator, node.args, structure, node.signature.specs)
     return Pending.learning(node, flow, (node.describe(),), Learns.of(flow.learned, flow.seen))
+
+
+def from_workers(lowerer: Lowerer, node: FromWorkers) -> Pending:
+    """Ask the workers of an `on_ray`."""
+    flow = node.step.engine.flow(node)
+    return Pending.learning(node, flow, (node.describe(),), Learns(flow.structure, flow.expect, flow.batched))
+
+
+def on_ray(lowerer: Lowerer, node: OnRay, source: Pending) -> Pending:
+    """Refuse workers inside of a function: in the chain of a loop they are a source by now (`handed_to_workers`)."""
+    raise PlanError(f"on_ray needs the chain of the loop, got a dataset inside a function, at {node.line}")
 
 
 def from_indexable(lowerer: Lowerer, node: FromIndexable) -> Pending:
@@ -160,6 +173,8 @@ SOURCES: dict[type[Node], Lowering] = {
     NestedElements: plain(lambda node: NestedElementsFlow(node.elements, node.base)),
     FromGenerator: generator,
     FromIndexable: from_indexable,
+    FromWorkers: from_workers,
+    OnRay: on_ray,
     Records: records,
     FarRecords: plain(lambda node: FarRecordsFlow(node.manifest)),
     Lines: lines,
