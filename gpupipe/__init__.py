@@ -12,6 +12,7 @@ from .missing import names_missing
 if TYPE_CHECKING:
     from . import compat as compat  # reachable as gpupipe.compat, and in no list of names
     from . import io, ops
+    from . import ray as ray  # ... as is gpupipe.ray
     from .comparison.compare import compare
     from .dataset import (
         INFINITE_CARDINALITY,
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
         StateError,
         TooManyBadError,
         TraceError,
+        WorkersDisagreeError,
+        WorkersLostError,
     )
     from .options import ALL, AUTOTUNE, Options, set_seed
     from .ragged import Ragged, RaggedSpec
@@ -89,6 +92,8 @@ __all__ = [
     "TooManyBadError",
     "TraceError",
     "WebDataset",
+    "WorkersDisagreeError",
+    "WorkersLostError",
     "__version__",
     "aspect_ratio_buckets",
     "compare",
@@ -112,7 +117,7 @@ _HOMES = {
         ).split(),
         ".errors": (
             "BadRecord ClosedError DataError DeviceError GpupipeError MissingDependencyError PixelError PlanError "
-            "RanksDisagreeError SpecError StateError TooManyBadError TraceError"
+            "RanksDisagreeError SpecError StateError TooManyBadError TraceError WorkersDisagreeError WorkersLostError"
         ).split(),
         ".options": ("ALL", "AUTOTUNE", "Options", "set_seed"),
         ".ragged": ("Ragged", "RaggedSpec"),
@@ -161,7 +166,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Import what is used for the first time."""
-        if name in ("compat", "dataset", "errors", "io", "ops", "options", "ragged", "spec"):
+        if name in ("compat", "dataset", "errors", "io", "ops", "options", "ragged", "ray", "spec"):
             return importlib.import_module(f".{name}", __name__)
         if name not in _HOMES:
             return _missing(name)

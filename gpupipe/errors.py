@@ -14,6 +14,8 @@ The tree::
     ├── ClosedError (RuntimeError)      an iterator was used after close(), or in a forked child
     ├── StateError (ValueError)         a state that belongs to another chain, other data or another version
     ├── RanksDisagreeError (RuntimeError)   ranks that train together are about to do different things
+    ├── WorkersLostError (RuntimeError)     the Ray workers of `on_ray` died without an element in between
+    │   └── WorkersDisagreeError        ... or have other files, functions or another version of gpupipe
     ├── TooManyBadError (RuntimeError)  more bad elements were left out than `Options.max_bad` allows
     └── DataError (RuntimeError)        one element could not be produced; names file, offset, stage and cause
         ├── RecordError                 framing: CRC, length, truncation; or a read that failed in all of six tries
@@ -62,6 +64,8 @@ __all__ = [
     "StateError",
     "TooManyBadError",
     "TraceError",
+    "WorkersDisagreeError",
+    "WorkersLostError",
 ]
 
 
@@ -174,6 +178,20 @@ class RanksDisagreeError(GpupipeError, RuntimeError):
     """Ranks that train together are about to do different things; every rank raises it before its first step.
 
     The text names the rank that differs and the part: a seed, an epoch, a file. `next` compares again.
+    """
+
+
+class WorkersLostError(GpupipeError, RuntimeError):
+    """The workers of `on_ray` died again and again without an element in between, or never started.
+
+    The text has the last cause, as Ray tells it. `next` starts new workers and goes on behind the last element.
+    """
+
+
+class WorkersDisagreeError(WorkersLostError):
+    """A worker of `on_ray` has other files, other code of a function, or another version of gpupipe than the trainer.
+
+    The text names the node and the part.
     """
 
 

@@ -20,7 +20,8 @@ ORDERS = {
     "": (
         "brief < classes < cpus < errors < integers < log < missing < progress < timing < threads < ranks < structure"
         " < random < tuned < options < spec < ragged < extract < serial < graph < ops < io < plan < transform < flow"
-        " < optimize < load < profile < tensors < arguments < dataset < serving < compat < comparison < tools < cli"
+        " < optimize < load < profile < tensors < on_ray < arguments < dataset < ray < serving < compat < comparison"
+        " < tools < cli"
     ),
     "extract": "storage < images < examples < records < shards < tables",
     "flow": (
@@ -52,6 +53,7 @@ HOMES = {
     "keras": ("tensors/keras.py",),
     "tensorflow": ("tensors/tf.py",),
     "accelerate": ("tensors/accelerate.py",),
+    "ray": ("on_ray/team.py", "ray/from_dataset.py"),
 }
 
 # Files that subclass or serve one library import it at once; a method of Dataset imports the file.

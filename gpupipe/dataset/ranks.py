@@ -1,18 +1,22 @@
-"""ranks: the method of `Dataset` that gives each rank its rows of the batches that all share."""
+"""ranks: who makes the elements of a `Dataset`: each rank its rows of the batches that all share; workers on Ray."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..arguments import integer
+from ..brief import brief
 from ..errors import PlanError, PlanTypeError
 from ..graph.symbols import active_trace
+from ..integers import plain
+from ..on_ray.segments import Engine
+from ..plan.arrival import any_order
 from ..plan.batches import Batch
 from ..plan.index import blocker, why_not
 from ..plan.node import Node
 from ..plan.order import options_of, without_last_steps
-from ..plan.ranks import SKIPS, ByRank, ranks_of
+from ..plan.ranks import SKIPS, WORKERS_SKIP, ByRank, OnRay, ranks_of, with_own_rows, workers_of
 from ..ranks.find import own_rank
 from .base import Chain
 
@@ -23,7 +27,7 @@ __all__ = ["Ranks"]
 
 
 class Ranks(Chain):
-    """Ranks that train together."""
+    """Ranks that train together, and workers on Ray."""
 
     def by_rank(
         self,
@@ -102,6 +106,67 @@ class Ranks(Chain):
             node = step.with_sources((node,))
         return self._then(node)
 
+    def on_ray(
+        self,
+        workers: int,
+        segment: int = 4,
+        ahead: int | None = None,
+        num_cpus: float = 1,
+        resources: Mapping[str, float] | None = None,
+        max_restarts: int = 10,
+    ) -> Dataset:
+        """Let workers on Ray, on this machine or others, make the elements so far; steps behind it run here.
+
+        The elements, their bytes and order are those of the chain without it, in every epoch: element i is what
+        ``ds[i]`` gives, whichever worker makes it. Ray starts the workers, brings what they made, restarts them and
+        makes again what was lost with a worker or a node; each element comes once. A state is the number of elements
+        that were given: it can be loaded with another number of workers, without `on_ray`, or in `by_rank`.
+
+        It follows `batch`, so that whole batches travel, in a chain that can be indexed (`shuffle(gp.ALL)`). Call
+        ``ray.init()`` before the loop. The workers need gpupipe and the files under the same paths, and compute images
+        on their CPUs. They wait for the next loop, and end with the dataset. Arrays that no step behind `on_ray` has
+        made lie in Ray's shared memory, and are read-only.
+
+        Args:
+            workers: how many, >= 1.
+            segment: consecutive elements that a worker makes at a time, >= 1.
+            ahead: segments that may be asked for; default ``2 * workers``. Ray's memory holds at most
+                ``(ahead + 1) * segment`` elements.
+            num_cpus: CPUs of a worker, as Ray counts them; its threads are as many.
+            resources: other resources of Ray that a worker needs, e.g. ``{"data_node": 1}``.
+            max_restarts: how often Ray restarts a worker before the loop looks whether there is progress.
+
+        A bad element under ``on_error="raise"`` raises here, and the next `next` gives the element behind it: of a
+        batch with a bad row, as in ``ds[i]``, the next batch.
+
+        Raises:
+            PlanError: a step cannot be indexed, or gives what is ready first; ``on_error="skip"``; no Ray cluster is
+                connected when the loop starts.
+            MissingDependencyError: by `next`: Ray is not installed.
+            WorkersLostError: by `next`: a worker died after all its restarts without an element in between.
+            WorkersDisagreeError: by `next`: a worker has other files, functions, or another version of gpupipe.
+        """
+        workers, segment = integer("on_ray", "workers", workers, 1), integer("on_ray", "segment", segment, 1)
+        ahead = 2 * workers if ahead is None else integer("on_ray", "ahead", ahead, 1)
+        max_restarts = integer("on_ray", "max_restarts", max_restarts, 0)
+        given = _resources(num_cpus, resources)
+        if active_trace() is not None:
+            raise PlanError("on_ray needs the chain of the loop, got a dataset inside a function")
+        if workers_of(self.plan) is not None:
+            raise PlanError("on_ray needs a chain without workers, got one that has them already")
+        if options_of(self.plan).on_error == "skip":
+            raise PlanError(WORKERS_SKIP)
+        step = blocker(with_own_rows(self.plan))
+        if step is not None:
+            raise PlanError(f"on_ray needs steps that can be indexed, and {why_not(step)}")
+        first = any_order(self.plan, options_of(self.plan).deterministic is not False)
+        if first is not None:
+            raise PlanError(
+                f"on_ray needs elements in one order, got {first.describe()} at {first.line}, which gives what is "
+                "ready first; use deterministic=True"
+            )
+        return self._then(OnRay(self.plan, workers, segment, ahead, given, max_restarts, Engine()))
+
     def _batch_of_all(self) -> tuple[Batch, Sequence[Node]]:
         """The batch that the ranks share, and the prefetches and options behind it, the last one first."""
         if ranks_of(self.plan) is not None:
@@ -118,3 +183,25 @@ class Ranks(Chain):
         if step is not None:
             raise PlanError(f"by_rank needs steps that can be indexed, and {why_not(step)}")
         return node, above
+
+
+def _resources(num_cpus: Any, resources: Any) -> dict[str, float]:
+    """What Ray gives a worker.
+
+    Raises:
+        PlanError: a number below 0.
+        PlanTypeError: something other than numbers by name.
+    """
+    if resources is not None and not isinstance(resources, Mapping):
+        raise PlanTypeError(f"on_ray needs resources as a dict of numbers, got {brief(resources)}")
+    found: dict[str, float] = {}
+    for name, count in {"CPU": num_cpus, **(resources or {})}.items():
+        number = plain(count)
+        if not isinstance(name, str) or isinstance(number, bool) or not isinstance(number, int | float):
+            raise PlanTypeError(f"on_ray needs numbers of CPUs and resources, got {brief({name: count})}")
+        if not 0 <= number < 1 << 31:
+            raise PlanError(f"on_ray needs numbers of CPUs and resources >= 0, got {number} of {name!r}")
+        found[name] = number
+    if resources and {"CPU", "GPU", "memory"} & set(resources):
+        raise PlanError(f"on_ray needs resources that you named yourself, got {sorted(resources)}; CPUs are num_cpus")
+    return found

@@ -14,7 +14,7 @@ from ..options import Options
 from ..plan.index import ENDLESS, Select, Sliced, blocker, why_not
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from ..plan.order import WithOptions, never_ends, options_of
-from ..plan.ranks import unchecked
+from ..plan.ranks import in_this_process, unchecked
 from .base import Chain, new
 from .epochs import Counted
 
@@ -333,12 +333,13 @@ class Running(Chain):
     def first(self) -> Any:
         """Return the first element, in the epoch that `epoch(n)` or the last `set_epoch(n)` says, else in epoch 0.
 
-        This does not count as an epoch, so use it to look at an element before training.
+        This does not count as an epoch, so use it to look at an element before training. It waits for no other rank,
+        and starts no workers on Ray.
 
         Raises:
             IndexError: the dataset is empty.
         """
-        with new(unchecked(self.plan)).iterator(epoch=self._peeked_epoch()) as items:
+        with new(unchecked(in_this_process(self.plan))).iterator(epoch=self._peeked_epoch()) as items:
             for element in items:
                 return element
         raise IndexError("the dataset is empty: it has no first element")

@@ -22,7 +22,7 @@ from ..random import ROOT, hash64, mix64, pass_number, place_key, step_seed
 from ..threads import DaemonPool, Flag
 from ..transform.program import Feed
 from .bad.policy import ErrorPolicy
-from .bad.records import REASON, Action, BadRecords
+from .bad.records import REASON, Action, BadRecords, log_bad
 from .counters import Counters
 from .element import BatchStream, Element, Raised, Stream
 from .idle_workers import IdleWorkers
@@ -277,9 +277,7 @@ class Run:
             TooManyBadError: there are more than `Options.max_bad`.
         """
         verb = verb or ("replaced" if self.settings.on_error == "replace" else "left out")
-        count = self.note(element, verb)
-        if count and (always or count <= 10 or str(count).strip("0") == "1"):
-            logger.warning("%s: %s (%d so far)", verb, element[0].error, count)
+        log_bad(verb, element[0].error, self.note(element, verb), always)
 
     def settle(self, element: Element) -> DataError | None:
         """Decide about a hole at the end of the chain: the error to raise, or None if it is left out or replaced.

@@ -358,6 +358,10 @@ BATCHED: dict[str, Callable[[Any, Any, Number], Any]] = {
 OTHERS = {
     "random_transform.interpolation_order",
     "random_transform.seed",  # of gpupipe.compat: the op itself is among OPS
+    "on_ray.workers",
+    "on_ray.segment",
+    "on_ray.ahead",
+    "on_ray.max_restarts",  # tests/on_ray/test_arguments.py
     "numbered.epoch",
     "image_dataset_from_directory.label_mode",
     "compare.compared",

@@ -38,7 +38,7 @@ class Name:
     tested: str = ""
 
 
-_REMOTE = "workers on other machines: outside the scope; a chain runs in the process that trains"
+_REMOTE = "workers on other machines: `on_ray`, where Ray starts, restarts and moves them"
 _GRAPH = "belongs to TensorFlow's graph and variants; here a chain is a Python object"
 _SQL = "a reader for tables, not for images; `from_generator` or `from_indexable` takes the rows"
 _TUNING = (

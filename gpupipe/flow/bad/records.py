@@ -23,7 +23,18 @@ from ...log import logger
 from ...options import Settings
 from ...random import hash64, mix64
 
-__all__ = ["KEPT", "PLACES", "RECORDS", "BadRecords", "KnownBad", "cause_of", "line_of", "read_manifest", "whole_name"]
+__all__ = [
+    "KEPT",
+    "PLACES",
+    "RECORDS",
+    "BadRecords",
+    "KnownBad",
+    "cause_of",
+    "line_of",
+    "log_bad",
+    "read_manifest",
+    "whole_name",
+]
 
 KEPT = 10_000
 """Bad elements that an iterator keeps: the last ones, about 300 bytes each."""
@@ -251,6 +262,19 @@ class BadRecords:
 def _mark(record: BadRecord) -> int:
     """The identity of an error: key, step and reason, as two steps may each report an error of one element."""
     return mix64(record.key, hash64(f"{record.stage}: {record.reason[:100]!a}"))
+
+
+def log_bad(verb: str, what: Any, count: int, always: bool = False) -> None:
+    """Log a bad element if it is one of the first ten, the 100th, the 1,000th and so on.
+
+    Args:
+        verb: what was done with it.
+        what: its error.
+        count: how many there were so far; 0 for one that was noted before.
+        always: log it, whatever its number.
+    """
+    if count and (always or count <= 10 or str(count).strip("0") == "1"):
+        logger.warning("%s: %s (%d so far)", verb, what, count)
 
 
 def cause_of(record: BadRecord) -> str:

@@ -1,0 +1,112 @@
+"""What `on_ray` gives while its workers die; run as a program, it says as JSON what it gives while a node dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import gpupipe as gp
+from tests.on_ray.chains import Noted, digest, digests, numbers
+
+FOLDER = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
+RAY = os.environ.get("RAY_TEST_FOLDER")
+
+
+def noted(name: str, seconds: float) -> Noted:
+    """A function that leaves notes in a folder of its own."""
+    (FOLDER / name).mkdir()
+    return Noted(FOLDER / name, seconds)
+
+
+def kill_one(fn: Noted, killed: list[int]) -> None:
+    """End a process that makes elements, by its number."""
+    for pid in fn.pids() - set(killed):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+        killed.append(pid)
+        return
+
+
+def three_kills() -> Any:
+    """Two workers die three times in 48 batches: one of them after a restart, too."""
+    fn, killed, found, longest = noted("three", 0.002), list[int](), list[str](), 0.0
+    ds = numbers(384, fn=fn)
+    wanted = digests(numbers(384, fn=Noted(FOLDER)).iterator(epoch=3))
+    items = ds.on_ray(2).iterator(epoch=3)
+    while True:
+        start = time.monotonic()
+        batch = next(items, None)
+        longest = max(longest, time.monotonic() - start)
+        if batch is None:
+            break
+        found.append(digest(batch))
+        if len(found) % 7 == 3 and len(killed) < 3:
+            kill_one(fn, killed)
+    return {"equal": found == wanted, "count": len(found), "killed": len(killed), "longest": longest}
+
+
+def endless_kills() -> Any:
+    """A worker that dies as soon as it makes an element, also after its restart."""
+    fn = noted("endless", 0.5)
+    over, killed = threading.Event(), list[int]()
+
+    def kill() -> None:
+        while not over.wait(0.05):
+            kill_one(fn, killed)
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    start = time.monotonic()
+    try:
+        list(numbers(384, fn=fn).on_ray(1, max_restarts=1).iterator(epoch=0))
+        said = "none"
+    except gp.WorkersLostError as error:
+        said = str(error)
+    finally:
+        over.set()
+        thread.join(10)
+    return {"said": said, "seconds": time.monotonic() - start, "killed": len(killed)}
+
+
+def a_node() -> Any:
+    """A node is removed, with its worker and what that made; another one has room."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    size = 160 << 20
+    soon = {"health_check_initial_delay_ms": 500, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+    head: dict[str, Any] = {"num_cpus": 0, "object_store_memory": size, "include_dashboard": False, "temp_dir": RAY}
+    head["_system_config"] = soon  # after which Ray takes a node for lost; else 15 s
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    first = cluster.add_node(num_cpus=1, object_store_memory=size)
+    ray.init(address=cluster.address, log_to_driver=False)
+    (FOLDER / "node").mkdir()
+    fn, found, longest = Noted(FOLDER / "node", 0.002, size=16384), list[str](), 0.0
+    wanted = digests(numbers(240, fn=Noted(FOLDER, size=16384)).iterator(epoch=3))
+    items = numbers(240, fn=fn).on_ray(1).iterator(epoch=3)
+    while True:
+        start = time.monotonic()
+        batch = next(items, None)
+        longest = max(longest, time.monotonic() - start)
+        if batch is None:
+            break
+        found.append(digest(batch))
+        if len(found) == 9:
+            cluster.add_node(num_cpus=1, object_store_memory=size)
+            cluster.remove_node(first, allow_graceful=False)
+    items.close()
+    ray.shutdown()
+    cluster.shutdown()
+    return {"equal": found == wanted, "count": len(found), "longest": longest}
+
+
+if __name__ == "__main__":
+    print(json.dumps(a_node()), flush=True)

@@ -1,0 +1,131 @@
+"""on_ray on one machine, in one session of Ray (`workers_program.py`): the elements of a loop, made by workers.
+
+Every batch comes once, in order, with its bytes, also while workers die; or there is an error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.on_ray.sessions import needs_ray, shared
+
+pytestmark = needs_ray
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The result of each scenario."""
+    return shared(tmp_path_factory, "workers_program", seconds=300)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "count"),
+    [("structures", 23), ("padded", 6), ("rows", 8), ("of_the_program", 16)],
+)
+def test_workers_give_the_bytes_and_the_order_of_the_loop(results: dict[str, Any], scenario: str, count: int) -> None:
+    assert results[scenario] == {"equal": True, "count": count, "errors": []}
+
+
+def test_images_have_the_bytes_and_the_order_of_the_loop(results: dict[str, Any]) -> None:
+    for kind in ("uint8", "float32"):
+        assert results["images_of_all_kinds"][kind] == {"equal": True, "count": 12, "errors": []}
+
+
+def test_steps_behind_the_workers_draw_what_they_draw_in_a_loop(results: dict[str, Any]) -> None:
+    assert results["images_of_all_kinds"]["later steps"] == {"equal": True, "count": 16, "errors": []}
+
+
+def test_one_state_goes_through_ranks_workers_and_loops(results: dict[str, Any]) -> None:
+    found = results["one_state"]
+    assert (found["equal"], found["found"], found["wanted"]) == (True, 50, 50)
+    assert found["bytes"] <= 4096
+
+
+def test_a_state_inside_a_later_epoch_goes_on_with_other_segments(results: dict[str, Any]) -> None:
+    assert results["epochs"] == {"equal": True, "count": 36}
+
+
+def test_a_loop_that_sleeps_has_a_bounded_number_of_batches_made(results: dict[str, Any]) -> None:
+    """9 were taken, and (ahead + 1) * segment of 1 MiB each may wait."""
+    found = results["asleep"]
+    assert found["batch"] == 1 << 20
+    assert 9 < found["batches"] <= 9 + (4 + 1) * 2, found
+    assert found["mib"] <= (4 + 1) * 2 + 1, found
+
+
+def test_a_batch_with_a_bad_record_raises_its_error_here_and_the_next_one_follows(results: dict[str, Any]) -> None:
+    found = results["bad_raised"]
+    assert found["said"]["found"] == found["own"]
+    assert found["good"] is True
+    assert found["last"] == ["RecordError", "damaged.tfrecord", 888]
+    assert [offset for _, offset, *_ in found["said"]["records"]] == [0, 312, 384, 888]
+    assert {action for *_, action, _ in found["said"]["records"]} == {"raised"}
+    assert (found["said"]["left_out"], found["said"]["place"]) == (0, 8)
+
+
+def test_replaced_records_are_those_of_the_loop_in_bytes_counts_and_manifest(results: dict[str, Any]) -> None:
+    found = results["bad_replaced"]
+    assert found["said"]["workers"] == found["said"]["loop"]
+    assert found["left_out"] == 5
+
+
+def test_too_many_bad_records_end_the_loop_here(results: dict[str, Any]) -> None:
+    assert results["too_many_bad"].startswith("TooManyBadError: 3 bad elements were left out or replaced")
+
+
+def test_a_worker_waits_for_the_next_loop_and_ends_with_the_dataset(results: dict[str, Any]) -> None:
+    assert results["kept_workers"] == {"pids": 1, "alive": True, "ended": True}
+
+
+def test_workers_share_the_work_and_end_with_a_loop_that_is_left(results: dict[str, Any]) -> None:
+    assert results["stopped_early"] == {"pids": 2, "ended": True}
+
+
+def test_killed_workers_cost_no_batch(results: dict[str, Any]) -> None:
+    found = results["three_kills"]
+    assert (found["equal"], found["count"], found["killed"]) == (True, 48, 3)
+    assert found["longest"] < 30
+
+
+def test_a_worker_that_always_dies_is_an_error(results: dict[str, Any]) -> None:
+    found = results["endless_kills"]
+    wanted = (
+        "on_ray needs workers that live, got one that died, making elements 0 to 3 of epoch 0, also after 1 restarts"
+    )
+    assert wanted in found["said"]
+    assert found["seconds"] < 120
+    assert found["killed"] >= 2
+
+
+def test_a_worker_with_other_files_or_another_seed_is_refused(results: dict[str, Any]) -> None:
+    text = results["other_files"]
+    assert text.startswith("WorkersDisagreeError: on_ray needs workers with the trainer's files")
+    assert "process " in text
+    assert "has other files: 3, where the trainer has 7 and has another seed: 0, where the trainer has 9" in text
+
+
+def test_workers_without_room_are_an_error_that_says_what_they_ask_for(results: dict[str, Any]) -> None:
+    text = results["no_room"]
+    assert text.startswith("WorkersLostError: on_ray got no worker in 1 s: 2 of them ask for 1 CPU and 1 moon each")
+    assert "0 of 0 moon" in text
+
+
+def test_workers_that_find_room_do_the_work_of_all(results: dict[str, Any]) -> None:
+    assert results["more_than_cpus"] is True
+
+
+def test_a_chain_that_cannot_be_pickled_is_a_plan_error(results: dict[str, Any]) -> None:
+    assert results["not_pickled"].startswith("PlanError: on_ray needs a chain that can be pickled, got one that cannot")
+
+
+def test_a_loop_without_a_cluster_says_what_to_call(results: dict[str, Any]) -> None:
+    assert results["not_connected"].startswith(
+        "PlanError: on_ray needs a Ray cluster that this process is connected to"
+    )
+
+
+def test_ray_data_gets_the_batches_from_any_one_on_and_gives_rows_by_number(results: dict[str, Any]) -> None:
+    found = results["to_and_from"]
+    assert found == {"equal": True, "count": 19, "rows": 30, "mixed": True, "fifth": [5, "b'row 5'"]}
