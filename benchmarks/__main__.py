@@ -26,7 +26,7 @@ from benchmarks.planted import PROGRAMS, planted
 from benchmarks.requests import requests
 from benchmarks.stop import Stopped, stoppable
 from benchmarks.suites import cores as cores_suite
-from benchmarks.suites import decode, every, far, first, places, remote, training
+from benchmarks.suites import decode, every, far, first, on_ray, places, remote, training
 
 __all__ = ["main"]
 
@@ -52,12 +52,13 @@ COMMANDS = (
     "decode",
     "cores",
     "training",
+    "on-ray",
     "remote",
     "places",
     "far",
     "all",
 )
-SUITES = (first, decode, cores_suite, training, remote, places, far, every)
+SUITES = (first, decode, cores_suite, training, remote, places, far, on_ray, every)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -350,7 +351,7 @@ def _parser() -> argparse.ArgumentParser:
     for command in (
         *(
             commands.choices[name]
-            for name in ("first-batch", "decode", "cores", "training", "remote", "places", "far", "all")
+            for name in ("first-batch", "decode", "cores", "training", "remote", "places", "far", "on-ray", "all")
         ),
         chain,
         extract,
