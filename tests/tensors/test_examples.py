@@ -40,6 +40,7 @@ class Example:
         out: its option for where the checkpoint goes, and the end of such a name.
         ranks: how many processes train.
         whole: whether ranks divide batches, as under Accelerate, not images.
+        shared: whether ranks divide the rows of each batch, as under `by_rank`.
         more: further arguments.
     """
 
@@ -48,21 +49,29 @@ class Example:
     out: tuple[str, str]
     ranks: int = 1
     whole: bool = False
+    shared: bool = False
     more: tuple[str, ...] = ()
 
     @property
     def batch(self) -> int:
         return 8 // self.ranks
 
+    @property
+    def given(self) -> int:
+        """What it is told as the size of a batch."""
+        return 8 if self.shared else self.batch
+
     def expected(self, data: Path, rank: int, epoch: int) -> list[list[int]]:
         """The labels of a rank's batches, as NumPy has them."""
-        files = gp.Dataset.list_files(f"{data}/*.tfrecord", seed=1)
-        ds = files.interleave(gp.TFRecordDataset, cycle_length=8).shuffle(10_000, seed=1)
-        if not self.whole:
+        files = gp.Dataset.list_files(f"{data}/*.tfrecord", shuffle=not self.shared, seed=1)
+        ds = files.interleave(gp.TFRecordDataset, cycle_length=8).shuffle(gp.ALL if self.shared else 10_000, seed=1)
+        if not self.whole and not self.shared:
             ds = ds.shard(self.ranks, rank, even="drop")
         features = {"image/class/label": gp.io.FixedLenFeature((), "int64")}
         labels = ds.map(lambda record: gp.io.parse_single_example(record, features)["image/class/label"])
-        batches = [batch.tolist() for batch in labels.batch(self.batch, drop_remainder=True).iterator(epoch=epoch)]
+        batches = [batch.tolist() for batch in labels.batch(self.given, drop_remainder=True).iterator(epoch=epoch)]
+        if self.shared:
+            return [batch[rank :: self.ranks] for batch in batches]
         if not self.whole:
             return batches
         return [*batches, *batches[: -len(batches) % self.ranks]][rank :: self.ranks]
@@ -71,6 +80,7 @@ class Example:
 TRAINING = [
     Example("pytorch", "torch", ("--checkpoint", ".pt")),
     Example("ddp", "torch", ("--checkpoint", ".pt"), ranks=2),
+    Example("ray_train", "ray.train", ("--checkpoint", ".pt"), ranks=2, shared=True, more=("--workers", "0")),
     Example("lightning_fit", "lightning", ("--folder", ""), ranks=2, more=("--devices", "2")),
     Example("accelerate_loop", "accelerate", ("--folder", ""), ranks=2, whole=True),
     Example("jax_flax", "flax", ("--folder", "")),
@@ -106,9 +116,9 @@ def runs_of(name: str, *lists: list[str], out: Path, ranks: int = 1) -> list[Any
 
 @pytest.mark.parametrize("example", TRAINING, ids=lambda example: example.name)
 def test_a_stopped_run_ends_as_one_that_was_not_stopped(example: Example, photographs: Path, tmp_path: Path) -> None:
-    pytest.importorskip(example.needs)
+    pytest.importorskip(example.needs, exc_type=ImportError)
     option, suffix = example.out
-    common = [f"{photographs}/*.tfrecord", "--epochs", str(EPOCHS), "--batch", str(example.batch), "--size", "32"]
+    common = [f"{photographs}/*.tfrecord", "--epochs", str(EPOCHS), "--batch", str(example.given), "--size", "32"]
     common += ["--save-every", str(SAVED), *example.more, option]
     if example.needs == "lightning":  # a validation between the epochs moves nothing; its last batch has fewer rows
         common += [str(tmp_path / "run"), "--val", f"{photographs}/*-00000-*", option]
