@@ -35,9 +35,9 @@ def kill_one(fn: Noted, killed: list[int]) -> None:
         return
 
 
-def three_kills() -> Any:
-    """Two workers die three times in 48 batches: one of them after a restart, too."""
-    fn, killed, found, longest = noted("three", 0.002), list[int](), list[str](), 0.0
+def six_kills() -> Any:
+    """Two workers die six times in 48 batches, also after restarts."""
+    fn, killed, found, longest = noted("six", 0.002), list[int](), list[str](), 0.0
     ds = numbers(384, fn=fn)
     wanted = digests(numbers(384, fn=Noted(FOLDER)).iterator(epoch=3))
     items = ds.on_ray(2).iterator(epoch=3)
@@ -48,7 +48,7 @@ def three_kills() -> Any:
         if batch is None:
             break
         found.append(digest(batch))
-        if len(found) % 7 == 3 and len(killed) < 3:
+        if len(found) % 7 == 3 and len(killed) < 6:
             kill_one(fn, killed)
     return {"equal": found == wanted, "count": len(found), "killed": len(killed), "longest": longest}
 

@@ -84,8 +84,8 @@ def test_workers_share_the_work_and_end_with_a_loop_that_is_left(results: dict[s
 
 
 def test_killed_workers_cost_no_batch(results: dict[str, Any]) -> None:
-    found = results["three_kills"]
-    assert (found["equal"], found["count"], found["killed"]) == (True, 48, 3)
+    found = results["six_kills"]
+    assert (found["equal"], found["count"], found["killed"]) == (True, 48, 6)
     assert found["longest"] < 30
 
 

@@ -30,7 +30,7 @@ from tests.on_ray.chains import (
     ragged,
     write_images,
 )
-from tests.on_ray.killed_program import endless_kills, three_kills
+from tests.on_ray.killed_program import endless_kills, six_kills
 
 FOLDER = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
 
@@ -314,7 +314,7 @@ def to_and_from() -> Any:
 
 
 TOGETHER = (
-    three_kills, to_and_from, one_state, endless_kills, epochs, images_of_all_kinds, structures, padded, rows,
+    six_kills, to_and_from, one_state, endless_kills, epochs, images_of_all_kinds, structures, padded, rows,
     of_the_program, bad_raised, bad_replaced, too_many_bad, kept_workers, stopped_early, not_pickled,
 )  # fmt: skip
 """Two at a time: most of each is the start of a worker."""
