@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import field
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -13,9 +14,8 @@ from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
 from gpupipe.ops._shared.mixing import dirichlet
-from gpupipe.ops._shared.policy import NUMBER, OPS, Policy, signed_strengths
+from gpupipe.ops._shared.policy import MOST, NUMBER, OPS, Policy, signed_strengths
 from gpupipe.ops.convert_image_dtype import dtype_of
-from gpupipe.ops.rand_augment import MOST
 from gpupipe.random import BatchRng
 
 __all__ = ["AugMix", "aug_mix"]
@@ -56,12 +56,13 @@ class AugMix(Policy):
     chain_depth: int = -1
     alpha: float = 1.0
     all_ops: bool = True
+    interpolation: str = field(default="bilinear", kw_only=True)
 
     def __post_init__(self) -> None:
         Policy.__post_init__(self)
         check_number(self.name, "severity", self.severity, 1, BINS, integer=True)
         check_number(self.name, "mixture_width", self.mixture_width, 1, 16, integer=True)
-        check_number(self.name, "chain_depth", self.chain_depth, None, 16, integer=True)
+        check_number(self.name, "chain_depth", self.chain_depth, -1, 16, integer=True)
         check_number(self.name, "alpha", self.alpha, 1e-3, 1e6)
         if not isinstance(self.all_ops, bool):
             raise SpecError(f"{self.name} needs all_ops to be a bool, got {self.all_ops!r}")
@@ -120,7 +121,7 @@ class AugMix(Policy):
 
     @classmethod
     def cases(cls) -> Iterator[Case]:
-        yield from cls.policy_cases(cls(), cls(10, 2, 1, 0.3, False, interpolation="bilinear", fill=128))
+        yield from cls.policy_cases(cls(), cls(10, 2, 1, 0.3, False, interpolation="nearest", fill=128))
 
 
 def aug_mix(
@@ -137,14 +138,14 @@ def aug_mix(
 ) -> T:
     """Mix `image` with several chains of random ops of itself, as torchvision's `AugMix`.
 
-    The result is the weighted sum of the image and of the ends of the chains. Ops are those of `rand_augment` but for
-    nothing. Of posterizing, 4 bits or fewer are left, as in torchvision.
+    The result is the weighted sum of the image and of the ends of the chains. Ops are those of `rand_augment` except
+    the identity. Of posterizing, 4 bits or fewer are left, as in torchvision.
 
     Args:
         image: 3 channels of uint8.
         severity: how many of 10 strengths are drawn, the weakest first, 1 to 10.
         mixture_width: how many chains, 1 to 16.
-        chain_depth: how many ops in each, up to 16; below 1, drawn from 1 to 3 for each chain.
+        chain_depth: how many ops in each, up to 16; 0 or -1: drawn from 1 to 3 for each chain.
         alpha: the weights of the chains are drawn from a Dirichlet distribution with it, that of the image against
             all of them from a Beta distribution; 0.001 to a million.
         all_ops: whether brightness, color, contrast and sharpness are among the ops.
@@ -167,7 +168,7 @@ def aug_mix(
         plain(mixture_width),
         plain(chain_depth),
         plain(alpha),
-        plain(all_ops),
+        bool(all_ops) if isinstance(all_ops, np.bool_) else all_ops,
         interpolation=interpolation,
         fill=0 if fill is None else plain(fill),
         dtype=dtype_of("aug_mix", image),

@@ -13,9 +13,8 @@ from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.ops._shared.policy import NUMBER, OPS, Policy, signed_strengths
+from gpupipe.ops._shared.policy import MOST, NUMBER, OPS, Policy, signed_strengths
 from gpupipe.ops.convert_image_dtype import dtype_of
-from gpupipe.ops.rand_augment import MOST
 from gpupipe.random import BatchRng
 
 __all__ = ["AutoAugment", "auto_augment"]
@@ -135,7 +134,7 @@ class AutoAugment(Policy):
 
     def __post_init__(self) -> None:
         Policy.__post_init__(self)
-        if self.policy not in POLICIES:
+        if not isinstance(self.policy, str) or self.policy not in POLICIES:
             raise SpecError(f"{self.name} needs policy as one of {', '.join(POLICIES)}, got {self.policy!r}")
 
     @property

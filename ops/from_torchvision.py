@@ -52,10 +52,10 @@ def from_torchvision(transform: Any) -> Transform:
     `GaussianBlur`, `RandomInvert`, `RandomPosterize`, `RandomSolarize`, `RandomChannelPermutation`, `AugMix`; of
     tensors also `RandomGrayscale`, `RandomAdjustSharpness`, `RandomAutocontrast`, `RandomEqualize`, `RandomRotation`,
     `RandomAffine`, `RandomPerspective`, `RandAugment`, `TrivialAugmentWide`, `AutoAugment`; `Normalize`, `ToTensor`,
-    `PILToTensor`, `ToImage`, `ToPureTensor`, `ToDtype`, `ConvertImageDtype`, `RGB`, `Identity`, and timm's
-    `create_transform` of these. Random ops draw from the same distributions, not the same numbers. Where "bilinear"
-    rotations, affine maps and perspectives end between two pixels, a fill is mixed in by its share; torchvision makes
-    these pixels darker.
+    `PILToTensor`, `ToImage`, `ToPureTensor`, `ToDtype`, `ConvertImageDtype`, `RGB`, `Identity`, what comes with the
+    weights of a classifier, and timm's `create_transform` of these. Random ops draw from the same distributions, not
+    the same numbers. Where "bilinear" rotations, affine maps and perspectives end between two pixels, a fill is mixed
+    in by its share; torchvision makes these pixels darker.
 
     Args:
         transform: the object; torchvision itself is not imported.
@@ -97,6 +97,9 @@ def _add(recipe: Recipe, transform: Any) -> None:
         if callable(transform):
             refuse(WHO, f"{name}, which is not torchvision's", WAY)
         raise PlanTypeError(f"{WHO} needs transforms of torchvision, got {name}")
+    library = type(transform).__module__.partition(".")[0]
+    if library == "timm" and name in _OTHER_IN_TIMM:
+        refuse(WHO, f"timm's {name}", WAY)
     step = _STEPS.get(name)
     if step is None:
         refuse(WHO, name, WAY)
@@ -187,6 +190,14 @@ def _normalize(recipe: Recipe, transform: Any) -> None:
     recipe.normalize(mean, std)
 
 
+def _classification(recipe: Recipe, transform: Any) -> None:
+    """The transforms that come with torchvision's weights for classification."""
+    recipe.add(resize_shorter, size=pair_of(transform.resize_size)[0], **_resampling(recipe, transform))
+    recipe.add(center_crop, size=pair_of(transform.crop_size))
+    _to_tensor(recipe, transform)
+    recipe.normalize(transform.mean, transform.std)
+
+
 def _to_tensor(recipe: Recipe, transform: Any) -> None:
     if not recipe.tensor:
         recipe.tensor = True
@@ -271,13 +282,16 @@ def _setting(transform: Any, name: str) -> Any:
     if isinstance(value, (list, tuple)):
         value = tuple(value)
         if name == "fill" and len(set(value)) == 1:
-            return value[0]
+            value = value[0]
+    if name == "fill" and isinstance(value, float) and value.is_integer():
+        return int(value)
     if name == "fill" and isinstance(value, dict):
         refuse(WHO, f"{type(transform).__name__}(fill={value!r})", "use one fill for images")
-    return 0 if name == "fill" and value is None and type(transform).__name__ not in _POLICIES else value
+    return 0 if name == "fill" and value is None else value
 
 
-_POLICIES = ("AugMix", "AutoAugment", "RandAugment", "TrivialAugmentWide")
+_OTHER_IN_TIMM = ("AugMixAugment", "AutoAugment", "RandAugment", "RandomErasing")
+"""timm's classes of these names follow other laws."""
 _WARPING = ("interpolation", "fill")
 
 _STEPS: dict[str, Callable[[Recipe, Any], None]] = {
@@ -288,6 +302,7 @@ _STEPS: dict[str, Callable[[Recipe, Any], None]] = {
     "ConvertImageDtype": _to_dtype,
     "GaussianBlur": _of_any(random_gaussian_blur, "kernel_size", "sigma"),
     "Identity": _nothing,
+    "ImageClassification": _classification,
     "MaybeToTensor": _to_tensor,
     "Normalize": _normalize,
     "PILToTensor": _to_image,

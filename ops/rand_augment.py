@@ -12,24 +12,13 @@ from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.ops._shared.policy import OPS, Policy, signed_strengths
+from gpupipe.ops._shared.policy import MOST, USED, Policy, signed_strengths
 from gpupipe.ops.convert_image_dtype import dtype_of
 from gpupipe.random import BatchRng
 
-__all__ = ["MOST", "RandAugment", "rand_augment"]
+__all__ = ["RandAugment", "rand_augment"]
 
 T = TypeVar("T")
-
-USED = OPS[:-1]
-"""All but inverting."""
-
-MOST: dict[str, float] = {
-    **dict.fromkeys(("shear_x", "shear_y"), 0.3),
-    **dict.fromkeys(("translate_x", "translate_y"), 150 / 331),
-    "rotate": 30.0,
-    **dict.fromkeys(("brightness", "color", "contrast", "sharpness"), 0.9),
-}
-"""The greatest strength of each op that has one; translations as a share of the image."""
 
 
 @dataclass(frozen=True, slots=True)

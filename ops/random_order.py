@@ -23,11 +23,11 @@ __all__ = ["RandomOrder", "random_order"]
 
 T = TypeVar("T")
 
-MOST = 6
-"""Functions: 720 orders, and 36 results for each image."""
+MOST_FUNCTIONS = 6
+"""That is 720 orders, and 36 results for each image."""
 
 
-@lru_cache(MOST)
+@lru_cache(MOST_FUNCTIONS)
 def orders(count: int) -> Array:
     """All orders of `count` things, in lexicographic order: int32[count!,count]."""
     return np.array(list(permutations(range(count))), np.int32)
@@ -73,7 +73,7 @@ def random_order(functions: Sequence[Callable[[Any], Any]], image: T, *, seed: i
 
     Args:
         functions: 1 to 6, each takes an image and returns one of the same shape and dtype. They are called n times
-            each, with traced images; random ops in them draw anew at each turn unless they have a seed.
+            each, in a map with traced images; random ops in them draw anew at each turn unless they have a seed.
         image: one image, or a tuple of images of equal size, which the functions get as a tuple.
         seed: identifies the draw of the order; by default the call's number does. Calls with equal seeds draw the same
             for one element, also after a `zip`, but not in different inputs of it.
@@ -90,12 +90,21 @@ def random_order(functions: Sequence[Callable[[Any], Any]], image: T, *, seed: i
         >>> random_order([lambda x: x[:, ::-1], lambda x: x * 2], x).ravel()
         array([6, 4, 2], dtype=uint8)
     """
-    if not isinstance(functions, (list, tuple)) or not 0 < len(functions) <= MOST:
-        raise PlanTypeError(f"random_order needs a list of 1 to {MOST} functions of an image, got {functions!r}")
-    order = random_uniform(0, len(orders(len(functions))), dtype="int32", seed=seed)
+    if not isinstance(functions, (list, tuple)) or not 0 < len(functions) <= MOST_FUNCTIONS:
+        given = f"{len(functions)} of them" if isinstance(functions, (list, tuple)) else type(functions).__name__
+        raise PlanTypeError(f"random_order needs a list of 1 to {MOST_FUNCTIONS} functions of an image, got {given}")
     made: Any = image
+    images = image if isinstance(image, tuple) else (image,)
+    if images and all(isinstance(x, np.ndarray) and x.ndim == 4 for x in images):  # each image its own order
+        rows = [random_order(functions, row if isinstance(image, tuple) else row[0], seed=seed)
+                for row in zip(*images, strict=True)]  # fmt: skip
+        made = tuple(map(np.stack, zip(*rows, strict=True))) if isinstance(image, tuple) else np.stack(rows)
+        return made  # type: ignore[no-any-return]
+    order = random_uniform(0, len(orders(len(functions))), dtype="int32", seed=seed)
     for position in range(len(functions)):
         results = [results_of("random_order", function, made) for function in functions]
+        if any(len(result) != len(images) for result in results):
+            raise PlanTypeError("random_order needs functions that return one image for each that they are given")
         op = RandomOrder(position, order, options=len(results), images=len(results[0]), layouts=layouts_of(results[0]))
         made = apply(op, *(x for result in results for x in result))
     return made  # type: ignore[no-any-return]

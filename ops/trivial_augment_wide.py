@@ -11,18 +11,15 @@ from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.ops._shared.policy import OPS, Policy, signed_strengths
+from gpupipe.ops._shared.policy import USED, Policy, signed_strengths
 from gpupipe.ops.convert_image_dtype import dtype_of
 from gpupipe.random import BatchRng
 
-__all__ = ["TrivialAugmentWide", "trivial_augment_wide"]
+__all__ = ["WIDE", "TrivialAugmentWide", "trivial_augment_wide"]
 
 T = TypeVar("T")
 
-USED = OPS[:-1]
-"""All but inverting."""
-
-MOST: dict[str, float] = {
+WIDE: dict[str, float] = {
     **dict.fromkeys(("shear_x", "shear_y"), 0.99),
     **dict.fromkeys(("translate_x", "translate_y"), 32.0),
     "rotate": 135.0,
@@ -59,7 +56,7 @@ class TrivialAugmentWide(Policy):
         u = rng.uniform(3)
         ops = np.floor(u[:, :1] * len(USED)).astype(np.int32)
         index = np.floor(u[:, 1:2] * self.num_magnitude_bins).astype(np.int64)
-        return ops, signed_strengths(ops, index, u[:, 2:] < 0.5, self.num_magnitude_bins, hw, MOST, 6)
+        return ops, signed_strengths(ops, index, u[:, 2:] < 0.5, self.num_magnitude_bins, hw, WIDE, 6)
 
     @classmethod
     def cases(cls) -> Iterator[Case]:

@@ -74,9 +74,9 @@ def _image(who: str, x: TensorSpec, layout: str) -> TensorSpec:
 
 
 def layouts_of(images: Sequence[Any]) -> tuple[str, ...]:
-    """The layouts of images, where an array of rank 3 is an image {HWC}; "" for what has two dimensions."""
+    """The layouts of images, and of the frames of clips; an array of rank 3 is {HWC}, "" is for two dimensions."""
     specs = map(spec_of_operand, images)
-    return tuple(spec.layout or ("" if spec.rank == 2 else "HWC") for spec in specs)
+    return tuple((spec.layout or ("" if spec.rank == 2 else "HWC"))[-3:] for spec in specs)
 
 
 def results_of(who: str, function: Any, image: Any) -> tuple[Any, ...]:

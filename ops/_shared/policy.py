@@ -39,7 +39,7 @@ from gpupipe.ops.invert import Invert
 from gpupipe.ops.solarize import thresholds
 from gpupipe.random import BatchRng
 
-__all__ = ["OPS", "Policy", "evenly", "laid_out", "signed_strengths", "strengths"]
+__all__ = ["MOST", "OPS", "USED", "Policy", "evenly", "laid_out", "signed_strengths", "strengths"]
 
 OPS = (
     "identity",
@@ -59,6 +59,17 @@ OPS = (
     "invert",
 )
 """What a layer may do to an image: a number in the drawn arrays is an index of this."""
+
+USED = OPS[:-1]
+"""The ops of RandAugment and TrivialAugment: all but inverting."""
+
+MOST: dict[str, float] = {
+    **dict.fromkeys(("shear_x", "shear_y"), 0.3),
+    **dict.fromkeys(("translate_x", "translate_y"), 150 / 331),
+    "rotate": 30.0,
+    **dict.fromkeys(("brightness", "color", "contrast", "sharpness"), 0.9),
+}
+"""The greatest strength of each op that has one, in RandAugment and AutoAugment; translations: a share of the image."""
 
 NUMBER: dict[str, int] = {name: number for number, name in enumerate(OPS)}
 

@@ -54,9 +54,9 @@ def theirs(op: AugMix, image: Array, row: int, count: int) -> Array:
 @pytest.mark.parametrize(
     "op",
     [
-        AugMix(interpolation="bilinear"),
-        AugMix(10, 3, -1, 1.0, True, fill=99),
-        AugMix(10, 2, 4, 0.4, False),
+        AugMix(),
+        AugMix(10, 3, -1, 1.0, True, interpolation="nearest", fill=99),
+        AugMix(10, 2, 4, 0.4, False, interpolation="nearest"),
     ],
     ids=["as by default", "strong", "two chains of four"],
 )

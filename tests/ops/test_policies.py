@@ -13,11 +13,10 @@ import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array
-from gpupipe.ops._shared.policy import NUMBER, OPS, Policy, evenly, signed_strengths, strengths
+from gpupipe.ops._shared.policy import MOST, NUMBER, OPS, Policy, evenly, signed_strengths, strengths
 from gpupipe.ops.auto_augment import POLICIES, AutoAugment, _table
-from gpupipe.ops.rand_augment import MOST, RandAugment
-from gpupipe.ops.trivial_augment_wide import MOST as WIDE
-from gpupipe.ops.trivial_augment_wide import TrivialAugmentWide
+from gpupipe.ops.rand_augment import RandAugment
+from gpupipe.ops.trivial_augment_wide import WIDE, TrivialAugmentWide
 from gpupipe.random import BatchRng
 from gpupipe.transform import machine
 from tests.ops.originals import chw, hwc, photograph, torchvision

@@ -100,6 +100,31 @@ def test_an_image_and_its_mask_have_one_order() -> None:
     assert set(brighter_first) == {True, False}
 
 
+def test_a_batch_outside_of_a_chain_has_an_order_for_each_image() -> None:
+    x = np.full((64, 3, 3, 1), 5, np.uint8)
+    steps = [lambda z: z + np.uint8(1), lambda z: z * np.uint8(2)]
+
+    made = ops.random_order(steps, x)
+    first, second = ops.random_order([lambda both: tuple(z + np.uint8(1) for z in both)], (x, x))
+
+    assert set(np.unique(made)) == {11, 12} and made.shape == x.shape
+    np.testing.assert_array_equal(first, x + 1)
+    np.testing.assert_array_equal(second, x + 1)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_clips_are_taken_frame_by_frame_with_one_draw(backend: str) -> None:
+    clips = np.stack([noise(6, 5)[None].repeat(3, axis=0) for _ in range(8)])
+    chain = Dataset.from_tensor_slices(clips).with_options(on(backend))
+    steps = [ops.invert, lambda y: ops.adjust_brightness(y, 0.3)]
+
+    for call in (ops.random_order, ops.random_choice):
+        found = list(chain.map(lambda x, call=call: call(steps, x)))
+
+        assert all(x.shape == (3, 6, 5, 3) and (x == x[:1]).all() for x in found)
+        assert len({x.tobytes() for x in found}) == 2
+
+
 def test_probabilities_are_those_asked_for() -> None:
     chain = Dataset.from_tensor_slices(np.zeros((2000, 1, 1, 1), np.uint8))
 
@@ -191,8 +216,12 @@ def test_mistakes_name_what_is_needed() -> None:
         ops.random_choice([ops.flip_up_down], X, (0,))
     with pytest.raises(PlanTypeError, match="random_choice needs p as a number for each function, got 'ab'"):
         ops.random_choice([ops.flip_up_down], X, "ab")  # type: ignore[arg-type]
-    with pytest.raises(PlanTypeError, match="random_order needs a list of 1 to 6 functions of an image, got "):
+    with pytest.raises(PlanTypeError, match="random_order needs a list of 1 to 6 functions of an image, got 7 of them"):
         ops.random_order([ops.invert] * 7, X)
+    with pytest.raises(PlanTypeError, match="random_order needs a list of 1 to 6 functions of an image, got ndarray"):
+        ops.random_order(X, [ops.invert])  # type: ignore[arg-type]
+    with pytest.raises(PlanTypeError, match="random_order needs functions that return one image for each"):
+        ops.random_order([lambda y: (y, y)], X)
     with pytest.raises(SpecError, match="random_order needs results of one type"):
         ops.random_order([lambda x: x / 2, lambda x: x], X)
     with pytest.raises(SpecError, match="random_apply needs images, got int64"):

@@ -124,6 +124,7 @@ CERTAIN: dict[str, tuple[Callable[[Any, Any, Any], list[Any]], tuple[int, float]
             (9, 9), (0, 0), (1.2, 1.2), (3, 3, 4, 4), mode.NEAREST, 8)],
         (1, 0.001),
     ),
+    "fills that are whole numbers": (lambda v1, v2, mode: [v2.ToImage(), v2.RandAugment(0, fill=2.0)], (0, 0)),
     "no policy": (lambda v1, v2, mode: [v2.ToImage(), v2.RandAugment(0)], (0, 0)),
 }  # fmt: skip
 
@@ -143,6 +144,19 @@ def test_transforms_without_chance_give_torchvisions_pixels(name: str) -> None:
         assert (difference > most).mean() <= share, number
 
 
+def test_what_comes_with_the_weights_of_a_classifier_gives_torchvisions_pixels() -> None:
+    pytest.importorskip("torchvision")
+    from torchvision.models import ResNet50_Weights
+
+    original = ResNet50_Weights.IMAGENET1K_V2.transforms()
+    fn = ops.from_torchvision(original)
+    for number in range(6):
+        theirs = original(rgb(photograph(number))).numpy()
+
+        np.testing.assert_allclose(fn(photograph(number)), theirs, atol=1.01 * LEVEL)
+        assert np.abs(fn(photograph(number)) - theirs).mean() < 0.01 * LEVEL
+
+
 def test_policies_get_the_settings_of_torchvisions() -> None:
     of = torchvision()
     transforms = [
@@ -158,8 +172,8 @@ def test_policies_get_the_settings_of_torchvisions() -> None:
     assert repr(ops.from_torchvision(of.v2.Compose(transforms))) == (
         "from_torchvision: decode_image -> rand_augment(num_ops=3, magnitude=7, num_magnitude_bins=20, "
         "interpolation='bilinear', fill=9) -> trivial_augment_wide(num_magnitude_bins=16, interpolation='nearest', "
-        "fill=None) -> auto_augment(policy='svhn', interpolation='nearest', fill=None) -> aug_mix(severity=5, "
-        "mixture_width=2, chain_depth=1, alpha=0.5, all_ops=False, interpolation='bilinear', fill=None) -> "
+        "fill=0) -> auto_augment(policy='svhn', interpolation='nearest', fill=0) -> aug_mix(severity=5, "
+        "mixture_width=2, chain_depth=1, alpha=0.5, all_ops=False, interpolation='bilinear', fill=0) -> "
         "random_perspective(distortion_scale=0.4, p=0.9, interpolation='bilinear', fill=0) -> "
         "random_channel_permutation() -> transpose()"
     )
@@ -277,10 +291,15 @@ def circle(transform: Any) -> Any:
     return transform
 
 
+def timm_policy() -> Any:
+    return pytest.importorskip("timm.data").create_transform(32, is_training=True, auto_augment="rand-m9-mstd0.5")
+
+
 REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     "an unknown transform": (lambda v1, v2, mode: v1.ElasticTransform(), "equals ElasticTransform; call the ops"),
     "a crop that may pad": (lambda v1, v2, mode: v2.RandomCrop(3, pad_if_needed=True), r"RandomCrop\(pad_if_needed=T"),
     "a policy of no tensor": (lambda v1, v2, mode: v2.RandAugment(), "RandAugment of an image that is no tensor; put"),
+    "a policy of timm's": (lambda v1, v2, mode: timm_policy(), "equals timm's RandAugment"),
     "a fill for each kind": (lambda v1, v2, mode: v2.Pad(3, fill={torch.Tensor: 3}), r"Pad\(fill=\{"),
     "another size": (lambda v1, v2, mode: v1.RandomApply([v1.CenterCrop(3)]), "random_apply needs results of one type"),
     "another dtype": (lambda v1, v2, mode: v1.RandomChoice([v1.ToTensor()]), "equals RandomChoice of what makes"),

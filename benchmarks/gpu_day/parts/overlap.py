@@ -35,7 +35,7 @@ def questions(day: Day) -> Questions:
     left_out: dict[str, dict[str, Any]] = {
         "without labels": {"labels": False},
         "dropped eight at a time": {"kept": 8},
-        "without CuPy, hence without DLPack": {"without": _cupy},
+        "without CuPy, hence without DLPack and NVTX": {"without": _cupy},
         "without a look at headers": {"without": _headers},
         "3 batches in flight": {"without": _limit_of_flights},
         "without all of these": {"labels": False, "kept": 8, "without": _all},
