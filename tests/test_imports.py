@@ -53,7 +53,7 @@ HOMES = {
     "keras": ("tensors/keras.py",),
     "tensorflow": ("tensors/tf.py",),
     "accelerate": ("tensors/accelerate.py",),
-    "ray": ("on_ray/team.py", "ray/from_dataset.py"),
+    "ray": ("on_ray/team.py", "ray/from_dataset.py", "ray/to_dataset.py"),
 }
 
 # Files that subclass or serve one library import it at once; a method of Dataset imports the file.

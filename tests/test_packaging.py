@@ -135,6 +135,7 @@ def test_core_dependencies_are_what_the_package_imports(wheel: Path) -> None:
         "matplotlib",
         "packaging",
         "pyarrow",
+        "ray",
         "tifffile",
     }  # packaging comes with DALI
     optional |= {"torch", "jax", "keras", "tensorflow", "accelerate"}  # of gpupipe/tensors

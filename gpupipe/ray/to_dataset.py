@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,11 +27,12 @@ def ray_data(who: str) -> Any:
         MissingDependencyError: it, or what it needs, is not installed.
     """
     try:
-        return importlib.import_module("ray.data")
+        import ray.data
     except ImportError as error:
         raise MissingDependencyError(
             f"{who} needs Ray Data, which cannot be imported: {error}; pip install 'ray[data]'"
         ) from error
+    return ray.data
 
 
 def to_dataset(

@@ -328,6 +328,6 @@ class Policy(Colour):
     def policy_cases(cls, *ops: Op) -> Iterator[Case]:
         """Cases of policies with these settings."""
         cut = "a product just below an integer is truncated one level lower, and what follows may enlarge that"
-        for op in ops:
+        for number, op in enumerate(ops):
             for x in (picture(31, 40), noise(9, 8), noise(2, 5), noise(1, 1)):
-                yield Case(op, (x,), ("HWC",), atol=4, reason=cut)
+                yield Case(op, (x,), ("HWC",), atol=4, reason=cut, note=f"settings-{number}")

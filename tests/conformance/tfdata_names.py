@@ -229,7 +229,7 @@ In reading order:
   mixtures and small sources.
 - `elements.py`, `batches.py`, `buffers.py`, `scanning.py`: steps on elements; batches and windows; shuffle, prefetch,
   caches; steps that keep a state or a count.
-- `ranks.py`: `by_rank`, the rows of one rank of every batch.
+- `ranks.py`: `by_rank`, the rows of one rank of every batch; `on_ray`, workers on this machine or others.
 - `running.py`: options, length, `ds[i]`, iterators, epochs and reports.
 - `tensors.py`: elements for NumPy, PyTorch, JAX, CuPy, Keras and TensorFlow.
 - `epochs.py`: which epoch a loop is; [EPOCHS.md](EPOCHS.md) has the rules.
