@@ -14,8 +14,7 @@ from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
 from gpupipe.ops._shared.mixing import dirichlet
-from gpupipe.ops._shared.policy import MOST, NUMBER, OPS, Policy, signed_strengths
-from gpupipe.ops.convert_image_dtype import dtype_of
+from gpupipe.ops._shared.policy import MOST, NUMBER, OPS, Policy, settings_of, signed_strengths
 from gpupipe.random import BatchRng
 
 __all__ = ["AugMix", "aug_mix"]
@@ -169,8 +168,6 @@ def aug_mix(
         plain(chain_depth),
         plain(alpha),
         bool(all_ops) if isinstance(all_ops, np.bool_) else all_ops,
-        interpolation=interpolation,
-        fill=0 if fill is None else plain(fill),
-        dtype=dtype_of("aug_mix", image),
+        **settings_of("aug_mix", image, interpolation, fill),
     )
     return apply(op, image, seed=seed)  # type: ignore[no-any-return]

@@ -12,9 +12,7 @@ from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case
 from gpupipe.graph.symbols import apply
-from gpupipe.integers import plain
-from gpupipe.ops._shared.policy import MOST, NUMBER, OPS, Policy, signed_strengths
-from gpupipe.ops.convert_image_dtype import dtype_of
+from gpupipe.ops._shared.policy import MOST, NUMBER, OPS, Policy, settings_of, signed_strengths
 from gpupipe.random import BatchRng
 
 __all__ = ["AutoAugment", "auto_augment"]
@@ -186,8 +184,6 @@ def auto_augment(
     """
     op = AutoAugment(
         policy,
-        interpolation=interpolation,
-        fill=0 if fill is None else plain(fill),
-        dtype=dtype_of("auto_augment", image),
+        **settings_of("auto_augment", image, interpolation, fill),
     )
     return apply(op, image, seed=seed)  # type: ignore[no-any-return]

@@ -12,8 +12,7 @@ from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.ops._shared.policy import MOST, USED, Policy, signed_strengths
-from gpupipe.ops.convert_image_dtype import dtype_of
+from gpupipe.ops._shared.policy import MOST, USED, Policy, settings_of, signed_strengths
 from gpupipe.random import BatchRng
 
 __all__ = ["RandAugment", "rand_augment"]
@@ -104,8 +103,6 @@ def rand_augment(
         plain(num_ops),
         plain(magnitude),
         plain(num_magnitude_bins),
-        interpolation=interpolation,
-        fill=0 if fill is None else plain(fill),
-        dtype=dtype_of("rand_augment", image),
+        **settings_of("rand_augment", image, interpolation, fill),
     )
     return apply(op, image, seed=seed)  # type: ignore[no-any-return]

@@ -11,8 +11,7 @@ from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.ops._shared.policy import USED, Policy, signed_strengths
-from gpupipe.ops.convert_image_dtype import dtype_of
+from gpupipe.ops._shared.policy import USED, Policy, settings_of, signed_strengths
 from gpupipe.random import BatchRng
 
 __all__ = ["WIDE", "TrivialAugmentWide", "trivial_augment_wide"]
@@ -94,8 +93,6 @@ def trivial_augment_wide(
     """
     op = TrivialAugmentWide(
         plain(num_magnitude_bins),
-        interpolation=interpolation,
-        fill=0 if fill is None else plain(fill),
-        dtype=dtype_of("trivial_augment_wide", image),
+        **settings_of("trivial_augment_wide", image, interpolation, fill),
     )
     return apply(op, image, seed=seed)  # type: ignore[no-any-return]

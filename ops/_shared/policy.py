@@ -16,6 +16,7 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, Op, check_number
+from gpupipe.integers import plain
 from gpupipe.ops._shared.affine import inverse_affine
 from gpupipe.ops._shared.colour import Colour
 from gpupipe.ops._shared.enhance import (
@@ -34,12 +35,13 @@ from gpupipe.ops._shared.sometimes import where_dali
 from gpupipe.ops._shared.warp import Warp
 from gpupipe.ops.adjust_sharpness import KERNEL
 from gpupipe.ops.autocontrast import Autocontrast
+from gpupipe.ops.convert_image_dtype import dtype_of
 from gpupipe.ops.equalize import Equalize
 from gpupipe.ops.invert import Invert
 from gpupipe.ops.solarize import thresholds
 from gpupipe.random import BatchRng
 
-__all__ = ["MOST", "OPS", "USED", "Policy", "evenly", "laid_out", "signed_strengths", "strengths"]
+__all__ = ["MOST", "OPS", "USED", "Policy", "evenly", "laid_out", "settings_of", "signed_strengths", "strengths"]
 
 OPS = (
     "identity",
@@ -221,6 +223,15 @@ _DALI: dict[str, Callable[..., Any]] = {
 }
 
 _WITHOUT_A_NUMBER = ("autocontrast", "equalize", "invert")
+
+
+def settings_of(who: str, image: Any, interpolation: str, fill: Any) -> dict[str, Any]:
+    """The fields that all policies have, as a user gives them: no `fill` is black.
+
+    Raises:
+        SpecError: the dtype of the image is unknown or has no agreed range.
+    """
+    return {"interpolation": interpolation, "fill": 0 if fill is None else plain(fill), "dtype": dtype_of(who, image)}
 
 
 @dataclass(frozen=True, slots=True)
