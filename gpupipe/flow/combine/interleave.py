@@ -113,16 +113,17 @@ class Interleaved(Running):
 
     def _read_ahead(self, dataset: _Once, state: State, opened: Running | None = None) -> ReadAhead:
         flow, at = self._flow, self._context
-        if self._pool is None:
+        pool = self._pool  # another thread may close the run meanwhile
+        if pool is None:
             counters = self._counters = at.run.counters.step(flow.where.step, flow.where.line)
             if flow.tuned and at.outer == ROOT:  # one that is opened for each element runs many times at once
                 most, held = flow.cycle, flow.block + 1
                 self._tuned = at.run.tuner.threads(self, flow.where, self._threads, most, held, counters)
                 self._threads = self._allowed(self._tuned)
-            self._pool = DaemonPool(self._threads, "gpupipe-interleave", counters.pool(self._threads))
+            pool = self._pool = DaemonPool(self._threads, "gpupipe-interleave", counters.pool(self._threads))
             at.run.on_close(self._end)
             at.run.track_buffer(self, "interleave")
-        slot = ReadAhead(dataset, at, self._pool, flow.block + 1, state, opened)
+        slot = ReadAhead(dataset, at, pool, flow.block + 1, state, opened)
         slot.start()
         return slot
 
@@ -131,6 +132,12 @@ class Interleaved(Running):
         self._items[i] = iter(slot)
         self._numbers[i] = number
         self._open += 1
+        self._close_if_stopped(slot)
+
+    def _close_if_stopped(self, slot: Running | None) -> None:
+        """Close a dataset that another thread, which closed the run meanwhile, may not have found in `_end`."""
+        if isinstance(slot, ReadAhead) and self._context.run.stopped.on:
+            slot.close()
 
     def snapshot(self) -> State:
         """The numbers of the open outer elements, the states of their datasets, and which slot is next."""
@@ -205,6 +212,7 @@ class Interleaved(Running):
             if type(outer[0]) is not Raised:
                 slot = self._open_inner(outer)
             self._waiting.append(_Waiting(self._input.count - 1, outer, slot))
+            self._close_if_stopped(slot)
             if len(self._waiting) > self._ahead() or perf_counter() > until:
                 return
 
@@ -218,10 +226,10 @@ class Interleaved(Running):
         """Change the number of threads as AUTOTUNE says, and tell it how large elements are."""
         if tuned.weigh:
             self._context.run.tuner.weighed(tuned, bytes_of(element))
-        threads = self._allowed(tuned)
-        if threads != self._threads and self._pool is not None:
+        threads, pool = self._allowed(tuned), self._pool
+        if threads != self._threads and pool is not None:
             self._threads = self._counters.workers = threads
-            self._pool.resize(threads)
+            pool.resize(threads)
 
     def _allowed(self, tuned: Tuned) -> int:
         return 1 if PEEKING.get() is not None else tuned.value  # steps above are not known before
@@ -251,7 +259,7 @@ class Interleaved(Running):
     def close(self) -> None:
         """Close every open dataset and end the threads."""
         self._end()
-        for slot in (*self._slots, *(one.slot for one in self._waiting)):
+        for slot in (*self._slots, *(one.slot for one in list(self._waiting))):
             close(slot)
         self._waiting.clear()
         self._slots = [None] * self._flow.cycle
@@ -271,7 +279,8 @@ class Interleaved(Running):
         pool = self._pool
         if pool is None:
             return
-        for slot in (*self._slots, *(one.slot for one in self._waiting)):
+        waiting = list(self._waiting)  # at once: another thread may be in `__next__`; see `_close_if_stopped`
+        for slot in (*(one.slot for one in waiting), *self._slots):
             if isinstance(slot, ReadAhead):
                 slot.close()
         pool.close(wait)
