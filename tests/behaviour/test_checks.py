@@ -31,6 +31,10 @@ CHW = np.zeros((8, 3, 6, 7), np.uint8)
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
+def _of_streams(streams: int) -> Dataset:
+    return Dataset.range(96).shuffle(gp.ALL, streams=streams, window=4).map(lambda x: x + 1)
+
+
 def _at_urls() -> Dataset:
     fsspec = pytest.importorskip("fsspec")
     for i in range(2):
@@ -135,6 +139,16 @@ SLIPS: dict[str, tuple[Callable[[], Dataset], list[str]]] = {
     ),
     "shards of files at URLs": (lambda: _at_urls().shard(2, 1).interleave(gp.TFRecordDataset), []),
     "shards of records at URLs": (lambda: _at_urls().interleave(gp.TFRecordDataset).shard(2, 1), ["shard_over_urls"]),
+    "ranks that divide the streams": (lambda: _of_streams(8).batch(12).by_rank(1, 4), []),
+    "ranks that do not divide the streams": (lambda: _of_streams(6).batch(12).by_rank(1, 4), ["streams_of_all_ranks"]),
+    "more ranks than streams": (lambda: _of_streams(2).batch(12).by_rank(1, 4), ["streams_of_all_ranks"]),
+    "ranks of a shuffle without streams": (lambda: Dataset.range(96).shuffle(gp.ALL).batch(12).by_rank(1, 4), []),
+    "shards that do not divide the streams": (
+        lambda: _of_streams(6).shard(4, 1, even="drop"),
+        ["streams_of_all_ranks"],
+    ),
+    "batches that do not divide the streams": (lambda: _of_streams(6).batch(12).shard(4, 1), []),
+    "parts of a filter of streams": (lambda: _of_streams(6).filter(lambda x: x > 2).shard(4, 1), []),
     "shards that are no batches": (lambda: Dataset.range(9).shard(2, 1).map(lambda x: x + 1), []),
     "shuffle, then take": (lambda: Dataset.range(9).shuffle(9).take(3), ["split_of_a_shuffle"]),
     "shuffle, map, then skip": (

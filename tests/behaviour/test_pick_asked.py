@@ -17,6 +17,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import ops
+from gpupipe.errors import StateError
 from gpupipe.flow.order.asked import PLACES_AHEAD
 from gpupipe.io import TFRecordWriter
 from tests.behaviour.test_pick import CHAINS, PLACES, one_by_one, picked, plain
@@ -243,6 +244,31 @@ def test_a_state_among_the_rows_of_a_batch_goes_on_there(stop: int) -> None:
     with ds.iterator(epoch=0) as other:
         other.load_state_dict(state)
         assert [plain(x)[0] for x in other] == [7 * 5 * n for n in numbers[stop:]]
+
+
+@pytest.mark.parametrize(("stop", "left"), [(6, 5), (6, 0), (7, 6), (1, 0)])
+@pytest.mark.parametrize("threads", [None, 3])
+def test_a_state_beyond_the_places_of_today_is_an_error(stop: int, left: int, threads: int | None) -> None:
+    numbers = [(7 * i) % 50 for i in range(30)]
+    chains = [Range(50).map(seven, num_parallel_calls=threads)]
+    chains.append(Range(200).map(seven, num_parallel_calls=threads).batch(4, drop_remainder=True))
+    for chain in chains:
+        ds = chain.pick(lambda: iter(numbers))
+        with ds.iterator(epoch=0) as items:
+            for _ in range(stop):
+                next(items)
+            state = items.state_dict()
+        fewer = chain.pick(lambda: iter(numbers[:left]))
+        with (
+            fewer.iterator(epoch=0) as other,
+            pytest.raises(StateError, match="that the state was taken over"),
+        ):
+            other.load_state_dict(state)
+            next(other)
+        if threads is None:  # threads have taken elements of later places
+            with chain.pick(lambda: iter(numbers[:stop])).iterator(epoch=0) as other:
+                other.load_state_dict(state)
+                assert list(other) == []
 
 
 @pytest.mark.parametrize("place", [20, -1, 1.5, True, "3", None, int])

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...brief import brief
 from ...classes import dataclass
-from ...errors import ENDING, DataError, PlanError
+from ...errors import ENDING, DataError, PlanError, StateError
 from ...graph.op import Array
 from ...plan.index import Asked
 from ...threads import Flag, Room, Thread
@@ -108,9 +108,9 @@ class AskedElements(ByIndex):
         flow, at = self._flow, self._at
         source = access(flow.source, at)
         places = self._places = self._opened()
-        for _ in range(given // flow.rows):  # they were given before
+        for done in range(given // flow.rows):  # they were given before
             if next(places, _END) is _END:
-                return
+                raise self._fewer(done)
         found = source.pick(self._blocks(places, source.size, given % flow.rows))
         try:
             while True:
@@ -150,12 +150,21 @@ class AskedElements(ByIndex):
         while True:
             place = self._next(places)
             if place is _END:
+                if skip and not self._at.run.stopped.on:
+                    raise self._fewer(self._given // rows)
                 return
             number = _checked(place, n // rows, self._flow.where.line)
             block = np.arange(number * rows + skip, (number + 1) * rows)
             self._due += len(block)
             skip = 0
             yield block
+
+    def _fewer(self, count: int) -> StateError:
+        """The error for places that end before the position of a state."""
+        return StateError(
+            f"load_state_dict needs the places that the state was taken over, got {count} of {self._flow.where.step} "
+            f"at {self._flow.where.line}, which end before the position to continue from"
+        )
 
     def _next(self, places: Iterator[Any]) -> Any:
         """The next place, `_END` after the last one."""

@@ -24,7 +24,7 @@ from ..lower.compile import lower_dry
 from ..place.to_host import advice
 from .check_functions import random_in_python, serial_python_map
 from .check_images import channels_first, normalize_of_another_range
-from .check_shards import shard_of_batches, shard_over_urls
+from .check_shards import shard_of_batches, shard_over_urls, streams_of_all_ranks
 from .check_shuffles import shuffle_holds_all, small_shuffle
 from .check_zips import zip_of_random_ops, zip_of_shuffles
 
@@ -241,6 +241,7 @@ CHECKS: tuple[Check, ...] = (
     uneven_shards,
     shard_of_batches,
     shard_over_urls,
+    streams_of_all_ranks,
     no_prefetch,
 )
 """Every check, in the order in which they run."""
