@@ -20,14 +20,16 @@ __all__ = ["SHOWN", "Bar", "bars", "draw"]
 RESULTS = Path(__file__).parent / "results"
 
 SHOWN = (
-    ("README chain, DALI on CPU", "chain-2026-11-20-7", "gpupipe-dali"),
+    ("README chain, fast", "chain-2026-11-27-4", "gpupipe-fast"),
+    ("README chain, DALI on CPU", "chain-2026-11-27-5", "gpupipe-dali"),
+    ("... without antialias, fast", "chain-plain-2026-11-27", "plain-gpupipe-fast"),
     ("interleave and parse, in a stage", "extract-2026-11-20-2", "gpupipe-extract"),
     ("... in a loop over elements", "extract-2026-11-20-elements", "gpupipe-extract"),
     ("... in batches of 256", "extract-2026-11-20-elements", "gpupipe-batch"),
 )
 """What a bar shows, the file it is from, and which contestant of it."""
 
-REFERENCES = {"dali": "DALI by hand", "tfdata-extract": "tf.data"}
+REFERENCES = {"dali": "DALI by hand", "tfdata-extract": "tf.data", "plain-tfdata": "tf.data"}
 
 
 @dataclass(frozen=True)
