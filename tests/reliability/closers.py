@@ -7,15 +7,19 @@ or anything but the end and `ClosedError` comes out. It runs by itself, with not
 from __future__ import annotations
 
 import faulthandler
+import os
 import random
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 import gpupipe as gp
-from gpupipe import Dataset, Options
+from gpupipe import Dataset, Options, ops
 
 PATIENCE = 30.0
 """Seconds until a thread counts as standing still."""
@@ -45,6 +49,14 @@ class Given:
             time.sleep(0)
 
 
+IMAGES = Dataset.from_tensor_slices(np.zeros((40, 12, 12, 3), np.uint8))
+FOLDER = tempfile.TemporaryDirectory()
+
+
+def _mirrored(number: Any, image: Any) -> Any:
+    return number, ops.random_flip_left_right(image)
+
+
 def _slow(x: Any) -> Any:
     time.sleep(0)
     return int(x)
@@ -66,6 +78,11 @@ CHAINS: dict[str, Callable[[], Dataset]] = {
     "interleaved by threads": lambda: source(9).interleave(
         lambda n: source(int(n)), cycle_length=3, num_parallel_calls=2
     ),
+    "interleaved in interleaved": lambda: source(9).interleave(
+        lambda n: source(int(n) + 3).interleave(lambda m: source(int(m)), cycle_length=2, num_parallel_calls=2),
+        cycle_length=3,
+        num_parallel_calls=2,
+    ),
     "mixed": lambda: Dataset.sample_from_datasets([source(), source()], [0.5, 0.5], seed=1),
     "shuffled": lambda: source().shuffle(7, seed=1).batch(3).unbatch(),
     "mapped": lambda: source().map(_slow, traced=False).filter(lambda x: bool(x % 2 == 0)).batch(2),
@@ -73,6 +90,8 @@ CHAINS: dict[str, Callable[[], Dataset]] = {
     "scanned": lambda: source().scan(0, lambda s, x: (s + int(x), s)).take_while(lambda x: bool(x < 9000)).cache(),
     "windows": lambda: source().window(3).flat_map(lambda w: w.batch(3)),
     "prefetched": lambda: source().prefetch(2).map(_slow, traced=False).prefetch(1),
+    "kept in a file": lambda: source().cache(os.path.join(tempfile.mkdtemp(dir=FOLDER.name), "cache")).batch(2),
+    "in a stage": lambda: Dataset.zip((source(), IMAGES.repeat())).map(_mirrored).batch(4),
     "replaced": lambda: source().map(_failing, traced=False).with_options(Options(on_error="replace")),
 }
 
