@@ -121,7 +121,7 @@ class Options:
         host_memory: bytes that queues of finished and waiting batches may hold on the host; default 1 GiB. Nor does
             `AUTOTUNE` choose numbers whose elements, as measured, hold more.
         device_memory: bytes of decoded images that one run of the graph may hold on its device; a batch that needs
-            more runs in parts; default 4 GiB.
+            more runs in parts; default 4 GiB. A ``cache(device="gpu")`` may take as much, unless it says how much.
         verify: of the images that DALI decodes, one in this many is decoded again on the host and compared: in each
             tile of 8x8 pixels the mean difference may be 8 of 255 (16 with ``jpeg_fancy_upsampling=False``), which
             other inverse transforms and roundings stay below and wrong images do not. Which images depends on seed,

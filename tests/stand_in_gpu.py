@@ -187,6 +187,11 @@ class DeviceNumbers:
     def get(self, *_: Any, **__: Any) -> Any:
         return self.values.copy()
 
+    def set(self, array: Any, stream: Any = None) -> None:
+        assert isinstance(array, np.ndarray), "CuPy sets what the host has"
+        assert (array.dtype, array.shape) == (self.dtype, self.shape)
+        self.values[...] = array
+
     def __len__(self) -> int:
         return len(self.values)
 
@@ -295,6 +300,7 @@ def stand_in_cupy() -> ModuleType:
     cupy.ndarray = DeviceNumbers
     cupy.asarray = cupy.array = asarray
     cupy.from_dlpack = from_dlpack
+    cupy.empty = lambda shape, dtype: DeviceNumbers(np.empty(shape, dtype))
     cupy.ascontiguousarray = lambda x: x if x.flags.c_contiguous else DeviceNumbers(np.ascontiguousarray(host(x)))
     cupy.stack, cupy.concatenate = several(np.stack), several(np.concatenate)
     cupy.roll = lambda x, shift, axis=None: DeviceNumbers(np.roll(host(x), shift, axis))
@@ -339,9 +345,15 @@ def install() -> None:
         USED.executors += device_id is not None
         make(self, program, batch_size, threads, device_id, *others, **named)
 
+    tensors = SimpleNamespace(
+        TensorCPU=real.tensors.TensorCPU,
+        TensorListCPU=real.tensors.TensorListCPU,
+        TensorGPU=lambda array, layout, device_id: real.tensors.TensorCPU(host(array)),
+    )
+
     sys.modules["cupy"] = stand_in_cupy()
     machine.installed = lambda: (1, 13)  # type: ignore[assignment]
-    library.import_dali = lambda: replace(real, pipeline=Pipeline)  # type: ignore[assignment]
+    library.import_dali = lambda: replace(real, pipeline=Pipeline, tensors=tensors)  # type: ignore[assignment]
     dali.to_device_array = lambda output, size: hand_over(DeviceTensors(output), size)  # type: ignore[attr-defined]
     copying.copy_to_gpu = lambda array, device_id: DeviceTensor(real.tensors.TensorCPU(feeding.wrap(array).copy()))
     copying.copy_on_gpu = lambda array, device_id: DeviceTensor(

@@ -10,7 +10,7 @@ from ..arguments import checked_function, integer, integer_or_none
 from ..errors import PlanError, PlanTypeError
 from ..extract.storage.patterns import is_url
 from ..options import AUTOTUNE, All
-from ..plan.cache import Cache, FileCache
+from ..plan.cache import Cache, FileCache, GpuCache
 from ..plan.index import Everything
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY, walk
 from ..plan.order import WHOLE, Prefetch, Shuffle, never_ends, options_of
@@ -111,8 +111,15 @@ class Buffers(Chain):
             raise PlanError(f"prefetch needs buffer_size >= 0 or AUTOTUNE, got {size}")
         return self._then(Prefetch(self.plan, size))
 
-    def cache(self, filename: str | os.PathLike[str] = "") -> Dataset:
-        """Keep the elements of the first full pass, in memory or in a file.
+    def cache(
+        self,
+        filename: str | os.PathLike[str] = "",
+        *,
+        device: str | None = None,
+        memory: int | None = None,
+        spill: bool = False,
+    ) -> Dataset:
+        """Keep the elements of the first full pass, in memory, in a file, or with their images in GPU memory.
 
         Random ops before the cache are drawn once. Those after it differ from epoch to epoch, and in the first pass of
         each epoch draw what they would draw without the cache.
@@ -120,8 +127,11 @@ class Buffers(Chain):
         Elements in any order (``deterministic=False``) are kept in the order in which they arrived. With such elements
         a chain has a `state_dict` only if the cache is in a file.
 
-        The elements are kept on the host, also where images are computed on a GPU, whose memory belongs to the model:
-        place the cache before the map that decodes the images, so that it keeps them encoded.
+        The elements are kept on the host, also where images are computed on a GPU: place the cache before the map that
+        decodes the images, so that it keeps them encoded. Or, where the model leaves room, keep decoded images on the
+        GPU, with ``device="gpu"``: later epochs neither decode nor copy them. All arrays with three axes or more are
+        kept there, e.g. uint8[H,W,3]; everything else stays on the host. Traced ops behind it take images from there;
+        steps that look at them on the host get copies. It needs a GPU, DALI and CuPy.
 
         Args:
             filename: the start of the file's path; a hash of everything that the elements depend on follows: the chain
@@ -130,22 +140,52 @@ class Buffers(Chain):
                 full pass; a pass that stops early leaves nothing. A damaged file costs the damaged elements, and the
                 next iterator computes it again. "" keeps the elements in memory. Inside a function of `interleave` or
                 `flat_map` each different dataset has its own file.
+            device: "gpu" keeps images in the memory of the chain's GPU (`Options.device`), for elements that are not
+                batches; None or "cpu" on the host.
+            memory: with a GPU, the bytes of its memory that the elements may take, > 0; default:
+                `Options.device_memory`. A pass that fills the cache while another one does takes as much for itself.
+            spill: with a GPU, whether images that find no room there stay on the host, from where they are copied in
+                each epoch; else they are an error.
 
         Raises:
-            PlanError: the file is a URL.
+            PlanError: the file is a URL; or, on the first `next`, there is no GPU.
+            MissingDependencyError: on the first `next`: CuPy is not installed.
+            DeviceError: while iterating: the images need more GPU memory, and `spill` is False.
             MissingFileError: while iterating: the folder does not exist.
         """
         if not isinstance(filename, (str, os.PathLike)):
             raise PlanTypeError(f"cache needs a file name, got {filename!r}")
+        if device not in (None, "cpu", "gpu"):
+            wrong = PlanError if isinstance(device, str) else PlanTypeError
+            raise wrong(f'cache needs device="gpu", "cpu" or None, got {device!r}; Options(device=) says which GPU')
         if any(isinstance(node, Param) for node in walk(self.plan)):
             # Refused while tracing: the function is called for each element instead, so each dataset has its own.
             raise PlanError("cache needs a chain of its own, got one that depends on a traced element")
         path = os.fspath(filename)
+        if device == "gpu":
+            return self._kept_on_gpu(path, memory, spill)
+        if memory is not None or spill:
+            raise PlanError(f'cache needs device="gpu" with memory={memory!r} and spill={spill!r}, got {device!r}')
         if not path:
             from ..flow.cache.memory import CacheStore
 
             return self._then(Cache(self.plan, CacheStore()))
         return self._kept_in_files("cache", path)
+
+    def _kept_on_gpu(self, path: str, memory: int | None, spill: bool) -> Dataset:
+        if path:
+            raise PlanError(f'cache needs a file or device="gpu", got both, {path!r}')
+        if not isinstance(spill, bool):
+            raise PlanTypeError(f"cache needs spill=True or False, got {spill!r}")
+        if memory is not None:
+            memory = integer("cache", "memory", memory, 1)
+        if self.plan.element.batched:
+            raise PlanError(
+                'cache(device="gpu") needs elements that are not batches yet, got batches; put it before batch'
+            )
+        from ..flow.cache.on_gpu import GpuCacheStore
+
+        return self._then(GpuCache(self.plan, GpuCacheStore({}, memory, spill)))
 
     def snapshot(
         self,

@@ -69,7 +69,7 @@ class Pending:
         ready: finished batches that a `prefetch` above asked for; 0 if none did: `AHEAD` of them may wait.
         ignores: set if an `ignore_errors` is directly below that batch, which leaves failed elements out; whether it
             logs each of them. None if there is none.
-        references: columns that may hold references to records instead of payloads.
+        references: columns that may hold references to records instead of payloads, or arrays of a cache on a GPU.
         on_gpu: columns whose arrays are delivered where they are, on a GPU.
         line: of that batch.
         steps: the steps lowered so far, for `explain()`.

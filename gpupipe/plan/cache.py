@@ -12,7 +12,7 @@ from ..options import Settings
 from ..spec import LEAF, DatasetSpec
 from .node import ElementType, Facts, Node, Step
 
-__all__ = ["CYCLE", "Cache", "FileCache", "Saved", "SavedFiles"]
+__all__ = ["CYCLE", "Cache", "FileCache", "GpuCache", "Saved", "SavedFiles"]
 
 CYCLE = 16
 """Files of saved elements that are interleaved at a time."""
@@ -38,6 +38,16 @@ class Cache(Step):
 
     def resume_cost(self, settings: Settings) -> str:
         return "starts empty: a pass that was filling it continues without it, one that was reading it reads its input"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuCache(Cache):
+    """The elements of the first full pass, their images in GPU memory. How much of it is no matter of the elements."""
+
+    facts = Facts(name="cache", payload="reads", by_index=True, as_long=True, in_memory=True, work="storage")
+
+    def describe(self) -> str:
+        return str(self.store.label)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

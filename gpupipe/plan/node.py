@@ -83,7 +83,7 @@ class Facts:
         by_index: its elements can be accessed by index if those of its inputs can; the flow has a method `access`.
         as_they_are: it passes elements of its inputs on unchanged without reading their values, so batches on a GPU
             stay there. Not a cache: that holds its elements for as long as the dataset lives, and the memory of a GPU
-            is for the model.
+            is for the model, unless the user says otherwise (`GpuCache`).
         as_long: it ends only if its input ends.
         flattens: it yields the elements of datasets that are made of its input's elements.
         in_memory: its elements are in memory for as long as the dataset lives.

@@ -25,6 +25,7 @@ from .dali import copying
 
 __all__ = [
     "DeviceArray",
+    "allocated",
     "concatenate",
     "copied",
     "goes_to_gpu",
@@ -32,11 +33,13 @@ __all__ = [
     "nvtx",
     "on_gpu",
     "overlap",
+    "put",
     "run_array",
     "to_cupy",
     "to_device",
     "to_device_array",
     "to_host",
+    "uploaded",
 ]
 
 
@@ -169,6 +172,19 @@ def to_device(array: Any, device_id: int) -> Any:
     return _wrap(copying.copy_to_gpu(np.asarray(array), device_id))
 
 
+def uploaded(arrays: Sequence[Any], device_id: int) -> list[Any]:
+    """Copy arrays of the host to a GPU in one piece, to memory as that of `to_device`; needs CuPy."""
+    starts = np.cumsum([0, *(-(-array.nbytes // 256) * 256 for array in arrays)]).tolist()
+    packed = np.empty(max(starts[-1], 1), np.uint8)
+    for array, start in zip(arrays, starts, strict=False):
+        packed[start : start + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    there = to_device(packed, device_id)
+    return [
+        there[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        for array, start in zip(arrays, starts, strict=False)
+    ]
+
+
 def copied(array: Any) -> Any:
     """Copy an array or number on its own device."""
     if isinstance(array, DeviceArray) or not on_gpu(array):
@@ -203,6 +219,47 @@ def on_gpu(array: Any) -> bool:
 def to_host(array: Any) -> Any:
     """Copy a GPU array to NumPy; return anything else as it is."""
     return array.get() if on_gpu(array) else array
+
+
+def allocated(nbytes: int, device_id: int) -> Any:
+    """New memory on a GPU, as uint8[nbytes] of CuPy, for `put`.
+
+    Raises:
+        DeviceError: the GPU has no such memory left, or failed.
+    """
+    import cupy
+
+    try:
+        with cupy.cuda.Device(device_id), _stream(device_id):
+            return cupy.empty(nbytes, cupy.uint8)
+    except Exception as error:
+        if type(error).__name__ not in _DEVICE_FAILURES:
+            raise
+        raise DeviceError(f"GPU {device_id} gives no {nbytes:,} bytes of memory: {text_of(error)}") from error
+
+
+def put(array: Any, memory: Any, start: int) -> Any:
+    """Copy an array of the host, or of the same GPU, to memory from `allocated`.
+
+    Args:
+        array: of one of DALI's dtypes.
+        memory: from `allocated`.
+        start: the first byte of the copy.
+
+    Returns:
+        The copy, complete, as a CuPy array.
+    """
+    import cupy
+
+    stream = _stream(memory.device.id)
+    with memory.device, stream:
+        there = memory[start : start + array.nbytes]
+        if on_gpu(array):
+            there[...] = cupy.ascontiguousarray(array).reshape(-1).view(cupy.uint8)
+        else:
+            there.set(np.ascontiguousarray(array).reshape(-1).view(np.uint8), stream)
+        stream.synchronize()
+        return there.view(array.dtype).reshape(array.shape)
 
 
 def to_cupy(leaf: Any) -> Any:

@@ -293,7 +293,7 @@ def can_compute(program: Program, feed: Feed) -> bool:
         return False
     executor = NumpyExecutor(program, 1, 1)
     try:
-        executor.submit(feed.chosen([0]))
+        executor.submit(feed.chosen([0]).on_host())
         executor.collect()
     except BatchFailed:
         return False

@@ -15,8 +15,10 @@ from ..classes import dataclass
 from ..errors import ClosedError, DataError, GpupipeError
 from ..graph.host_values import HostValues, boundary
 from ..graph.op import Array
-from ..graph.values import Value, digest_of
+from ..graph.values import Apply, Value, digest_of
+from ..ops._shared.decode_smaller import ResizeWindow
 from ..threads import Busy
+from .cached_array import CachedArray
 
 __all__ = ["BatchFailed", "Executor", "Feed", "Program", "WrongPixels"]
 
@@ -39,6 +41,22 @@ class Program:
         inputs, values = boundary(self.outputs)
         object.__setattr__(self, "inputs", tuple(inputs))
         object.__setattr__(self, "values", tuple(values))
+
+    @property
+    def images(self) -> set[Value]:
+        """The values that its ops take as images, on a GPU on the GPU.
+
+        Parameters are on the host, as are numbers that users' functions take beside images.
+        """
+        calls = [value for value in self.values if isinstance(value, Apply)]
+        return {
+            x
+            for call in calls
+            for x in call.x
+            if not (call.op.foreign or isinstance(call.op, ResizeWindow))
+            or x.spec.layout is not None
+            or x.spec.rank == 3
+        }
 
     @property
     def digest(self) -> bytes:
@@ -68,6 +86,16 @@ class Feed:
             tuple(batch.rows(value) for value in program.inputs),
             tuple(batch.one_in(every).tolist()) if every else (),
         )
+
+    def on_host(self) -> Feed:
+        """The same feed with copies of the arrays that a cache keeps on a GPU."""
+        values = tuple(
+            [row.read() if type(row) is CachedArray else row for row in rows]
+            if len(rows) and any(type(row) is CachedArray for row in rows)
+            else rows
+            for rows in self.values
+        )
+        return Feed(self.size, values, self.verified)
 
     def part(self, start: int, stop: int) -> Feed:
         """Rows start..stop as a feed."""

@@ -89,7 +89,7 @@ class _Recorder(Executor):
     def _finish(self, flight: Feed) -> list[Any]:
         results = self._executor.collect()
         if sum(feed.size for feed in self._fed.feeds) < self._rows:
-            self._fed.feeds.append(flight)
+            self._fed.feeds.append(flight.on_host())
         return results
 
     def close(self) -> None:

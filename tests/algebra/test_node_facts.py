@@ -58,16 +58,16 @@ LISTED = {
         " Skip Take WithOptions"
     ),
     "by_index": (
-        "Batch Cache Concatenate Entries Enumerate FarRecords Files FromIndexable HandedRows Map PaddedBatch Param"
-        " Prefetch Range Repeat Select Shard Skip Slices Take Tensors WithOptions Zip"
+        "Batch Cache Concatenate Entries Enumerate FarRecords Files FromIndexable GpuCache HandedRows Map PaddedBatch"
+        " Param Prefetch Range Repeat Select Shard Skip Slices Take Tensors WithOptions Zip"
     ),
     "as_they_are": (
         "AssertCardinality ChooseFrom Concatenate Enumerate IgnoreErrors Prefetch Repeat SampleFrom Select Shard"
         " Shuffle ShuffleRepeat Skip Take WithOptions Zip"
     ),
-    "as_long": "Batch Cache Enumerate FileCache Map OnRay PaddedBatch Prefetch Shard Shuffle Skip WithOptions",
+    "as_long": "Batch Cache Enumerate FileCache GpuCache Map OnRay PaddedBatch Prefetch Shard Shuffle Skip WithOptions",
     "flattens": "FlatMap Interleave",
-    "in_memory": "Cache Listed Slices Tensors",
+    "in_memory": "Cache GpuCache Listed Slices Tensors",
     "keeps_rows": "Batch Map OnRay PaddedBatch Prefetch WithOptions",
     "gathers": "Bucketed GroupByWindow ImageBuckets PadToCardinality RaggedBatch Rebatch Window",
     "uncounted": "Filter FlatMap FromGenerator HandedStream IgnoreErrors Interleave Request TakeWhile Unique",
@@ -87,7 +87,7 @@ def test_a_fact_is_true_of_these_classes(fact: str) -> None:
     ("payload", "expected"),
     [
         ("holds", "ByRank Select Shard Shuffle ShuffleRepeat Skip"),
-        ("reads", "Batch Cache FileCache IgnoreErrors OnRay PadToCardinality PaddedBatch Scan Unbatch Unique"),
+        ("reads", "Batch Cache FileCache GpuCache IgnoreErrors OnRay PadToCardinality PaddedBatch Scan Unbatch Unique"),
     ],
 )
 def test_steps_that_need_no_payloads_or_all_of_them(payload: str, expected: str) -> None:
@@ -100,7 +100,7 @@ def test_steps_that_need_no_payloads_or_all_of_them(payload: str, expected: str)
     ("work", "expected"),
     [
         ("queue", "FromWorkers OnRay Prefetch"),
-        ("storage", "Cache FarRecords FileCache HandedStream Saved SavedFiles"),
+        ("storage", "Cache FarRecords FileCache GpuCache HandedStream Saved SavedFiles"),
         ("python", "FromGenerator"),
     ],
 )

@@ -375,6 +375,7 @@ OTHERS = {
     "set_epoch.epoch",
     "epoch.epoch",
     "Dataset.epoch",
+    "cache.memory",  # of a GPU
     "set_seed.seed",
     "Dataset.passes",
     "preprocessor.batch_size",

@@ -29,7 +29,7 @@ from gpupipe.extract.records.walk import Bad, walk_headers
 from gpupipe.extract.storage.blocks import Blocks
 from gpupipe.extract.storage.files import LOCAL, LocalStorage
 
-__all__ = ["LAZY", "Extent", "HeaderWalker", "Reference", "indexed_elements", "read_many", "reference_at"]
+__all__ = ["Extent", "HeaderWalker", "Reference", "indexed_elements", "read_many", "reference_at"]
 
 _blocks = Blocks(1 << 20)
 
@@ -104,10 +104,6 @@ class Extent(NamedTuple):
         except DataError as error:
             error.offset = self.element
             raise
-
-
-LAZY = frozenset((Reference, Extent))
-"""The types of columns that are read when they are needed."""
 
 
 def reference_at(path: str, offset: int, storage: LocalStorage = LOCAL) -> Reference:

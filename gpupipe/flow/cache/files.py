@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import os
 import weakref
+from collections.abc import Callable
 from dataclasses import field
 from functools import partial
 from typing import Any
@@ -32,6 +33,7 @@ from ...serial.structures import Malformed, spec_from_json, spec_to_json, struct
 from ...spec import LEAF
 from ...transform.choose import executor_of
 from ..element import BatchStream, Element
+from ..own_bytes import keep
 from ..run import Context, Run
 from ..state.snapshot import Counted, State, fast_forward
 from ..step import Running
@@ -192,6 +194,10 @@ class FileCacheStore:
         with contextlib.suppress(OSError):
             status = os.stat(path)
             self._bad.add(_file_of(path, status))
+
+    def keeper(self, run: Run, fills: bool) -> Callable[[Element], Element]:
+        """What is done to each element of a pass before it is kept and passed on."""
+        return keep
 
     def start(self, run: Run, element: ElementType) -> _File:
         """Start a pass that writes the file."""

@@ -14,7 +14,6 @@ from ...options import Settings
 from ...plan.index import ENDLESS
 from ..access import RandomAccess, access
 from ..element import Element, Raised, is_element
-from ..own_bytes import keep
 from ..rekey import Rekey
 from ..run import Context, Flow
 from ..state.snapshot import State, fast_forward, int_part, part
@@ -78,11 +77,12 @@ class _CacheFill(Running):
     def __init__(self, flow: CacheFlow, at: Context, state: State) -> None:
         assert flow.source is not None
         self._flow = flow
-        self._stopped = at.run.stopped
+        self._run, self._stopped = at.run, at.run.stopped
         self._rekey = Rekey(at)
         self._given = 0
         position = part(state)
         self._kept = flow.store.start(at.run, flow.element) if position is None else None
+        self._keep = flow.store.keeper(at.run, self._kept is not None)
         self.source = self._inner = flow.source.open(at.neutral(), position)
         if state is not None:
             given = int_part(state, "n")
@@ -111,7 +111,7 @@ class _CacheFill(Running):
                 kept.finish()
                 self._kept = None
             raise StopIteration
-        element = keep(element)
+        element = self._keep(element)
         if type(element[0]) is Raised:
             self._forget()  # elements are missing: the next pass tries again
         elif kept is not None:
@@ -124,6 +124,7 @@ class _CacheFill(Running):
         kept, self._kept = self._kept, None
         if kept is not None:
             kept.discard()
+            self._keep = self._flow.store.keeper(self._run, False)
 
     def own(self) -> dict[str, State]:
         """Count the elements given; the elements kept are not part of a state."""
@@ -146,6 +147,7 @@ class _FilledByIndex(RandomAccess):
         self._rekey = Rekey(at)
         self.size = self._source.size
         self._kept = store.start_by_index(at.run, flow.element, self.size) if self.size < ENDLESS else None
+        self._keep = store.keeper(at.run, self._kept is not None)
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
         asked: deque[int] = deque()
@@ -158,7 +160,7 @@ class _FilledByIndex(RandomAccess):
         picked = self._source.pick(noted())
         try:
             for found in picked:
-                element = keep(found)
+                element = self._keep(found)
                 if not is_element(element):
                     self._kept = None  # elements are missing: the next pass tries again
                 elif self._kept is not None and self._kept.add(asked.popleft(), element):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from itertools import islice
 from operator import length_hint
@@ -12,6 +13,7 @@ from ...options import Settings
 from ..access import FromFunction, RandomAccess
 from ..buffer_sizes import bytes_of_all
 from ..element import Element
+from ..own_bytes import keep
 from ..rekey import Rekey
 from ..run import Context, Run
 from ..state.snapshot import State
@@ -58,9 +60,23 @@ class CacheStore:
 
     filled: dict[CacheKey, Filled] = field(default_factory=dict)
 
+    label = "cache()"
+
+    def key(self, settings: Settings) -> CacheKey:
+        """The settings that the elements depend on."""
+        return cache_key(settings)
+
     def find(self, settings: Settings) -> Filled | None:
         """Return the full pass with these settings, if there was one."""
-        return self.filled.get(cache_key(settings))
+        return self.filled.get(self.key(settings))
+
+    def keeper(self, run: Run, fills: bool) -> Callable[[Element], Element]:
+        """What is done to each element of a pass before it is kept, if the pass fills the cache, and passed on."""
+        return keep
+
+    def usage(self, elements: Iterable[Element]) -> tuple[int, int]:
+        """The number of elements and their bytes."""
+        return bytes_of_all(elements)
 
     def start(self, run: Run, element: Any) -> _Memory:
         """Start a pass that fills the cache."""
@@ -94,15 +110,15 @@ class _Memory:
         self._element = element
         self._kept: list[Element] = []
         self.add = self._kept.append
-        run.track_buffer(self, "cache()")
+        run.track_buffer(self, store.label)
 
     def buffer_usage(self) -> tuple[int, int]:
         """Return the number of elements so far, and their bytes."""
-        return bytes_of_all(self._kept)
+        return self._store.usage(self._kept)
 
     def finish(self) -> None:
         """Fill the cache."""
-        self._store.filled.setdefault(cache_key(self._run.settings), Filled(self._kept, self._element))
+        self._store.filled.setdefault(self._store.key(self._run.settings), Filled(self._kept, self._element))
 
     def discard(self) -> None:
         """Discard a partial pass: the elements go with this object."""
@@ -119,11 +135,11 @@ class _ByIndex:
         self._element = element
         self._size = size
         self._kept: dict[int, Element] = {}
-        run.track_buffer(self, "cache()")
+        run.track_buffer(self, store.label)
 
     def buffer_usage(self) -> tuple[int, int]:
         """Return the number of elements so far, and their bytes."""
-        return bytes_of_all(list(self._kept.values()))
+        return self._store.usage(list(self._kept.values()))
 
     def add(self, index: int, element: Element) -> bool:
         """Keep an element; the last one fills the cache. Return whether it is full."""
@@ -131,6 +147,6 @@ class _ByIndex:
         if len(self._kept) < self._size:
             return False
         elements = [self._kept[i] for i in range(self._size)]
-        self._store.filled.setdefault(cache_key(self._run.settings), Filled(elements, self._element))
+        self._store.filled.setdefault(self._store.key(self._run.settings), Filled(elements, self._element))
         self._kept = {}
         return True

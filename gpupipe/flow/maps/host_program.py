@@ -10,11 +10,11 @@ from typing import Any
 
 from ...classes import dataclass
 from ...errors import DataError, FunctionError, text_of
-from ...extract.records.reference import LAZY
 from ...graph.host_values import HostValues, header_size
 from ...graph.values import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from ..element import element_keys
 from ..run import Context
+from .lazy import LAZY
 
 __all__ = ["HeaderCheck", "HostProgram"]
 
@@ -46,11 +46,13 @@ class HostProgram:
     Attributes:
         outputs: values and header checks, one column each.
         max_pixels: the largest image that a header check lets pass, in pixels.
+        unread: columns that are passed on as they are, so that a graph takes arrays of a cache from the GPU.
         values: all values in the order of computation, inputs first.
     """
 
     outputs: tuple[Value | HeaderCheck, ...]
     max_pixels: int = 1 << 62
+    unread: frozenset[int] = frozenset()
     values: tuple[Value, ...] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -66,7 +68,7 @@ class HostProgram:
             return self._one_by_one(at)
         indices = [output.index for output in self.outputs if isinstance(output, Input)]
         if indices and len(indices) == len(self.outputs):
-            return picked(indices)
+            return picked(indices, self.unread)
         line = self._line()
         if line is not None:
             return line
@@ -74,13 +76,14 @@ class HostProgram:
         picks = [slots[value.data if isinstance(value, HeaderCheck) else value] for value in self.outputs]
         checks = [(k, output) for k, output in enumerate(self.outputs) if isinstance(output, HeaderCheck)]
         blank: list[Any] = [value.value if isinstance(value, Const) else None for value in self.values]
-        columns = [(i, value.index) for i, value in enumerate(self.values) if isinstance(value, Input)]
+        columns = [(i, value.index, LAZY) for i, value in enumerate(self.values) if isinstance(value, Input)]
+        columns = [(i, index, frozenset() if index in self.unread else lazy) for i, index, lazy in columns]
 
         def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
             have = blank.copy()
-            for i, index in columns:
+            for i, index, lazy in columns:
                 column = row[index]
-                have[i] = column.read() if type(column) in LAZY else column
+                have[i] = column.read() if type(column) in lazy else column
             name = ""
             try:
                 for i, call, lone, arguments, items, step in steps:
@@ -146,10 +149,12 @@ class HostProgram:
 
     def _one_by_one(self, at: Context) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]]:
         """Compile a program that draws random numbers on the host: it runs on batches of one."""
-        seed, epoch = at.run.settings.seed, at.epoch
+        seed, epoch, unread = at.run.settings.seed, at.epoch, self.unread
 
         def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
-            row = tuple(column.read() if type(column) in LAZY else column for column in row)
+            row = tuple(
+                column.read() if type(column) in LAZY and i not in unread else column for i, column in enumerate(row)
+            )
 
             def keys(index: int) -> Any:
                 who = (stream, position) if index < 0 else row[index]
@@ -170,10 +175,20 @@ class HostProgram:
         return compute
 
 
-def picked(indices: Sequence[int]) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]]:
-    """Compile a program that computes nothing: it picks columns and reads references."""
+def picked(
+    indices: Sequence[int], unread: frozenset[int] = frozenset()
+) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]]:
+    """Compile a program that computes nothing: it picks columns and reads references, but for those `unread`."""
     first, lone = indices[0], len(indices) == 1
     several = itemgetter(*indices)
+    if unread:
+        lazy = [frozenset() if index in unread else LAZY for index in indices]
+
+        def compute_some(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
+            out = zip([row[index] for index in indices], lazy, strict=True)
+            return tuple([column.read() if type(column) in kinds else column for column, kinds in out])
+
+        return compute_some
 
     def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
         out = (row[first],) if lone else several(row)

@@ -8,8 +8,9 @@ from itertools import islice
 
 from ...classes import dataclass
 from ...errors import DataError
-from ...extract.records.reference import LAZY, read_many
+from ...extract.records.reference import Extent, Reference, read_many
 from ...threads import DaemonPool
+from ...transform.cached_array import CachedArray
 from ..access import RandomAccess, Through, waits
 from ..element import Element, Hole
 from ..run import Context, Flow
@@ -24,6 +25,9 @@ AT_ONCE = 8
 
 
 JOBS = 3
+
+
+_RECORDS = frozenset((Reference, Extent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +111,12 @@ class _Fetching(Running):
     def _fetch(self, elements: list[Element]) -> list[Element]:
         """Read all payloads of some elements at once; one that cannot be read makes its element a hole."""
         for i in self._columns:
-            wanted = [
-                row
-                for row, (columns, _, _) in enumerate(elements)
-                if type(columns) is tuple and type(columns[i]) in LAZY
-            ]
+            kinds = [type(columns[i]) if type(columns) is tuple else None for columns, _, _ in elements]
+            for row, kind in enumerate(kinds):
+                if kind is CachedArray:
+                    columns, stream, position = elements[row]
+                    elements[row] = (*columns[:i], columns[i].read(), *columns[i + 1 :]), stream, position
+            wanted = [row for row, kind in enumerate(kinds) if kind in _RECORDS]
             payloads = read_many([elements[row][0][i] for row in wanted])
             for row, payload in zip(wanted, payloads, strict=True):
                 columns, stream, position = elements[row]

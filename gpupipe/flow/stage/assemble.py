@@ -181,8 +181,8 @@ class Assembler:
 
     @staticmethod
     def _own(row: Any) -> Any:
-        """Return the row, copied if it would keep its whole batch in memory."""
-        return row.copy() if getattr(row, "base", None) is not None else row
+        """Return the row, copied on the host if it would keep its whole batch in memory."""
+        return row.copy() if isinstance(row, np.ndarray) and row.base is not None else row
 
     def deliver(self, group: Group, values: HostValues | None, results: Sequence[Any]) -> list[Element]:
         """Make the elements of a group: its batch, or its rows."""

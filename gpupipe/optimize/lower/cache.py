@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import MissingFileError
 from ...flow.cache.fill import CacheFlow
 from ...plan.arrival import any_order
-from ...plan.cache import Cache, FileCache
+from ...plan.cache import Cache, FileCache, GpuCache
 from ...plan.node import Node
 from ..pending import Pending
 from .lowerer import Lowerer, Lowering
@@ -29,4 +29,18 @@ def cache(lowerer: Lowerer, node: Cache, *given: Pending) -> Pending:
     return source.then(flow, f"{node.name} in {where}", source.element)
 
 
-CACHES: dict[type[Node], Lowering] = {Cache: cache, FileCache: cache}
+def gpu_cache(lowerer: Lowerer, node: GpuCache, *given: Pending) -> Pending:
+    """As `cache`, and images stay on the GPU, on the way into the cache as well as out of it."""
+    placer, store = lowerer.placer, node.store
+    where = f"in the memory of GPU {placer.gpu_for(node)}"
+    found = store.find(lowerer.settings)
+    if found is not None:
+        flow = CacheFlow(None, store, found.element)
+        return Pending.columns_of(flow, found.element, (f"full cache {where}",), references=True)
+    source = placer.place(given[0], label=node.name, keeps=True)
+    flow = CacheFlow(source.flow, store, source.element)
+    steps = (*source.steps, f"cache {where}")
+    return Pending.columns_of(flow, source.element, steps, references=True)
+
+
+CACHES: dict[type[Node], Lowering] = {Cache: cache, FileCache: cache, GpuCache: gpu_cache}

@@ -8,7 +8,7 @@ from functools import partial, reduce
 from typing import Any
 
 from ...classes import dataclass
-from ...errors import GpupipeError, PlanError
+from ...errors import GpupipeError, MissingDependencyError, PlanError
 from ...flow.maps.host_program import HeaderCheck, HostProgram
 from ...flow.maps.known_bad import KnownBadFlow
 from ...flow.maps.read_payloads import ReadPayloadsFlow
@@ -21,9 +21,11 @@ from ...graph.host_values import is_batchwise, is_image
 from ...graph.values import Apply, Input, Item, Value, topological
 from ...options import Settings, parse_device
 from ...plan.node import Node
+from ...transform.array import has_cupy
 from ...transform.choose import (
     Choice,
     choose_for,
+    dali_extra,
     load_libraries,
     make_executor,
     refuse_unsupported,
@@ -45,11 +47,15 @@ from .split_host import (
     passes,
     prepare,
     replaced,
+    taken_from_gpu,
 )
 from .stage_report import StageNote
 from .to_host import DELIVERY, ON_ROWS, PY_FUNCTION, SIZES
 
 __all__ = ["MICRO_BATCH", "Placer"]
+
+Reader = tuple[str, str] | None
+"""What reads results on the host, and its line; None where that is a step of the chain."""
 
 MICRO_BATCH = 32
 """Rows per group where no batch ends the stage."""
@@ -98,6 +104,32 @@ class Placer:
         except GpupipeError:
             return False  # an image that needs the executor raises the error
 
+    def gpu_for(self, node: Node) -> int:
+        """The GPU in whose memory a step keeps elements.
+
+        Raises:
+            PlanError: images are not computed on a GPU.
+            MissingDependencyError: CuPy is not installed.
+        """
+        choice = self.choice()
+        error: GpupipeError | None = None
+        who = f"{node.describe()} at {node.line}"
+        if choice.device_id is None:
+            error = PlanError(
+                f"{who} needs an NVIDIA GPU and DALI, got {choice.label} ({choice.why}); use cache(), which keeps the "
+                "elements on the host"
+            )
+        elif not has_cupy():
+            error = MissingDependencyError(
+                f"{who} needs CuPy, which is not installed; pip install '{dali_extra()}', or use cache(), which keeps "
+                "the elements on the host"
+            )
+        if error is not None and not self.dry:
+            raise error
+        if error is not None:
+            self.troubles.setdefault(self._trouble or str(error), node.line)
+        return choice.device_id or 0
+
     def hand_over(self) -> Callable[[Any], Any]:
         """The function that copies host leaves to the GPU on which a batch is delivered."""
         from ...transform.array import to_device
@@ -106,13 +138,14 @@ class Placer:
         assert device_id is not None
         return partial(to_device, device_id=device_id)
 
-    def place(self, pending: Pending, deliver: bool = False, label: str = "map") -> Pending:
+    def place(self, pending: Pending, deliver: bool = False, label: str = "map", keeps: bool = False) -> Pending:
         """Compute every leaf, so that the chain's columns are its leaves.
 
         Args:
             pending: the chain.
             deliver: whether the results go to the user, who gets batches on the images' device; else host arrays.
             label: the node that needs the values.
+            keeps: whether that node takes images where they were computed, also if they are not batches.
         """
         if self.settings.bad_records is not None:
             pending = replace(pending, flow=KnownBadFlow(pending.flow))
@@ -125,7 +158,7 @@ class Placer:
         pending = self._cut(self._cut_after_batchwise(replace(pending, values=values)))
         if pending.batch is None and not pending.unstack and not any(map(is_image, topological(pending.values))):
             return self._on_host(pending)
-        return self._stage(pending, deliver, label)
+        return self._stage(pending, deliver, label, keeps=keeps)
 
     def count(self, fired: dict[str, int]) -> None:
         """Add to how often each rule fired."""
@@ -207,7 +240,7 @@ class Placer:
         return text
 
     def _stage(
-        self, pending: Pending, deliver: bool, label: str, kept: int = 0, reader: tuple[str, str] | None = None
+        self, pending: Pending, deliver: bool, label: str, kept: int = 0, reader: Reader = None, keeps: bool = False
     ) -> Pending:
         """A transform stage: host work before it, the graph in it, the nodes above it on top.
 
@@ -217,12 +250,12 @@ class Placer:
         # Images that are computed but not delivered need no output; delivered ones need one each.
         program = Program(images) if (images := executed(prepared.values)) else None
         how = "unstack" if pending.unstack else "rows" if pending.batch is None else "batch"
-        flow, host = self._host_before(pending, prepared)
+        flow, host = self._host_before(pending, prepared, program)
         choice = choose_for(program, self.choice(), self.settings) if program else None
         (size, drop), label = pending.batch or (MICRO_BATCH, False), "batch" if pending.batch else label
         make, steps, where = None, pending.steps, Where(f"{label}({size})", pending.line)
         on_gpu = choice is not None and choice.device_id is not None
-        stays = deliver and how != "rows" and on_gpu
+        stays = on_gpu and ((deliver and how != "rows") or keeps)
         if program is not None and choice is not None:
             note = StageNote.of(choice, program, how, size, pending.ready or AHEAD, prepared.values, stays)
             make, note = self._maker(choice, note)
@@ -256,10 +289,14 @@ class Placer:
         placed = Pending(flow, len(prepared.values), prepared.values, pending.element, steps=steps) if kept else None
         return replace(placed or Pending.columns_of(flow, pending.element, steps), on_gpu=there)
 
-    def _host_before(self, pending: Pending, prepared: Prepared) -> tuple[Flow, HostProgram]:
+    def _host_before(self, pending: Pending, prepared: Prepared, program: Program | None) -> tuple[Flow, HostProgram]:
         """The flow into a stage, and its host work, which the flow does unless the stage takes rows apart first."""
-        flow = self.fetched(pending, prepared.host_values)
-        host = HostProgram(prepared.columns, self.settings.max_pixels)
+        there = frozenset[int]()
+        if program is not None and pending.references and not pending.unstack:
+            there = taken_from_gpu(prepared, program, pending.references)
+        read = [value for value in prepared.host_values if not (isinstance(value, Input) and value.index in there)]
+        flow = self.fetched(pending, read)
+        host = HostProgram(prepared.columns, self.settings.max_pixels, there)
         if pending.unstack or passes(prepared.columns, pending.columns):
             return flow, host
         return _computed(flow, host), host
@@ -275,7 +312,7 @@ class Placer:
         )
         return make, note
 
-    def _copied(self, note: StageNote, deliver: bool, reader: tuple[str, str] | None) -> StageNote:
+    def _copied(self, note: StageNote, deliver: bool, reader: Reader) -> StageNote:
         """The note of a stage whose results are read on the host, with their reader and its line."""
         node = self.at
         of_node = ("", "") if node is None else (DELIVERY if deliver else node.name, node.line)

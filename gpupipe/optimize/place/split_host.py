@@ -11,6 +11,7 @@ from ...graph.values import Apply, Const, Draw, Identity, Input, Item, Value, to
 from ...ops.dali_function import DaliFunction, known_size
 from ...plan.node import ElementType
 from ...spec import Structure
+from ...transform.program import Program
 
 __all__ = [
     "Prepared",
@@ -22,6 +23,7 @@ __all__ = [
     "passes",
     "prepare",
     "replaced",
+    "taken_from_gpu",
 ]
 
 
@@ -126,6 +128,34 @@ def replaced(
 def passes(columns: Sequence[Value | HeaderCheck], count: int) -> bool:
     """Whether the new columns are the old ones."""
     return len(columns) == count and all(isinstance(c, Input) and c.index == i for i, c in enumerate(columns))
+
+
+def taken_from_gpu(prepared: Prepared, program: Program, references: frozenset[int]) -> frozenset[int]:
+    """Find the old columns with arrays of a cache that a graph takes from the GPU: all that read them are its ops.
+
+    Args:
+        prepared: the stage.
+        program: its graph.
+        references: columns that may hold references to records, which are bytes, or arrays of a cache.
+    """
+    inside, images = set(program.values), program.images
+    read: set[Value] = set(prepared.values)
+    for value in topological(prepared.values):
+        if isinstance(value, Draw):  # of its images it needs the sizes alone
+            read.update(value.args, (value.key,))
+        elif value not in inside:
+            read.update(value.inputs)
+        elif isinstance(value, Apply):
+            read.update(value.params, (x for x in value.x if x not in images))
+    late = {x.index for x in read if isinstance(x, Input)}
+    computed = [column.data if isinstance(column, HeaderCheck) else column for column in prepared.columns]
+    before = {x.index for x in topological(c for c in computed if not isinstance(c, Input)) if isinstance(x, Input)}
+    return frozenset(
+        column.index
+        for n, column in enumerate(prepared.columns)
+        if isinstance(column, Input) and column.index in references - before
+        if column.spec.dtype is not None and column.spec.dtype is not bytes and n not in late
+    )
 
 
 def needed_on_host(values: Sequence[Value]) -> tuple[Value, ...]:

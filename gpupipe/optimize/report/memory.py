@@ -7,7 +7,7 @@ from typing import Any
 
 from ...classes import dataclass
 from ...extract.records.index import INDEXES
-from ...flow.buffer_sizes import REFERENCE, bytes_of_all
+from ...flow.buffer_sizes import REFERENCE
 from ...flow.order.shuffle_by_index import INDEX_BYTES, has_cheap_index
 from ...flow.remote_reads import REMOTE
 from ...flow.run import Run
@@ -132,9 +132,9 @@ def _read(node: Node, lowerer: Lowerer) -> bool:
 
 def _cached(node: Any) -> StepMemory:
     """A cache in memory, with the elements of its full passes."""
-    held = [bytes_of_all(filled.elements) for filled in list(node.store.filled.values())]
+    held = [node.store.usage(filled.elements) for filled in list(node.store.filled.values())]
     count = node.source.cardinality
-    most = _buffer("cache()", node.line, None if count < 0 else count, size_of(node.element.specs))
+    most = _buffer(node.store.label, node.line, None if count < 0 else count, size_of(node.element.specs))
     return replace(most, elements=sum(n for n, _ in held), bytes=sum(size for _, size in held))
 
 

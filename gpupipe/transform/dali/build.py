@@ -11,7 +11,6 @@ import numpy as np
 from ...classes import dataclass
 from ...errors import GpupipeError, PlanError, SpecError
 from ...graph.values import Apply, Const, Item, Value
-from ...ops._shared.decode_smaller import ResizeWindow
 from ...options import DecoderOptions
 from ..program import Program
 from .failures import cause_of
@@ -60,13 +59,7 @@ class Lowering:
 
 def input_nodes(d: Lowering, program: Program, entries: dict[int, Entry]) -> dict[Value, Any]:
     """The nodes of a program's inputs. Parameters and encoded bytes stay on the CPU."""
-    calls = [value for value in program.values if isinstance(value, Apply)]
-    images = {
-        x
-        for call in calls
-        for x in call.x
-        if not (call.op.foreign or isinstance(call.op, ResizeWindow)) or x.spec.layout is not None or x.spec.rank == 3
-    }
+    images = program.images
     nodes: dict[Value, Any] = {}
     for n, value in enumerate(program.inputs):
         if isinstance(value, Const):
@@ -75,15 +68,17 @@ def input_nodes(d: Lowering, program: Program, entries: dict[int, Entry]) -> dic
         entry = entries[n]
         # An array of rank 3 without a layout is an image {HWC}, as in TensorSpec.require.
         layout = value.spec.layout or ("HWC" if entry.ndim == 3 and value in images else None)
+        cached = entry.kind == "cached"
         node = d.fn.external_source(
             name=f"input{n}",
-            no_copy=True,
+            device=d.device if cached else "cpu",
+            no_copy=not cached,  # its rows lie apart, and a result of one row would be a view of what is kept
             dtype=d.dtype(entry.dtype),
             ndim=entry.ndim,
             layout=layout,
             preserve=True,
         )
-        moves = d.device == "gpu" and entry.kind != "bytes" and value in images
+        moves = d.device == "gpu" and entry.kind not in ("bytes", "cached") and value in images
         nodes[value] = node.gpu() if moves else node
     return nodes
 

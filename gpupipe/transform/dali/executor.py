@@ -27,6 +27,7 @@ from ..program import BatchFailed, Executor, Feed, Program, WrongPixels
 from . import library
 from .build import Lowering, check_nodes, delivered, input_nodes, lower, promises
 from .failures import cause_of, device_failed, is_of_device
+from .feed_cached import tensors_on_gpu
 from .feeding import VERIFIED, Entry, entry_of, kept, tensors_of, wholly
 from .proof import TOLERANCE, TOLERANCE_SIMPLE, Decoder, Prover
 from .results import check_result, separate, to_numpy, unlike
@@ -121,14 +122,15 @@ class DaliExecutor(Executor):
         entries = zip(self._fed, self._entries, strict=True)
         tensors = library.import_dali().tensors
         fed = [] if causes else [(feed.values[n], entry) for n, entry in entries]
-        buffers = [tensors_of(tensors, self._names, rows, entry, feed.size, causes) for rows, entry in fed]
+        buffers = [self._tensors(tensors, rows, entry, feed.size, causes) for rows, entry in fed]
         if causes:
             return _Flight(feed, [], causes)
         if self._pipeline is None:
             self._pipeline = library.POOL.take(self._key) or self._build(self._entries)
         try:
             for n, buffer in zip(self._fed, buffers, strict=True):
-                self._pipeline.feed_input(f"input{n}", buffer)
+                # -1: a stream of DALI's own; what is kept on a GPU is complete, and `feed_input` waits for its copy.
+                self._pipeline.feed_input(f"input{n}", buffer, **({"cuda_stream": -1} if type(buffer) is list else {}))
             if self._verifies and self._pipeline.decoders:
                 self._pipeline.feed_input(VERIFIED, wholly(feed))
             self._pipeline.schedule_run()
@@ -139,6 +141,11 @@ class DaliExecutor(Executor):
                 raise self._device_failed(str(error)) from error
             raise GpupipeError(f"{self.label} refused a batch of {self._names}: {cause_of(str(error))}") from error
         return _Flight(feed, buffers, {})
+
+    def _tensors(self, tensors: Any, rows: Any, entry: Entry, size: int, causes: dict[int, DataError]) -> Any:
+        if entry.kind == "cached" and self._device_id is not None:
+            return tensors_on_gpu(tensors, self._names, rows, entry, self._device_id, causes)
+        return tensors_of(tensors, self._names, rows, entry, size, causes)
 
     def _finish(self, flight: _Flight) -> list[Any]:
         feed = flight.feed

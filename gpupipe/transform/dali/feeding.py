@@ -11,9 +11,10 @@ from ...classes import dataclass
 from ...errors import DataError, DecodeError, ShapeError, SpecError
 from ...graph.op import Array
 from ...graph.values import Value
+from ..cached_array import CachedArray
 from ..program import Feed
 
-__all__ = ["LEGAL", "VERIFIED", "Entry", "entry_of", "kept", "tensors_of", "wholly", "wrap"]
+__all__ = ["LEGAL", "VERIFIED", "Entry", "check_rows", "entry_of", "kept", "tensors_of", "wholly", "wrap"]
 
 VERIFIED = "verified"
 """Name of the input that says which decoded images are returned whole."""
@@ -47,7 +48,8 @@ class Entry:
     """How one input of the program enters DALI.
 
     Attributes:
-        kind: "bytes" (an encoded image per row), "rows" (an array per row) or "batch" (one array[B, ...]).
+        kind: "bytes" (an encoded image per row), "rows" (an array per row), "batch" (one array[B, ...]) or "cached" (a
+            `CachedArray` per row, most of them on the GPU).
         dtype: of the rows.
         ndim: of one row.
     """
@@ -61,6 +63,8 @@ def entry_of(value: Value, rows: Sequence[Any] | Array) -> Entry:
     """Decide how an input enters DALI, from its spec and, where that is incomplete, from the first batch."""
     if value.spec.dtype is bytes or isinstance(rows[0], (bytes, memoryview, bytearray)):
         return Entry("bytes", "uint8", 1)
+    if isinstance(rows[0], CachedArray):
+        return Entry("cached", str(rows[0].dtype), rows[0].ndim)
     if isinstance(rows, np.ndarray):
         batch = wrap(rows)
         return Entry("batch", str(batch.dtype), batch.ndim - 1)
@@ -114,7 +118,15 @@ def tensors_of(
             if not len(data):
                 causes[row] = DecodeError("an image needs bytes, got none", stage="decode")
         return tensors.TensorListCPU([tensors.TensorCPU(data) for data in rows], contiguous=False)
-    arrays = [wrap(row) for row in rows]
+    arrays = [wrap(row.read() if type(row) is CachedArray else row) for row in rows]
+    check_rows(who, arrays, entry, causes)
+    if causes:
+        return None
+    return tensors.TensorListCPU([tensors.TensorCPU(array) for array in arrays], contiguous=False)
+
+
+def check_rows(who: str, arrays: Sequence[Any], entry: Entry, causes: dict[int, DataError]) -> None:
+    """Add to `causes` the errors of arrays that do not fit their entry."""
     for row, array in enumerate(arrays):
         if str(array.dtype) != entry.dtype or array.ndim != entry.ndim:
             causes[row] = ShapeError(
@@ -122,9 +134,6 @@ def tensors_of(
             )
         elif _is_hollow(array):
             causes[row] = _hollow(who, array)
-    if causes:
-        return None
-    return tensors.TensorListCPU([tensors.TensorCPU(array) for array in arrays], contiguous=False)
 
 
 def _is_hollow(array: Array) -> bool:
