@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -25,6 +24,8 @@ def names_missing(
     def __getattr__(name: str) -> object:
         way = ""
         if not name.startswith("_"):
+            import difflib  # for mistakes alone
+
             own = alike.get(_bare(name)) or next(iter(difflib.get_close_matches(name, names, 1)), None)
             way = instead.get(name) or elsewhere(name) or ("" if own is None else f"did you mean {own}?")
         text = f"module {module!r} has no attribute {name!r}" + (way and f"; {way}")

@@ -262,9 +262,9 @@ def test_the_rules_allow(path: str, source: str) -> None:
     assert not _violations(path, source)
 
 
-def _in_a_new_process(code: str) -> str:
+def _in_a_new_process(code: str, folder: Path = ROOT) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True, timeout=60
     )
     return done.stdout.strip()
 
@@ -281,6 +281,36 @@ def test_import_gpupipe_leaves_what_runs_a_chain_for_later() -> None:
     code = f"import sys, gpupipe; print(*sorted(set({later!r}) & set(sys.modules)))"
 
     assert _in_a_new_process(code) == ""
+
+
+def test_writing_a_chain_leaves_what_runs_it_for_later() -> None:
+    later = ["gpupipe.optimize", "gpupipe.flow", "gpupipe.load", "gpupipe.extract.tables", "PIL", "simplejpeg"]
+    code = f"""
+import sys, gpupipe as gp
+gp.Dataset.range(9).shuffle(4).map(lambda x: x + 1).batch(2)
+print(*sorted(set({later!r}) & set(sys.modules)))
+"""
+
+    assert _in_a_new_process(code) == ""
+
+
+def test_a_chain_loads_the_steps_that_it_has_and_no_library_for_what_few_chains_do(tmp_path: Path) -> None:
+    """A first batch waits for all of them: crc32c's package alone takes 40 ms, `email` and `argparse` among it."""
+    rare = ["crc32c", "email", "argparse", "tempfile", "gpupipe.flow.cache.fill", "gpupipe.flow.combine.join",
+            "gpupipe.flow.batching.windows", "gpupipe.flow.sources.rows", "gpupipe.flow.workers.pool",
+            "gpupipe.extract.tables.table", "gpupipe.on_ray.team", "gpupipe.transform.dali"]  # fmt: skip
+    code = f"""
+import os, sys, gpupipe as gp
+with gp.io.TFRecordWriter("many.tfrecord") as out:
+    for n in range(9):
+        out.write(b"%d" % n)
+files = gp.Dataset.list_files(os.path.abspath("many.tfrecord"))
+ds = files.interleave(gp.TFRecordDataset, num_parallel_calls=gp.AUTOTUNE)
+assert len(list(ds.shuffle(4).map(lambda x: x).batch(2).prefetch(1))) == 5
+print(*sorted(set({rare!r}) & set(sys.modules)))
+"""
+
+    assert _in_a_new_process(code, tmp_path) == ""
 
 
 def test_the_folder_ops_is_not_a_package_of_its_own() -> None:

@@ -25,6 +25,8 @@ MAKERS = {"gpupipe/classes.py"}  # ... of methods, from the names of fields in t
 IMPORTS = {  # ... of modules by a name that is computed
     "gpupipe/__init__.py",  # its own modules, from a list
     "gpupipe/cli/__init__.py",  # subcommands, from a list
+    "gpupipe/dataset/__init__.py",  # its own modules, from a list
+    "gpupipe/optimize/lower/compile.py",  # its own modules, from a list
     "gpupipe/tools/users_file.py",  # named on the command line
     "gpupipe/flow/workers/messages.py",  # the module of a function that the parent process sent
     "ops/__init__.py",  # its own files

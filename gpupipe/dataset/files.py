@@ -11,7 +11,6 @@ import numpy as np
 from ..arguments import file_name, index_location, integer, parallel_calls
 from ..errors import PlanError, PlanTypeError, TraceError, shown_name
 from ..extract.records.compression import checked_compression
-from ..extract.records.manifest import read_manifest
 from ..extract.storage.patterns import is_url, stable_names
 from ..extract.storage.remote import storage_of
 from ..graph.symbols import Symbol
@@ -121,6 +120,8 @@ class TFRecordDataset(FileDataset):
         """
         path = _one_path("manifest", manifest)
         require_no_symbols("from_manifest", path)
+        from ..extract.records.manifest import read_manifest
+
         found = read_manifest(path, None if folder is None else _one_path("folder", folder))
         return new(FarRecords(found.digest, found))
 

@@ -10,7 +10,6 @@ from ..brief import brief
 from ..errors import PlanError, PlanTypeError
 from ..graph.symbols import active_trace
 from ..integers import plain
-from ..on_ray.segments import Engine
 from ..plan.arrival import any_order
 from ..plan.batches import Batch
 from ..plan.index import blocker, why_not
@@ -165,6 +164,8 @@ class Ranks(Chain):
                 f"on_ray needs elements in one order, got {first.describe()} at {first.line}, which gives what is "
                 "ready first; use deterministic=True"
             )
+        from ..on_ray.segments import Engine
+
         return self._then(OnRay(self.plan, workers, segment, ahead, given, max_restarts, Engine()))
 
     def _batch_of_all(self) -> tuple[Batch, Sequence[Node]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -25,6 +24,8 @@ class Named(dict[Any, Any]):
         self._who = who
 
     def __missing__(self, key: Any) -> NoReturn:
+        import difflib  # for mistakes alone
+
         names = [name for name in self if isinstance(name, str)]
         near = difflib.get_close_matches(key, names, 1) if isinstance(key, str) else []
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, self))}"

@@ -23,7 +23,7 @@ from ..errors import DataError, FunctionError, MissingFileError, RecordError
 from ..extract.images.decode import MOST_PIXELS
 from ..extract.storage.files import LocalStorage
 from ..extract.storage.waiting import LIMITS
-from ..flow.cache.files import element_from_json, element_to_json, write_to
+from ..flow.cache.files import write_to
 from ..flow.cache.temporary import remove_stale, temporary
 from ..flow.check import failed
 from ..flow.element import Element, Hole, Raised
@@ -33,7 +33,7 @@ from ..graph.trace import call_with
 from ..log import logger
 from ..optimize.lower.compile import lower_in
 from ..options import Settings
-from ..plan.cache import Saved
+from ..plan.cache import Saved, element_from_json, element_to_json
 from ..plan.node import ElementType, Node
 from ..serial.elements_writer import ElementsWriter
 from ..serial.structures import Malformed, json_object

@@ -15,10 +15,10 @@ from ..classes import dataclass
 from ..errors import GpupipeError, PlanError, StateError
 from ..extract.storage.at_once import versions
 from ..extract.storage.remote import storage_of
-from ..flow.cache.files import element_from_json, element_to_json
 from ..flow.state.snapshot import MOST, State, as_int, corrupt_state
 from ..log import logger
 from ..options import Settings
+from ..plan.cache import element_from_json, element_to_json
 from ..plan.node import ElementType, Node
 from ..plan.outline import Outline, outline
 from ..plan.portable import portable

@@ -1,4 +1,4 @@
-"""cache: nodes that cache elements in memory or in files, and those that read what `save` wrote."""
+"""cache: nodes that cache elements, and those that read what `save` wrote; the type of elements as JSON."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 from ..classes import dataclass
 from ..options import Settings
+from ..serial.structures import Malformed, spec_from_json, spec_to_json, structure_from_json, structure_to_json
 from ..spec import LEAF, DatasetSpec
 from .node import ElementType, Facts, Node, Step
 
-__all__ = ["CYCLE", "Cache", "FileCache", "GpuCache", "Saved", "SavedFiles"]
+__all__ = ["CYCLE", "Cache", "FileCache", "GpuCache", "Saved", "SavedFiles", "element_from_json", "element_to_json"]
 
 CYCLE = 16
 """Files of saved elements that are interleaved at a time."""
@@ -154,3 +155,29 @@ class SavedFiles(Node):
 
     def describe(self) -> str:
         return f"load({self.files[0].folder!r}) of {len(self.files)} files"
+
+
+def element_to_json(element: ElementType) -> dict[str, Any]:
+    """Write the type of an element as JSON.
+
+    Raises:
+        PlanError: files cannot hold elements of this type.
+    """
+    structure = element.structure if element.structure is not None else LEAF
+    specs = [spec_to_json(spec) for spec in element.specs]
+    return {"structure": structure_to_json(structure), "specs": specs, "batched": element.batched}
+
+
+def element_from_json(given: Any) -> ElementType:
+    """Read the type of an element.
+
+    Raises:
+        Malformed: the JSON holds something else.
+    """
+    if not isinstance(given, dict) or not isinstance(given.get("specs"), list):
+        raise Malformed("not the type of an element")
+    structure = structure_from_json(given.get("structure"))
+    specs = tuple(spec_from_json(spec) for spec in given["specs"])
+    if structure.count != len(specs):
+        raise Malformed(f"{structure.count} leaves, {len(specs)} specs")
+    return ElementType(structure, specs, bool(given.get("batched")))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from ..classes import dataclass
-from ..extract.records.manifest import Manifest
 from ..extract.shards.names import BY_NAME
 from ..extract.storage.patterns import stable_names
-from ..extract.tables.csv_layout import CsvLayout
-from ..extract.tables.table import Format
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec
 from .node import UNKNOWN_CARDINALITY, Buffer, ElementType, Facts, Node, Step
+
+if TYPE_CHECKING:
+    from ..extract.records.manifest import Manifest
+    from ..extract.tables.csv_layout import CsvLayout
+    from ..extract.tables.table import Format
 
 __all__ = [
     "Csv",

@@ -12,10 +12,9 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from crc32c import crc32c
 
 from ..errors import DataError
-from ..extract.records.crc import mask, masked_crc32c
+from ..extract.records.crc import crc32c, mask, masked_crc32c
 from .columns import add_columns
 from .elements_file import INDEXED, MAGIC, NAMED, VERSION, StreamLike, token_of
 from .errors import error_to_json

@@ -21,7 +21,6 @@ from ..classes import dataclass
 from ..errors import DataError, DeviceError, FunctionError, MissingDependencyError, text_of
 from ..graph.op import Op
 from ..timing import Ranges
-from .dali import copying
 
 __all__ = [
     "DeviceArray",
@@ -77,6 +76,8 @@ class DeviceArray:
 
     def copy(self) -> DeviceArray:
         """Copy on the same GPU."""
+        from .dali import copying
+
         return DeviceArray(copying.copy_on_gpu(self.tensor, self.__dlpack_device__()[1]))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -169,6 +170,8 @@ def _wrap(tensor: Any) -> Any:
 
 def to_device(array: Any, device_id: int) -> Any:
     """Copy a NumPy array to DALI memory on a GPU; CuPy's own would be reused while a stream reads it."""
+    from .dali import copying
+
     return _wrap(copying.copy_to_gpu(np.asarray(array), device_id))
 
 
@@ -360,5 +363,7 @@ def _owned(cupy: Any, array: Any) -> Any:
     if not array.nbytes:
         return array
     # As bytes: CuPy has dtypes that DALI lacks, and so one pipeline serves all.
+    from .dali import copying
+
     there = _wrap(copying.copy_on_gpu(array.reshape(-1).view(np.uint8), array.device.id))
     return there.view(array.dtype).reshape(array.shape)

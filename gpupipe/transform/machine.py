@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -95,6 +94,8 @@ def card_and_versions(device_id: int | None) -> str:
 
 def _distribution(name: str) -> tuple[int, str] | None:
     """The CUDA major version in the name of an installed distribution, and the distribution's version."""
+    import importlib.metadata  # with `email` and others, where there is a GPU
+
     for major in (13, 12):
         try:
             return major, importlib.metadata.version(name.format(major))

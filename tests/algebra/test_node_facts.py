@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 from gpupipe import Dataset
 from gpupipe.classes import dataclass
+from gpupipe.optimize.lower.compile import LOWERINGS
 from gpupipe.optimize.rules.plan_rules import rewrite
 from gpupipe.plan.node import Facts, Node, Step, draws, walk
 from tests.behaviour.programs import Program, build, programs
@@ -18,6 +19,7 @@ from tests.behaviour.programs import Program, build, programs
 
 def kinds(base: type[Node] = Node) -> list[type[Node]]:
     """Every class of nodes of the package. What `dataclass` made slots of is another class than the one it read."""
+    len(LOWERINGS)  # imports those that few chains have
     found = dict.fromkeys(kind for sub in base.__subclasses__() for kind in (sub, *kinds(sub)))
     return [kind for kind in found if getattr(sys.modules[kind.__module__], kind.__name__, None) is kind]
 

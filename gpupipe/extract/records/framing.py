@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from crc32c import crc32c
 
 from gpupipe.errors import DataError, RecordError
-from gpupipe.extract.records.crc import HELD, footer_at, header_at, mask
+from gpupipe.extract.records.crc import HELD, crc32c, footer_at, header_at, mask
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

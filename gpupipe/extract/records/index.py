@@ -14,7 +14,6 @@ import hashlib
 import os
 import stat
 import struct
-import tempfile
 import threading
 from array import array
 from collections import OrderedDict
@@ -22,9 +21,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
-from crc32c import crc32c
 
 from gpupipe.errors import DataError, shown_name
+from gpupipe.extract.records.crc import crc32c
 from gpupipe.extract.records.framing import OVERHEAD
 from gpupipe.extract.records.spilled import Spilled
 from gpupipe.extract.records.walk import Good, walk_headers
@@ -375,6 +374,8 @@ def saved_path(path: str, where: str) -> str:
 def _save(target: str, version: Version, index: RecordIndex, kind: Kind) -> None:
     """Write an index under another name and rename it, so that no reader sees half of one."""
     index.saved.add(target)
+    import tempfile  # where indexes are kept in files
+
     body = struct.pack("<QQQ", version.size, version.mtime_ns, len(index)) + index.offsets.astype("<u8").tobytes()
     folder = os.path.dirname(target) or "."
     part = None

@@ -26,10 +26,10 @@ from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
-from crc32c import crc32c
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import RecordError, shown_name
+from gpupipe.extract.records.crc import crc32c
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.storage.glob import is_url
 from gpupipe.extract.storage.remote import storage_of

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
-from crc32c import crc32c
 
 from gpupipe.errors import PlanError, RecordError, shown_name
+from gpupipe.extract.records.crc import crc32c
 from gpupipe.extract.records.index import RecordIndex, build_index
 from gpupipe.extract.records.manifest import (
     BLOCK,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from array import array
 from collections.abc import Callable
@@ -25,6 +24,8 @@ class _Unnamed:
     __slots__ = ("fd",)
 
     def __init__(self) -> None:
+        import tempfile  # of few runs
+
         self.fd = -1
         with tempfile.TemporaryFile(prefix="gpupipe-") as file:
             self.fd = os.dup(file.fileno())
@@ -83,6 +84,8 @@ class Spilled(Generic[_Version]):
                     done += os.pwrite(file.fd, data[done:], self._end + done)
             except (OSError, AttributeError) as error:  # the disk is full; or the system has no pwrite
                 self._full = True
+                import tempfile
+
                 folder = tempfile.gettempdir()
                 logger.warning("indexes beyond the limit of memory are built again when needed: %s: %s", folder, error)
                 return

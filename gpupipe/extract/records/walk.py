@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from gpupipe.errors import DataError
-from gpupipe.extract.records.crc import header_at, mask
+from gpupipe.extract.records.crc import crc32c, header_at, mask
 from gpupipe.extract.records.framing import HEADER, OVERHEAD, Framer, seek_header, sniff
 from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile
 

@@ -15,7 +15,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from gpupipe.errors import DataError, shown_name
@@ -207,6 +206,8 @@ def _told_to_wait(error: BaseException) -> float:
         try:
             seconds = float(said)
         except ValueError:
+            from email.utils import parsedate_to_datetime  # of a server alone
+
             try:
                 seconds = parsedate_to_datetime(said).timestamp() - time.time()
             except (ValueError, OverflowError):

@@ -17,20 +17,19 @@ import weakref
 from collections.abc import Callable
 from dataclasses import field
 from functools import partial
-from typing import Any
 
 from ...classes import dataclass
 from ...errors import DataError, GpupipeError, MissingFileError, shown_name
 from ...extract.storage.at_once import versions
 from ...log import logger
 from ...options import Settings
+from ...plan.cache import element_from_json, element_to_json
 from ...plan.node import ElementType, Node
 from ...plan.portable import Portable, portable
 from ...random import LAW
 from ...serial.elements_file import ElementsReader
 from ...serial.elements_writer import ElementsWriter
-from ...serial.structures import Malformed, spec_from_json, spec_to_json, structure_from_json, structure_to_json
-from ...spec import LEAF
+from ...serial.structures import Malformed
 from ...transform.choose import executor_of
 from ..element import BatchStream, Element
 from ..own_bytes import keep
@@ -41,33 +40,7 @@ from .memory import cache_key
 from .saved import read_elements
 from .temporary import TEMPORARY, remove_stale, temporary
 
-__all__ = ["FileCacheStore", "SavedPass", "element_from_json", "element_to_json", "write_to"]
-
-
-def element_to_json(element: ElementType) -> dict[str, Any]:
-    """Write the type of an element as JSON.
-
-    Raises:
-        PlanError: files cannot hold elements of this type.
-    """
-    structure = element.structure if element.structure is not None else LEAF
-    specs = [spec_to_json(spec) for spec in element.specs]
-    return {"structure": structure_to_json(structure), "specs": specs, "batched": element.batched}
-
-
-def element_from_json(given: Any) -> ElementType:
-    """Read the type of an element.
-
-    Raises:
-        Malformed: the JSON holds something else.
-    """
-    if not isinstance(given, dict) or not isinstance(given.get("specs"), list):
-        raise Malformed("not the type of an element")
-    structure = structure_from_json(given.get("structure"))
-    specs = tuple(spec_from_json(spec) for spec in given["specs"])
-    if structure.count != len(specs):
-        raise Malformed(f"{structure.count} leaves, {len(specs)} specs")
-    return ElementType(structure, specs, bool(given.get("batched")))
+__all__ = ["FileCacheStore", "SavedPass", "write_to"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

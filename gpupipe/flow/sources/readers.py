@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from operator import length_hint
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...classes import dataclass
 from ...errors import DataError
-from ...extract.records.fixed import FixedReader
-from ...extract.records.lines import LineReader
 from ...extract.records.reading import BlockReader
 from ...extract.storage.patterns import is_url
 from ...extract.storage.ranges_ahead import Pool
-from ...extract.tables.csv import CsvReader
-from ...extract.tables.csv_layout import CsvLayout
 from ..element import Element, Stream, hole_of
 from ..run import Context
 from ..state.snapshot import Counted, State, fast_forward, int_part
 from ..step import Running, close
+
+if TYPE_CHECKING:
+    from ...extract.tables.csv_layout import CsvLayout
 
 __all__ = [
     "CsvFlow",
@@ -93,6 +92,8 @@ class LinesFlow:
     ahead: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
+        from ...extract.records.lines import LineReader
+
         return open_file(self, at, state, "lines", LineReader)
 
 
@@ -119,6 +120,8 @@ class FixedRecordsFlow:
     ahead: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
+        from ...extract.records.fixed import FixedReader
+
         reader = partial(FixedReader, record_bytes=self.record, header_bytes=self.header, footer_bytes=self.footer)
         return open_file(self, at, state, "fixed", reader)
 
@@ -142,6 +145,8 @@ class CsvFlow:
     ahead: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
+        from ...extract.tables.csv import CsvReader
+
         return open_file(self, at, state, "csv", partial(CsvReader, layout=self.layout))
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...errors import PlanError
-from ...flow.batching.padded import PaddedBatchFlow
-from ...flow.batching.rebatch import RebatchFlow
-from ...flow.batching.unbatch import UnbatchFlow
 from ...flow.run import Flow
 from ...plan.batches import Batch, PaddedBatch, RaggedBatch, Rebatch, Unbatch, ragged_ranks
 from ...plan.node import ElementType, Node
@@ -41,6 +38,8 @@ def batch(lowerer: Lowerer, node: Batch, source: Pending) -> Pending:
 
 def padded_batch(lowerer: Lowerer, node: PaddedBatch, source: Pending) -> Pending:
     """Pad rows to one shape and stack them."""
+    from ...flow.batching.padded import PaddedBatchFlow
+
     source = lowerer.placed(node, source)
     element = source.element
     shapes, values, _ = padding(node, element)
@@ -51,6 +50,8 @@ def padded_batch(lowerer: Lowerer, node: PaddedBatch, source: Pending) -> Pendin
 
 def unbatch(lowerer: Lowerer, node: Unbatch, source: Pending) -> Pending:
     """Take batches apart."""
+    from ...flow.batching.unbatch import UnbatchFlow
+
     source = lowerer.placed(node, source)
     flow = UnbatchFlow(source.flow, names_of(source.element))
     return source.then(flow, node.describe(), node.infer(source.element))
@@ -65,6 +66,8 @@ def ragged_batch(lowerer: Lowerer, node: RaggedBatch, source: Pending) -> Pendin
 
 def rebatch(lowerer: Lowerer, node: Rebatch, source: Pending) -> Pending:
     """Put the rows of batches into other batches."""
+    from ...flow.batching.unbatch import UnbatchFlow
+
     source = lowerer.placed(node, source)
     specs = source.element.specs
     ranks = tuple(1 if isinstance(spec, RaggedSpec) and spec.ragged_rank == 1 else 0 for spec in specs)
@@ -82,6 +85,8 @@ def _rows(
     ranks: tuple[int, ...],
     splits: tuple[str, ...],
 ) -> Pending:
+    from ...flow.batching.rebatch import RebatchFlow
+
     names, aligned = names_of(source.element), lowerer.zipped(node)
     flow = RebatchFlow(rows, sizes, node.drop, ranks, splits, names, node.name, aligned)
     return source.then(flow, node.describe(), node.infer(source.element))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 
 from ...classes import dataclass
 from ...errors import PlanError
@@ -24,20 +26,54 @@ from ..place.placer import Placer
 from ..rules.graph_rules import GRAPH_RULES
 from ..rules.plan_rules import PLAN_RULES, disabled_rules, rewrite
 from .annotate import Above
-from .batches import BATCHES
-from .cache import CACHES
-from .joins import JOINS
 from .lowerer import Lowerer, Lowering, Steps, answered
-from .maps import MAPS
-from .order import ORDER
-from .sources import SOURCES
-from .windows import WINDOWS
 
 __all__ = ["LOWERINGS", "RULES", "Lowered", "lower", "lower_dry", "lower_in", "without_trailing"]
 
-LOWERINGS: Mapping[type[Node], Lowering] = {
-    **SOURCES, **MAPS, **ORDER, **JOINS, **BATCHES, **WINDOWS, **CACHES,
-}  # fmt: skip
+FAMILIES = {
+    "sources": "SOURCES",
+    "maps": "MAPS",
+    "order": "ORDER",
+    "batches": "BATCHES",
+    "joins": "JOINS",
+    "windows": "WINDOWS",
+    "cache": "CACHES",
+    "handed": "HANDED",
+}
+"""The modules with a table of lowerings each, those of most chains first, and the name of the table."""
+
+
+class Lowerings(Mapping[type[Node], Lowering]):
+    """The function that lowers each class of nodes. A family is imported when a chain has a node that may be of it."""
+
+    def __init__(self) -> None:
+        self._found: dict[type[Node], Lowering] = {}
+        self._left = list(FAMILIES)
+
+    def __getitem__(self, kind: type[Node]) -> Lowering:
+        alike = kind.__module__.rpartition(".")[2]  # most families have the nodes of the module of their name
+        for family in sorted(self._left, key=lambda family: family != alike):
+            if kind in self._found:
+                break
+            self._load(family)
+        return self._found[kind]
+
+    def __iter__(self) -> Iterator[type[Node]]:
+        for family in tuple(self._left):
+            self._load(family)
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _load(self, family: str) -> None:
+        table: Mapping[type[Node], Lowering] = getattr(import_module(f".{family}", __package__), FAMILIES[family])
+        self._found.update(table)
+        with suppress(ValueError):  # another thread was here
+            self._left.remove(family)
+
+
+LOWERINGS: Mapping[type[Node], Lowering] = Lowerings()
 """The function that lowers each class of nodes."""
 
 RULES = (*(rule.__name__ for rule in PLAN_RULES), *GRAPH_RULES, "deferral", "map_and_batch")

@@ -1,24 +1,20 @@
-"""maps: the lowering of functions, and of small steps that handle one element at a time."""
+"""maps: the lowering of functions, and of small steps that handle one element at a time.
+
+Here and in the other families, what few chains have is imported where it is lowered.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ...errors import PlanError
 from ...flow.combine.flat_map import FlatMapFlow
 from ...flow.combine.inner import Inner
 from ...flow.combine.interleave import InterleaveFlow
-from ...flow.maps.cardinality import AssertCardinalityFlow, PadToCardinalityFlow
 from ...flow.maps.host_program import HostProgram
-from ...flow.maps.ignore_errors import IgnoreErrorsFlow
 from ...flow.maps.python_function import PythonFunction
-from ...flow.maps.python_map import PythonFilterFlow, PythonMapFlow
-from ...flow.maps.resample import ResampleFlow
-from ...flow.maps.scan import Question, ScanFlow, TakeWhileFlow
-from ...flow.maps.traced import FilterFlow
-from ...flow.maps.unique import UniqueFlow
 from ...flow.run import Flow
-from ...flow.workers.process_map import ProcessMapFlow
 from ...graph.host_values import is_image
 from ...graph.trace import Traced, trace
 from ...graph.values import Input, substitute, topological
@@ -50,6 +46,9 @@ from .inner import DynamicInner, StaticInner
 from .lowerer import Lowerer, Lowering
 from .stall import where
 
+if TYPE_CHECKING:
+    from ...flow.maps.scan import Question
+
 __all__ = ["MAPS"]
 
 
@@ -58,6 +57,8 @@ def map_(lowerer: Lowerer, node: Map, source: Pending) -> Pending:
     traced = _trace_now(node, source) if node.pending and lowerer.asks else node.traced
     if traced is not None:
         return _traced_map(lowerer, node, source, traced)
+    from ...flow.maps.python_map import PythonMapFlow
+
     placed, settings = lowerer.placed(node, source), lowerer.settings
     function = _python(node, placed, node.rng)
     calls, tuned = node.parallel(settings), False
@@ -67,6 +68,8 @@ def map_(lowerer: Lowerer, node: Map, source: Pending) -> Pending:
     flow: Flow = PythonMapFlow(placed.flow, function, calls, deterministic, where(node), tuned)
     kind = "threads"
     if node.workers == "process":
+        from ...flow.workers.process_map import ProcessMapFlow
+
         lasts = settings.persistent_workers and not lowerer.above.passing
         home = node.kept if lasts else None
         flow = ProcessMapFlow(placed.flow, function, calls, deterministic, where(node), home=home)
@@ -135,6 +138,9 @@ def question(
 
 def filter_(lowerer: Lowerer, node: Filter, source: Pending) -> Pending:
     """Keep the elements for which the predicate is true."""
+    from ...flow.maps.python_map import PythonFilterFlow
+    from ...flow.maps.traced import FilterFlow
+
     source, predicate = question(lowerer, node, source)
     if isinstance(predicate, HostProgram):
         flow: Flow = FilterFlow(source.flow, predicate, where(node))
@@ -144,12 +150,16 @@ def filter_(lowerer: Lowerer, node: Filter, source: Pending) -> Pending:
 
 def take_while(lowerer: Lowerer, node: TakeWhile, source: Pending) -> Pending:
     """Keep the elements before the first for which the predicate is false."""
+    from ...flow.maps.scan import TakeWhileFlow
+
     source, predicate = question(lowerer, node, source)
     return source.then(TakeWhileFlow(source.flow, predicate), node.describe())
 
 
 def rejection_resample(lowerer: Lowerer, node: RejectionResample, source: Pending) -> Pending:
     """Resample by class; the class becomes a column before the others."""
+    from ...flow.maps.resample import ResampleFlow
+
     number = dict(node.source.random_calls).get("rejection_resample", 0)
     site = f"rejection_resample{f'#{number}' if node.seed is None else f'@{node.seed}'}"
     source, classes = question(lowerer, node, source, site)
@@ -188,6 +198,8 @@ def _opened(lowerer: Lowerer, node: FlatMap, source: Flow, inner: Inner) -> Flow
 
 def scan(lowerer: Lowerer, node: Scan, source: Pending) -> Pending:
     """Call a function of a running state and each element."""
+    from ...flow.maps.scan import ScanFlow
+
     source = lowerer.placed(node, source)
     function = _python(node, source)
     flow = ScanFlow(source.flow, function, node.leaves, node.structure, node.line)
@@ -196,6 +208,8 @@ def scan(lowerer: Lowerer, node: Scan, source: Pending) -> Pending:
 
 def unique(lowerer: Lowerer, node: Unique, source: Pending) -> Pending:
     """Keep the first occurrence of each value."""
+    from ...flow.maps.unique import UniqueFlow
+
     source = lowerer.placed(node, source)
     structure = source.element.structure
     if structure is not None and structure.count != 1:
@@ -205,6 +219,8 @@ def unique(lowerer: Lowerer, node: Unique, source: Pending) -> Pending:
 
 def assert_cardinality(lowerer: Lowerer, node: AssertCardinality, source: Pending) -> Pending:
     """Count the elements."""
+    from ...flow.maps.cardinality import AssertCardinalityFlow
+
     if lowerer.settings.on_error == "skip" and source.batch is None and not source.unstack:
         # An element that is computed later could fail later, and be left out after it was counted.
         source = lowerer.placed(node, source)
@@ -213,6 +229,8 @@ def assert_cardinality(lowerer: Lowerer, node: AssertCardinality, source: Pendin
 
 def pad_to_cardinality(lowerer: Lowerer, node: PadToCardinality, source: Pending) -> Pending:
     """Add elements of zeros at the end."""
+    from ...flow.maps.cardinality import PadToCardinalityFlow
+
     source = lowerer.placed(node, source)
     element = source.element
     flow = PadToCardinalityFlow(source.flow, node.count, element.specs)
@@ -234,6 +252,8 @@ def ignore_errors(lowerer: Lowerer, node: IgnoreErrors, source: Pending) -> Pend
     Not where no step above could join the same stage: then they stay one stage, whose results need not leave the
     device.
     """
+    from ...flow.maps.ignore_errors import IgnoreErrorsFlow
+
     text = f"{node.describe()}{', each of them logged' if node.log else ''}"
     if source.batch is not None or source.unstack:
         if source.unstack and lowerer.settings.on_error == "raise":

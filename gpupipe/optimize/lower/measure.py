@@ -6,10 +6,6 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from ...flow.combine.interleave import InterleaveFlow
-from ...flow.maps.host_program import HostProgram
-from ...flow.maps.python_function import PythonFunction
-from ...flow.maps.python_map import PythonMapFlow
 from ...flow.measured import measured
 from ...flow.order.shuffle_by_index import has_cheap_index
 from ...flow.run import Flow
@@ -38,6 +34,11 @@ def _kind(node: Node, flow: Flow) -> str:
     """What the thread that asks a step for elements does in it."""
     if node.facts.work != "step":
         return node.facts.work
+    from ...flow.combine.interleave import InterleaveFlow
+    from ...flow.maps.host_program import HostProgram
+    from ...flow.maps.python_function import PythonFunction
+    from ...flow.maps.python_map import PythonMapFlow
+
     if isinstance(flow, PythonMapFlow) and flow.calls:
         return "workers"
     if isinstance(flow, InterleaveFlow) and flow.threads:

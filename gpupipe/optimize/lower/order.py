@@ -7,13 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from ...flow.buffer_sizes import REFERENCE
-from ...flow.order.asked import BATCHES_AHEAD, PLACES_AHEAD, AskedFlow
 from ...flow.order.repeat import RepeatFlow
 from ...flow.order.select import EnumerateFlow, TakeFlow
-from ...flow.order.select_by_index import SelectFlow
 from ...flow.order.shuffle import ShuffleFlow
 from ...flow.order.shuffle_by_index import INDEX_BYTES, ShuffleByIndexFlow, has_cheap_index
-from ...flow.order.skip_by_index import shards_of, skipping
 from ...flow.prefetch.prefetch import PrefetchFlow
 from ...flow.run import Flow
 from ...plan.index import Rows, Select, asked_of, blocker
@@ -40,11 +37,15 @@ def over(make: Callable[[Any, Flow], Flow]) -> Lowering:
 
 def skipped(node: Skip, flow: Flow) -> Flow:
     """All but the first elements; none of them for a negative count."""
+    from ...flow.order.skip_by_index import skipping
+
     return TakeFlow(flow, 0) if node.count < 0 else skipping(flow, node.count, where(node))
 
 
 def shard(lowerer: Lowerer, node: Shard, source: Pending) -> Pending:
     """Every n-th element."""
+    from ...flow.order.skip_by_index import shards_of
+
     indexed = node.even is not None and blocker(node.source) is None
     why = makes_all_batches(node, lowerer.settings.on_error)
     if why == "":
@@ -55,6 +56,9 @@ def shard(lowerer: Lowerer, node: Shard, source: Pending) -> Pending:
 
 def select(lowerer: Lowerer, node: Select, source: Pending) -> Pending:
     """Elements by their indices."""
+    from ...flow.order.asked import BATCHES_AHEAD, PLACES_AHEAD, AskedFlow
+    from ...flow.order.select_by_index import SelectFlow
+
     order = node.order
     if (asked := asked_of(order)) is not None:
         rows = order.rows if isinstance(order, Rows) else 1
