@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import gpupipe as gp
 from tests.chains.data import ROOT
 
 RECORD = 110_000
@@ -111,3 +113,33 @@ def test_a_buffer_of_10_000_records_of_110_KB_takes_less_than_50_MB(tmp_path: Pa
             check(order, pattern, 12_000)
     finally:
         shutil.rmtree(tmp_path)
+
+
+FAULTS = """
+import resource, sys
+import gpupipe as gp
+
+ds = gp.Dataset.from_tensor_slices([sys.argv[1]]).repeat(16).interleave(gp.TFRecordDataset, cycle_length=2)
+
+def faults(batches):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    rows = sum(len(batch) for batch in batches)
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / rows
+
+list(ds.batch(128))
+print(faults(ds.batch(128)))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators keep or return memory as they like")
+def test_the_byte_strings_of_a_batch_have_the_memory_of_those_before(tmp_path: Path) -> None:
+    path = tmp_path / "0.tfrecord"
+    with gp.io.TFRecordWriter(path) as out:
+        for _ in range(128):
+            out.write(os.urandom(RECORD))
+
+    done = subprocess.run(
+        [sys.executable, "-c", FAULTS, str(path)], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert float(done.stdout) < 2  # of 27 pages that a record has
