@@ -25,8 +25,8 @@ from benchmarks.pairs import ContestantFailed
 from benchmarks.planted import PROGRAMS, planted
 from benchmarks.requests import requests
 from benchmarks.stop import Stopped, stoppable
+from benchmarks.suites import cold, decode, every, far, first, on_ray, places, remote, training
 from benchmarks.suites import cores as cores_suite
-from benchmarks.suites import decode, every, far, first, on_ray, places, remote, training
 
 __all__ = ["main"]
 
@@ -52,13 +52,14 @@ COMMANDS = (
     "decode",
     "cores",
     "training",
+    "cold",
     "on-ray",
     "remote",
     "places",
     "far",
     "all",
 )
-SUITES = (first, decode, cores_suite, training, remote, places, far, on_ray, every)
+SUITES = (first, decode, cores_suite, training, cold, remote, places, far, on_ray, every)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -351,7 +352,18 @@ def _parser() -> argparse.ArgumentParser:
     for command in (
         *(
             commands.choices[name]
-            for name in ("first-batch", "decode", "cores", "training", "remote", "places", "far", "on-ray", "all")
+            for name in (
+                "first-batch",
+                "decode",
+                "cores",
+                "training",
+                "cold",
+                "remote",
+                "places",
+                "far",
+                "on-ray",
+                "all",
+            )
         ),
         chain,
         extract,

@@ -57,6 +57,7 @@ PLAN = (
     Suite("first-batch", ("first-batch",), 10, (*_ONE, "--shuffle", "16", *_NUMPY)),
     Suite("decode", ("decode",), 4, (*_ONE, "--images", "1", "--sizes", "0.2 MP", "--contestants", "gpupipe-numpy")),
     Suite("extract", ("extract",), 10, (*_SHORT, "--contestants", "gpupipe-extract")),
+    Suite("cold", ("cold",), 10, (*_ONE, "--records", "64", "--shuffle", "16", "--contestants", "gpupipe")),
     Suite("chain", ("chain", "--contestants", "all"), 60, _TINY),
     Suite("chain at 1 MP", ("chain", "--megapixels", "1", *_LARGE), 30, _TINY),
     Suite("chain at 3 MP", ("chain", "--megapixels", "3", *_LARGE), 45, (*_TINY, "--batch", "8")),

@@ -6,7 +6,7 @@ A shuffle buffer of 10,000 records of 110 KB is 1.1 GB; of references it is 2 MB
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise, repeat
 from typing import Any, NamedTuple, TypeVar
@@ -29,7 +29,7 @@ from gpupipe.extract.records.walk import Bad, walk_headers
 from gpupipe.extract.storage.blocks import Blocks
 from gpupipe.extract.storage.files import LOCAL, LocalStorage
 
-__all__ = ["Extent", "HeaderWalker", "Reference", "indexed_elements", "read_many", "reference_at"]
+__all__ = ["Extent", "HeaderWalker", "Reference", "indexed_elements", "read_ahead", "read_many", "reference_at"]
 
 _blocks = Blocks(1 << 20)
 
@@ -120,6 +120,15 @@ def reference_at(path: str, offset: int, storage: LocalStorage = LOCAL) -> Refer
         raise RecordError(reason, file=path, offset=offset, stage="read")
     storage.check(path, offset + HEADER, length + FOOTER)
     return Reference(path, offset, length)
+
+
+def read_ahead(references: Iterable[Reference | Extent], storage: LocalStorage = LOCAL) -> None:
+    """Have the system read the payloads of several records from the disk at once, before `read_many` needs them.
+
+    A disk that is asked for one record at a time has nothing to do while that is looked at.
+    """
+    for reference in references:
+        storage.ahead(reference.path, reference.offset, reference.length + OVERHEAD)
 
 
 def read_many(

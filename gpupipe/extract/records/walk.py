@@ -81,6 +81,8 @@ def walk_headers(
                 return
             offsets, position, length, wrong = _whole_records(data, base, size - base)
             at = base + position
+            if length > SMALL and at < size:
+                storage.ahead(path, at, HEADER)
             framer.index += len(offsets)
             if offsets:
                 yield Good(offsets, at)

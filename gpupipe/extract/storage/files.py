@@ -15,6 +15,7 @@ import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter
 from typing import Protocol
 
@@ -160,6 +161,12 @@ class LocalStorage:
             if clock is not None:
                 clock.leave()
 
+    def ahead(self, name: str, offset: int, n: int) -> None:
+        """Have the system read a range from the disk now, because it is needed soon; whatever fails, fails later."""
+        if _advise is not None:
+            with suppress(DataError, OSError):
+                _advise(self._descriptor(name).fd, offset, n, os.POSIX_FADV_WILLNEED)
+
     def _reread(self, name: str, tag: str | None, n: int, offset: int) -> bytes:
         """Read again, through a new descriptor if the old one has lost its file, as happens on NFS."""
         found = self._descriptor(name, tag)
@@ -303,6 +310,9 @@ def _seek_read_into(fd: int, out: memoryview, offset: int) -> int:
 
 def _preadv(fd: int, out: memoryview, offset: int) -> int:
     return os.preadv(fd, [out], offset)
+
+
+_advise = getattr(os, "posix_fadvise", None)
 
 
 _pread = os.pread if hasattr(os, "pread") else _seek_read

@@ -89,9 +89,7 @@ def _instead(copy: ToHost) -> str:
     if copy.reader in _PARTS:
         return _PARTS[copy.reader]
     if isinstance(node, Cache):
-        return (
-            'put the cache before the map that makes the images: encoded images are smaller; or cache(device="gpu")'
-        )
+        return 'put the cache before the map that makes the images: encoded images are smaller; or cache(device="gpu")'
     if isinstance(node, Map) and node.traced is not None and any(isinstance(below, _BATCHES) for below in walk(node)):
         return "put batch after the map, so that both are computed at once"
     if isinstance(node, Map) and node.traced is not None:
