@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.random_resized_crop import random_resized_crop
     from gpupipe.ops.random_rotation import random_rotation
     from gpupipe.ops.random_saturation import random_saturation
+    from gpupipe.ops.random_shortest_size import random_shortest_size
     from gpupipe.ops.random_solarize import random_solarize
     from gpupipe.ops.random_transform import random_transform
     from gpupipe.ops.random_uniform import random_uniform
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.rotate import rotate
     from gpupipe.ops.salt_and_pepper import salt_and_pepper
     from gpupipe.ops.sample_distorted_bounding_box import sample_distorted_bounding_box
+    from gpupipe.ops.scale_jitter import scale_jitter
     from gpupipe.ops.slice import slice
     from gpupipe.ops.solarize import solarize
     from gpupipe.ops.squeeze import squeeze
@@ -195,6 +197,7 @@ __all__ = [
     "random_resized_crop",
     "random_rotation",
     "random_saturation",
+    "random_shortest_size",
     "random_solarize",
     "random_transform",
     "random_uniform",
@@ -209,6 +212,7 @@ __all__ = [
     "rotate",
     "salt_and_pepper",
     "sample_distorted_bounding_box",
+    "scale_jitter",
     "slice",
     "solarize",
     "squeeze",

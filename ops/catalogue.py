@@ -82,6 +82,7 @@ from gpupipe.ops.random_posterize import RandomPosterize
 from gpupipe.ops.random_resized_crop import RandomResizedCrop
 from gpupipe.ops.random_rotation import RandomRotation
 from gpupipe.ops.random_saturation import RandomSaturation
+from gpupipe.ops.random_shortest_size import RandomShortestSize
 from gpupipe.ops.random_solarize import RandomSolarize
 from gpupipe.ops.random_transform import RandomTransform
 from gpupipe.ops.random_uniform import RandomUniform
@@ -96,6 +97,7 @@ from gpupipe.ops.rot90 import Rot90
 from gpupipe.ops.rotate import Rotate
 from gpupipe.ops.salt_and_pepper import SaltAndPepper
 from gpupipe.ops.sample_distorted_bounding_box import SampleDistortedBoundingBox
+from gpupipe.ops.scale_jitter import ScaleJitter
 from gpupipe.ops.slice import Slice
 from gpupipe.ops.solarize import Solarize
 from gpupipe.ops.squeeze import Squeeze
@@ -182,6 +184,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     RandomResizedCrop,
     RandomRotation,
     RandomSaturation,
+    RandomShortestSize,
     RandomSolarize,
     RandomTransform,
     RandomUniform,
@@ -198,6 +201,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     Rotate,
     SaltAndPepper,
     SampleDistortedBoundingBox,
+    ScaleJitter,
     Slice,
     Solarize,
     Squeeze,

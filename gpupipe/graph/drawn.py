@@ -18,9 +18,9 @@ class Drawn(Op):
     """The parameters of a call of an op, for `return_params=True`. Runs on the host.
 
     Attributes:
-        form: "window" for an offset and a shape, "flag" for a number that is 0 or 1.
+        form: "window" for an offset and a shape, "flag" for a number that is 0 or 1, "size" for that of the result.
 
-    Shapes: ``-> int32[4]`` (y, x, height, width), or ``-> bool``
+    Shapes: ``-> int32[4]`` (y, x, height, width), ``-> bool``, or ``-> int32[2]`` (height, width)
     """
 
     domain: ClassVar[Literal["image", "host", "any"]] = "host"
@@ -28,7 +28,11 @@ class Drawn(Op):
     form: str = "window"
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
-        return TensorSpec((4,), np.int32) if self.form == "window" else TensorSpec((), np.bool_)
+        if self.form == "flag":
+            return TensorSpec((), np.bool_)
+        return TensorSpec((4 if self.form == "window" else 2,), np.int32)
 
     def reference(self, *params: Any) -> Any:
-        return np.concatenate(params[:2]).astype(np.int32) if self.form == "window" else np.bool_(params[0])
+        if self.form == "flag":
+            return np.bool_(params[0])
+        return np.concatenate(params[: 2 if self.form == "window" else 1]).astype(np.int32)

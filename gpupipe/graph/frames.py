@@ -45,7 +45,7 @@ class Frames(Op):
         return self.op.random
 
     @property
-    def drawn(self) -> Literal["", "window", "flag"]:  # type: ignore[override]
+    def drawn(self) -> Literal["", "window", "flag", "size"]:  # type: ignore[override]
         return self.op.drawn
 
     @property

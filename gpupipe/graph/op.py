@@ -84,7 +84,7 @@ class Op:
     foreign: ClassVar[bool] = False
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
     parameters: ClassVar[tuple[str, ...]] = ()
-    drawn: ClassVar[Literal["", "window", "flag"]] = ""
+    drawn: ClassVar[Literal["", "window", "flag", "size"]] = ""
     traceable: ClassVar[tuple[str, ...]] = ()
 
     @property

@@ -312,6 +312,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "random_resized_crop": lambda x, n: ops.random_resized_crop(x, n(3), seed=n(7)),
     "random_rotation": lambda x, n: ops.random_rotation(x, (n(1), n(30)), fill=n(7), center=(n(1), n(2)), seed=n(7)),
     "random_saturation": lambda x, n: ops.random_saturation(x, n(1), n(2), seed=n(7)),
+    "random_shortest_size": lambda x, n: ops.random_shortest_size(x, (n(6), n(9)), n(9), seed=n(7)),
     "random_solarize": lambda x, n: ops.random_solarize(x, n(100), n(1), seed=n(7)),
     "random_transform": lambda x, n: ops.random_transform(
         x,
@@ -341,6 +342,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
         (9, 8, 3), _boxes(), n(1), max_attempts=n(9), seed=n(7)
     )[0],
     "salt_and_pepper": lambda x, n: ops.salt_and_pepper(x, n(1), (n(0), n(1)), seed=n(7)),
+    "scale_jitter": lambda x, n: ops.scale_jitter(x, (n(6), n(9)), (n(1), n(2)), seed=n(7)),
     "slice": lambda x, n: ops.slice(x, (n(1), n(2), n(0)), (n(3), n(4), n(3))),
     "solarize": lambda x, n: ops.solarize(x, n(100)),
     "squeeze": lambda x, n: ops.squeeze(x[..., :1], n(2)),

@@ -22,6 +22,7 @@ from gpupipe.comparison.photographs import photograph
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.ops._shared.samples import encoded
 from gpupipe.ops.catalogue import CATALOGUE
+from gpupipe.random import BatchRng
 from tests.conformance.harness import Batch
 
 __all__ = ["WITHOUT", "Shown", "document", "shown"]
@@ -34,6 +35,7 @@ SETTINGS, ROWS = 3, 3
 
 LENGTHS = {
     "height", "width", "length", "top", "left", "offset_height", "offset_width", "target_height", "target_width",
+    "min_size", "max_size",
 }  # fmt: skip
 """Settings that count pixels, of all ops."""
 
@@ -127,10 +129,18 @@ def _picture(case: Case) -> Shown | None:
 
 def _made(case: Case, before: Array) -> Shown:
     if case.op.rows == "batch":
-        rows = [getattr(ops, case.op.name)(*case.inputs, getattr(case.op, "alpha"), seed=1)[0][0]]  # noqa: B009
-        return Shown(case.op, _seen(before), [_seen(row) for row in rows])
+        return Shown(case.op, _seen(before), [_seen(image) for image in _of_batches(case)])
     results = Batch.of(case, rows=ROWS if case.op.random else 1).references()
     return Shown(case.op, _seen(before), [_seen(row[0]) for row in results])
+
+
+def _of_batches(case: Case) -> Iterator[Array]:
+    """The first image of a batch after an op that mixes its rows, for some draws."""
+    images, labels = case.inputs
+    for key in range(1, ROWS + 1):
+        numbers = BatchRng(1, 0, np.array([key << 20], np.uint64))
+        params = case.op.draw(numbers, np.array([images.shape[1:3]], np.int32))
+        yield case.op.array(np, images, labels, *(param[0] for param in params))[0][0]
 
 
 @cache
@@ -151,7 +161,10 @@ def _like(image: Array, array: Array) -> Array:
 
 def _enlarged(op: Op, by: int) -> Op:
     lengths = {f.name: getattr(op, f.name) for f in fields(op) if f.name in LENGTHS}
-    scaled = {name: value * by for name, value in lengths.items() if isinstance(value, int) and value > 0}
+    scaled: dict[str, Any] = {
+        name: value * by for name, value in lengths.items() if isinstance(value, int) and value > 0
+    }
+    scaled |= {name: tuple(n * by for n in value) for name, value in lengths.items() if isinstance(value, tuple)}
     return replace(op, **scaled) if scaled else op
 
 

@@ -21,6 +21,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     'resize, method="nearest"': lambda x: ops.resize(x, (20, 24), method="nearest"),
     "resize_shorter": lambda x: ops.resize_shorter(x, 20),
     "random_resized_crop": lambda x: ops.random_resized_crop(x, (20, 24)),
+    "random_shortest_size": lambda x: ops.random_shortest_size(x, (20, 24), 40),
+    "scale_jitter": lambda x: ops.scale_jitter(x, (20, 24)),
     "center_crop": lambda x: ops.center_crop(x, (20, 24)),
     "central_crop": lambda x: ops.central_crop(x, 0.5),
     "crop_to_bounding_box": lambda x: ops.crop_to_bounding_box(x, 1, 2, 20, 24),
