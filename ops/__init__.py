@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.maximum import maximum
     from gpupipe.ops.minimum import minimum
     from gpupipe.ops.mixup import mixup
+    from gpupipe.ops.mixup_or_cutmix import mixup_or_cutmix
     from gpupipe.ops.normalize import IMAGENET_MEAN, IMAGENET_STD, normalize
     from gpupipe.ops.one_hot import one_hot
     from gpupipe.ops.pad import pad
@@ -162,6 +163,7 @@ __all__ = [
     "maximum",
     "minimum",
     "mixup",
+    "mixup_or_cutmix",
     "normalize",
     "one_hot",
     "pad",

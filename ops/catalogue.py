@@ -47,6 +47,7 @@ from gpupipe.ops.grayscale_to_rgb import GrayscaleToRgb
 from gpupipe.ops.hsv_to_rgb import HsvToRgb
 from gpupipe.ops.invert import Invert
 from gpupipe.ops.mixup import Mixup
+from gpupipe.ops.mixup_or_cutmix import MixupOrCutmix
 from gpupipe.ops.normalize import Normalize
 from gpupipe.ops.one_hot import OneHot
 from gpupipe.ops.pad import Pad
@@ -148,6 +149,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     Invert,
     LookUp,
     Mixup,
+    MixupOrCutmix,
     NativeDecoding,
     Normalize,
     OneHot,

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Case
-from gpupipe.ops._shared.mixing import Mixing, beta, mixed
+from gpupipe.ops._shared.mixing import Mixing, beta, checked_alpha, mixed
 from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
 
@@ -29,6 +29,12 @@ class Mixup(Mixing):
     """
 
     parameters: ClassVar[tuple[str, ...]] = ("share",)
+
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        Mixing.__post_init__(self)
+        object.__setattr__(self, "alpha", checked_alpha(self.name, "alpha", self.alpha))
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         return (beta(rng, self.alpha).astype(np.float32),)
@@ -88,4 +94,4 @@ def mixup(
         >>> labels.sum(axis=1)
         array([1., 1.], dtype=float32)
     """
-    return mixed(Mixup, images, labels, alpha, num_classes, layout, seed)
+    return mixed(Mixup(alpha), images, labels, num_classes, layout, seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ from gpupipe.ops.one_hot import one_hot
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec, as_leaf, spec_of
 
-__all__ = ["Mixing", "beta", "dirichlet", "mixed"]
+__all__ = ["Mixing", "beta", "checked_alpha", "dirichlet", "mixed"]
 
 DTYPES = tuple(map(np.dtype, ("uint8", "uint16", "int16", "int32", "float16", "float32")))
 """Dtypes whose values float32 holds."""
@@ -29,7 +29,6 @@ class Mixing(Op):
     Subclasses define `draw` and `array`.
 
     Attributes:
-        alpha: above 0; the share of the original image is drawn from Beta(alpha, alpha).
         layout: of the images.
 
     Shapes: ``T[B,H,W,C]{NHWC}, float32[B,K] -> float32[B,H,W,C]{NHWC}, float32[B,K]``, or NCHW
@@ -38,11 +37,9 @@ class Mixing(Op):
     rows: ClassVar[Literal["each", "batch"]] = "batch"
     random: ClassVar[bool] = True
 
-    alpha: float = 1.0
     layout: Literal["HWC", "CHW"] = field(default="HWC", kw_only=True)
 
     def __post_init__(self) -> None:
-        check_number(self.name, "alpha", self.alpha, 1e-3, 1e6)
         if self.layout not in ("HWC", "CHW"):
             raise SpecError(f'{self.name} needs layout "HWC" or "CHW", got {self.layout!r}')
 
@@ -55,6 +52,12 @@ class Mixing(Op):
         if label.dtype != np.dtype(np.float32) or label.rank != 1:
             raise SpecError(f"{self.name} needs a vector of float32 as the label of each image, got {label}")
         return TensorSpec(image.shape, np.float32, self.layout), label
+
+
+def checked_alpha(who: str, name: str, alpha: Any) -> float:
+    """The parameter of a beta distribution, from 0.001 to 1,000,000."""
+    check_number(who, name, alpha, 1e-3, 1e6)
+    return float(alpha)
 
 
 def beta(rng: BatchRng, alpha: float) -> Array:
@@ -97,10 +100,9 @@ def dirichlet(rng: BatchRng, alpha: float, count: int) -> Array:
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
-def mixed(op: type[Mixing], images: Any, labels: Any, alpha: Any, num_classes: Any, layout: Any, seed: Any) -> Any:
-    """Apply a mixing op, after turning class numbers into vectors."""
-    who = op(1.0).name
-    check_number(who, "alpha", alpha, 1e-3, 1e6)
+def mixed(op: Mixing, images: Any, labels: Any, num_classes: Any, layout: Any, seed: Any) -> Any:
+    """Apply a mixing op to images of this layout, after turning class numbers into vectors."""
+    who = op.name
     spec = labels._value.spec if isinstance(labels, Symbol) else spec_of(as_leaf(labels))
     if spec.dtype is None or spec.dtype is bytes or np.dtype(spec.dtype).kind == "b":
         raise SpecError(f"{who} needs labels as class numbers or as vectors of float32, got {spec}")
@@ -110,4 +112,4 @@ def mixed(op: type[Mixing], images: Any, labels: Any, alpha: Any, num_classes: A
         labels = one_hot(labels, num_classes)
     elif num_classes is not None and spec.shape and spec.shape[-1] not in (None, num_classes):
         raise SpecError(f"{who} needs labels of num_classes={num_classes} numbers, got {spec}")
-    return apply(op(float(alpha), layout=layout or layout_of(images)), images, labels, seed=seed)
+    return apply(replace(op, layout=layout or layout_of(images)), images, labels, seed=seed)

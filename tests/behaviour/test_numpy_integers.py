@@ -354,6 +354,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
 BATCHED: dict[str, Callable[[Any, Any, Number], Any]] = {
     "cutmix": lambda x, y, n: ops.cutmix(x, y, n(1), num_classes=n(3), seed=n(7)),
     "mixup": lambda x, y, n: ops.mixup(x, y, n(1), num_classes=n(3), seed=n(7)),
+    "mixup_or_cutmix": lambda x, y, n: ops.mixup_or_cutmix(x, y, n(1), n(1), n(1), num_classes=n(3), seed=n(7)),
 }
 
 # What has an integer among its arguments, and is no step of a chain: tested below, or refused by what it is made for.

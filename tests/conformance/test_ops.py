@@ -22,6 +22,7 @@ from gpupipe.ops.cutmix import Cutmix
 from gpupipe.ops.dali_function import DaliFunction
 from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.ops.mixup import Mixup
+from gpupipe.ops.mixup_or_cutmix import MixupOrCutmix
 from gpupipe.spec import TensorSpec, as_leaf, byte_array
 from tests.conformance.harness import EXECUTORS, ROWS, Batch, assert_close, decomposed
 
@@ -37,6 +38,7 @@ ELSEWHERE: dict[type[Op], str] = {
     DaliFunction: "tests/ops/test_dali_function.py",
     Cutmix: "tests/ops/test_mixup_cutmix.py",
     Mixup: "tests/ops/test_mixup_cutmix.py",
+    MixupOrCutmix: "tests/ops/test_mixup_or_cutmix.py",
 }
 """What has no meaning for one element in NumPy: ops on batches, and what a user says in DALI's words."""
 

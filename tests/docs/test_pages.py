@@ -56,8 +56,9 @@ def test_the_code_of_a_page_runs(name: str, data: None) -> None:
 RECIPES: dict[str, list[tuple[tuple[int, ...], str]]] = {
     "train": [((8, 224, 224, 3), "float32"), ((8,), "int64")],
     "validation": [((8, 224, 224, 3), "float32"), ((8,), "int64")],
+    "train_v2": [((8, 176, 176, 3), "float32"), ((8, 3), "float32")],
     "a3": [((8, 160, 160, 3), "float32"), ((8, 3), "float32")],
-    "deit_train": [((8, 224, 224, 3), "float32"), ((8,), "int64")],
+    "deit_train": [((8, 224, 224, 3), "float32"), ((8, 3), "float32")],
     "pairs": [((4, 224, 224, 3), "float32")] * 2,
     "views": [*[((4, 224, 224, 3), "float32")] * 2, *[((4, 96, 96, 3), "float32")] * 4],
     "masked": [((8, 224, 224, 3), "float32"), ((8, 196), "float32")],

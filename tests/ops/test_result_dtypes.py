@@ -75,6 +75,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "random_solarize": lambda x: ops.random_solarize(x, 1),
     "mixup": lambda x: ops.mixup(x[None], np.zeros(1, np.int64), num_classes=2)[0],
     "cutmix": lambda x: ops.cutmix(x[None], np.zeros(1, np.int64), num_classes=2)[0],
+    "mixup_or_cutmix": lambda x: ops.mixup_or_cutmix(x[None], np.zeros(1, np.int64), num_classes=2)[0],
     "grayscale_to_rgb": lambda x: ops.grayscale_to_rgb(x[..., :1]),
     "adjust_brightness": lambda x: ops.adjust_brightness(x, 0.1),
     "adjust_contrast": lambda x: ops.adjust_contrast(x, 0.5),

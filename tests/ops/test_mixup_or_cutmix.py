@@ -1,0 +1,160 @@
+"""mixup_or_cutmix: the choice for each batch, and torchvision's own MixUp and CutMix on the same draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.errors import PlanError, PlanTypeError, SpecError
+from gpupipe.ops._shared.mixing import beta
+from gpupipe.ops.cutmix import Cutmix
+from gpupipe.ops.mixup import Mixup
+from gpupipe.ops.mixup_or_cutmix import MixupOrCutmix
+from gpupipe.random import BatchRng
+from gpupipe.transform import machine
+from gpupipe.transform.array import has_cupy
+from tests.ops.originals import photograph, torchvision
+
+BACKENDS = ["numpy"] + ["dali"] * machine.has_dali()
+X = np.random.default_rng(0).integers(0, 256, (12, 8, 6, 3), dtype=np.uint8)
+Y = np.arange(12) % 4
+
+
+def numbers(count: int, first: int = 0) -> BatchRng:
+    return BatchRng(1, 0, np.arange(first, first + count, dtype=np.uint64), 5)
+
+
+def test_the_chosen_one_is_computed_with_its_own_numbers() -> None:
+    labels = np.eye(4, dtype=np.float32)[Y]
+    window, share, kept = np.array([1, 2, 5, 6], np.int32), np.float32(0.75), np.float32(0.6)
+    op = MixupOrCutmix()
+
+    for cuts, expected in (
+        (False, Mixup().array(np, X, labels, share)),
+        (True, Cutmix().array(np, X, labels, window, kept)),
+    ):
+        for got, meant in zip(op.array(np, X, labels, np.bool_(cuts), share, window, kept), expected, strict=True):
+            np.testing.assert_array_equal(got, meant)
+
+
+@pytest.mark.parametrize("switch_prob", [0.0, 0.3, 0.5, 1.0])
+def test_cutmix_is_chosen_as_often_as_is_asked(switch_prob: float) -> None:
+    count = 100_000
+    op = MixupOrCutmix(0.1, 1.0, switch_prob)
+
+    cuts, share, _, kept = op.draw(numbers(count), np.tile(np.array([[8, 6]], np.int32), (count, 1)))
+
+    assert abs(cuts.sum() - count * switch_prob) <= 3 * (count * switch_prob * (1 - switch_prob)) ** 0.5
+    # of Beta(0.1, 0.1), and of what a window leaves: the choice says nothing about either
+    assert abs(share.mean() - 0.5) < 4 * (1 / (4 * 1.2) / count) ** 0.5
+    if 0 < switch_prob < 1:
+        assert abs(share[cuts].mean() - share[~cuts].mean()) < 0.02
+        assert abs(kept[cuts].mean() - kept[~cuts].mean()) < 0.02
+
+
+def test_batches_are_mixed_as_by_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within float32 rounding of a level: the shares here are float32, there float64."""
+    of = torchvision()
+    torch = pytest.importorskip("torch")
+    op, chosen = MixupOrCutmix(0.8, 1.0, 0.5), []
+    for number in range(20):
+        images = np.stack([photograph(number)[:96, :80], photograph(number + 1)[:96, :80]] * 2)
+        hw, labels = np.array([[96, 80]], np.int32), np.array([0, 3, 1, 2])
+        batch = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).to(torch.float32)
+        for draw in range(20):
+            cuts, share, window, kept = (p[0] for p in op.draw(numbers(1, 20 * number + draw), hw))
+            again = numbers(1, 20 * number + draw)
+            again.uniform()
+            own, other = beta(again, 0.8)[0], beta(again, 1.0)[0]
+            row, column = np.floor(again.uniform(2)[0] * hw[0]).astype(int).tolist()
+            theirs = (of.v2.CutMix if cuts else of.v2.MixUp)(alpha=1.0, num_classes=4)
+            theirs._dist = SimpleNamespace(sample=lambda _, lam=other if cuts else own: lam)
+            order = iter((column, row))  # torchvision draws x first
+            monkeypatch.setattr(torch, "randint", lambda *_, order=order, **__: torch.tensor([next(order)]))
+            expected, soft = theirs(batch.clone(), torch.from_numpy(labels))
+
+            got, ours = op.array(np, images, np.eye(4, dtype=np.float32)[labels], cuts, share, window, kept)
+
+            np.testing.assert_allclose(got, expected.numpy().transpose(0, 2, 3, 1), atol=1e-4, rtol=0)
+            np.testing.assert_allclose(ours, soft.numpy(), atol=1e-6, rtol=0)
+            chosen.append(bool(cuts))
+    assert 100 < sum(chosen) < 300
+
+
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+def test_both_layouts_are_mixed_alike(layout: Any) -> None:
+    images = X if layout == "HWC" else np.ascontiguousarray(X.transpose(0, 3, 1, 2))
+    for seed in range(8):
+        one = ops.mixup_or_cutmix(X, Y, 0.5, num_classes=4, seed=seed)
+        two = ops.mixup_or_cutmix(images, Y, 0.5, num_classes=4, seed=seed, layout=layout)
+
+        np.testing.assert_array_equal(one[0], two[0] if layout == "HWC" else two[0].transpose(0, 2, 3, 1))
+        np.testing.assert_array_equal(one[1], two[1])
+        np.testing.assert_allclose(one[1].sum(axis=1), 1, atol=1e-6)
+
+
+def test_every_executor_chooses_the_same_for_batches_that_begin_alike() -> None:
+    ds = gp.Dataset.from_tensor_slices((X, Y)).map(lambda x, y: (ops.flip_left_right(x), y)).repeat(6)
+
+    def made(backend: Any, size: int) -> list[tuple[Any, Any]]:
+        mixing = ds.batch(size).map(lambda x, y: ops.mixup_or_cutmix(x, y, 0.5, num_classes=4))
+        return list(mixing.with_options(gp.Options(device="cpu", backend=backend)))
+
+    of = {(backend, size): made(backend, size) for backend in BACKENDS for size in (4, 12)}
+    for backend in BACKENDS:
+        for size in (4, 12):
+            for (x, y), (a, b) in zip(of[backend, size], of["numpy", size], strict=True):
+                np.testing.assert_array_equal(x, a)
+                np.testing.assert_array_equal(y, b)
+        # the second row of a batch is mixed with the first
+        first = [row[1] for _, row in of[backend, 4]][::3]
+        np.testing.assert_array_equal(first, [row[1] for _, row in of[backend, 12]])
+
+
+def test_batches_of_both_kinds_come_and_labels_may_be_smooth() -> None:
+    smooth = ops.one_hot(Y, 4, 0.9 + 0.1 / 4, 0.1 / 4)
+    pasted = 0
+    for seed in range(30):
+        x, y = ops.mixup_or_cutmix(X, smooth, 1.0, 1.0, 0.5, seed=seed)
+        same = (x == X).all(axis=(0, 3)) | (x == np.roll(X, 1, 0)).all(axis=(0, 3))
+        pasted += bool(same.all())
+        assert y.min() >= np.float32(0.025) - 1e-6
+    assert 5 < pasted < 25
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not (has_cupy() and machine.gpu_count()), reason="needs an NVIDIA GPU and CuPy")
+@pytest.mark.parametrize("case", [*MixupOrCutmix.cases()], ids=str)
+def test_cupy_gives_what_numpy_gives(case: Any) -> None:
+    import cupy
+
+    images, labels = case.inputs
+    params = [p[0] for p in case.op.draw(numbers(1), np.array([images.shape[1:3]], np.int32))]
+    expected = case.op.array(np, images, labels, *params)
+    got = case.op.array(cupy, cupy.asarray(images), cupy.asarray(labels), *params)
+
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a.get(), b, rtol=3e-7, atol=3e-5)  # a sum of products may be rounded once
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda: ops.mixup_or_cutmix(X, Y), PlanTypeError, "mixup_or_cutmix needs num_classes to make vectors"),
+        (lambda: ops.mixup_or_cutmix(X, Y, 0, num_classes=4), SpecError, r"needs mixup_alpha from 0\.001 to"),
+        (lambda: ops.mixup_or_cutmix(X, Y, 1, -1, num_classes=4), SpecError, r"needs cutmix_alpha from 0\.001 to"),
+        (lambda: ops.mixup_or_cutmix(X, Y, 1, 1, 1.5, 4), SpecError, "needs switch_prob from 0 to 1, got 1.5"),
+        (lambda: ops.mixup_or_cutmix(X, Y, "a", num_classes=4), PlanTypeError, "a number for mixup_alpha"),  # type: ignore[arg-type]
+        (lambda: ops.mixup_or_cutmix(X[0, 0], Y[:6], num_classes=4), SpecError, "mixup_or_cutmix needs an image"),
+        (lambda: ops.mixup_or_cutmix(X, Y[:6], num_classes=4), SpecError, "batches of one length"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_plan_errors(call: Callable[[], Any], error: type[PlanError], match: str) -> None:
+    with pytest.raises(error, match=match):
+        call()
