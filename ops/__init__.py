@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.color_jitter import color_jitter
     from gpupipe.ops.concat import concat
     from gpupipe.ops.convert_image_dtype import convert_image_dtype
+    from gpupipe.ops.crop_and_resize import crop_and_resize
     from gpupipe.ops.crop_to_bounding_box import crop_to_bounding_box
     from gpupipe.ops.cutmix import cutmix
     from gpupipe.ops.dali_function import dali_function
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.equalize import equalize
     from gpupipe.ops.expand_dims import expand_dims
     from gpupipe.ops.extract_jpeg_shape import extract_jpeg_shape
+    from gpupipe.ops.extract_patches import extract_patches
     from gpupipe.ops.five_crop import five_crop
     from gpupipe.ops.flip_left_right import flip_left_right
     from gpupipe.ops.flip_up_down import flip_up_down
@@ -138,6 +140,7 @@ __all__ = [
     "color_jitter",
     "concat",
     "convert_image_dtype",
+    "crop_and_resize",
     "crop_to_bounding_box",
     "cutmix",
     "dali_function",
@@ -148,6 +151,7 @@ __all__ = [
     "equalize",
     "expand_dims",
     "extract_jpeg_shape",
+    "extract_patches",
     "five_crop",
     "flip_left_right",
     "flip_up_down",

@@ -28,6 +28,7 @@ from gpupipe.ops.central_crop import CentralCrop
 from gpupipe.ops.color_jitter import ColorJitter
 from gpupipe.ops.concat import Concat
 from gpupipe.ops.convert_image_dtype import ConvertImageDtype
+from gpupipe.ops.crop_and_resize import CropAndResize, CropAndResizeAll
 from gpupipe.ops.crop_to_bounding_box import CropToBoundingBox
 from gpupipe.ops.cutmix import Cutmix
 from gpupipe.ops.dali_function import DaliFunction
@@ -37,6 +38,7 @@ from gpupipe.ops.decode_png import DecodePng
 from gpupipe.ops.equalize import Equalize
 from gpupipe.ops.expand_dims import ExpandDims
 from gpupipe.ops.extract_jpeg_shape import ExtractJpegShape
+from gpupipe.ops.extract_patches import ExtractPatches
 from gpupipe.ops.five_crop import CornerCrop
 from gpupipe.ops.flip_left_right import FlipLeftRight
 from gpupipe.ops.flip_up_down import FlipUpDown
@@ -128,6 +130,8 @@ CATALOGUE: tuple[type[Op], ...] = (
     Concat,
     ConvertImageDtype,
     CornerCrop,
+    CropAndResize,
+    CropAndResizeAll,
     CropMirrorNormalize,
     CropToBoundingBox,
     Cutmix,
@@ -139,6 +143,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     Equalize,
     ExpandDims,
     ExtractJpegShape,
+    ExtractPatches,
     FlipLeftRight,
     FlipUpDown,
     Gather,

@@ -61,6 +61,7 @@ FUSED = {DecodeCrop}
 WITHOUT_A_FUNCTION = {
     "CornerCrop",
     "Crop",
+    "CropAndResizeAll",
     "CropMirrorNormalize",
     "DecodeCrop",
     "DecodeSmallerJpeg",

@@ -48,6 +48,7 @@ WITHOUT = {
     "decode_and_crop_jpeg": "it is decode_jpeg and crop_to_bounding_box",
     "expand_dims": "its result is no image",
     "extract_jpeg_shape": "its result is a shape",
+    "extract_patches": "its result has a patch in place of each pixel",
     "five_crop": "it is four crops of corners and center_crop",
     "from_hf": "it makes a function of other ops",
     "from_timm": "it makes a function of other ops",

@@ -26,6 +26,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "center_crop": lambda x: ops.center_crop(x, (20, 24)),
     "central_crop": lambda x: ops.central_crop(x, 0.5),
     "crop_to_bounding_box": lambda x: ops.crop_to_bounding_box(x, 1, 2, 20, 24),
+    "crop_and_resize": lambda x: ops.crop_and_resize(x, [[0, 0, 0.5, 0.5]], (20, 24)),
+    "extract_patches": lambda x: ops.extract_patches(x, 8),
     "pad": lambda x: ops.pad(x, 3),
     "resize_with_pad": lambda x: ops.resize_with_pad(x, 20, 30),
     "five_crop": lambda x: ops.five_crop(x, 20),

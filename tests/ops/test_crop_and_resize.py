@@ -1,0 +1,144 @@
+"""crop_and_resize: hand-computed values, tf.image, and boxes of every kind on every executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.errors import DataError, PlanError, PlanTypeError, SpecError
+from gpupipe.graph.op import Array
+from gpupipe.ops.crop_and_resize import CropAndResize, CropAndResizeAll
+from gpupipe.transform.machine import has_dali
+from tests.ops.originals import photograph
+
+BACKENDS = ["numpy"] + ["dali"] * has_dali()
+IMAGE, BOX = gp.TensorSpec((3, 3, 1), "uint8"), gp.TensorSpec((4,), "float32")
+X = np.arange(9, dtype=np.uint8).reshape(3, 3, 1)
+
+
+def boxes(number: int, count: int = 20) -> Array:
+    """Boxes inside and beyond an image, mirrored ones, and such without an area."""
+    drawn = np.random.default_rng(number).uniform(-0.2, 1.2, (count, 4)).astype(np.float32)
+    drawn[:3] = np.array([[0, 0, 1, 1], [0.3, 0.3, 0.3, 0.3], [1.5, 0.2, 1.9, 0.4]])
+    return drawn
+
+
+def on(backend: Any, **others: Any) -> gp.Options:
+    return gp.Options(device="cpu", backend=backend, **others)
+
+
+def test_corners_of_a_box_are_centres_of_pixels() -> None:
+    assert ops.crop_and_resize(X, (0, 0, 1, 1), 3)[..., 0].tolist() == X[..., 0].tolist()
+    assert ops.crop_and_resize(X, (0, 0, 1, 1), 2)[..., 0].tolist() == [[0, 2], [6, 8]]
+    assert ops.crop_and_resize(X, (0.25, 0, 0.25, 1), 2)[..., 0].tolist() == [[1.5, 3.5]] * 2
+    assert ops.crop_and_resize(X, (1, 1, 0, 0), 3)[..., 0].tolist() == X[::-1, ::-1, 0].tolist()
+    assert ops.crop_and_resize(X, (0, 0, 1, 0.5), 1)[..., 0].tolist() == [[3.5]]  # the middle of the box
+    assert ops.crop_and_resize(X, (0.25, 0.25, 1, 1), 1, "nearest")[..., 0].tolist() == [[4]]
+    assert ops.crop_and_resize(X, (0.25, 0, 0.25, 1), 3, "nearest")[0, :, 0].tolist() == [3, 4, 5]  # 0.5 is rounded up
+
+
+def test_what_lies_outside_is_the_value_and_not_mixed_with_the_edge() -> None:
+    made = ops.crop_and_resize(X, [[-0.5, 0, 1, 1.25]], (4, 6), extrapolation_value=-1)
+
+    assert made.shape == (1, 4, 6, 1)
+    assert made[0, :, :, 0].tolist() == [
+        [-1] * 6, [0, 0.5, 1, 1.5, 2, -1], [3, 3.5, 4, 4.5, 5, -1], [6, 6.5, 7, 7.5, 8, -1]
+    ]  # fmt: skip
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("method", ["bilinear", "nearest"])
+@pytest.mark.parametrize("size", [(24, 31), (1, 7), (1, 1)], ids=str)
+def test_20_images_with_20_boxes_are_tensorflows(tf: Any, method: str, size: tuple[int, int]) -> None:
+    """Bit by bit."""
+    for number in range(20):
+        x = photograph(number)[: 90 + number]
+        given = boxes(number)
+        expected = tf.image.crop_and_resize(x[None], given, [0] * 20, size, method, 7.5).numpy()
+
+        np.testing.assert_array_equal(ops.crop_and_resize(x, given, size, method, 7.5), expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("method", ["bilinear", "nearest"])
+def test_boxes_may_be_written_traced_and_of_any_number(backend: Any, method: str) -> None:
+    images = np.stack([photograph(n)[:60, :50] for n in range(4)])
+    given = np.stack([boxes(n, 5) for n in range(4)])
+    expected = np.stack([ops.crop_and_resize(x, b, (9, 8), method) for x, b in zip(images, given, strict=True)])
+    room = 0.05 if method == "bilinear" else 0
+    pairs = gp.Dataset.from_tensor_slices((images, given))
+    ragged = gp.Dataset.from_generator(
+        lambda: ((x, b[: 2 + n]) for n, (x, b) in enumerate(zip(images, given, strict=True))),
+        output_signature=(gp.TensorSpec((60, 50, 3), "uint8", "HWC"), gp.TensorSpec((None, 4), "float32")),
+    )
+
+    def called(ds: gp.Dataset, fn: Callable[..., Any]) -> list[Any]:
+        return list(ds.map(fn).with_options(on(backend)))
+
+    traced = called(pairs, lambda x, b: ops.crop_and_resize(x, b, (9, 8), method))
+    (batched,) = called(pairs.batch(4), lambda x, b: ops.crop_and_resize(x, b, (9, 8), method))
+    several = called(ragged, lambda x, b: ops.crop_and_resize(x, b, (9, 8), method))
+    one = called(pairs, lambda x, b: ops.crop_and_resize(x, b[1], (9, 8), method))
+    written = called(pairs, lambda x, b: ops.crop_and_resize(x, given[0], (9, 8), method))
+
+    np.testing.assert_allclose(np.stack(traced), expected, atol=room, rtol=0)
+    np.testing.assert_allclose(batched, expected, atol=room, rtol=0)
+    np.testing.assert_allclose(np.stack(one), expected[:, 1], atol=room, rtol=0)
+    np.testing.assert_allclose(written[0], expected[0], atol=room, rtol=0)
+    for n, made in enumerate(several):
+        np.testing.assert_array_equal(made, expected[n, : 2 + n])
+    plan = ragged.map(lambda x, b: ops.crop_and_resize(x, b, 9)).with_options(on(backend)).explain()
+    assert "    host: crop_and_resize\n" in str(plan)
+
+
+def test_results_are_a_clip_for_ops_on_images() -> None:
+    ds = gp.Dataset.from_tensors((photograph(0), np.array([[0, 0, 0.5, 1], [0.5, 0, 1, 1]], np.float32)))
+
+    (made,) = ds.map(lambda x, b: ops.flip_left_right(ops.crop_and_resize(x, b, (8, 9))))
+
+    np.testing.assert_array_equal(made, ops.crop_and_resize(photograph(0), boxes_of(ds), (8, 9))[:, :, ::-1])
+
+
+def boxes_of(ds: gp.Dataset) -> Any:
+    ((_, given),) = ds
+    return given
+
+
+def test_an_image_without_boxes_gives_none() -> None:
+    assert ops.crop_and_resize(X, np.zeros((0, 4)), (5, 4)).shape == (0, 5, 4, 1)
+
+
+def test_a_box_that_is_no_number_is_an_error_of_its_element() -> None:
+    given = np.array([[0, 0, 1, 1], [0, np.nan, 1, 1]], np.float32)
+    ds = gp.Dataset.from_tensor_slices((np.stack([X, X]), given)).map(lambda x, b: ops.crop_and_resize(x, b, 2))
+    items = iter(ds)
+
+    assert next(items).shape == (2, 2, 1)
+    with pytest.raises(DataError, match=r"crop_and_resize needs boxes from .*, got nan"):
+        next(items)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda: ops.crop_and_resize(X, [0, 0, 1], 3), SpecError, r"needs boxes as \[N, 4\] or \[4\], got int64\[3\]"),
+        (lambda: ops.crop_and_resize(X, [["a"] * 4], 3), SpecError, "needs boxes as numbers, .y1, x1, y2, x2. in 0..1"),
+        (lambda: ops.crop_and_resize(X, 1.0, 3), SpecError, r"needs boxes as \[N, 4\] or \[4\]"),
+        (lambda: ops.crop_and_resize(X, (0, 0, 1, 1), (3, 0)), SpecError, "crop_and_resize needs width from 1 to"),
+        (lambda: ops.crop_and_resize(X, (0, 0, 1, 1), (3, 2.5)), PlanTypeError, "needs crop_size as plain integers"),
+        (lambda: ops.crop_and_resize(X, (0, 0, 1, 1), 3, "area"), SpecError, "method \"bilinear\" or \"nearest\""),
+        (lambda: ops.crop_and_resize(X, (0, 0, 1, np.inf), 3), SpecError, "crop_and_resize needs boxes from"),
+        (lambda: ops.crop_and_resize(X, (0, 0, 1, 1), 3, "nearest", "a"), PlanTypeError, "for extrapolation_value"),  # type: ignore[arg-type]
+        (lambda: ops.crop_and_resize(X.astype(np.int64), (0, 0, 1, 1), 3), SpecError, "needs an image of uint8"),
+        (lambda: ops.crop_and_resize(X[0], (0, 0, 1, 1), 3), SpecError, "crop_and_resize needs an image"),
+        (lambda: CropAndResizeAll(CropAndResize(2, 2)).infer(IMAGE, BOX), SpecError, "boxes as .N, 4"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_plan_errors(call: Callable[[], Any], error: type[PlanError], match: str) -> None:
+    with pytest.raises(error, match=match):
+        call()
