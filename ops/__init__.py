@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.cast import cast
     from gpupipe.ops.center_crop import center_crop
     from gpupipe.ops.central_crop import central_crop
+    from gpupipe.ops.clahe import clahe
     from gpupipe.ops.clip import clip
     from gpupipe.ops.color_jitter import color_jitter
     from gpupipe.ops.concat import concat
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.random_channel_permutation import random_channel_permutation
     from gpupipe.ops.random_channel_shift import random_channel_shift
     from gpupipe.ops.random_choice import random_choice
+    from gpupipe.ops.random_clahe import random_clahe
     from gpupipe.ops.random_contrast import random_contrast
     from gpupipe.ops.random_crop import random_crop
     from gpupipe.ops.random_equalize import random_equalize
@@ -136,6 +138,7 @@ __all__ = [
     "cast",
     "center_crop",
     "central_crop",
+    "clahe",
     "clip",
     "color_jitter",
     "concat",
@@ -186,6 +189,7 @@ __all__ = [
     "random_channel_permutation",
     "random_channel_shift",
     "random_choice",
+    "random_clahe",
     "random_contrast",
     "random_crop",
     "random_equalize",

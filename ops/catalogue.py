@@ -25,6 +25,7 @@ from gpupipe.ops.autocontrast import Autocontrast
 from gpupipe.ops.cast import Cast
 from gpupipe.ops.center_crop import CenterCrop
 from gpupipe.ops.central_crop import CentralCrop
+from gpupipe.ops.clahe import Clahe
 from gpupipe.ops.color_jitter import ColorJitter
 from gpupipe.ops.concat import Concat
 from gpupipe.ops.convert_image_dtype import ConvertImageDtype
@@ -68,6 +69,7 @@ from gpupipe.ops.random_brightness import RandomBrightness
 from gpupipe.ops.random_channel_permutation import RandomChannelPermutation
 from gpupipe.ops.random_channel_shift import RandomChannelShift
 from gpupipe.ops.random_choice import RandomChoice
+from gpupipe.ops.random_clahe import RandomClahe
 from gpupipe.ops.random_contrast import RandomContrast
 from gpupipe.ops.random_crop import RandomCrop
 from gpupipe.ops.random_equalize import RandomEqualize
@@ -126,6 +128,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     Cast,
     CenterCrop,
     CentralCrop,
+    Clahe,
     ColorJitter,
     Concat,
     ConvertImageDtype,
@@ -174,6 +177,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     RandomChannelPermutation,
     RandomChannelShift,
     RandomChoice,
+    RandomClahe,
     RandomContrast,
     RandomCrop,
     RandomEqualize,

@@ -108,7 +108,10 @@ def _looked_at_where_built(pipeline: Any) -> Callable[..., Any]:
 
 
 class _Operators:
-    """`nvidia.dali.fn`, with a copy of the first input in place of a Python function, which cannot be serialised."""
+    """`nvidia.dali.fn`, with a copy of the first input in place of a Python function, which cannot be serialised.
+
+    Its other inputs are not in the graph then.
+    """
 
     def __init__(self, fn: Any) -> None:
         self._fn = fn
@@ -116,8 +119,8 @@ class _Operators:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fn, name)
 
-    def python_function(self, x: Any, **_: Any) -> Any:
-        if x.device != "cpu":
+    def python_function(self, x: Any, *others: Any, **_: Any) -> Any:
+        if any(one.device != "cpu" for one in (x, *others)):
             raise ValueError("a Python function needs its input on the CPU")
         return self._fn.copy(x)
 

@@ -69,6 +69,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "equalize": ops.equalize,
     "random_autocontrast": ops.random_autocontrast,
     "random_equalize": ops.random_equalize,
+    "clahe": ops.clahe,
+    "random_clahe": ops.random_clahe,
     "posterize": lambda x: ops.posterize(x, 4),
     "solarize": lambda x: ops.solarize(x, 1),
     "random_grayscale": ops.random_grayscale,
