@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.decode_image import decode_image
     from gpupipe.ops.decode_jpeg import decode_jpeg
     from gpupipe.ops.decode_png import decode_png
+    from gpupipe.ops.elastic import elastic
     from gpupipe.ops.equalize import equalize
     from gpupipe.ops.expand_dims import expand_dims
     from gpupipe.ops.extract_jpeg_shape import extract_jpeg_shape
@@ -151,6 +152,7 @@ __all__ = [
     "decode_image",
     "decode_jpeg",
     "decode_png",
+    "elastic",
     "equalize",
     "expand_dims",
     "extract_jpeg_shape",

@@ -36,6 +36,7 @@ from gpupipe.ops.dali_function import DaliFunction
 from gpupipe.ops.decode_image import DecodeImage
 from gpupipe.ops.decode_jpeg import DecodeJpeg, DecodeSmallerJpeg
 from gpupipe.ops.decode_png import DecodePng
+from gpupipe.ops.elastic import Elastic
 from gpupipe.ops.equalize import Equalize
 from gpupipe.ops.expand_dims import ExpandDims
 from gpupipe.ops.extract_jpeg_shape import ExtractJpegShape
@@ -143,6 +144,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     DecodeJpeg,
     DecodePng,
     DecodeSmallerJpeg,
+    Elastic,
     Equalize,
     ExpandDims,
     ExtractJpegShape,

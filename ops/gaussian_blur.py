@@ -18,7 +18,7 @@ from gpupipe.ops._shared.samples import tones
 from gpupipe.ops.convert_image_dtype import LARGEST, dtype_of
 from gpupipe.random import BatchRng
 
-__all__ = ["Blur", "GaussianBlur", "blur_tolerance", "gaussian_blur", "kernel_of"]
+__all__ = ["Blur", "GaussianBlur", "blur_tolerance", "blurred", "gaussian_blur", "kernel_of"]
 
 T = TypeVar("T")
 
@@ -46,10 +46,8 @@ class Blur(Colour):
                 raise SpecError(f"{self.name} needs an odd kernel_size, got {size}")
 
     def reference(self, x: Array, *params: Any) -> Array:
-        f = x.astype(np.float32)
-        for axis, (size, sigma) in enumerate(zip(self.kernel_size[::-1], params[0].tolist(), strict=True)):
-            f = _convolved(f, _weights(size, sigma), axis)
-        return self._rounded(f)
+        down, across = params[0].tolist()
+        return self._rounded(blurred(x.astype(np.float32), self.kernel_size, (across, down)))
 
     def fast(self, x: Array, *params: Any) -> Array:
         cv2 = opencv()
@@ -136,6 +134,13 @@ def _convolved(f: Array, weights: Array, axis: int) -> Array:
     for k in range(reach):
         total += (shifted[k : k + count] + shifted[2 * reach - k : 2 * reach - k + count]) * weights[k]
     return np.moveaxis(total, 0, axis)
+
+
+def blurred(f: Array, kernel_size: tuple[int, int], sigma: tuple[float, float]) -> Array:
+    """float32[H,W,C] with a Gaussian: both pairs are (x, y)."""
+    for axis, (size, deviation) in enumerate(zip(kernel_size[::-1], sigma[::-1], strict=True)):
+        f = _convolved(f, _weights(size, deviation), axis)
+    return f
 
 
 def kernel_of(who: str, kernel_size: Any) -> tuple[int, int]:

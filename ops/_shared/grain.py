@@ -41,8 +41,8 @@ def grain(keys: Array, shape: tuple[int, ...], channels: bool) -> Array:
     return result
 
 
-def grain_dali(d: Any, keys: Any, x: Any, channels: bool) -> Any:
-    """`grain` as DALI nodes, for the size of the image `x`."""
+def grain_dali(d: Any, keys: Any, x: Any, channels: bool | int) -> Any:
+    """`grain` as DALI nodes, for the size of the image `x`, and for its channels or as many as are given."""
     if d.device == "gpu":
         keys = keys.gpu()
     shape = x.shape(dtype=d.dtype(np.int32))
@@ -55,7 +55,7 @@ def grain_dali(d: Any, keys: Any, x: Any, channels: bool) -> Any:
     columns = d.fn.reshape(cut(_FIRST, shape[1], 1), shape=[1, -1, 1])
     if channels:
         own = d.fn.reshape(d.fn.slice(keys, 0, _FIRST, axes=[0]), shape=[1, 1, MOST_CHANNELS])
-        columns = columns * d.fn.slice(own, 0, shape[2], axes=[2])
+        columns = columns * d.fn.slice(own, 0, shape[2] if channels is True else channels, axes=[2])
     return lines * columns
 
 

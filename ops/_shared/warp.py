@@ -89,7 +89,10 @@ class Warp(Op):
         return params[1] if self.expand else hw
 
     def reference(self, x: Array, matrix: Array, size: Array | None = None) -> Array:
-        columns, rows = self.positions(matrix, x.shape if size is None else size)
+        return self.resampled(x, *self.positions(matrix, x.shape if size is None else size))
+
+    def resampled(self, x: Array, columns: Array, rows: Array) -> Array:
+        """The image at these positions: x and y, float32[h,w] each."""
         if self.interpolation == "nearest":
             return self._surrounded(x, 1)[self._index(rows, x.shape[0]), self._index(columns, x.shape[1])]
         around = self._surrounded(x.astype(np.float32), 2)
@@ -135,22 +138,34 @@ class Warp(Op):
         return (first + 1).astype(np.intp), (centres - first)[..., None]
 
     def fast(self, x: Array, matrix: Array, size: Array | None = None) -> Array:
-        cv2, channels = opencv(), x.shape[2]
+        cv2 = opencv()
         height, width = (int(length) for length in (x.shape if size is None else size)[:2])
-        if not _takes(cv2, x, height, width):
-            return self.reference(x, matrix, size)
-        edge = cv2.BORDER_CONSTANT if self.fill else cv2.BORDER_REPLICATE
-        how = {"borderMode": edge, "borderValue": (self.fill or (0.0,)) * (1 if len(self.fill) > 1 else channels)}
+        if self.interpolation == "nearest" or not _takes(cv2, x, height, width):
+            return self.remapped(x, *self.positions(matrix, (height, width)))
+        out = self._by_opencv(cv2, x, matrix.astype(np.float64), (width, height), self._border(cv2, x))
+        made: Array = np.asarray(out).reshape(height, width, x.shape[2])
+        return made
+
+    def remapped(self, x: Array, columns: Array, rows: Array) -> Array:
+        """`resampled` by OpenCV, where it is as exact."""
+        cv2 = opencv()
+        if not _takes(cv2, x, *columns.shape):
+            return self.resampled(x, columns, rows)
+        how = self._border(cv2, x)
         if self.interpolation == "nearest":
             # OpenCV takes the even one of two pixels as near
-            columns, rows = self.positions(matrix, (height, width))
             ends = ((columns, x.shape[1]), (rows, x.shape[0]))
             indices = [np.clip(np.floor(centres), -1, length).astype(np.int16) for centres, length in ends]
             out = cv2.remap(x, np.stack(indices, axis=-1), None, cv2.INTER_NEAREST, **how)
         else:
-            out = self._by_opencv(cv2, x, matrix.astype(np.float64), (width, height), how)
-        made: Array = np.asarray(out).reshape(height, width, channels)
+            half = np.float32(0.5)
+            out = cv2.remap(x, columns - half, rows - half, cv2.INTER_LINEAR, **how)
+        made: Array = np.asarray(out).reshape(*columns.shape, x.shape[2])
         return made
+
+    def _border(self, cv2: Any, x: Array) -> dict[str, Any]:
+        edge = cv2.BORDER_CONSTANT if self.fill else cv2.BORDER_REPLICATE
+        return {"borderMode": edge, "borderValue": (self.fill or (0.0,)) * (1 if len(self.fill) > 1 else x.shape[2])}
 
     def _by_opencv(self, cv2: Any, x: Array, m: Array, size: tuple[int, int], how: dict[str, Any]) -> Any:
         m[:, 2] += m[:, :2].sum(axis=1) * 0.5 - 0.5  # OpenCV's positions count from the centre of the first pixel

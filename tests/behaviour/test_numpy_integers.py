@@ -268,6 +268,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "decode_png": lambda x, n: ops.decode_png(_jpeg(), channels=n(3)),
     "clahe": lambda x, n: ops.clahe(x, n(2), (n(2), n(3))),
     "concat": lambda x, n: ops.concat([x, x], n(1)),
+    "elastic": lambda x, n: ops.elastic(x, n(50), (n(1), n(2)), fill=n(7), seed=n(7)),
     "expand_dims": lambda x, n: ops.expand_dims(x, n(1)),
     "extract_patches": lambda x, n: ops.extract_patches(x, (n(2), n(3)), n(2), (n(1), n(2))),
     "five_crop": lambda x, n: ops.five_crop(x, (n(3), n(4))),

@@ -46,6 +46,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "random_perspective": ops.random_perspective,
     "random_transform": lambda x: ops.random_transform(x, 10),
     "random_channel_shift, after cast": lambda x: ops.random_channel_shift(ops.cast(x, "float32"), 10),
+    "elastic": ops.elastic,
     "rotate": lambda x: ops.rotate(x, 10),
     "random_rotation": lambda x: ops.random_rotation(x, 10),
     "rot90": ops.rot90,
