@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.docs import gallery
+from tests.docs import gallery, recipes
 
 __all__ = ["MODULES", "PAGES", "ROOT", "build", "rendered"]
 
@@ -64,17 +64,19 @@ def build(out: Path) -> None:
     out.mkdir(parents=True)
     shutil.copytree(ROOT / "gpupipe/guide/pictures", out / "shown")
     for name, source in PAGES.items():
-        _write(out / f"{name}.html", name, rendered(ROOT / source))
+        text = (ROOT / source).read_text(encoding="utf-8")
+        if name == "recipes":
+            text = recipes.with_pictures(text, out / "recipes")
+        _write(out / f"{name}.html", name, rendered(ROOT / source, text))
     _write(out / "gallery.html", "gallery", gallery.document(out / "pictures"))
     _write(out / "index.html", "gpupipe", _index())
     _reference(out)
 
 
-def rendered(source: Path) -> str:
+def rendered(source: Path, text: str) -> str:
     """A page of Markdown as HTML. Its links to other pages lead to their HTML; those to files of a clone are text."""
     import markdown2
 
-    text = source.read_text(encoding="utf-8")
     page: str = markdown2.markdown(text, extras=["fenced-code-blocks", "tables", "header-ids", "cuddled-lists"])
     page = re.sub(r'(<img [^>]*src=")(?:[^":]*/)?pictures/', r"\1shown/", page)
     return re.sub(r'<a href="([^"]*)">(.*?)</a>', lambda link: _link(source, link[1], link[2]), page, flags=re.DOTALL)

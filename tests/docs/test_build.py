@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import gpupipe as gp
 from gpupipe import ops
 from tests.docs import gallery
+from tests.docs.test_pages import RECIPES
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +26,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.filterwarnings("ignore:Error parsing type annotation:UserWarning")  # private ones, of type checkers only
+PRIVATE = pytest.mark.filterwarnings("ignore:Error parsing type annotation:UserWarning")
+"""Annotations that only type checkers read, of private attributes."""
+
+
+@PRIVATE
 def test_every_public_name_and_method_is_in_the_reference_and_links_lead_somewhere(built: Path) -> None:
     reference = (built / "gpupipe.html").read_text(encoding="utf-8")
     ids = set(re.findall(r'id="([\w.]+)"', reference))
@@ -38,6 +45,20 @@ def test_every_public_name_and_method_is_in_the_reference_and_links_lead_somewhe
     for page in built.glob("*.html"):
         for target in re.findall(r'(?:href|src)="([^"#:$]+)(?:#[^"]*)?"', page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@PRIVATE
+def test_every_recipe_is_shown(built: Path) -> None:
+    page = (built / "recipes.html").read_text(encoding="utf-8")
+    chains = set(re.findall(r'src="recipes/(\w+)\.png"', page))
+
+    assert chains == {path.stem for path in (built / "recipes").glob("*.png")} == set(RECIPES)
+    for name in chains:
+        with Image.open(built / "recipes" / f"{name}.png") as picture:
+            pixels = np.asarray(picture)
+        assert pixels.shape[0] >= 116 and pixels.shape[1] >= 460
+        assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 300, name
+        assert (pixels == 255).all(axis=2).mean() < 0.7, name
 
 
 @pytest.mark.parametrize("name", sorted(set(ops.__all__) - {"IMAGENET_MEAN", "IMAGENET_STD"} - set(gallery.WITHOUT)))
