@@ -89,6 +89,15 @@ def test_scales_are_drawn_as_torchvision_computes_them(monkeypatch: pytest.Monke
             assert found[draw] == theirs.make_params([chw(x)])["size"]
 
 
+def test_products_of_large_images_are_rounded_to_float32_as_torch_does() -> None:
+    torch = pytest.importorskip("torch")
+    found, rng = sizes(ScaleJitter(20_000, 15_000, (0.1, 2.0)), (7001, 9973), 50_000)
+
+    scale = 0.1 + torch.from_numpy(rng.uniform().astype(np.float32)) * (2.0 - 0.1)
+    factor = min(15_000 / 7001, 20_000 / 9973) * scale
+    assert found == list(zip((7001 * factor).int().tolist(), (9973 * factor).int().tolist(), strict=True))
+
+
 @pytest.mark.parametrize("op", [RandomShortestSize((60, 100, 300), 310), ScaleJitter(200, 200, (0.3, 1.5))], ids=str)
 def test_pixels_are_torchvisions_but_for_sums_that_it_rounds_the_other_way(op: Any) -> None:
     of = torchvision()
