@@ -54,12 +54,13 @@ class Reshaping(Op):
     def size(self, hw: Array, *params: Array) -> Array:
         if self.given is None or self.given.shape is None:
             return hw
-        before, after = self.given.layout or "HW", self.layout(self.given) or "HW"
+        before = self.given.layout or _axes(len(self.given.shape))
         shape, sizes = list(self.given.shape), []
         for row in hw.tolist():
             if len(shape) >= 2:
                 shape[before.index("H")], shape[before.index("W")] = row
             made = self.dims(tuple(shape))
+            after = self.layout(self.given) or _axes(len(made))
             sizes.append([made[after.index(axis)] or 0 for axis in "HW"] if len(made) >= 2 else [0, 0])
         return np.array(sizes, np.int32).reshape(len(hw), 2)
 
@@ -69,6 +70,11 @@ class Reshaping(Op):
             return d.fn.reshape(node, layout="")
         spec = self.infer(self.given)
         return d.fn.reshape(node, layout=spec.layout or ("HWC" if spec.rank == 3 else ""))
+
+
+def _axes(rank: int) -> str:
+    """The first axes of a value without a layout, as ops on images take it: four are those of a clip."""
+    return "THW" if rank == 4 else "HW"
 
 
 @dataclass(frozen=True, slots=True)

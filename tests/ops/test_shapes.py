@@ -101,6 +101,18 @@ def test_geometry_knows_the_size_of_what_a_subscript_leaves(backend: str) -> Non
     assert {x.shape for x, _ in got} == {(13, 13, 3)}
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_size_of_several_crops_is_that_of_each_of_them(backend: str) -> None:
+    x = noise(20, 24)
+
+    def cropped(image: Any) -> Any:
+        return ops.center_crop(ops.five_crop(ops.flip_up_down(image), (9, 11)), (6, 8))
+
+    (made,) = Dataset.from_tensors(x).map(cropped).with_options(on(backend))
+
+    np.testing.assert_array_equal(made, ops.five_crop(x[::-1], (9, 11))[:, 2:8, 2:10])
+
+
 @pytest.mark.tf
 def test_on_arrays_they_are_tensorflows(tf: Any) -> None:
     indices = np.array([[4, 0], [2, 2]])
