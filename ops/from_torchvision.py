@@ -12,6 +12,7 @@ from gpupipe.ops.auto_augment import auto_augment
 from gpupipe.ops.cast import cast
 from gpupipe.ops.center_crop import center_crop
 from gpupipe.ops.color_jitter import color_jitter
+from gpupipe.ops.elastic import elastic
 from gpupipe.ops.pad import pad
 from gpupipe.ops.rand_augment import rand_augment
 from gpupipe.ops.random_adjust_sharpness import random_adjust_sharpness
@@ -33,8 +34,10 @@ from gpupipe.ops.random_perspective import random_perspective
 from gpupipe.ops.random_posterize import random_posterize
 from gpupipe.ops.random_resized_crop import random_resized_crop
 from gpupipe.ops.random_rotation import random_rotation
+from gpupipe.ops.random_shortest_size import random_shortest_size
 from gpupipe.ops.random_solarize import random_solarize
 from gpupipe.ops.resize_shorter import resize_shorter
+from gpupipe.ops.scale_jitter import scale_jitter
 from gpupipe.ops.trivial_augment_wide import trivial_augment_wide
 
 __all__ = ["from_torchvision"]
@@ -49,13 +52,14 @@ def from_torchvision(transform: Any) -> Transform:
 
     Takes `Compose` and `Sequential`, `Resize`, `CenterCrop`, `RandomCrop`, `RandomResizedCrop`, `RandomHorizontalFlip`,
     `RandomVerticalFlip`, `ColorJitter`, `RandomErasing`, `RandomApply`, `RandomChoice`, `RandomOrder`, `Pad`,
-    `GaussianBlur`, `RandomInvert`, `RandomPosterize`, `RandomSolarize`, `RandomChannelPermutation`, `AugMix`; of
-    tensors also `RandomGrayscale`, `RandomAdjustSharpness`, `RandomAutocontrast`, `RandomEqualize`, `RandomRotation`,
-    `RandomAffine`, `RandomPerspective`, `RandAugment`, `TrivialAugmentWide`, `AutoAugment`; `Normalize`, `ToTensor`,
-    `PILToTensor`, `ToImage`, `ToPureTensor`, `ToDtype`, `ConvertImageDtype`, `RGB`, `Identity`, what comes with the
-    weights of a classifier, and timm's `create_transform` of these. Random ops draw from the same distributions, not
-    the same numbers. Where "bilinear" rotations, affine maps and perspectives end between two pixels, a fill is mixed
-    in by its share; torchvision makes these pixels darker.
+    `RandomShortestSize`, `ScaleJitter`, `ElasticTransform`, `GaussianBlur`, `RandomInvert`, `RandomPosterize`,
+    `RandomSolarize`, `RandomChannelPermutation`, `AugMix`; of tensors also `RandomGrayscale`, `RandomAdjustSharpness`,
+    `RandomAutocontrast`, `RandomEqualize`, `RandomRotation`, `RandomAffine`, `RandomPerspective`, `RandAugment`,
+    `TrivialAugmentWide`, `AutoAugment`; `Normalize`, `ToTensor`, `PILToTensor`, `ToImage`, `ToPureTensor`, `ToDtype`,
+    `ConvertImageDtype`, `RGB`, `Identity`, what comes with the weights of a classifier, and timm's `create_transform`
+    of these. Random ops draw from the same distributions, not the same numbers. Where "bilinear" rotations,
+    affine maps, perspectives and elastic deformations end between two pixels, a fill is mixed in by its share;
+    torchvision makes these pixels darker.
 
     Args:
         transform: the object; torchvision itself is not imported.
@@ -155,6 +159,16 @@ def _random_resized_crop(recipe: Recipe, transform: Any) -> None:
     how = _resampling(recipe, transform)
     size, scale, ratio = pair_of(transform.size), tuple(transform.scale), tuple(transform.ratio)
     recipe.add(random_resized_crop, size=size, scale=scale, ratio=ratio, **how)
+
+
+def _random_shortest_size(recipe: Recipe, transform: Any) -> None:
+    lengths = tuple(transform.min_size)
+    recipe.add(random_shortest_size, min_size=lengths, max_size=transform.max_size, **_resampling(recipe, transform))
+
+
+def _scale_jitter(recipe: Recipe, transform: Any) -> None:
+    size, scale = tuple(transform.target_size), tuple(transform.scale_range)
+    recipe.add(scale_jitter, target_size=size, scale_range=scale, **_resampling(recipe, transform))
 
 
 def _random_crop(recipe: Recipe, transform: Any) -> None:
@@ -300,6 +314,7 @@ _STEPS: dict[str, Callable[[Recipe, Any], None]] = {
     "CenterCrop": lambda recipe, t: recipe.add(center_crop, size=pair_of(t.size)),
     "ColorJitter": _color_jitter,
     "ConvertImageDtype": _to_dtype,
+    "ElasticTransform": _of_any(elastic, "alpha", "sigma", *_WARPING),
     "GaussianBlur": _of_any(random_gaussian_blur, "kernel_size", "sigma"),
     "Identity": _nothing,
     "ImageClassification": _classification,
@@ -327,9 +342,11 @@ _STEPS: dict[str, Callable[[Recipe, Any], None]] = {
     "RandomResizedCrop": _random_resized_crop,
     "RandomResizedCropAndInterpolation": _random_resized_crop,
     "RandomRotation": _of_tensor(random_rotation, "degrees", "expand", "center", *_WARPING),
+    "RandomShortestSize": _random_shortest_size,
     "RandomSolarize": _of_any(random_solarize, "threshold", "p"),
     "RandomVerticalFlip": lambda recipe, t: recipe.add(random_flip_up_down, p=t.p),
     "Resize": _resize,
+    "ScaleJitter": _scale_jitter,
     "ToDtype": _to_dtype,
     "ToImage": _to_image,
     "ToPureTensor": _nothing,

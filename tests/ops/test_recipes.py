@@ -113,6 +113,9 @@ CERTAIN: dict[str, tuple[Callable[[Any, Any, Any], list[Any]], tuple[int, float]
     "pad": (lambda v1, v2, mode: [v1.Pad((3, 4, 5, 6), 7), v2.Pad(9, padding_mode="reflect")], (0, 0)),
     "a padded crop": (lambda v1, v2, mode: [v1.CenterCrop(90), v1.RandomCrop(98, padding=4, fill=9)], (0, 0)),
     "gray": (lambda v1, v2, mode: [v2.ToImage(), v1.RandomGrayscale(1.0)], (1, 0)),
+    "no elastic deformation": (lambda v1, v2, mode: [v1.ElasticTransform(0.0, 2.0)], (0, 0)),
+    "one shortest size": (lambda v1, v2, mode: [v2.ToImage(), v2.RandomShortestSize(99, 120)], (1, 0)),
+    "one scale": (lambda v1, v2, mode: [v2.ToImage(), v2.ScaleJitter((90, 70), (1.0, 1.0))], (1, 0)),
     "sharpness": (lambda v1, v2, mode: [v2.ToImage(), v2.RandomAdjustSharpness(2.5, 1.0)], (1, 0)),
     "autocontrast": (lambda v1, v2, mode: [v2.ToImage(), v2.RandomAutocontrast(1.0)], (1, 0)),
     "equalize": (lambda v1, v2, mode: [v2.ToImage(), v1.RandomEqualize(1.0)], (0, 0)),
@@ -167,6 +170,9 @@ def test_policies_get_the_settings_of_torchvisions() -> None:
         of.v1.AugMix(5, 2, 1, 0.5, False),
         of.v2.RandomPerspective(0.4, 0.9),
         of.v2.RandomChannelPermutation(),
+        of.v2.ElasticTransform([30.0, 40.0], 3.0, of.mode.NEAREST, fill=9),
+        of.v2.ScaleJitter((90, 70), (0.5, 1.5), of.mode.BICUBIC),
+        of.v2.RandomShortestSize([64, 96], 120),
     ]
 
     assert repr(ops.from_torchvision(of.v2.Compose(transforms))) == (
@@ -175,7 +181,10 @@ def test_policies_get_the_settings_of_torchvisions() -> None:
         "fill=0) -> auto_augment(policy='svhn', interpolation='nearest', fill=0) -> aug_mix(severity=5, "
         "mixture_width=2, chain_depth=1, alpha=0.5, all_ops=False, interpolation='bilinear', fill=0) -> "
         "random_perspective(distortion_scale=0.4, p=0.9, interpolation='bilinear', fill=0) -> "
-        "random_channel_permutation() -> transpose()"
+        "random_channel_permutation() -> "
+        "elastic(alpha=(30.0, 40.0), sigma=(3.0, 3.0), interpolation='nearest', fill=9) -> "
+        "scale_jitter(target_size=(90, 70), scale_range=(0.5, 1.5), interpolation='bicubic', antialias=True) -> "
+        "random_shortest_size(min_size=(64, 96), max_size=120, interpolation='bilinear', antialias=True) -> transpose()"
     )
 
 
@@ -296,7 +305,7 @@ def timm_policy() -> Any:
 
 
 REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
-    "an unknown transform": (lambda v1, v2, mode: v1.ElasticTransform(), "equals ElasticTransform; call the ops"),
+    "an unknown transform": (lambda v1, v2, mode: v1.FiveCrop(3), "equals FiveCrop; call the ops"),
     "a crop that may pad": (lambda v1, v2, mode: v2.RandomCrop(3, pad_if_needed=True), r"RandomCrop\(pad_if_needed=T"),
     "a policy of no tensor": (lambda v1, v2, mode: v2.RandAugment(), "RandAugment of an image that is no tensor; put"),
     "a policy of timm's": (lambda v1, v2, mode: timm_policy(), "equals timm's RandAugment"),
