@@ -10,7 +10,7 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
-from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.op import Array, Case
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
 from gpupipe.ops._shared.mixing import dirichlet
@@ -59,10 +59,10 @@ class AugMix(Policy):
 
     def __post_init__(self) -> None:
         Policy.__post_init__(self)
-        check_number(self.name, "severity", self.severity, 1, BINS, integer=True)
-        check_number(self.name, "mixture_width", self.mixture_width, 1, 16, integer=True)
-        check_number(self.name, "chain_depth", self.chain_depth, -1, 16, integer=True)
-        check_number(self.name, "alpha", self.alpha, 1e-3, 1e6)
+        self.check("severity", 1, BINS)
+        self.check("mixture_width", 1, 16)
+        self.check("chain_depth", -1, 16)
+        self.check("alpha", 1e-3, 1e6, integer=False)
         if not isinstance(self.all_ops, bool):
             raise SpecError(f"{self.name} needs all_ops to be a bool, got {self.all_ops!r}")
 

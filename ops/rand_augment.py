@@ -9,7 +9,7 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
-from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.op import Array, Case
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
 from gpupipe.ops._shared.policy import MOST, USED, Policy, settings_of, signed_strengths
@@ -38,9 +38,9 @@ class RandAugment(Policy):
 
     def __post_init__(self) -> None:
         Policy.__post_init__(self)
-        check_number(self.name, "num_ops", self.num_ops, 0, 32, integer=True)
-        check_number(self.name, "num_magnitude_bins", self.num_magnitude_bins, 2, 10_000, integer=True)
-        check_number(self.name, "magnitude", self.magnitude, 0, None, integer=True)
+        self.check("num_ops", 0, 32)
+        self.check("num_magnitude_bins", 2, 10_000)
+        self.check("magnitude", 0, None)
         if self.magnitude >= self.num_magnitude_bins:
             raise SpecError(
                 f"{self.name} needs magnitude below num_magnitude_bins, which is {self.num_magnitude_bins}, "

@@ -46,11 +46,11 @@ class RandomGrayscale(Sometimes):
         return self.reference(x, *params)
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
+        # Touches no pixel, and fails where an image, changed or not, has another number of channels.
+        x = d.fn.reshape(x, src_dims=[0, 1, -1], rel_shape=[1, 1, 3], layout="HWC")
         return where_dali(d, params[0], x, (), lambda x: self._gray_dali(d, x))
 
     def _gray_dali(self, d: Any, x: Any) -> Any:
-        # Touches no pixel, and fails where the image has another number of channels.
-        x = d.fn.reshape(x, src_dims=[0, 1, -1], rel_shape=[1, 1, 3], layout="HWC")
         gray = luma_dali(d.fn.cast(x, dtype=d.dtype(np.float32)))
         if LARGEST[self.dtype] != 1:
             gray = d.math.floor(gray)

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.op import Array, Case
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
 from gpupipe.ops._shared.policy import USED, Policy, settings_of, signed_strengths
@@ -41,7 +41,7 @@ class TrivialAugmentWide(Policy):
 
     def __post_init__(self) -> None:
         Policy.__post_init__(self)
-        check_number(self.name, "num_magnitude_bins", self.num_magnitude_bins, 2, 10_000, integer=True)
+        self.check("num_magnitude_bins", 2, 10_000)
 
     @property
     def layers(self) -> int:

@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.errors import SpecError
+from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, Op, check_number
+from gpupipe.graph.symbols import Symbol
 from gpupipe.integers import plain
 from gpupipe.ops._shared.affine import inverse_affine
 from gpupipe.ops._shared.colour import Colour
@@ -229,8 +230,11 @@ def settings_of(who: str, image: Any, interpolation: str, fill: Any) -> dict[str
     """The fields that all policies have, as a user gives them: no `fill` is black.
 
     Raises:
+        PlanTypeError: there are several images.
         SpecError: the dtype of the image is unknown or has no agreed range.
     """
+    if isinstance(image, tuple):
+        raise PlanTypeError(f"{who} needs one image, got a tuple; call it for each of them, with equal seeds")
     return {"interpolation": interpolation, "fill": 0 if fill is None else plain(fill), "dtype": dtype_of(who, image)}
 
 
@@ -257,7 +261,23 @@ class Policy(Colour):
             raise SpecError(f"{self.name} needs an image of uint8, got {self.dtype}; use it before what makes floats")
         if self.interpolation not in ("nearest", "bilinear"):
             raise SpecError(f"{self.name} needs interpolation 'nearest' or 'bilinear', got {self.interpolation!r}")
-        check_number(self.name, "fill", self.fill, 0, 255, integer=True)
+        self.check("fill", 0, 255)
+
+    def check(self, name: str, low: float, high: float | None, *, integer: bool = True) -> None:
+        """Check that a field is one number, and known: a policy's settings are those of all images.
+
+        Raises:
+            PlanTypeError: it is no number.
+            SpecError: it is out of range, or traced.
+        """
+        value = getattr(self, name)
+        if isinstance(value, Symbol):
+            raise SpecError(f"{self.name} needs a plain value for {name}, got a traced one")
+        if isinstance(value, np.ndarray) and value.ndim:
+            raise PlanTypeError(
+                f"{self.name} needs {'an integer' if integer else 'a number'} for {name}, got {value!r}"
+            )
+        check_number(self.name, name, value, low, high, integer=integer)
 
     @property
     def layers(self) -> int:
@@ -300,7 +320,7 @@ class Policy(Colour):
         """Apply some of the layers; `params` is what the first three parameters hold for the image."""
         self.check_channels(x)
         kinds, numbers, matrices = params
-        for layer in layers:
+        for layer in layers if x.size else ():
             if (kind := int(kinds[layer])) == WARPED:
                 x = (self._warp.fast if form else self._warp.reference)(x, matrices[layer])
             elif kind:
