@@ -304,6 +304,19 @@ def _setting(transform: Any, name: str) -> Any:
     return 0 if name == "fill" and value is None else value
 
 
+def _random_posterize(recipe: Recipe, transform: Any) -> None:
+    if transform.bits == 0 and not recipe.tensor:
+        refuse(WHO, "RandomPosterize(bits=0) of an image that is no tensor, where it fails", "use 1 to 8 bits")
+    _of_any(random_posterize, "bits", "p")(recipe, transform)
+
+
+def _random_solarize(recipe: Recipe, transform: Any) -> None:
+    if transform.threshold < 0 and recipe.tensor:
+        name = f"RandomSolarize(threshold={transform.threshold}) of a tensor, whose levels are compared without a sign"
+        refuse(WHO, name, "use 0")
+    _of_any(random_solarize, "threshold", "p")(recipe, transform)
+
+
 _OTHER_IN_TIMM = ("AugMixAugment", "AutoAugment", "RandAugment", "RandomErasing")
 """timm's classes of these names follow other laws."""
 _WARPING = ("interpolation", "fill")
@@ -338,12 +351,12 @@ _STEPS: dict[str, Callable[[Recipe, Any], None]] = {
     "RandomInvert": _of_any(random_invert, "p"),
     "RandomOrder": _random_order,
     "RandomPerspective": _of_tensor(random_perspective, "distortion_scale", "p", *_WARPING),
-    "RandomPosterize": _of_any(random_posterize, "bits", "p"),
+    "RandomPosterize": _random_posterize,
     "RandomResizedCrop": _random_resized_crop,
     "RandomResizedCropAndInterpolation": _random_resized_crop,
     "RandomRotation": _of_tensor(random_rotation, "degrees", "expand", "center", *_WARPING),
     "RandomShortestSize": _random_shortest_size,
-    "RandomSolarize": _of_any(random_solarize, "threshold", "p"),
+    "RandomSolarize": _random_solarize,
     "RandomVerticalFlip": lambda recipe, t: recipe.add(random_flip_up_down, p=t.p),
     "Resize": _resize,
     "ScaleJitter": _scale_jitter,

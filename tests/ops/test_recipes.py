@@ -107,6 +107,8 @@ TORCHVISION: dict[str, tuple[Callable[[Any, Any, Any], list[Any]], int, float, t
 # levels their values may be off, and the share of those that may be off by more.
 CERTAIN: dict[str, tuple[Callable[[Any, Any, Any], list[Any]], tuple[int, float]]] = {
     "invert": (lambda v1, v2, mode: [v1.RandomInvert(1.0)], (0, 0)),
+    "solarize everything": (lambda v1, v2, mode: [v2.RandomSolarize(-3, 1.0)], (0, 0)),
+    "no bits": (lambda v1, v2, mode: [v2.ToImage(), v2.RandomPosterize(0, 1.0)], (0, 0)),
     "solarize": (lambda v1, v2, mode: [v2.RandomSolarize(99, 1.0)], (0, 0)),
     "posterize": (lambda v1, v2, mode: [v1.RandomPosterize(3, 1.0)], (0, 0)),
     "blur": (lambda v1, v2, mode: [v1.GaussianBlur((5, 9), (1.1, 1.1))], (1, 0)),
@@ -306,6 +308,10 @@ def timm_policy() -> Any:
 
 REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     "an unknown transform": (lambda v1, v2, mode: v1.FiveCrop(3), "equals FiveCrop; call the ops"),
+    "no bits": (lambda v1, v2, mode: v1.RandomPosterize(0), r"equals RandomPosterize\(bits=0\) of an image that is no"),
+    "a sign": (
+        lambda v1, v2, mode: v2.Compose([v2.ToImage(), v2.RandomSolarize(-3)]), r"RandomSolarize\(threshold=-3\) of a",
+    ),
     "a crop that may pad": (lambda v1, v2, mode: v2.RandomCrop(3, pad_if_needed=True), r"RandomCrop\(pad_if_needed=T"),
     "a policy of no tensor": (lambda v1, v2, mode: v2.RandAugment(), "RandAugment of an image that is no tensor; put"),
     "a policy of timm's": (lambda v1, v2, mode: timm_policy(), "equals timm's RandAugment"),
