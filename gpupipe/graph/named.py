@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from ..errors import PlanKeyError
-from .sites import user_site
+from .sites import at_line, user_site
 
 __all__ = ["Named", "named"]
 
@@ -29,7 +29,7 @@ class Named(dict[Any, Any]):
         names = [name for name in self if isinstance(name, str)]
         near = difflib.get_close_matches(key, names, 1) if isinstance(key, str) else []
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, self))}"
-        raise PlanKeyError(f"{self._who} has no {key!r}, at {user_site()}; {hint}")
+        raise PlanKeyError(f"{self._who} has no {key!r}{at_line(user_site())}; {hint}")
 
 
 def named(value: Any) -> Any:

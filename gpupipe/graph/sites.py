@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import PlanError, PlanTypeError
 
-__all__ = ["call_site", "in_gpupipe", "mistake_of", "place", "site_of", "user_site"]
+__all__ = ["at_line", "call_site", "in_gpupipe", "mistake_of", "place", "site_of", "user_site"]
 
 
 def in_gpupipe(module: str | None) -> bool:
@@ -48,11 +48,11 @@ def mistake_of(error: Exception, who: str) -> PlanError | None:
         if not isinstance(module, types.ModuleType) or not in_gpupipe(module.__name__):
             return None
         way = "".join(str(error).partition("; ")[1:])
-        return PlanError(f"{who} needs names that exist, got {module.__name__}.{error.name}, at {where}{way}")
+        return PlanError(f"{who} needs names that exist, got {module.__name__}.{error.name}{at_line(where)}{way}")
     found = _WRONG_CALL.match(str(error)) if type(error) is TypeError else None
     if found is None or not _calls_gpupipe(frame, found[1]):
         return None
-    return PlanTypeError(f"{who} needs a function that passes the right arguments, got: {error}, at {where}")
+    return PlanTypeError(f"{who} needs a function that passes the right arguments, got: {error}{at_line(where)}")
 
 
 def _calls_gpupipe(frame: types.FrameType, name: str) -> bool:
@@ -94,6 +94,11 @@ def user_site() -> str:
         frames.append((frame, frame.f_lineno))
         frame = frame.f_back
     return _users(frames)
+
+
+def at_line(site: str) -> str:
+    """What a message says of a line of the user's code; nothing where no line is the user's."""
+    return f", at {site}" if site else ""
 
 
 def site_of(error: BaseException) -> str:

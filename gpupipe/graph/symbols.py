@@ -25,7 +25,7 @@ from .host_values import is_image
 from .numpy_names import METHODS, UFUNCS, instead
 from .op import Arg, Op
 from .shapes import Subscript, checked_key, row_key
-from .sites import user_site
+from .sites import at_line, user_site
 from .values import Apply, Const, Draw, Input, Item, Value
 
 __all__ = [
@@ -244,7 +244,7 @@ def refuse(what: str, instead: str = "") -> NoReturn:
 def refused(what: str, where: str, instead: str = "") -> str:
     """The message of a refusal."""
     return (
-        f"a traced function needs {what} of a value that exists only while the pipeline runs, at {where}; "
+        f"a traced function needs {what} of a value that exists only while the pipeline runs{at_line(where)}; "
         f"use {instead or 'ops for it'}, wrap the Python part in ops.py_function(fn, args, spec=...), "
         f"or map(fn, traced=False)"
     )
@@ -386,7 +386,7 @@ def _normalized(op: Op) -> tuple[Op, bool]:
 def _record(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = False) -> Any:
     active = ACTIVE.get()
     if active is None:
-        raise TraceError(f"{op.name} got a traced value outside the function it belongs to, at {user_site()}")
+        raise TraceError(f"{op.name} got a traced value outside the function it belongs to{at_line(user_site())}")
     for x in xs:
         if isinstance(x, Symbol) and x._owner is not active:
             refuse("the use, in a function inside of it,")
@@ -397,7 +397,7 @@ def _record(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = F
     batched = any(x._batched for x in xs if isinstance(x, Symbol)) if xs else active.batched
     if op.rows == "batch" and not batched:
         raise SpecError(
-            f"{op.name} needs all rows of a batch at once, got one element, at {line}; "
+            f"{op.name} needs all rows of a batch at once, got one element{at_line(line)}; "
             f"put it into a map after batch: ds.batch(n).map(...)"
         )
     inputs = tuple(x._value if isinstance(x, Symbol) else Const(_constant(x)) for x in xs)
@@ -414,7 +414,7 @@ def _record(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = F
             op = over_frames(op, [value.spec for value in inputs])
         made = Apply(op, inputs, params, line)
     except PlanError as error:
-        raise type(error)(f"{error}, at {line}") from error.__cause__
+        raise type(error)(f"{error}{at_line(line)}") from error.__cause__
     results: list[Value] = [made] if len(made.specs) == 1 else [Item(made, i) for i in range(len(made.specs))]
     if return_params:
         results.append(Apply(Drawn(op.drawn), (), params, line))

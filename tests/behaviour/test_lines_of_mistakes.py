@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import re
 import struct
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -209,6 +211,16 @@ def test_of_functions_one_inside_the_other_the_innermost_counts(library: ModuleT
         X.flat_map(lambda x: Dataset.range(3).map(library.shrunk))
 
     assert str(caught.value).count(".py:") == 1
+
+
+@pytest.mark.parametrize("fn", [ops.rot90, partial(ops.mixup, labels=np.eye(2, dtype=np.float32))])
+def test_where_no_line_is_the_users_a_message_names_none(fn: Any) -> None:
+    """A map gets an op itself: the only line of the user's is that of the map, which the traceback has."""
+    ds = Dataset.from_tensor_slices(np.zeros((2, 4, 4, 3), np.float16))
+    with pytest.raises(SpecError) as caught:
+        ds.map(fn)
+
+    assert not re.search(r", at ($|;)", str(caught.value))
 
 
 def test_a_list_of_numbers_is_an_array_and_no_mistake() -> None:
