@@ -12,12 +12,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..errors import ShapeError
+from ..errors import DataError, ShapeError
 from ..extract.images.headers import check_complete, check_decodable, check_pixels, read_header
 from ..extract.images.jpeg import MOST_SCANNED, check_scans, is_progressive, jpeg_size
 from ..random import BatchRng, hash64, mix64, mix64_array
 from ..spec import TensorSpec
-from .op import Array
+from .op import Array, Op
 from .values import Apply, Const, Draw, Identity, Input, Item, Value, topological
 
 __all__ = ["HostValues", "boundary", "header_size", "is_batchwise", "is_image"]
@@ -97,6 +97,29 @@ def _height_and_width(spec: TensorSpec) -> tuple[int | None, ...]:
     return tuple(spec.shape[spec.layout.index(axis)] for axis in "HW")
 
 
+def _called(op: Op, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """The results of an op of the host for some rows.
+
+    Raises:
+        DataError: with a reason for each row for which the op raises one.
+    """
+    call = op.compiled()
+    try:
+        return [call(*row) for row in rows]
+    except DataError as error:
+        if error.rows:
+            raise
+        reasons = {}
+        for number, row in enumerate(rows):
+            try:
+                call(*row)
+            except DataError as found:
+                reasons[number] = found.reason
+        if not reasons:  # it is not raised again
+            raise
+        raise type(error).of_rows(reasons, stage=error.stage or op.stage) from error
+
+
 def _column_of(rows: Sequence[Any]) -> Array:
     """The values of a parameter as one array, of objects if their shapes differ."""
     try:
@@ -165,8 +188,7 @@ class HostValues:
                 return [row[value.index] for row in self.rows(value.value)]
             case Apply():
                 arguments = [self.rows(below) for below in value.inputs]
-                call = value.op.compiled()
-                return [call(*row) for row in zip(*arguments, strict=True)]
+                return _called(value.op, list(zip(*arguments, strict=True)))
             case _:
                 raise TypeError(f"{value!r} is not a host value")
 

@@ -285,3 +285,20 @@ def test_numbers_depend_on_the_element_alone() -> None:
 
     np.testing.assert_array_equal(chain(8), chain(3))
     assert len(np.unique(chain(8), axis=0)) > 4
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_host_op_that_fails_for_one_element_leaves_out_that_element_alone(backend: Any) -> None:
+    images, boxes = np.zeros((6, 20, 30, 3), np.uint8), np.full((6, 1, 4), 0.5, np.float32)
+    boxes[:, :, 2:] = 1
+    boxes[4, 0, 1] = 7
+
+    def window(image: Any, box: Any) -> Any:
+        return ops.flip_left_right(image), ops.sample_distorted_bounding_box((20, 30, 3), box)[1], box
+
+    chain = gp.Dataset.from_tensor_slices((images, boxes)).map(window, traced=True).batch(3)
+    settings = gp.Options(device="cpu", backend=backend, on_error="skip")
+
+    assert [len(batch[2]) for batch in chain.with_options(settings)] == [3, 2]
+    with pytest.raises(gp.DataError, match=r"index 4: sample_distorted_bounding_box: needs bounding box coordinates"):
+        list(chain.with_options(gp.Options(device="cpu", backend=backend)))

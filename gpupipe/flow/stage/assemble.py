@@ -114,6 +114,16 @@ class Assembler:
             if len(odd):
                 raise mismatch(name, sizes[0].tolist(), sizes[odd[0]].tolist(), rows[0], rows[odd[0]], "batch")
 
+    def compute(self, values: HostValues) -> None:
+        """Compute the leaves of the host, so that rows for which that fails are known before anything runs.
+
+        Raises:
+            DataError: names the rows.
+        """
+        for value in self.flow.outputs:
+            if values.size and value not in self._images and not is_batchwise(value):
+                values.rows(value)
+
     def batch(self, group: Group, values: HostValues | None, results: Sequence[Any]) -> Element:
         """Make one element, with every leaf stacked."""
         rows = group.rows

@@ -61,6 +61,7 @@ class Direct:
         try:
             if group.order is None:
                 self._assembler.check_shapes(values, group.rows)
+            self._assembler.compute(values)
             feed = Feed.of(self._program, values, self._settings.verify)
             feeds = split(feed, values, self._decoders, self._executors.capacity, self._settings.device_memory)
         except DataError as error:

@@ -149,6 +149,7 @@ class StageRunner:
             try:
                 if group.order is None:
                     self._assembler.check_shapes(values, group.rows)
+                self._assembler.compute(values)
                 feed = Feed.of(self._program, values, self._settings.verify) if group.rows else None
                 feeds = [] if feed is None else self._split(feed, values)
                 return Job(group, values, feeds)
