@@ -18,6 +18,7 @@ from .errors import PlanError
 __all__ = [
     "ABSENT",
     "LEAF",
+    "Carrier",
     "Described",
     "Structure",
     "describe",
@@ -33,6 +34,16 @@ class Described:
     """The base of descriptions of leaves, such as specs, which are not leaves themselves."""
 
     __slots__ = ()
+
+
+class Carrier:
+    """The base of gpupipe's dataclasses that are structure as users' are, and that ops take in place of a value."""
+
+    __slots__ = ()
+
+    def through(self, call: Callable[[Any], Any]) -> Any:
+        """The same with `call` applied to the value in whose place ops take this."""
+        raise TypeError(f"{type(self).__name__} does not define through")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +128,12 @@ ABSENT = Structure(type(None), count=0)
 def is_dataclass_type(kind: Any) -> bool:
     """Whether instances of a class are flattened as dataclasses.
 
-    gpupipe's own classes, such as specs, are not, nor are classes that NumPy can convert to an array.
+    Of gpupipe's own classes only a `Carrier` is. Specs are not, nor are classes that NumPy can convert to an array.
     """
     return (
         hasattr(kind, "__dataclass_fields__")
         and not issubclass(kind, Described)
-        and kind.__module__.partition(".")[0] != "gpupipe"
+        and (kind.__module__.partition(".")[0] != "gpupipe" or issubclass(kind, Carrier))
         and not hasattr(kind, "__array__")
     )
 

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from gpupipe.ops.central_crop import central_crop
     from gpupipe.ops.clahe import clahe
     from gpupipe.ops.clip import clip
+    from gpupipe.ops.clip_boxes import clip_boxes
     from gpupipe.ops.color_jitter import color_jitter
     from gpupipe.ops.concat import concat
+    from gpupipe.ops.convert_boxes import convert_boxes
     from gpupipe.ops.convert_image_dtype import convert_image_dtype
     from gpupipe.ops.crop_and_resize import crop_and_resize
     from gpupipe.ops.crop_to_bounding_box import crop_to_bounding_box
@@ -90,6 +92,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.random_grayscale import random_grayscale
     from gpupipe.ops.random_hue import random_hue
     from gpupipe.ops.random_invert import random_invert
+    from gpupipe.ops.random_iou_crop import random_iou_crop
     from gpupipe.ops.random_jpeg_quality import random_jpeg_quality
     from gpupipe.ops.random_order import random_order
     from gpupipe.ops.random_perspective import random_perspective
@@ -98,9 +101,11 @@ if TYPE_CHECKING:
     from gpupipe.ops.random_rotation import random_rotation
     from gpupipe.ops.random_saturation import random_saturation
     from gpupipe.ops.random_shortest_size import random_shortest_size
+    from gpupipe.ops.random_size_crop import random_size_crop
     from gpupipe.ops.random_solarize import random_solarize
     from gpupipe.ops.random_transform import random_transform
     from gpupipe.ops.random_uniform import random_uniform
+    from gpupipe.ops.random_zoom_out import random_zoom_out
     from gpupipe.ops.reshape import reshape
     from gpupipe.ops.resize import resize
     from gpupipe.ops.resize_shorter import resize_shorter
@@ -111,6 +116,7 @@ if TYPE_CHECKING:
     from gpupipe.ops.rot90 import rot90
     from gpupipe.ops.rotate import rotate
     from gpupipe.ops.salt_and_pepper import salt_and_pepper
+    from gpupipe.ops.sample import Sample
     from gpupipe.ops.sample_distorted_bounding_box import sample_distorted_bounding_box
     from gpupipe.ops.scale_jitter import scale_jitter
     from gpupipe.ops.slice import slice
@@ -125,6 +131,7 @@ if TYPE_CHECKING:
 __all__ = [
     "IMAGENET_MEAN",
     "IMAGENET_STD",
+    "Sample",
     "adjust_brightness",
     "adjust_contrast",
     "adjust_gamma",
@@ -141,8 +148,10 @@ __all__ = [
     "central_crop",
     "clahe",
     "clip",
+    "clip_boxes",
     "color_jitter",
     "concat",
+    "convert_boxes",
     "convert_image_dtype",
     "crop_and_resize",
     "crop_to_bounding_box",
@@ -202,6 +211,7 @@ __all__ = [
     "random_grayscale",
     "random_hue",
     "random_invert",
+    "random_iou_crop",
     "random_jpeg_quality",
     "random_order",
     "random_perspective",
@@ -210,9 +220,11 @@ __all__ = [
     "random_rotation",
     "random_saturation",
     "random_shortest_size",
+    "random_size_crop",
     "random_solarize",
     "random_transform",
     "random_uniform",
+    "random_zoom_out",
     "reshape",
     "resize",
     "resize_shorter",
@@ -259,6 +271,10 @@ _INSTEAD = {
 """Names from the optimizer and from other libraries, and what to write instead."""
 
 
+_FILES = {"IMAGENET_MEAN": "normalize", "IMAGENET_STD": "normalize", "Sample": "sample"}
+"""Where names are that are not those of their files."""
+
+
 class _Ops(ModuleType):
     """This module, which users know for its functions alone: a file does not take the name of the function in it."""
 
@@ -288,6 +304,6 @@ if not TYPE_CHECKING:
         """Import a function when it is first used: all of them are a third of the time of `import gpupipe`."""
         if name not in __all__:
             return _missing(name)
-        file = "normalize" if name.startswith("IMAGENET_") else name
+        file = _FILES.get(name, name)
         value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{file}"), name)
         return value

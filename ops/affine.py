@@ -9,10 +9,10 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
 from gpupipe.integers import is_integer, plain
 from gpupipe.ops._shared.affine import inverse_affine, numbers_of
-from gpupipe.ops._shared.geometry import images_of, is_traced_number
+from gpupipe.ops._shared.composite import call
+from gpupipe.ops._shared.geometry import is_traced_number
 from gpupipe.ops._shared.warp import Warping, warp_settings
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
@@ -82,8 +82,8 @@ def affine(
     torchvision weights the image twice there if tensors are filled, and does not mix at all with images of Pillow.
 
     Args:
-        image: one image of uint8, int8, uint16, int16 or float32, or a tuple of images of equal size; with "nearest"
-            also of int32.
+        image: one image of uint8, int8, uint16, int16 or float32, a `Sample`, or a tuple of images of equal size; with
+            "nearest" also of int32.
         angle: degrees, clockwise; like all numbers but the fill, a number or a traced host value.
         translate: pixels to the right and down.
         scale: factor.
@@ -102,7 +102,6 @@ def affine(
         >>> affine(np.uint8([[[1], [2], [3]]]), translate=(1, 0), fill=9).ravel()
         array([9, 1, 2], dtype=uint8)
     """
-    xs = images_of(image)
     shear = plain(shear)
     number = is_integer(shear) or isinstance(shear, (float, np.floating)) or is_traced_number(shear)
     op = Affine(
@@ -111,6 +110,6 @@ def affine(
         plain(scale),
         numbers_of("affine", "shear", (shear, 0.0) if number else shear, 2),
         None if center is None else numbers_of("affine", "center", center, 2),
-        **warp_settings("affine", xs, interpolation, fill),
+        **warp_settings("affine", image, interpolation, fill),
     )
-    return apply(op, *xs)  # type: ignore[no-any-return]
+    return call(op, image)  # type: ignore[no-any-return]

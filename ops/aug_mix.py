@@ -10,7 +10,7 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
-from gpupipe.graph.op import Array, Case
+from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
 from gpupipe.ops._shared.mixing import dirichlet
@@ -97,6 +97,8 @@ class AugMix(Policy):
         of_image = dirichlet(rng, self.alpha, 2)
         chains = dirichlet(rng, self.alpha, self.mixture_width) * of_image[:, 1:]
         return *drawn, np.hstack([of_image[:, :1], chains]).astype(np.float32)
+
+    motion = Op.motion  # the chains move the image each in its own way
 
     def _applied(self, x: Array, params: Any, form: int) -> Array:
         *layers, weights = params

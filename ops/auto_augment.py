@@ -11,8 +11,7 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case
-from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.policy import MOST, NUMBER, OPS, Policy, settings_of, signed_strengths
+from gpupipe.ops._shared.policy import MOST, NUMBER, OPS, Policy, augmented, settings_of, signed_strengths
 from gpupipe.random import BatchRng
 
 __all__ = ["AutoAugment", "auto_augment"]
@@ -166,7 +165,7 @@ def auto_augment(
     """Apply two ops of a learned policy to `image`, as torchvision's `AutoAugment` with tensors.
 
     Args:
-        image: 3 channels of uint8.
+        image: 3 channels of uint8, or a `Sample` of such an image.
         policy: "imagenet", "cifar10" or "svhn": each 25 pairs of ops with their probabilities and strengths.
         interpolation: of shears, translations and rotations: "nearest" or "bilinear".
         fill: what they bring in from outside, 0..255, in all channels; black by default.
@@ -186,4 +185,4 @@ def auto_augment(
         policy,
         **settings_of("auto_augment", image, interpolation, fill),
     )
-    return apply(op, image, seed=seed)  # type: ignore[no-any-return]
+    return augmented(op, image, fill, seed)  # type: ignore[no-any-return]

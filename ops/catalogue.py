@@ -26,8 +26,10 @@ from gpupipe.ops.cast import Cast
 from gpupipe.ops.center_crop import CenterCrop
 from gpupipe.ops.central_crop import CentralCrop
 from gpupipe.ops.clahe import Clahe
+from gpupipe.ops.clip_boxes import ClipBoxes
 from gpupipe.ops.color_jitter import ColorJitter
 from gpupipe.ops.concat import Concat
+from gpupipe.ops.convert_boxes import ConvertBoxes
 from gpupipe.ops.convert_image_dtype import ConvertImageDtype
 from gpupipe.ops.crop_and_resize import CropAndResize, CropAndResizeAll
 from gpupipe.ops.crop_to_bounding_box import CropToBoundingBox
@@ -81,6 +83,7 @@ from gpupipe.ops.random_gaussian_blur import RandomGaussianBlur
 from gpupipe.ops.random_grayscale import RandomGrayscale
 from gpupipe.ops.random_hue import RandomHue
 from gpupipe.ops.random_invert import RandomInvert
+from gpupipe.ops.random_iou_crop import RandomIouCrop
 from gpupipe.ops.random_jpeg_quality import RandomJpegQuality
 from gpupipe.ops.random_order import RandomOrder
 from gpupipe.ops.random_perspective import RandomPerspective
@@ -89,9 +92,11 @@ from gpupipe.ops.random_resized_crop import RandomResizedCrop
 from gpupipe.ops.random_rotation import RandomRotation
 from gpupipe.ops.random_saturation import RandomSaturation
 from gpupipe.ops.random_shortest_size import RandomShortestSize
+from gpupipe.ops.random_size_crop import RandomSizeCrop
 from gpupipe.ops.random_solarize import RandomSolarize
 from gpupipe.ops.random_transform import RandomTransform
 from gpupipe.ops.random_uniform import RandomUniform
+from gpupipe.ops.random_zoom_out import RandomZoomOut
 from gpupipe.ops.reshape import Reshape
 from gpupipe.ops.resize import Resize, ResizeArea
 from gpupipe.ops.resize_shorter import ResizeShorter
@@ -130,8 +135,10 @@ CATALOGUE: tuple[type[Op], ...] = (
     CenterCrop,
     CentralCrop,
     Clahe,
+    ClipBoxes,
     ColorJitter,
     Concat,
+    ConvertBoxes,
     ConvertImageDtype,
     CornerCrop,
     CropAndResize,
@@ -190,6 +197,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     RandomGrayscale,
     RandomHue,
     RandomInvert,
+    RandomIouCrop,
     RandomJpegQuality,
     RandomOrder,
     RandomPerspective,
@@ -198,9 +206,11 @@ CATALOGUE: tuple[type[Op], ...] = (
     RandomRotation,
     RandomSaturation,
     RandomShortestSize,
+    RandomSizeCrop,
     RandomSolarize,
     RandomTransform,
     RandomUniform,
+    RandomZoomOut,
     Reshape,
     Resize,
     ResizeArea,

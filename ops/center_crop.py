@@ -9,8 +9,7 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.geometry import images_of, pair, static, window
 from gpupipe.ops._shared.samples import noise
@@ -63,7 +62,7 @@ def center_crop(image: T, size: Any) -> T:
     """Crop the centre of `image`, `size` pixels, as torchvision's `CenterCrop`.
 
     Args:
-        image: one image, or a tuple of images of equal size.
+        image: one image, a `Sample`, or a tuple of images of equal size.
         size: (height, width) in pixels, or one number for both. A smaller image gets zeros around it.
 
     Shapes: ``T[H,W,C]{HWC} -> T[height,width,C]{HWC}``
@@ -76,4 +75,4 @@ def center_crop(image: T, size: Any) -> T:
         array([2, 3], dtype=uint8)
     """
     xs = images_of(image)
-    return apply(CenterCrop(*pair("center_crop", "size", size), images=len(xs)), *xs)  # type: ignore[no-any-return]
+    return call(CenterCrop(*pair("center_crop", "size", size), images=len(xs)), image)  # type: ignore[no-any-return]

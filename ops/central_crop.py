@@ -10,8 +10,7 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.geometry import column, images_of, window, windows_inside
 from gpupipe.ops._shared.samples import noise
@@ -68,7 +67,7 @@ def central_crop(image: T, central_fraction: Any) -> T:
     """Crop the centre of `image`: a fraction of its height and of its width.
 
     Args:
-        image: one image, or a tuple of images of equal size.
+        image: one image, a `Sample`, or a tuple of images of equal size.
         central_fraction: above 0, up to 1.
 
     Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``
@@ -81,4 +80,4 @@ def central_crop(image: T, central_fraction: Any) -> T:
         (5, 5, 3)
     """
     xs = images_of(image)
-    return apply(CentralCrop(central_fraction, images=len(xs)), *xs)  # type: ignore[no-any-return]
+    return call(CentralCrop(central_fraction, images=len(xs)), image)  # type: ignore[no-any-return]

@@ -10,6 +10,7 @@ from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.symbols import Symbol, clipped
 from gpupipe.ops._shared.operands import is_number, spec_of_operand
 from gpupipe.ops.cast import cast
+from gpupipe.ops.sample import Sample
 
 __all__ = ["clip"]
 
@@ -33,6 +34,8 @@ def clip(x: T, low: Any, high: Any) -> T:
         >>> clip(np.array([-3, 100, 300], np.int16), 0, 255)
         array([  0, 100, 255], dtype=int16)
     """
+    if isinstance(x, Sample):
+        return x.through(lambda image: clip(image, low, high))  # type: ignore[return-value]
     spec = spec_of_operand(x)
     if spec.dtype is bytes:
         raise SpecError(f"clip needs numbers, got {spec}; decode or parse the bytes first")

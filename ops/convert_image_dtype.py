@@ -12,6 +12,7 @@ from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import Symbol, apply
 from gpupipe.ops.cast import saturated, saturated_dali
+from gpupipe.ops.sample import Sample
 from gpupipe.spec import TensorSpec, as_leaf, spec_of
 
 __all__ = ["ConvertImageDtype", "convert_image_dtype"]
@@ -36,6 +37,7 @@ class ConvertImageDtype(Op):
     Shapes: ``source[H,W,C] -> dtype[H,W,C]``, the layout stays.
     """
 
+    still: ClassVar[bool] = True
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "rows"
 
     source: str = "uint8"
@@ -118,6 +120,7 @@ def dtype_of(who: str, image: Any) -> str:
     Raises:
         SpecError: the image is bytes, or its dtype is unknown or has no agreed range.
     """
+    image = image.image if isinstance(image, Sample) else image
     spec = image._value.spec if isinstance(image, Symbol) else spec_of(as_leaf(image))
     if spec.dtype is None:
         raise SpecError(f"{who} needs an image of a known dtype, got {spec}; give the map before it a spec=")

@@ -8,8 +8,7 @@ from typing import Any, ClassVar, TypeVar
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.geometry import image_of, images_of, static, window, windows_inside
 from gpupipe.ops._shared.samples import noise
@@ -74,7 +73,7 @@ def crop_to_bounding_box(image: T, offset_height: Any, offset_width: Any, target
     """Crop a window at a given offset.
 
     Args:
-        image: one image, or a tuple of images of equal size.
+        image: one image, a `Sample`, or a tuple of images of equal size.
         offset_height: first row of the window, from 0; like the other three, a number or a traced host value.
         offset_width: first column of the window, from 0.
         target_height: rows of the window, from 1.
@@ -92,4 +91,4 @@ def crop_to_bounding_box(image: T, offset_height: Any, offset_width: Any, target
     """
     xs = images_of(image)
     op = CropToBoundingBox(offset_height, offset_width, target_height, target_width, images=len(xs))
-    return apply(op, *xs)  # type: ignore[no-any-return]
+    return call(op, image)  # type: ignore[no-any-return]

@@ -13,9 +13,10 @@ from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.composite import Composite, Row
 from gpupipe.ops._shared.crop import Crop
-from gpupipe.ops._shared.geometry import image_of, images_of, pair, static, window, windows_inside
+from gpupipe.ops._shared.geometry import image_of, pair, static, window, windows_inside
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.center_crop import center_crop
+from gpupipe.ops.sample import Sample
 from gpupipe.ops.stack import stack
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
@@ -81,9 +82,13 @@ def five_crops(who: str, image: Any, size: Any) -> list[Any]:
     """The crops of `five_crop`, in its order."""
     if isinstance(image, tuple):
         raise PlanTypeError(f"{who} needs one image, got a tuple; call it for each of them")
+    if isinstance(image, Sample):
+        raise PlanTypeError(
+            f"{who} needs one image, got a Sample, whose boxes differ from crop to crop; give it s.image"
+        )
     height, width = pair(who, "size", size)
     corners = [CornerCrop(height, width, bottom, right, who) for bottom in (False, True) for right in (False, True)]
-    return [*(apply(corner, *images_of(image)) for corner in corners), center_crop(image, (height, width))]
+    return [*(apply(corner, image) for corner in corners), center_crop(image, (height, width))]
 
 
 def five_crop(image: T, size: Any) -> T:

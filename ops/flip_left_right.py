@@ -9,8 +9,7 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.graph.op import Case
-from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.geometry import images_of
 from gpupipe.ops._shared.reverse import Reverse
 from gpupipe.ops._shared.samples import noise
@@ -40,7 +39,7 @@ def flip_left_right(image: T) -> T:
     """Mirror `image` left-right.
 
     Args:
-        image: one image, or a tuple of images of equal size.
+        image: one image, a `Sample`, or a tuple of images of equal size.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
 
@@ -52,4 +51,4 @@ def flip_left_right(image: T) -> T:
         array([3, 2, 1], dtype=uint8)
     """
     xs = images_of(image)
-    return apply(FlipLeftRight(images=len(xs)), *xs)  # type: ignore[no-any-return]
+    return call(FlipLeftRight(images=len(xs)), image)  # type: ignore[no-any-return]

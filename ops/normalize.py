@@ -43,6 +43,7 @@ class Normalize(Op):
     Shapes: ``T[H,W,C]{HWC} -> float32[H,W,C]{HWC}`` or the same with ``{CHW}``; T of 8 to 32 bits.
     """
 
+    still: ClassVar[bool] = True
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "rows"
 
     mean: float | tuple[float, ...] = 0.0

@@ -11,9 +11,9 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import Symbol, apply
+from gpupipe.graph.symbols import Symbol
 from gpupipe.integers import is_integer, plain
-from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.fill import Fill, fills_of
 from gpupipe.ops._shared.geometry import GeometryError, full, images_of, static
 from gpupipe.ops._shared.padding import MODES, Padding
@@ -99,7 +99,7 @@ def pad(image: T, padding: Any, fill: Any = 0, padding_mode: str = "constant") -
     """Put pixels around `image`, as torchvision's function `pad`.
 
     Args:
-        image: one image, or a tuple of images of equal size.
+        image: one image, a `Sample`, or a tuple of images of equal size.
         padding: pixels: one number for all sides; (left and right, top and bottom); or (left, top, right, bottom).
             Numbers or traced host values.
         fill: of "constant": a number, or one per channel; for several images one number, or such a fill per image.
@@ -120,8 +120,8 @@ def pad(image: T, padding: Any, fill: Any = 0, padding_mode: str = "constant") -
     xs = images_of(image)
     dtypes = [x._value.spec.dtype if isinstance(x, Symbol) else np.asarray(x).dtype for x in xs]
     widened = tuple(dtype in WIDENED for dtype in dtypes)
-    op = Pad(*_sides(padding), fills_of("pad", xs, fill), padding_mode, widened, images=len(xs))
-    return apply(op, *xs)  # type: ignore[no-any-return]
+    op = Pad(*_sides(padding), fills_of("pad", image, fill), padding_mode, widened, images=len(xs))
+    return call(op, image)  # type: ignore[no-any-return]
 
 
 def _sides(padding: Any) -> tuple[Any, Any, Any, Any]:

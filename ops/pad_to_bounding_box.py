@@ -10,8 +10,7 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.geometry import GeometryError, image_of, images_of, static, window
 from gpupipe.ops._shared.samples import noise
@@ -85,7 +84,7 @@ def pad_to_bounding_box(image: T, offset_height: Any, offset_width: Any, target_
     """Pad `image` with zeros, placing it at a given offset.
 
     Args:
-        image: one image, or a tuple of images of equal size.
+        image: one image, a `Sample`, or a tuple of images of equal size.
         offset_height: rows of zeros above it; like the other three, a number or a traced host value.
         offset_width: columns of zeros left of it.
         target_height: rows of the result.
@@ -103,4 +102,4 @@ def pad_to_bounding_box(image: T, offset_height: Any, offset_width: Any, target_
     """
     xs = images_of(image)
     op = PadToBoundingBox(offset_height, offset_width, target_height, target_width, images=len(xs))
-    return apply(op, *xs)  # type: ignore[no-any-return]
+    return call(op, image)  # type: ignore[no-any-return]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ class PerImageStandardization(Op):
 
     Shapes: ``T[H,W,C]{HWC} -> float32[H,W,C]{HWC}``; T of 8 to 32 bits.
     """
+
+    still: ClassVar[bool] = True
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         x = xs[0].require(self.name, layout="HWC")

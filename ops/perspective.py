@@ -10,9 +10,9 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.affine import numbers_of
-from gpupipe.ops._shared.geometry import GeometryError, column, images_of
+from gpupipe.ops._shared.composite import call
+from gpupipe.ops._shared.geometry import GeometryError, column
 from gpupipe.ops._shared.homography import Homography, homographies
 from gpupipe.ops._shared.warp import Warp, Warping, warp_settings
 from gpupipe.random import BatchRng
@@ -74,8 +74,8 @@ def perspective(
     """Move four points of `image` to where they are given, as torchvision's function `perspective`.
 
     Args:
-        image: one image of 1, 3 or 4 channels, of uint8, int8, uint16, int16 or float32, or a tuple of images of equal
-            size.
+        image: one image of 1, 3 or 4 channels, of uint8, int8, uint16, int16 or float32, a `Sample`, or a tuple of
+            images of equal size.
         startpoints: four points (x, y) of the image; as `endpoints` and `coefficients`, numbers or traced host values.
         endpoints: where they are in the result.
         interpolation: "nearest" or "bilinear"; for several images it may be one per image.
@@ -95,15 +95,14 @@ def perspective(
         >>> perspective(np.uint8([[[1], [2], [3]]]), corners, [(1, 0), (3, 0), (3, 1), (1, 1)], fill=9).ravel()
         array([9, 1, 2], dtype=uint8)
     """
-    xs = images_of(image)
     if (startpoints is None) is not (endpoints is None) or (startpoints is None) is (coefficients is None):
         raise SpecError("perspective needs either startpoints and endpoints, or coefficients")
     if coefficients is not None:
         points = numbers_of("perspective", "coefficients", coefficients, 8)
     else:
         points = (*_corners("startpoints", startpoints), *_corners("endpoints", endpoints))
-    op = Perspective(points, **warp_settings("perspective", xs, interpolation, fill))
-    return apply(op, *xs)  # type: ignore[no-any-return]
+    op = Perspective(points, **warp_settings("perspective", image, interpolation, fill))
+    return call(op, image)  # type: ignore[no-any-return]
 
 
 def _corners(name: str, points: Any) -> tuple[Any, ...]:

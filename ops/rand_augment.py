@@ -10,9 +10,8 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case
-from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.ops._shared.policy import MOST, USED, Policy, settings_of, signed_strengths
+from gpupipe.ops._shared.policy import MOST, USED, Policy, augmented, settings_of, signed_strengths
 from gpupipe.random import BatchRng
 
 __all__ = ["RandAugment", "rand_augment"]
@@ -81,7 +80,7 @@ def rand_augment(
     autocontrast, equalize. DALI and NumPy compute for each image only what was drawn for it.
 
     Args:
-        image: 3 channels of uint8.
+        image: 3 channels of uint8, or a `Sample` of such an image.
         num_ops: how many ops, one after another.
         magnitude: index of the strength, 0 to `num_magnitude_bins` - 1.
         num_magnitude_bins: how many strengths there are.
@@ -105,4 +104,4 @@ def rand_augment(
         plain(num_magnitude_bins),
         **settings_of("rand_augment", image, interpolation, fill),
     )
-    return apply(op, image, seed=seed)  # type: ignore[no-any-return]
+    return augmented(op, image, fill, seed)  # type: ignore[no-any-return]

@@ -10,10 +10,10 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
 from gpupipe.integers import is_integer, plain
 from gpupipe.ops._shared.affine import inverse_affine, numbers_of, spread
-from gpupipe.ops._shared.geometry import column, images_of
+from gpupipe.ops._shared.composite import call
+from gpupipe.ops._shared.geometry import column
 from gpupipe.ops._shared.warp import Warping, warp_settings
 from gpupipe.random import BatchRng
 
@@ -119,16 +119,15 @@ def random_affine(
         (50, 80, 3)
     """
     who = "random_affine"
-    xs = images_of(image)
     op = RandomAffine(
         spread(who, "degrees", degrees),
         (0.0, 0.0) if translate is None else numbers_of(who, "translate", translate, 2),
         (1.0, 1.0) if scale is None else numbers_of(who, "scale", scale, 2),
         _shears(shear),
         None if center is None else numbers_of(who, "center", center, 2),
-        **warp_settings(who, xs, interpolation, fill),
+        **warp_settings(who, image, interpolation, fill),
     )
-    return apply(op, *xs, seed=seed)  # type: ignore[no-any-return]
+    return call(op, image, seed)  # type: ignore[no-any-return]
 
 
 def _shears(shear: Any) -> tuple[Any, Any, Any, Any]:

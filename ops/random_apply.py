@@ -9,10 +9,11 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.choice import Choice, layouts_of, results_of
+from gpupipe.ops._shared.choice import Choice, chosen, results_of
 from gpupipe.ops._shared.geometry import column, images_of
 from gpupipe.ops._shared.samples import noise
+from gpupipe.ops._shared.travel import rows_of, stacked
+from gpupipe.ops.sample import Sample
 from gpupipe.random import BatchRng
 
 __all__ = ["RandomApply", "random_apply"]
@@ -59,8 +60,8 @@ def random_apply(
     Args:
         function: takes an image and returns one of the same shape and dtype, or a list of such functions, which are
             applied one after another. It is called once, with traced images.
-        image: one image, or a tuple of images of equal size, which the function gets as a tuple and which are changed
-            together.
+        image: one image, a `Sample`, or a tuple of images of equal size, which the function gets as a tuple and which
+            are changed together.
         p: probability, 0..1.
         seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
             element, also after a `zip`, but not in different inputs of it.
@@ -76,7 +77,12 @@ def random_apply(
         >>> random_apply(lambda image: image[:, ::-1], x, p=1).ravel()
         array([3, 2, 1], dtype=uint8)
     """
-    xs = images_of(image)
-    made = results_of("random_apply", function, image)
-    op = RandomApply(p, images=len(xs), layouts=layouts_of(xs))
-    return apply(op, *made, *xs, seed=seed)  # type: ignore[no-any-return]
+    who, given = "random_apply", (image,) if isinstance(image, Sample) else images_of(image)
+    rows = rows_of(who, image)
+    if rows is not None:
+        return stacked([random_apply(function, row, p, seed=seed) for row in rows])  # type: ignore[arg-type, no-any-return]
+
+    def make(images: int, layouts: tuple[str, ...]) -> RandomApply:
+        return RandomApply(p, images=images, layouts=layouts)
+
+    return chosen(who, make, [results_of(who, function, image), given], seed)  # type: ignore[no-any-return]

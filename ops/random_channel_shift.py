@@ -34,6 +34,7 @@ class RandomChannelShift(Op):
     Shapes: ``float32[H,W,C]{HWC} -> float32[H,W,C]{HWC}``
     """
 
+    still: ClassVar[bool] = True
     random: ClassVar[bool] = True
     parameters: ClassVar[tuple[str, ...]] = ("shift",)
     traceable: ClassVar[tuple[str, ...]] = ("intensity_range",)

@@ -10,11 +10,11 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.ops._shared.choice import Choice, layouts_of, results_of
+from gpupipe.ops._shared.choice import Choice, chosen, results_of
 from gpupipe.ops._shared.operands import is_number
 from gpupipe.ops._shared.samples import noise
+from gpupipe.ops._shared.travel import rows_of, stacked
 from gpupipe.random import BatchRng
 
 __all__ = ["RandomChoice", "random_choice"]
@@ -68,7 +68,7 @@ def random_choice(
     Args:
         functions: each takes an image and returns one; their results have one shape and dtype. They are called once,
             with traced images. ``lambda x: x`` leaves an image as it is.
-        image: one image, or a tuple of images of equal size, which the functions get as a tuple.
+        image: one image, a `Sample`, or a tuple of images of equal size, which the functions get as a tuple.
         p: relative probability of each function; by default all are equally likely.
         seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
             element, also after a `zip`, but not in different inputs of it.
@@ -86,16 +86,18 @@ def random_choice(
     """
     if not isinstance(functions, (list, tuple)) or not functions:
         raise PlanTypeError(f"random_choice needs a list of functions of an image, got {functions!r}")
-    results = [results_of("random_choice", function, image) for function in functions]
+    who, rows = "random_choice", rows_of("random_choice", image)
+    if rows is not None:
+        return stacked([random_choice(functions, row, p, seed=seed) for row in rows])  # type: ignore[no-any-return]
+    results = [results_of(who, function, image) for function in functions]
     if len(set(map(len, results))) > 1:
-        raise PlanTypeError(
-            f"random_choice needs functions with as many results, got {[len(made) for made in results]}"
-        )
+        raise PlanTypeError(f"{who} needs functions with as many results, got {[len(made) for made in results]}")
     given = isinstance(p, (list, tuple, np.ndarray))
     weights = (1.0,) * len(results) if p is None else plain(tuple(p)) if given else ()
     if not weights or not all(map(is_number, weights)):
-        raise PlanTypeError(f"random_choice needs p as a number for each function, got {p!r}")
-    op = RandomChoice(
-        tuple(map(float, weights)), options=len(results), images=len(results[0]), layouts=layouts_of(results[0])
-    )
-    return apply(op, *(x for made in results for x in made), seed=seed)  # type: ignore[no-any-return]
+        raise PlanTypeError(f"{who} needs p as a number for each function, got {p!r}")
+
+    def make(images: int, layouts: tuple[str, ...]) -> RandomChoice:
+        return RandomChoice(tuple(map(float, weights)), options=len(results), images=images, layouts=layouts)
+
+    return chosen(who, make, results, seed)  # type: ignore[no-any-return]

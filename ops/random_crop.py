@@ -95,7 +95,7 @@ def random_crop(image: T, size: Any, *, seed: int | None = None, return_params: 
     """Crop a window of `size` at a random offset.
 
     Args:
-        image: one image, or a tuple of images of equal size, which get the same window.
+        image: one image, a `Sample`, or a tuple of images of equal size, which get the same window.
         size: (height, width) in pixels; TensorFlow's (height, width, channels) is accepted if it keeps all channels.
         seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
             element, also after a `zip`, but not in different inputs of it.

@@ -40,7 +40,7 @@ def random_flip_up_down(image: T, p: Any = 0.5, *, seed: int | None = None, retu
     """Mirror `image` up-down with probability `p`.
 
     Args:
-        image: one image, or a tuple of images of equal size, which are mirrored together.
+        image: one image, a `Sample`, or a tuple of images of equal size, which are mirrored together.
         p: probability, 0..1.
         seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
             element, also after a `zip`, but not in different inputs of it.

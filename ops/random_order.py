@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import permutations
 from typing import Any, ClassVar, TypeVar
 
@@ -12,10 +12,10 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.choice import Choice, layouts_of, results_of
+from gpupipe.ops._shared.choice import Choice, chosen, results_of
 from gpupipe.ops._shared.geometry import column
 from gpupipe.ops._shared.samples import noise
+from gpupipe.ops._shared.travel import rows_of, stacked
 from gpupipe.ops.random_uniform import random_uniform
 from gpupipe.random import BatchRng
 
@@ -74,7 +74,7 @@ def random_order(functions: Sequence[Callable[[Any], Any]], image: T, *, seed: i
     Args:
         functions: 1 to 6, each takes an image and returns one of the same shape and dtype. They are called n times
             each, in a map with traced images; random ops in them draw anew at each turn unless they have a seed.
-        image: one image, or a tuple of images of equal size, which the functions get as a tuple.
+        image: one image, a `Sample`, or a tuple of images of equal size, which the functions get as a tuple.
         seed: identifies the draw of the order; by default the call's number does. Calls with equal seeds draw the same
             for one element, also after a `zip`, but not in different inputs of it.
 
@@ -94,6 +94,8 @@ def random_order(functions: Sequence[Callable[[Any], Any]], image: T, *, seed: i
         given = f"{len(functions)} of them" if isinstance(functions, (list, tuple)) else type(functions).__name__
         raise PlanTypeError(f"random_order needs a list of 1 to {MOST_FUNCTIONS} functions of an image, got {given}")
     made: Any = image
+    if (samples := rows_of("random_order", image)) is not None:
+        return stacked([random_order(functions, row, seed=seed) for row in samples])  # type: ignore[no-any-return]
     images = image if isinstance(image, tuple) else (image,)
     if images and all(isinstance(x, np.ndarray) and x.ndim == 4 for x in images):  # each image its own order
         rows = [random_order(functions, row if isinstance(image, tuple) else row[0], seed=seed)
@@ -105,6 +107,9 @@ def random_order(functions: Sequence[Callable[[Any], Any]], image: T, *, seed: i
         results = [results_of("random_order", function, made) for function in functions]
         if any(len(result) != len(images) for result in results):
             raise PlanTypeError("random_order needs functions that return one image for each that they are given")
-        op = RandomOrder(position, order, options=len(results), images=len(results[0]), layouts=layouts_of(results[0]))
-        made = apply(op, *(x for result in results for x in result))
+        made = chosen("random_order", partial(_turn, position, order, len(results)), results)
     return made  # type: ignore[no-any-return]
+
+
+def _turn(position: int, order: Any, options: int, images: int, layouts: tuple[str, ...]) -> RandomOrder:
+    return RandomOrder(position, order, options=options, images=images, layouts=layouts)

@@ -9,9 +9,9 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.ops._shared.geometry import column, images_of
+from gpupipe.ops._shared.composite import call
+from gpupipe.ops._shared.geometry import column
 from gpupipe.ops._shared.homography import Homography, homographies
 from gpupipe.ops._shared.warp import Warp, Warping, warp_settings
 from gpupipe.random import BatchRng
@@ -98,7 +98,6 @@ def random_perspective(
         >>> random_perspective(np.zeros((50, 80, 3), np.uint8)).shape
         (50, 80, 3)
     """
-    xs = images_of(image)
-    settings = warp_settings("random_perspective", xs, interpolation, fill)
+    settings = warp_settings("random_perspective", image, interpolation, fill)
     op = RandomPerspective(plain(distortion_scale), plain(p), **settings)
-    return apply(op, *xs, seed=seed)  # type: ignore[no-any-return]
+    return call(op, image, seed)  # type: ignore[no-any-return]

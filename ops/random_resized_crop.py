@@ -12,7 +12,7 @@ from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.crop import Crop
-from gpupipe.ops._shared.geometry import column, full, images_of, pair, window, windows_inside
+from gpupipe.ops._shared.geometry import column, full, images_of, one_per_image, pair, window, windows_inside
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.resize import Resize, check_methods
 from gpupipe.random import BatchRng
@@ -162,7 +162,7 @@ def random_resized_crop(
     """Crop a random window of `image` and resize it, as torchvision's `RandomResizedCrop`.
 
     Args:
-        image: one image, or a tuple of images of equal size (say, with a mask), which share one window.
+        image: one image, a `Sample`, or a tuple of images of equal size (say, with a mask), which share one window.
         size: (height, width) of the result in pixels, or one number for both.
         scale: bounds of the window's share of the area.
         ratio: bounds of the window's width / height.
@@ -184,7 +184,7 @@ def random_resized_crop(
     """
     xs = images_of(image)
     height, width = pair("random_resized_crop", "size", size)
-    methods = (interpolation,) * len(xs) if isinstance(interpolation, str) else tuple(interpolation)
+    methods = one_per_image("random_resized_crop", "interpolation", interpolation, image)
     bounds = pair("random_resized_crop", "scale", scale), pair("random_resized_crop", "ratio", ratio)
     op = RandomResizedCrop(height, width, *bounds, methods, antialias, images=len(xs))
     return call(op, image, seed, return_params)

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, TypeVar
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.affine import numbers_of, spread
-from gpupipe.ops._shared.geometry import column, images_of
+from gpupipe.ops._shared.composite import call
+from gpupipe.ops._shared.geometry import column
 from gpupipe.ops._shared.warp import warp_settings
 from gpupipe.ops.rotate import Rotation
 from gpupipe.random import BatchRng
@@ -83,13 +83,12 @@ def random_rotation(
         >>> random_rotation(np.zeros((50, 80, 3), np.uint8), 15).shape
         (50, 80, 3)
     """
-    xs = images_of(image)
     if not isinstance(expand, bool):
         raise PlanTypeError(f"random_rotation needs expand as True or False, got {expand!r}")
     op = RandomRotation(
         expand,
         None if center is None else numbers_of("random_rotation", "center", center, 2),
         spread("random_rotation", "degrees", degrees),
-        **warp_settings("random_rotation", xs, interpolation, fill),
+        **warp_settings("random_rotation", image, interpolation, fill),
     )
-    return apply(op, *xs, seed=seed)  # type: ignore[no-any-return]
+    return call(op, image, seed)  # type: ignore[no-any-return]

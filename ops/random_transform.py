@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -10,10 +10,9 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
 from gpupipe.integers import is_integer, plain
 from gpupipe.ops._shared.affine import numbers_of
-from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.geometry import images_of
 from gpupipe.ops._shared.padding import Padding
 from gpupipe.ops._shared.samples import noise
@@ -23,6 +22,7 @@ from gpupipe.ops.color_jitter import color_jitter
 from gpupipe.ops.random_channel_shift import random_channel_shift
 from gpupipe.ops.random_flip_left_right import random_flip_left_right
 from gpupipe.ops.random_flip_up_down import random_flip_up_down
+from gpupipe.ops.sample import Sample
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 
@@ -184,8 +184,8 @@ def random_transform(
     and `cval` are mixed; Keras has `cval` from the middle of the outermost pixel on.
 
     Args:
-        image: an image of 0..255, or a tuple of images of equal size that move together, say with a mask; the colours
-            of the first alone change.
+        image: an image of 0..255, a `Sample`, or a tuple of images of equal size that move together, say with a mask;
+            the colours of the first alone change.
         rotation_range: the largest angle in degrees.
         width_shift_range: the largest shift, as a share of the width if below 1, else in pixels; an integer n for
             whole pixels below n; or a list of shifts, each also in the other direction.
@@ -216,9 +216,11 @@ def random_transform(
     for name, flag in (("horizontal_flip", horizontal_flip), ("vertical_flip", vertical_flip)):
         if not isinstance(flag, bool):
             raise PlanTypeError(f"{WHO} needs {name} as True or False, got {flag!r}")
-    first, *masks = images_of(image)
+    count = len(images_of(image))
     given: Any = plain(interpolation_order)
-    order = (given,) * (1 + len(masks)) if is_integer(given) else tuple(given)
+    order = (given,) * count if is_integer(given) else tuple(given)
+    if isinstance(image, Sample) and is_integer(given):
+        order = (given, *(0,) * (count - 1))
     check_number(WHO, "cval", plain(cval))
     op = RandomTransform(
         plain(rotation_range),
@@ -229,13 +231,11 @@ def random_transform(
         fill_mode,
         float(cval),
         order,
-        images=1 + len(masks),
+        images=count,
     )
-    made: Any = apply(op, cast(first, np.float32), *masks, seed=seed)
-    x, masks = (made[0], list(made[1:])) if masks else (made, [])
+    both: Any = call(op, _first(lambda x: cast(x, np.float32), image), seed)
     if plain(channel_shift_range) != 0:
-        x = random_channel_shift(x, channel_shift_range, seed=seed)
-    both: Any = (x, *masks) if masks else x
+        both = _first(lambda x: random_channel_shift(x, channel_shift_range, seed=seed), both)
     if horizontal_flip:
         both = random_flip_left_right(both, seed=seed)
     if vertical_flip:
@@ -243,12 +243,19 @@ def random_transform(
     return both if brightness_range is None else _brightened(both, brightness_range, seed)  # type: ignore[no-any-return]
 
 
+def _first(change: Callable[[Any], Any], image: Any) -> Any:
+    """An image, the first of several, or that of a Sample changed."""
+    return (change(image[0]), *image[1:]) if isinstance(image, tuple) else change(image)
+
+
 def _brightened(image: Any, brightness_range: Any, seed: int | None) -> Any:
     """The first image with another brightness, and its masks."""
-    x, *masks = images_of(image)
     bounds = numbers_of(WHO, "brightness_range", brightness_range, 2)
-    x = cast(color_jitter(cast(x, np.uint8), brightness=bounds, seed=seed), np.float32)
-    return (x, *masks) if masks else x
+
+    def brighter(x: Any) -> Any:
+        return cast(color_jitter(cast(x, np.uint8), brightness=bounds, seed=seed), np.float32)
+
+    return _first(brighter, image)
 
 
 def _shift(name: str, value: Any) -> Shift:

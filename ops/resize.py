@@ -15,6 +15,8 @@ from gpupipe.ops._shared.geometry import GeometryError, full, image_of, pair, st
 from gpupipe.ops._shared.libraries import averaged, opencv
 from gpupipe.ops._shared.resampling import METHODS, SUPPORT, resampled, rounded
 from gpupipe.ops._shared.samples import noise
+from gpupipe.ops._shared.travel import moved
+from gpupipe.ops.sample import Sample
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 
@@ -96,6 +98,10 @@ class Resampling(Op):
             reasons = {row: f"resize needs a size of 1x1 or more, got {size[row].tolist()}" for row in bad}
             raise GeometryError.of_rows(reasons)
         return (size,)
+
+    def motion(self, hw: Array, *params: Array) -> Array:
+        height, width = params[0] / hw
+        return np.diag((width, height, 1.0))
 
     def _fitted(self, hw: Array) -> Array:
         """The largest sizes in the bounds that keep the aspect ratio; in float32 and rounded as in TensorFlow."""
@@ -306,7 +312,7 @@ def resize(
     """Resize `image` as `tf.image.resize` does.
 
     Args:
-        image: values of any range.
+        image: values of any range, or a `Sample`.
         size: (height, width) in pixels; numbers or traced host values.
         method: "bilinear", "bicubic" (Keys, a = -0.5), "lanczos3", "nearest" or "area". "area" runs on the host.
         preserve_aspect_ratio: fit the image into `size` without distorting it.
@@ -324,4 +330,11 @@ def resize(
     """
     height, width = pair("resize", "size", size)
     kind = ResizeArea if method == "area" else Resize
-    return apply(kind(height, width, method, preserve_aspect_ratio, antialias), image)  # type: ignore[no-any-return]
+    op = kind(height, width, method, preserve_aspect_ratio, antialias)
+    made: Any = moved(op, image, for_masks=_nearest) if isinstance(image, Sample) else apply(op, image)
+    return made  # type: ignore[no-any-return]
+
+
+def _nearest(op: Any, mask: Any) -> Resize:
+    """The op for the masks of a Sample."""
+    return Resize(op.height, op.width, "nearest", op.preserve_aspect_ratio)

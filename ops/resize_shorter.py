@@ -9,9 +9,8 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.composite import Composite, Row
-from gpupipe.ops._shared.geometry import GeometryError, column, images_of
+from gpupipe.ops._shared.composite import Composite, Row, call
+from gpupipe.ops._shared.geometry import GeometryError, column, images_of, one_per_image
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.resize import Resize, check_methods
 from gpupipe.random import BatchRng
@@ -73,7 +72,7 @@ def resize_shorter(image: T, size: Any, interpolation: Any = "bilinear", *, anti
     """Resize `image` so that its shorter side is `size`, as torchvision's `Resize(size)`.
 
     Args:
-        image: one image, or a tuple of images of equal size.
+        image: one image, a `Sample`, or a tuple of images of equal size.
         size: of the shorter side, in pixels; a number or a traced host value.
         interpolation: "bilinear", "bicubic", "lanczos3" or "nearest"; for several images it may be one per image.
         antialias: average over all source pixels when shrinking.
@@ -88,5 +87,5 @@ def resize_shorter(image: T, size: Any, interpolation: Any = "bilinear", *, anti
         (50, 166, 3)
     """
     xs = images_of(image)
-    methods = (interpolation,) * len(xs) if isinstance(interpolation, str) else tuple(interpolation)
-    return apply(ResizeShorter(size, methods, antialias, images=len(xs)), *xs)  # type: ignore[no-any-return]
+    methods = one_per_image("resize_shorter", "interpolation", interpolation, image)
+    return call(ResizeShorter(size, methods, antialias, images=len(xs)), image)  # type: ignore[no-any-return]

@@ -9,8 +9,7 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.geometry import images_of, static, window
 from gpupipe.ops._shared.samples import noise
@@ -60,7 +59,7 @@ def resize_with_crop_or_pad(image: T, target_height: Any, target_width: Any) -> 
     """Crop or pad `image` to a size, around its centre.
 
     Args:
-        image: one image, or a tuple of images of equal size.
+        image: one image, a `Sample`, or a tuple of images of equal size.
         target_height: rows of the result; a number or a traced host value.
         target_width: columns of the result.
 
@@ -74,4 +73,4 @@ def resize_with_crop_or_pad(image: T, target_height: Any, target_width: Any) -> 
         (2, 2, 1)
     """
     xs = images_of(image)
-    return apply(ResizeWithCropOrPad(target_height, target_width, images=len(xs)), *xs)  # type: ignore[no-any-return]
+    return call(ResizeWithCropOrPad(target_height, target_width, images=len(xs)), image)  # type: ignore[no-any-return]

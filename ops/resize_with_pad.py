@@ -9,8 +9,7 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.fill import Fill, fills_of
 from gpupipe.ops._shared.geometry import GeometryError, full, images_of, one_per_image, static
 from gpupipe.ops._shared.padding import Padding
@@ -106,7 +105,7 @@ def resize_with_pad(
     """Fit `image` into a size without distorting it, and fill the rest, as `tf.image.resize_with_pad`: a letterbox.
 
     Args:
-        image: one image, or a tuple of images of equal size.
+        image: one image, a `Sample`, or a tuple of images of equal size.
         target_height: rows of the result; a number or a traced host value.
         target_width: columns of the result.
         method: "bilinear", "bicubic", "lanczos3" or "nearest"; for several images it may be one per image.
@@ -125,7 +124,7 @@ def resize_with_pad(
         array([0., 1., 1., 0.], dtype=float32)
     """
     xs = images_of(image)
-    methods = one_per_image("resize_with_pad", "method", method, len(xs))
-    fills = fills_of("resize_with_pad", xs, fill)
+    methods = one_per_image("resize_with_pad", "method", method, image)
+    fills = fills_of("resize_with_pad", image, fill)
     op = ResizeWithPad(target_height, target_width, methods, antialias, fills, images=len(xs))
-    return apply(op, *xs)  # type: ignore[no-any-return]
+    return call(op, image)  # type: ignore[no-any-return]

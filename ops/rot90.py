@@ -9,8 +9,8 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import Symbol, apply
-from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.graph.symbols import Symbol
+from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.geometry import column, images_of, static
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops._shared.turn import WIDENED, Turn
@@ -67,7 +67,7 @@ def rot90(image: T, k: Any = 1) -> T:
     """Rotate `image` counter-clockwise by `k` quarter turns.
 
     Args:
-        image: one image, or a tuple of images of equal size.
+        image: one image, a `Sample`, or a tuple of images of equal size.
         k: an integer, or a traced host value, which may differ from image to image; negative values rotate clockwise.
             With a traced `k`, images have to be uint8, int8, uint16, int16, int32 or float32.
 
@@ -82,4 +82,4 @@ def rot90(image: T, k: Any = 1) -> T:
     """
     xs = images_of(image)
     widened = tuple(isinstance(x, Symbol) and x._value.spec.dtype in WIDENED for x in xs)
-    return apply(Rot90(k, widened, images=len(xs)), *xs)  # type: ignore[no-any-return]
+    return call(Rot90(k, widened, images=len(xs)), image)  # type: ignore[no-any-return]

@@ -10,10 +10,9 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
 from gpupipe.ops._shared.affine import expanded, inverse_affine, numbers_of
-from gpupipe.ops._shared.geometry import images_of
+from gpupipe.ops._shared.composite import call
 from gpupipe.ops._shared.warp import Warping, warp_settings
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
@@ -114,13 +113,12 @@ def rotate(
         array([[2, 4],
                [1, 3]], dtype=uint8)
     """
-    xs = images_of(image)
     if not isinstance(expand, bool):
         raise PlanTypeError(f"rotate needs expand as True or False, got {expand!r}")
     op = Rotate(
         expand,
         None if center is None else numbers_of("rotate", "center", center, 2),
         plain(angle),
-        **warp_settings("rotate", xs, interpolation, fill),
+        **warp_settings("rotate", image, interpolation, fill),
     )
-    return apply(op, *xs)  # type: ignore[no-any-return]
+    return call(op, image)  # type: ignore[no-any-return]

@@ -10,11 +10,12 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import Symbol, apply, part_of
-from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.graph.symbols import Symbol, part_of
+from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.geometry import GeometryError, column, image_of, images_of, static, window, windows_inside
 from gpupipe.ops._shared.samples import noise
+from gpupipe.ops.sample import Sample
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec, spec_of
 
@@ -118,7 +119,7 @@ def slice(image: T, begin: Any, size: Any) -> T:
     """Cut a window out of `image`, as `tf.slice`.
 
     Args:
-        image: one image, or a tuple of images of equal size.
+        image: one image, a `Sample`, or a tuple of images of equal size.
         begin: (row, column, channel) of its first pixel; the channel has to be 0. Plain or traced, as returned by
             `sample_distorted_bounding_box`; after `batch`, one vector per row.
         size: (rows, columns, channels); -1 extends to the end; channels have to be all of them. A traced number of
@@ -140,7 +141,8 @@ def slice(image: T, begin: Any, size: Any) -> T:
     if isinstance(first, int) and first != 0:
         raise SpecError(f"slice keeps all channels, got begin {begin!r}")
     kept = None if isinstance(channels, int) and channels == REST else channels
-    return apply(Slice(top, left, height, width, first, kept, _depth(xs), images=len(xs)), *xs)  # type: ignore[no-any-return]
+    depth = _depth(xs) if not isinstance(image, Sample) else None
+    return call(Slice(top, left, height, width, first, kept, depth, images=len(xs)), image)  # type: ignore[no-any-return]
 
 
 def _depth(xs: tuple[Any, ...]) -> int | None:

@@ -11,6 +11,7 @@ from gpupipe.classes import dataclass
 from gpupipe.errors import PlanError
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply
+from gpupipe.ops.sample import Sample
 from gpupipe.spec import TensorSpec
 
 __all__ = ["Transpose", "transpose"]
@@ -73,7 +74,7 @@ class Transpose(Op):
 
 
 def transpose(image: T, layout: Literal["HWC", "CHW"] = "CHW") -> T:
-    """Move the channels of `image` to the front ("CHW") or to the end ("HWC").
+    """Move the channels of `image`, or of image and masks of a `Sample`, to the front ("CHW") or to the end ("HWC").
 
     Shapes: ``T[H,W,C]{HWC} -> T[C,H,W]{CHW}``, or the reverse.
 
@@ -84,4 +85,8 @@ def transpose(image: T, layout: Literal["HWC", "CHW"] = "CHW") -> T:
         >>> transpose(np.zeros((2, 5, 3), np.uint8)).shape
         (3, 2, 5)
     """
-    return apply(Transpose(layout), image)  # type: ignore[no-any-return]
+    op = Transpose(layout)
+    made: Any = image
+    if isinstance(made, Sample):
+        return made.with_images(tuple(apply(op, x) for x in made.images))  # type: ignore[return-value]
+    return apply(op, made)  # type: ignore[no-any-return]

@@ -9,9 +9,8 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Case
-from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.ops._shared.policy import USED, Policy, settings_of, signed_strengths
+from gpupipe.ops._shared.policy import USED, Policy, augmented, settings_of, signed_strengths
 from gpupipe.random import BatchRng
 
 __all__ = ["WIDE", "TrivialAugmentWide", "trivial_augment_wide"]
@@ -75,7 +74,7 @@ def trivial_augment_wide(
     Of the 14 ops of `rand_augment`. DALI and NumPy compute for each image only the one that was drawn for it.
 
     Args:
-        image: 3 channels of uint8.
+        image: 3 channels of uint8, or a `Sample` of such an image.
         num_magnitude_bins: how many strengths there are.
         interpolation: of shears, translations and rotations: "nearest" or "bilinear".
         fill: what they bring in from outside, 0..255, in all channels; black by default.
@@ -95,4 +94,4 @@ def trivial_augment_wide(
         plain(num_magnitude_bins),
         **settings_of("trivial_augment_wide", image, interpolation, fill),
     )
-    return apply(op, image, seed=seed)  # type: ignore[no-any-return]
+    return augmented(op, image, fill, seed)  # type: ignore[no-any-return]

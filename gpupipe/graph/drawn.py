@@ -1,4 +1,4 @@
-"""drawn: what a random op drew, as a value for the user."""
+"""drawn: what a random op drew, and the size of an image, as values of the host."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ..classes import dataclass
+from ..random import BatchRng
 from ..spec import TensorSpec
-from .op import Op
+from .op import Array, Op
 
-__all__ = ["Drawn"]
+__all__ = ["Drawn", "Measured"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +37,13 @@ class Drawn(Op):
         if self.form == "flag":
             return np.bool_(params[0])
         return np.concatenate(params[: 2 if self.form == "window" else 1]).astype(np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured(Op):
+    """The size of an image, (height, width). It is never applied: host ops take what it draws as a parameter."""
+
+    parameters: ClassVar[tuple[str, ...]] = ("hw",)
+
+    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        return (hw,)

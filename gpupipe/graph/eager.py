@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, PlanError, SpecError
+from ..errors import DataError, PlanError, ShapeError, SpecError
 from ..extract.images.headers import read_header
 from ..random import BatchRng, hash64, mix64
 from ..spec import Compound, TensorSpec, as_leaf, byte_array, spec_of
@@ -16,7 +16,10 @@ from .drawn import Drawn
 from .frames import Frames, over_frames
 from .op import Array, Op
 
-__all__ = ["ELEMENT", "ElementRng", "eager_rng", "run", "sizes_of"]
+__all__ = ["ELEMENT", "ElementRng", "Use", "eager_rng", "run", "run_together", "sizes_of"]
+
+Use = tuple[Callable[[Op], Op], Sequence[Any]]
+"""How another op is made of the one that draws, and its inputs."""
 
 
 class ElementRng:
@@ -92,6 +95,48 @@ def run(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = False
     if not return_params:
         return made
     return (*(made if isinstance(made, tuple) else (made,)), Drawn(op.drawn).reference(*params))
+
+
+def run_together(
+    op: Op, xs: Sequence[Any], uses: Sequence[Use], of: Sequence[Any], seed: int | None, return_params: bool
+) -> list[Any]:
+    """Run an op on one element, and others with what it drew: see `apply_together`."""
+    values = [x if isinstance(x, bytes) else as_leaf(x) for x in xs]
+    first = _first_of(op, of) if of else values[0]
+    op.infer(*map(spec_of, values))
+    params = _params(op, first, seed)
+    results = _results(op, values, params)
+    if return_params:
+        results.append(Drawn(op.drawn).reference(*params))
+    for make, others in uses:
+        use, inputs = make(op), [as_leaf(x) for x in others]
+        more = [] if len(use.parameters) == len(params) else [sizes_of(op, first)[0]]
+        results += _results(use, inputs, [*params, *more])
+    return results
+
+
+def _first_of(op: Op, images: Sequence[Any]) -> Any:
+    """The first of some images of one size.
+
+    Raises:
+        ShapeError: their sizes differ.
+    """
+    leaves = [as_leaf(x) for x in images]
+    sizes = [np.shape(leaf)[:2] for leaf in leaves]
+    if len(set(sizes)) > 1:
+        shown = " and ".join(f"{list(size)}" for size in sizes)
+        raise ShapeError(f"{op.name} needs images of one size, got {shown}; resize them first")
+    return leaves[0]
+
+
+def _results(op: Op, values: Sequence[Any], params: Sequence[Any]) -> list[Any]:
+    op.infer(*map(spec_of, values))
+    try:
+        made = op.reference(*values, *params)
+    except DataError as error:
+        error.at(stage=op.stage)
+        raise
+    return list(made) if isinstance(made, tuple) else [made]
 
 
 def _run_on_rows(op: Op, values: Sequence[Any], seed: int | None, return_params: bool) -> Any:

@@ -11,6 +11,7 @@ One op is one frozen dataclass. Its methods, in this order, are everything that 
     stacked(*xs, *params)    the same for a stack of elements of one shape, where that saves calls
     dali(d, *xs, *params)    the op as DALI nodes, with `d.fn`, `d.math`, `d.dtype`, `d.types` and `d.device` passed in
     array(xp, *xs, *params)  the op for a whole batch, with NumPy or CuPy passed in
+    motion(hw, *params)      where the op moves what lies on an image: boxes and keypoints
     decompose()              the op as a sequence of simpler ops, which the optimizer can fuse
     is_identity, merge       facts for the optimizer
     cases()                  inputs and tolerances for the conformance suite
@@ -65,6 +66,7 @@ class Op:
         frames: how DALI may compute all frames of a clip at once: "sequence" if its DALI form takes {FHWC} too,
             "planes" if the op moves pixels and treats each channel alike, "rows" if it computes each pixel on its own,
             "axes" if it only reorders the axes, by its `axes`; "" (none of these) runs on the host for clips.
+        still: whether the op leaves every pixel in its place, so that boxes and masks stay as they are.
         parameters: names of the arrays that `draw` returns.
         drawn: the form in which users get the parameters with `return_params=True`, see `Drawn`; "" for none.
         traceable: fields that may hold a traced host value; `draw` then sees array[B] in its place.
@@ -83,6 +85,7 @@ class Op:
     broadcasts: ClassVar[bool] = False
     foreign: ClassVar[bool] = False
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
+    still: ClassVar[bool] = False
     parameters: ClassVar[tuple[str, ...]] = ()
     drawn: ClassVar[Literal["", "window", "flag", "size"]] = ""
     traceable: ClassVar[tuple[str, ...]] = ()
@@ -149,6 +152,14 @@ class Op:
         None (the default) for the spec of `infer`.
         """
         return None
+
+    def motion(self, hw: Array, *params: Array) -> Array:
+        """Where positions of one image are in the result: float64[3,3], ``(x, y, w) = matrix @ (x', y', 1)``.
+
+        Positions are in pixels from the upper left corner, (x / w, y / w) in the result. `hw` is the size of the image,
+        int[2], and `params` are those of the image.
+        """
+        raise TypeError(f"{type(self).__name__} does not define motion")
 
     def decompose(self) -> tuple[tuple[Op, tuple[int, ...]], ...]:
         """Simpler ops to apply in order, each with the indices of this op's parameters that it takes.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import field, fields, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -16,17 +16,18 @@ from ..classes import dataclass
 from ..errors import PlanError, PlanTypeError, SpecError, TraceError
 from ..integers import is_integer, plain
 from ..spec import TensorSpec, as_leaf, spec_of
+from ..structure import Carrier
 from .arithmetic import ALIKE, OPERATORS, Arithmetic, is_narrow
-from .drawn import Drawn
-from .eager import run
-from .frames import over_frames
+from .calls import applied, check_inputs, check_parameters, normalized, take_args, value_of
+from .drawn import Drawn, Measured
+from .eager import Use, run, run_together
 from .gather import Gather
 from .host_values import is_image
 from .numpy_names import METHODS, UFUNCS, instead
-from .op import Arg, Op
+from .op import Op
 from .shapes import Subscript, checked_key, row_key
 from .sites import at_line, user_site
-from .values import Apply, Const, Draw, Input, Item, Value
+from .values import Apply, Draw, Input, Item, Value
 
 __all__ = [
     "ACTIVE",
@@ -36,6 +37,7 @@ __all__ = [
     "active_trace",
     "alike",
     "apply",
+    "apply_together",
     "binary",
     "clipped",
     "narrowed",
@@ -87,9 +89,6 @@ class Trace:
 def active_trace() -> Trace | None:
     """The current trace, if there is one."""
     return ACTIVE.get()
-
-
-_PLAIN = frozenset({int, float, bool, str, type(None)})
 
 
 ACTIVE: ContextVar[Trace | None] = ContextVar("gpupipe_trace", default=None)
@@ -162,13 +161,13 @@ class Symbol:
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, Symbol) and not (self._batched or key._batched or is_image(self._value)):
-            return _record(Gather(wraps=True), (self, key), None)
+            return _one(Gather(wraps=True), self, key)
         parts = checked_key(key)
         if parts is None:
             refuse("a subscript", "ops.gather(x, indices, axis)" if isinstance(key, (Symbol, list, np.ndarray)) else "")
         if self._batched and (parts := row_key(parts, self._value.spec.rank)) is None:
             refuse("a subscript that selects rows of a batch")
-        return _record(Subscript(parts, given=self._value.spec), (self,), None)
+        return _one(Subscript(parts, given=self._value.spec), self)
 
     __iter__ = _refusing("iteration")
     __contains__ = _refusing("`in`")
@@ -229,7 +228,7 @@ class Symbol:
 
 def part_of(x: Symbol, index: int) -> Any:
     """``x[index]`` of every element, also of the rows of a batch, where ``x[index]`` would select a row."""
-    return _record(Subscript((index,), given=x._value.spec), (x,), None)
+    return _one(Subscript((index,), given=x._value.spec), x)
 
 
 def refuse(what: str, instead: str = "") -> NoReturn:
@@ -295,9 +294,14 @@ def narrowed(x: Any, beside: Sequence[TensorSpec]) -> Any:
     return x
 
 
+def _one(op: Op, *xs: Any) -> Any:
+    """The only result of an op."""
+    return _record(op, xs, None)[0]
+
+
 def _compute(op: Arithmetic, *xs: Any) -> Any:
     specs = [x._value.spec if isinstance(x, Symbol) else spec_of(x) for x in xs]
-    return _record(op.settled(*specs), xs, None)
+    return _one(op.settled(*specs), *xs)
 
 
 def alike(name: str, a: Any, b: Any) -> Any:
@@ -327,118 +331,107 @@ def apply(op: Op, *xs: Any, seed: int | None = None, return_params: bool = False
     Returns:
         One result, or a tuple for an op with several.
     """
+    if any(isinstance(x, Carrier) for x in xs):
+        return _carried(op, xs, seed, return_params)
+    op, seed, traced = _prepared(op, xs, seed)
+    if not traced:
+        return run(op, xs, seed, return_params)
+    first, *others = _record(op, xs, seed, return_params)
+    return (first, *others) if others else first
+
+
+def apply_together(
+    op: Op,
+    xs: Sequence[Any],
+    uses: Sequence[Use] = (),
+    *,
+    of: Sequence[Any] = (),
+    seed: int | None = None,
+    return_params: bool = False,
+) -> list[Any]:
+    """Apply an op, and others with what it drew: the results of all, in one list.
+
+    Args:
+        op: as in `apply`, like its other arguments; arrays are one element.
+        xs: its inputs.
+        uses: for each other op how it is made of `op`, and its inputs. It takes the parameters of `op`, and, if it has
+            one more, the size of the image.
+        of: images of one size, which draws get; () for those that are the inputs.
+        seed: as in `apply`.
+        return_params: as in `apply`; what was drawn comes before the results of the others.
+    """
+    op, seed, traced = _prepared(op, xs, seed)
+    values = [*of, *xs, *(x for _, inputs in uses for x in inputs)]
+    if traced or any(isinstance(x, Symbol) for x in values):
+        return _record(op, xs, seed, return_params, uses, of)
+    return run_together(op, xs, uses, of, seed, return_params)
+
+
+def _carried(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool) -> Any:
+    """Apply an op to what a carrier, the first input, has for it."""
+    first, *others = xs
+    if not op.still or return_params or not isinstance(first, Carrier) or any(isinstance(x, Carrier) for x in others):
+        kind = next(type(x).__name__ for x in xs if isinstance(x, Carrier))
+        raise PlanTypeError(
+            f"{op.name} needs single values, got a {kind}, whose boxes, keypoints and masks it cannot keep in step; "
+            f"give it the image alone, as in dataclasses.replace(s, image=ops.{op.name}(s.image)) if that is meant"
+        )
+    return first.through(lambda x: apply(op, x, *others, seed=seed))
+
+
+def _prepared(op: Op, xs: Sequence[Any], seed: int | None) -> tuple[Op, int | None, bool]:
+    """The op and the seed, checked and made plain; and whether the call is part of a trace."""
     given, seed = seed, plain(seed)
     if seed is not None and not is_integer(seed):
         raise PlanTypeError(f"{op.name} needs seed to be an integer or None, got {given!r}")
-    _check_parameters(op)
-    _check_inputs(op, xs)
-    op, traced = _normalized(op)
-    if traced or ACTIVE.get() is not None or any(isinstance(x, Symbol) for x in xs):
-        return _record(op, xs, seed, return_params)
-    return run(op, xs, seed, return_params)
+    check_parameters(op)
+    check_inputs(op, xs)
+    op, traced = normalized(op)
+    return op, seed, traced or ACTIVE.get() is not None or any(isinstance(x, Symbol) for x in xs)
 
 
-def _check_parameters(op: Op) -> None:
-    """Refuse an array as a parameter: one number per element has to be a leaf of the element."""
-    for name in op.traceable:
-        value = getattr(op, name)
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, np.ndarray) and item.ndim:
-                raise PlanTypeError(
-                    f"{op.name} needs a number for {name}, got an array of shape {list(item.shape)}; "
-                    f"a number per element has to be part of the element"
-                )
-
-
-def _check_inputs(op: Op, xs: Sequence[Any]) -> None:
-    """Refuse structures: an op takes single values, and some ops a tuple of images."""
-    for x in xs:
-        kind = "dict" if isinstance(x, dict) else "list" if isinstance(x, list) and any(map(_is_symbol, x)) else ""
-        if kind:
-            parts = [f"x[{key!r}]" for key in (x if kind == "dict" else range(len(x)))]
-            joint = any(f.name == "images" for f in fields(op))
-            way = (
-                f"give a tuple of images: {op.name}(({', '.join(parts)}))" if joint else f"give it {' or '.join(parts)}"
-            )
-            raise PlanTypeError(f"{op.name} needs {'images' if joint else 'a value'}, got a {kind}; {way[:300]}")
-
-
-def _is_symbol(x: Any) -> bool:
-    return isinstance(x, Symbol)
-
-
-def _normalized(op: Op) -> tuple[Op, bool]:
-    """Replace NumPy integers in the op's fields by Python's; also return whether a field holds a symbol.
-
-    So equal calls make equal ops, and arithmetic with parameters does not overflow.
-    """
-    traced, changed = False, {}
-    for name in op.__dataclass_fields__:
-        value = getattr(op, name)
-        if type(value) in _PLAIN:
-            continue
-        if (number := plain(value)) is not value:
-            changed[name] = number
-        traced = traced or any(isinstance(item, Symbol) for item in (value if isinstance(value, tuple) else (value,)))
-    return replace(op, **changed) if changed else op, traced
-
-
-def _record(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = False) -> Any:
+def _record(
+    op: Op,
+    xs: Sequence[Any],
+    seed: int | None,
+    return_params: bool = False,
+    uses: Sequence[Use] = (),
+    of: Sequence[Any] = (),
+) -> list[Any]:
     active = ACTIVE.get()
     if active is None:
         raise TraceError(f"{op.name} got a traced value outside the function it belongs to{at_line(user_site())}")
-    for x in xs:
-        if isinstance(x, Symbol) and x._owner is not active:
-            refuse("the use, in a function inside of it,")
+    every = [x for x in (*xs, *of, *(x for _, inputs in uses for x in inputs)) if isinstance(x, Symbol)]
+    if any(x._owner is not active for x in every):
+        refuse("the use, in a function inside of it,")
     if active.calls == active.most:
         refuse(f"more than {active.most} operators")
     active.calls += 1
     line = user_site()
-    batched = any(x._batched for x in xs if isinstance(x, Symbol)) if xs else active.batched
+    batched = any(x._batched for x in every) if xs else active.batched
     if op.rows == "batch" and not batched:
         raise SpecError(
             f"{op.name} needs all rows of a batch at once, got one element{at_line(line)}; "
             f"put it into a map after batch: ds.batch(n).map(...)"
         )
-    inputs = tuple(x._value if isinstance(x, Symbol) else Const(_constant(x)) for x in xs)
-    op, args = _take_args(op)
+    inputs = tuple(map(value_of, xs))
+    op, args = take_args(op)
     if op.stateful:  # else two calls that look the same would be merged
         op = replace(op, call=active.number(op.name))  # type: ignore[call-arg]
     params: tuple[Value, ...] = ()
+    sized = tuple(map(value_of, of)) or inputs
     try:
         if op.parameters:
             site = active.site(op.name, seed) if op.random else ""
-            draw = Draw(op, site, inputs, args, line=line)
+            draw = Draw(op, site, sized, args, line=line)
             params = tuple(Item(draw, i) for i in range(len(op.parameters)))
-        if any(value.spec.rank == 4 for value in inputs):
-            op = over_frames(op, [value.spec for value in inputs])
-        made = Apply(op, inputs, params, line)
+        results = applied(op, inputs, params, line)
+        if return_params:
+            results.append(Apply(Drawn(op.drawn), (), params, line))
+        for make, others in uses:
+            use = make(op)
+            more = () if len(use.parameters) == len(params) else (Item(Draw(Measured(), "", sized[:1], line=line), 0),)
+            results += applied(use, tuple(map(value_of, others)), (*params, *more), line)
     except PlanError as error:
         raise type(error)(f"{error}{at_line(line)}") from error.__cause__
-    results: list[Value] = [made] if len(made.specs) == 1 else [Item(made, i) for i in range(len(made.specs))]
-    if return_params:
-        results.append(Apply(Drawn(op.drawn), (), params, line))
-    first, *others = (Symbol(value, batched) for value in results)
-    return (first, *others) if others else first
-
-
-def _constant(x: Any) -> Any:
-    return x if isinstance(x, (bool, int, float, bytes)) else as_leaf(x)
-
-
-def _take_args(op: Op) -> tuple[Op, tuple[Value, ...]]:
-    """Replace traced values in the op's fields by `Arg`s; return the op and the values."""
-    args: list[Value] = []
-
-    def taken(name: str, value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(taken(name, item) for item in value)
-        if not isinstance(value, Symbol):
-            return value
-        if name not in op.traceable:
-            raise SpecError(f"{op.name} needs a plain value for {name}, got a traced one")
-        args.append(value._value)
-        return Arg(len(args) - 1)
-
-    changed = {f.name: taken(f.name, getattr(op, f.name)) for f in fields(op)}
-    return (replace(op, **changed), tuple(args)) if args else (op, ())
+    return [Symbol(value, batched) for value in results]

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
+import numpy as np
+
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
 from gpupipe.graph.op import Array, Op
 from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.geometry import image_of, images_of
+from gpupipe.ops._shared.travel import moved
+from gpupipe.ops.sample import Sample
 from gpupipe.spec import TensorSpec
 
 __all__ = ["Composite", "Row", "call"]
@@ -55,6 +59,14 @@ class Composite(Op):
             hw = op.size(hw, *(params[i] for i in taken))
         return hw
 
+    def motion(self, hw: Array, *params: Array) -> Array:
+        made = np.eye(3)
+        for op, taken in self.row():
+            given = [params[i] for i in taken]
+            made = op.motion(hw, *given) @ made
+            hw = op.size(hw[None], *(param[None] for param in given))[0]
+        return made
+
     def reference(self, *args: Any) -> Any:
         xs, params = args[: self.images], args[self.images :]
         sizes = [x.shape[:2] for x in xs]
@@ -80,10 +92,12 @@ class Composite(Op):
         return self.row() if self.images == 1 else ()
 
 
-def call(op: Composite, image: Any, seed: int | None, return_params: bool) -> Any:
-    """The results of an op for one image or a tuple of images; with `return_params` and what the op drew, as a pair."""
+def call(op: Op, image: Any, seed: int | None = None, return_params: bool = False) -> Any:
+    """The results of an op for an image, several or a Sample; with `return_params` and what it drew, as a pair."""
     if not isinstance(return_params, bool):
         raise PlanTypeError(f"{op.name} needs return_params as True or False, got {return_params!r}")
+    if isinstance(image, Sample):
+        return moved(op, image, seed, return_params)
     made = apply(op, *images_of(image), seed=seed, return_params=return_params)
     if not return_params:
         return made

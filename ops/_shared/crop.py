@@ -8,7 +8,7 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Op
-from gpupipe.ops._shared.geometry import image_of
+from gpupipe.ops._shared.geometry import image_of, shifted
 from gpupipe.spec import TensorSpec
 
 __all__ = ["Crop"]
@@ -40,6 +40,9 @@ class Crop(Op):
 
     def size(self, hw: Array, *params: Array) -> Array:
         return params[1]
+
+    def motion(self, hw: Array, *params: Array) -> Array:
+        return shifted(-params[0])
 
     def reference(self, x: Array, start: Array, shape: Array) -> Array:
         (y, left), (h, w) = start.tolist(), shape.tolist()

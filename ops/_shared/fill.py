@@ -10,6 +10,8 @@ from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import check_number
 from gpupipe.graph.symbols import Symbol
 from gpupipe.integers import plain
+from gpupipe.ops._shared.geometry import images_of
+from gpupipe.ops.sample import Sample
 from gpupipe.spec import TensorSpec
 
 __all__ = ["Fill", "check_fill", "fills_of"]
@@ -33,18 +35,28 @@ def check_fill(who: str, fill: Fill, x: TensorSpec) -> None:
             raise SpecError(f"{who} needs a fill that fits the image, got {fill} for {x}")
 
 
-def fills_of(who: str, images: tuple[Any, ...], fill: Any) -> tuple[Fill, ...]:
+def fills_of(who: str, image: Any, fill: Any) -> tuple[Fill, ...]:
     """The fill of each image from what users write.
 
     Args:
         who: the op, for messages.
-        images: the images.
-        fill: for one image a number or one per channel; for several one number, or such a fill per image.
+        image: one image, a tuple of images, or a `Sample`.
+        fill: for one image a number or one per channel; for several one number, or such a fill per image. For a Sample
+            that of its image, with 0 for masks, or a dict of "image" and "masks".
 
     Raises:
         PlanTypeError: a fill is no number.
-        SpecError: there are fills for another number of images.
+        SpecError: there are fills for another number of images, or a dict has other keys.
     """
+    images = images_of(image)
+    if isinstance(image, Sample):
+        given = fill if isinstance(fill, dict) else {"image": fill}
+        if not set(given) <= {"image", "masks"}:
+            raise SpecError(f"{who} needs fill as a number or a dict of 'image' and 'masks', got {fill!r}")
+        masks = _fill(who, plain(given.get("masks", 0)))
+        return (_fill(who, plain(given.get("image", 0))), *(masks,) * (len(images) - 1))
+    if isinstance(fill, dict):
+        raise PlanTypeError(f"{who} needs numbers for fill, got a dict, which is for a Sample")
     fill = plain(fill)
     one = len(images) == 1 or not isinstance(fill, (tuple, list, np.ndarray))
     each = [fill] * len(images) if one else list(fill)

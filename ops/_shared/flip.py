@@ -10,7 +10,7 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.ops._shared.composite import Composite, Row
-from gpupipe.ops._shared.geometry import column, image_of
+from gpupipe.ops._shared.geometry import column, image_of, mirrored_positions
 from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
@@ -37,6 +37,10 @@ class Flip(Op):
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         return image_of(self.name, xs[0])
+
+    def motion(self, hw: Array, *params: Array) -> Array:
+        across = self.direction == "left_right"
+        return mirrored_positions(hw, bool(params[0]) and across, bool(params[0]) and not across)
 
     def reference(self, x: Array, mirror: Array) -> Array:
         if not mirror:

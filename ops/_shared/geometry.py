@@ -10,6 +10,7 @@ from gpupipe.errors import PlanTypeError, ShapeError, SpecError
 from gpupipe.graph.op import Arg, Array
 from gpupipe.graph.symbols import Symbol, part_of
 from gpupipe.integers import is_integer, plain
+from gpupipe.ops.sample import Sample
 from gpupipe.spec import TensorSpec
 
 __all__ = [
@@ -20,8 +21,10 @@ __all__ = [
     "images_of",
     "is_traced_number",
     "layout_of",
+    "mirrored_positions",
     "one_per_image",
     "pair",
+    "shifted",
     "static",
     "window",
     "windows_inside",
@@ -49,12 +52,23 @@ def image_of(who: str, x: TensorSpec, dtypes: tuple[np.dtype[Any], ...] = MOVABL
 
 
 def images_of(image: Any) -> tuple[Any, ...]:
-    """One image, or a tuple of images, as a tuple."""
+    """One image, a tuple of images, or the image and the masks of a `Sample`, as a tuple.
+
+    Raises:
+        PlanTypeError: a tuple has a Sample in it.
+    """
+    if isinstance(image, Sample):
+        return image.images
+    if isinstance(image, tuple) and any(isinstance(x, Sample) for x in image):
+        raise PlanTypeError(
+            "an op needs one Sample or a tuple of images, got a tuple with a Sample; see Sample(masks=)"
+        )
     return image if isinstance(image, tuple) else (image,)
 
 
 def layout_of(image: Any) -> Literal["HWC", "CHW"]:
     """The layout of a traced image; HWC for an array, or if unknown."""
+    image = image.image if isinstance(image, Sample) else image
     return "CHW" if isinstance(image, Symbol) and image._value.spec.layout in ("CHW", "TCHW") else "HWC"
 
 
@@ -75,13 +89,22 @@ def pair(who: str, name: str, value: Any) -> tuple[Any, Any]:
     raise PlanTypeError(f"{who} needs {name} as two numbers, got {value!r}")
 
 
-def one_per_image(who: str, name: str, value: Any, count: int) -> tuple[str, ...]:
+def one_per_image(who: str, name: str, value: Any, image: Any) -> tuple[str, ...]:
     """The names of methods for some images, from one for all or a sequence of one for each.
+
+    Args:
+        who: the op, for messages.
+        name: of its argument.
+        value: what a user gives: of a `Sample` the method of its image, as masks have "nearest".
+        image: one image, a tuple of images, or a Sample.
 
     Raises:
         PlanTypeError: `value` is something else.
         SpecError: the number of names is another.
     """
+    count = len(images_of(image))
+    if isinstance(image, Sample) and isinstance(value, str):
+        return (value, *("nearest",) * (count - 1))
     names = (value,) * count if isinstance(value, str) else value
     if not isinstance(names, (tuple, list)) or not all(isinstance(item, str) for item in names):
         raise PlanTypeError(f"{who} needs a name for {name}, or one per image, got {value!r}")
@@ -97,7 +120,7 @@ def is_traced_number(value: Any) -> bool:
 
 def static(value: Any) -> int | None:
     """An integer, or None for a number that is known only at run time."""
-    return None if value is None or isinstance(value, (Arg, np.ndarray)) else int(value)
+    return None if value is None or isinstance(value, (Arg, np.ndarray, Symbol)) else int(value)
 
 
 def column(value: Any, count: int, dtype: Any = np.int64) -> Array:
@@ -116,6 +139,22 @@ def full(first: Any, second: Any, count: int) -> Array:
 def window(y: Any, x: Any, height: Any, width: Any, count: int) -> tuple[Array, Array]:
     """Offsets and shapes of windows: int32[count,2] each, (height, width) last."""
     return full(y, x, count), full(height, width, count)
+
+
+def shifted(by: Array) -> Array:
+    """The map of positions that are shifted by (rows, columns): float64[3,3]."""
+    made = np.eye(3)
+    made[:2, 2] = by[::-1]
+    return made
+
+
+def mirrored_positions(hw: Array, columns: bool, lines: bool) -> Array:
+    """The map of positions of an image of this size that is mirrored left-right, up-down or both: float64[3,3]."""
+    made = np.eye(3)
+    for axis, mirror in enumerate((columns, lines)):
+        if mirror:
+            made[axis, axis], made[axis, 2] = -1, hw[1 - axis]
+    return made
 
 
 def windows_inside(who: str, hw: Array, start: Array, shape: Array) -> tuple[Array, Array]:

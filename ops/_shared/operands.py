@@ -10,6 +10,7 @@ import numpy as np
 from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.symbols import Symbol
 from gpupipe.integers import is_integer, plain
+from gpupipe.ops.sample import Sample
 from gpupipe.spec import TensorSpec, as_leaf, spec_of
 
 __all__ = ["axis_of", "is_batch", "is_number", "spec_of_operand", "values_of"]
@@ -26,7 +27,8 @@ def is_batch(*xs: Any) -> bool:
 
 
 def spec_of_operand(x: Any) -> TensorSpec:
-    """The spec of a value, traced or not."""
+    """The spec of a value, traced or not; of a Sample, that of its image."""
+    x = x.image if isinstance(x, Sample) else x
     return x._value.spec if isinstance(x, Symbol) else spec_of(as_leaf(x))
 
 

@@ -10,7 +10,7 @@ from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Op
 from gpupipe.ops._shared.fill import Fill, check_fill
-from gpupipe.ops._shared.geometry import MOVABLE, image_of
+from gpupipe.ops._shared.geometry import MOVABLE, image_of, shifted
 from gpupipe.ops._shared.turn import WARPED, WIDENED
 from gpupipe.spec import TensorSpec
 
@@ -61,6 +61,9 @@ class Padding(Op):
 
     def size(self, hw: Array, *params: Array) -> Array:
         return params[1]
+
+    def motion(self, hw: Array, *params: Array) -> Array:
+        return shifted(-params[0])
 
     def reference(self, x: Array, start: Array, shape: Array, after: Array) -> Array:
         (top, left), (bottom, right) = (-start).tolist(), after.tolist()

@@ -16,7 +16,7 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, Op, check_number
-from gpupipe.graph.symbols import Symbol
+from gpupipe.graph.symbols import Symbol, apply
 from gpupipe.integers import plain
 from gpupipe.ops._shared.affine import inverse_affine
 from gpupipe.ops._shared.colour import Colour
@@ -31,18 +31,35 @@ from gpupipe.ops._shared.enhance import (
     sharpened_dali,
     sharpened_fast,
 )
+from gpupipe.ops._shared.fill import fills_of
+from gpupipe.ops._shared.operands import spec_of_operand
 from gpupipe.ops._shared.samples import noise, picture
 from gpupipe.ops._shared.sometimes import where_dali
-from gpupipe.ops._shared.warp import Warp
+from gpupipe.ops._shared.travel import moved
+from gpupipe.ops._shared.turn import WIDENED
+from gpupipe.ops._shared.warp import Warp, inverted
 from gpupipe.ops.adjust_sharpness import KERNEL
 from gpupipe.ops.autocontrast import Autocontrast
 from gpupipe.ops.convert_image_dtype import dtype_of
 from gpupipe.ops.equalize import Equalize
 from gpupipe.ops.invert import Invert
+from gpupipe.ops.sample import Sample
 from gpupipe.ops.solarize import thresholds
 from gpupipe.random import BatchRng
+from gpupipe.spec import TensorSpec
 
-__all__ = ["MOST", "OPS", "USED", "Policy", "evenly", "laid_out", "settings_of", "signed_strengths", "strengths"]
+__all__ = [
+    "MOST",
+    "OPS",
+    "USED",
+    "Policy",
+    "augmented",
+    "evenly",
+    "laid_out",
+    "settings_of",
+    "signed_strengths",
+    "strengths",
+]
 
 OPS = (
     "identity",
@@ -235,6 +252,8 @@ def settings_of(who: str, image: Any, interpolation: str, fill: Any) -> dict[str
     """
     if isinstance(image, tuple):
         raise PlanTypeError(f"{who} needs one image, got a tuple; call it for each of them, with equal seeds")
+    if isinstance(image, Sample) and isinstance(fill, dict):
+        fill = fill.get("image")
     return {"interpolation": interpolation, "fill": 0 if fill is None else plain(fill), "dtype": dtype_of(who, image)}
 
 
@@ -248,6 +267,7 @@ class Policy(Colour):
     """
 
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
+    still: ClassVar[bool] = False
     random: ClassVar[bool] = True
     legal: ClassVar[tuple[int, ...] | None] = (3,)
     parameters: ClassVar[tuple[str, ...]] = ("kinds", "numbers", "matrices")
@@ -306,6 +326,14 @@ class Policy(Colour):
     def _warp(self) -> Warp:
         return Warp(self.interpolation, (float(self.fill),), stage=self.name)
 
+    def motion(self, hw: Array, *params: Array) -> Array:
+        kinds, _, matrices = params
+        made = np.eye(3)
+        for kind, matrix in zip(kinds, matrices, strict=True):
+            if kind == WARPED:
+                made = inverted(matrix, hw) @ made
+        return made
+
     def reference(self, x: Array, *params: Any) -> Array:
         return self._applied(x, params, 0)
 
@@ -362,3 +390,65 @@ class Policy(Colour):
         for number, op in enumerate(ops):
             for x in (picture(31, 40), noise(9, 8), noise(2, 5), noise(1, 1)):
                 yield Case(op, (x,), ("HWC",), atol=4, reason=cut, note=f"settings-{number}")
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyMask(Op):
+    """The affine maps of a policy alone, on a mask: each pixel is the nearest one's.
+
+    Attributes:
+        op: the policy.
+        fill: what comes from outside.
+        widened: as in `Warp`.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, with the parameters of the policy.
+    """
+
+    op: Policy
+    fill: tuple[float, ...] = (0.0,)
+    widened: bool = False
+
+    @property
+    def stage(self) -> str:
+        return self.op.stage
+
+    @property
+    def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.op.parameters
+
+    @property
+    def _warp(self) -> Warp:
+        return Warp("nearest", self.fill, widened=self.widened, stage=self.op.name)
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        return self._warp.infer(*xs)
+
+    def reference(self, x: Array, *params: Array) -> Array:
+        return self._turned(self._warp.reference, x, params)
+
+    def fast(self, x: Array, *params: Array) -> Array:
+        return self._turned(self._warp.fast, x, params)
+
+    def _turned(self, warp: Callable[[Array, Array], Array], x: Array, params: Sequence[Array]) -> Array:
+        kinds, _, matrices = params
+        for kind, matrix in zip(kinds, matrices, strict=True):
+            x = warp(x, matrix) if kind == WARPED else x
+        return x
+
+    def dali(self, d: Any, x: Any, *params: Any) -> Any:
+        kinds, _, matrices = params
+        for layer in range(self.op.layers):
+            x = where_dali(d, kinds[layer] == WARPED, x, [matrices[layer]], partial(self._warp.dali, d))
+        return d.fn.reshape(x, layout="HWC")
+
+
+def augmented(op: Policy, image: Any, fill: Any, seed: int | None) -> Any:
+    """What a policy makes of an image, or of a Sample; `fill` is what the user gives."""
+    if not isinstance(image, Sample):
+        return apply(op, image, seed=seed)
+    fills = fills_of(op.name, image, fill)
+
+    def for_mask(policy: Any, mask: Any) -> PolicyMask:
+        return PolicyMask(policy, fills[1], spec_of_operand(mask).dtype in WIDENED)
+
+    return moved(op, image, seed, for_masks=for_mask)

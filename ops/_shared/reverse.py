@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Op
 from gpupipe.ops._shared.flip import mirrored
-from gpupipe.ops._shared.geometry import image_of
+from gpupipe.ops._shared.geometry import image_of, mirrored_positions
 from gpupipe.spec import TensorSpec
 
 __all__ = ["Reverse"]
@@ -31,6 +31,9 @@ class Reverse(Op):
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         return image_of(self.name, xs[0])
+
+    def motion(self, hw: Array, *params: Array) -> Array:
+        return mirrored_positions(hw, self.columns, self.lines)
 
     def reference(self, x: Array) -> Array:
         return x[:: -1 if self.lines else 1, :: -1 if self.columns else 1]

@@ -53,6 +53,14 @@ class Turn(Op):
         odd = np.asarray(params[0]).reshape(-1, 1) % 2 == 1
         return np.where(odd, hw[:, ::-1], hw)
 
+    def motion(self, hw: Array, *params: Array) -> Array:
+        (height, width), turns = hw, int(params[0])
+        made = np.eye(3)
+        for _ in range(turns):
+            made = np.array([(0, 1, 0), (-1, 0, width), (0, 0, 1.0)]) @ made
+            height, width = width, height
+        return made
+
     def reference(self, x: Array, turns: Array) -> Array:
         return np.rot90(x, int(turns))
 

@@ -23,14 +23,14 @@ from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import Symbol
 from gpupipe.ops._shared.composite import Composite, Row
 from gpupipe.ops._shared.fill import Fill, check_fill, fills_of
-from gpupipe.ops._shared.geometry import image_of, one_per_image
+from gpupipe.ops._shared.geometry import image_of, images_of, one_per_image
 from gpupipe.ops._shared.libraries import opencv
 from gpupipe.ops._shared.resampling import rounded
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops._shared.turn import WIDENED
 from gpupipe.spec import TensorSpec
 
-__all__ = ["Warp", "Warping", "warp_settings"]
+__all__ = ["Warp", "Warping", "inverted", "warp_settings"]
 
 DTYPES = tuple(map(np.dtype, ("uint8", "int8", "uint16", "int16", "float32")))
 """Dtypes whose values float32 holds exactly."""
@@ -87,6 +87,9 @@ class Warp(Op):
 
     def size(self, hw: Array, *params: Array) -> Array:
         return params[1] if self.expand else hw
+
+    def motion(self, hw: Array, *params: Array) -> Array:
+        return inverted(params[0], hw)
 
     def reference(self, x: Array, matrix: Array, size: Array | None = None) -> Array:
         return self.resampled(x, *self.positions(matrix, x.shape if size is None else size))
@@ -193,6 +196,19 @@ class Warp(Op):
         return warped if wide is x else d.fn.cast_like(warped, x)
 
 
+def inverted(matrix: Array, hw: Array) -> Array:
+    """The map from an image to the result, from the one that leads back, float[2,3] or float[3,3]: float64[3,3].
+
+    Of positions (x, y, w) that the middle of the result does not see, beyond the horizon, w is 0 or less.
+    """
+    back = np.eye(3)
+    back[: len(matrix)] = matrix
+    made = np.linalg.inv(back)
+    middle = back @ (hw[1] / 2, hw[0] / 2, 1.0)
+    out: Array = made if middle[2] >= 0 else -made
+    return out
+
+
 def _takes(cv2: Any, x: Array, height: int, width: int) -> bool:
     """Whether OpenCV resamples such an image as exactly as `Warp` does; before 5.0 it rounds positions to 1/32."""
     return (
@@ -258,23 +274,23 @@ def _case(op: Op, x: Array, atol: float, reason: str, note: str) -> Case:
     return Case(op, (x,), ("HWC",), atol=atol, reason=reason if atol else "", note=note)
 
 
-def warp_settings(who: str, image: tuple[Any, ...], interpolation: Any, fill: Any) -> dict[str, Any]:
+def warp_settings(who: str, image: Any, interpolation: Any, fill: Any) -> dict[str, Any]:
     """The settings of `Warping` from what users write.
 
     Args:
         who: the op, for messages.
-        image: the images.
-        interpolation: one for all, or one per image.
-        fill: for one image a number or one per channel; for several one number, or such a fill per image.
+        image: one image, a tuple of images, or a Sample.
+        interpolation: one for all, or one per image; of a Sample that of its image.
+        fill: see `fills_of`.
 
     Raises:
         PlanTypeError: a fill is no number.
         SpecError: an interpolation is unknown, or their number is wrong.
     """
-    methods = one_per_image(who, "interpolation", interpolation, len(image))
+    images, methods = images_of(image), one_per_image(who, "interpolation", interpolation, image)
     for method in methods:
         if method not in ("nearest", "bilinear"):
             raise SpecError(f"{who} needs interpolation 'nearest' or 'bilinear', got {method!r}")
-    dtypes = [x._value.spec.dtype if isinstance(x, Symbol) else np.asarray(x).dtype for x in image]
+    dtypes = [x._value.spec.dtype if isinstance(x, Symbol) else np.asarray(x).dtype for x in images]
     widened = tuple(dtype in WIDENED for dtype in dtypes)
-    return {"interpolation": methods, "fill": fills_of(who, image, fill), "widened": widened, "images": len(image)}
+    return {"interpolation": methods, "fill": fills_of(who, image, fill), "widened": widened, "images": len(images)}

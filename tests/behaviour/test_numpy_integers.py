@@ -246,6 +246,10 @@ def _boxes() -> Any:
     return np.array([[[0.1, 0.1, 0.9, 0.9]]], np.float32)
 
 
+def _boxed(image: Any) -> Any:
+    return ops.Sample(image, [[1, 1, 5, 6]])
+
+
 OPS: dict[str, Callable[[Any, Number], Any]] = {
     "adjust_brightness": lambda x, n: ops.adjust_brightness(x, n(1)),
     "adjust_contrast": lambda x, n: ops.adjust_contrast(x, n(2)),
@@ -259,8 +263,10 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "auto_augment": lambda x, n: ops.auto_augment(x, fill=n(7), seed=n(7)),
     "center_crop": lambda x, n: ops.center_crop(x, (n(3), n(4))),
     "central_crop": lambda x, n: ops.central_crop(x, n(1)),
+    "clip_boxes": lambda x, n: ops.clip_boxes(_boxed(x), n(1), n(2)).boxes,
     "color_jitter": lambda x, n: ops.color_jitter(x, n(1), n(1), (n(1), n(2)), 0.1, seed=n(7)),
     "crop_and_resize": lambda x, n: ops.crop_and_resize(x, [[n(0), n(0), n(1), n(1)]], (n(3), n(4)), "nearest", n(7)),
+    "convert_boxes": lambda x, n: ops.convert_boxes([[1, 2, 3, 4]], "xywh", "rel_xyxy", (n(9), n(8))),
     "crop_to_bounding_box": lambda x, n: ops.crop_to_bounding_box(x, n(1), n(2), n(3), n(4)),
     "decode_and_crop_jpeg": lambda x, n: ops.decode_and_crop_jpeg(_jpeg(), (n(1), n(1), n(3), n(4)), channels=n(3)),
     "decode_image": lambda x, n: ops.decode_image(_jpeg(), channels=n(3)),
@@ -318,6 +324,11 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "random_rotation": lambda x, n: ops.random_rotation(x, (n(1), n(30)), fill=n(7), center=(n(1), n(2)), seed=n(7)),
     "random_saturation": lambda x, n: ops.random_saturation(x, n(1), n(2), seed=n(7)),
     "random_shortest_size": lambda x, n: ops.random_shortest_size(x, (n(6), n(9)), n(9), seed=n(7)),
+    "random_iou_crop": lambda x, n: (
+        ops.random_iou_crop(_boxed(x), 0.5, n(1), 0.5, n(2), (n(0),), n(40), seed=n(7)).image
+    ),
+    "random_size_crop": lambda x, n: ops.random_size_crop(x, n(3), n(5), (n(9), n(8)), n(1), seed=n(7)),
+    "random_zoom_out": lambda x, n: ops.random_zoom_out(x, n(7), (n(1), n(2)), n(1), seed=n(7)),
     "random_solarize": lambda x, n: ops.random_solarize(x, n(100), n(1), seed=n(7)),
     "random_transform": lambda x, n: ops.random_transform(
         x,

@@ -40,10 +40,13 @@ LENGTHS = {
 """Settings that count pixels, of all ops."""
 
 WITHOUT = {
+    "Sample": "it is what ops take",
     "cast": "its results are equal to the eye",
     "clip": "it is minimum and maximum",
+    "clip_boxes": "it changes boxes, not the image",
     "concat": "its result has more channels, rows or columns",
     "convert_image_dtype": "its results are equal to the eye",
+    "convert_boxes": "it changes boxes, not the image",
     "dali_function": "it runs any operator of DALI",
     "decode_and_crop_jpeg": "it is decode_jpeg and crop_to_bounding_box",
     "expand_dims": "its result is no image",
@@ -60,6 +63,7 @@ WITHOUT = {
     "py_function": "it runs any Python function",
     "random_apply": "it applies a function of the user's",
     "random_choice": "it applies functions of the user's",
+    "random_iou_crop": "it is a crop, chosen by boxes",
     "random_order": "it applies functions of the user's",
     "random_uniform": "its result is a number",
     "reshape": "its result is no image",

@@ -35,6 +35,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "pad_to_bounding_box": lambda x: ops.pad_to_bounding_box(x, 1, 2, 60, 64),
     "resize_with_crop_or_pad": lambda x: ops.resize_with_crop_or_pad(x, 30, 64),
     "random_crop": lambda x: ops.random_crop(x, (20, 24)),
+    "random_size_crop": lambda x: ops.random_size_crop(x, 10, 20),
+    "random_zoom_out": ops.random_zoom_out,
     "flip_left_right": ops.flip_left_right,
     "flip_up_down": ops.flip_up_down,
     "random_flip_left_right": ops.random_flip_left_right,
@@ -139,5 +141,6 @@ def test_every_image_op_has_a_row() -> None:
     rows = {re.split(r"\W", name)[0] for name, *_ in _rows()}
     others |= {"from_hf", "from_timm", "from_torchvision"}  # they make functions of ops
     hosts = {"dali_function", "one_hot", "py_function", "random_uniform", "sample_distorted_bounding_box"}
+    hosts |= {"clip_boxes", "convert_boxes", "random_iou_crop"}  # of boxes
 
     assert image_ops - others - hosts == rows

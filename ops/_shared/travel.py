@@ -1,0 +1,247 @@
+"""travel: how boxes, keypoints and masks go with their image through an op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from gpupipe.classes import dataclass
+from gpupipe.errors import DataError, PlanTypeError, ShapeError, SpecError
+from gpupipe.graph.op import Array, Op
+from gpupipe.graph.symbols import apply_together
+from gpupipe.ops.sample import Sample
+from gpupipe.spec import TensorSpec, flatten
+
+__all__ = ["Moved", "checked_boxes", "checked_points", "has_motion", "moved", "position_spec", "rows_of", "stacked"]
+
+NEAR = 1e-6
+"""How close to the horizon a position may be: what is behind has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved(Op):
+    """Boxes or keypoints where another op moves them. Runs on the host under every executor.
+
+    Attributes:
+        op: the op; it has a `motion`.
+        what: "boxes" or "keypoints".
+
+    Shapes: ``float32[...,4] -> float32[...,4]``, or 2 or 3 for keypoints. The parameters are those of `op`, and the
+    size of the image.
+    """
+
+    domain: ClassVar[Literal["image", "host", "any"]] = "host"
+
+    op: Op
+    what: str = "boxes"
+
+    @property
+    def stage(self) -> str:
+        return self.op.stage
+
+    @property
+    def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (*self.op.parameters, "hw")
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        return position_spec(self.stage, self.what, xs[0])
+
+    def reference(self, x: Array, *params: Array) -> Array:
+        if not x.size:
+            return x
+        *drawn, hw = params
+        matrix = self.op.motion(hw, *drawn)
+        return _boxes(matrix, checked_boxes(x)) if self.what == "boxes" else _points(matrix, checked_points(x))
+
+
+def position_spec(who: str, what: str, x: TensorSpec) -> TensorSpec:
+    """Check the spec of boxes or keypoints, and return it.
+
+    Raises:
+        SpecError: they are something else.
+    """
+    lasts = (4, None) if what == "boxes" else (2, 3, None)
+    if x.dtype != np.float32 or x.shape is None or len(x.shape) < 2 or x.shape[-1] not in lasts:
+        raise SpecError(f"{who} needs {what} as float32[...,{'4' if what == 'boxes' else '2 or 3'}], got {x}")
+    return x
+
+
+def checked_boxes(boxes: Array) -> Array:
+    """Check the values of boxes.
+
+    Raises:
+        DataError: a coordinate is no number, or a box ends before it begins.
+    """
+    if not np.isfinite(boxes.sum(dtype=np.float64)):
+        raise DataError(f"needs boxes of finite numbers, got {_first(boxes, ~np.isfinite(boxes))}")
+    ends = boxes[..., 2:] < boxes[..., :2]
+    if ends.any():
+        raise DataError(
+            f"needs boxes (x1, y1, x2, y2) with x1 <= x2 and y1 <= y2, got {_first(boxes, ends)}; of other forms "
+            f"ops.convert_boxes makes such"
+        )
+    return boxes
+
+
+def checked_points(points: Array) -> Array:
+    """Check the values of keypoints.
+
+    Raises:
+        DataError: a coordinate is no number.
+    """
+    if not np.isfinite(points.sum(dtype=np.float64)):
+        raise DataError(f"needs keypoints of finite numbers, got {_first(points, ~np.isfinite(points))}")
+    return points
+
+
+def _first(values: Array, bad: Array) -> str:
+    """The first row in which something is bad."""
+    row = values.reshape(-1, values.shape[-1])[bad.reshape(-1, bad.shape[-1]).any(axis=1)][0]
+    return str(row.tolist())
+
+
+def _boxes(matrix: Array, boxes: Array) -> Array:
+    """The boxes that enclose moved boxes."""
+    flat = boxes.reshape(-1, 4).astype(np.float64)
+    (a, b, c), (d, e, f), last = matrix.tolist()
+    if b == d == 0 and last == [0, 0, 1]:  # sides stay sides
+        left, top = 2 * (a < 0), 1 + 2 * (e < 0)
+        ends: Array = flat[:, (left, top, 2 - left, 4 - top)] * (a, e, a, e) + (c, f, c, f)
+        return ends.astype(np.float32).reshape(boxes.shape)
+    x, y, w = _projected(matrix, flat[:, (0, 2, 2, 0)], flat[:, (1, 1, 3, 3)])
+    if w is not None:
+        if (w < NEAR).any():
+            x, y, w = _in_sight(x, y, w)
+        x, y = x / w, y / w
+    made = np.empty(flat.shape, np.float32)
+    made[:, 0], made[:, 1], made[:, 2], made[:, 3] = x.min(axis=1), y.min(axis=1), x.max(axis=1), y.max(axis=1)
+    return made.reshape(boxes.shape)
+
+
+def _points(matrix: Array, points: Array) -> Array:
+    """Moved keypoints; those of visibility 0 have no place and stay as they are."""
+    flat = points.reshape(-1, points.shape[-1])
+    x, y, w = _projected(matrix, flat[:, 0].astype(np.float64), flat[:, 1].astype(np.float64))
+    if w is not None:
+        w = np.maximum(w, NEAR)
+        x, y = x / w, y / w
+    made = flat.copy()
+    placed = flat[:, 2] > 0 if flat.shape[1] == 3 else slice(None)
+    made[placed, 0], made[placed, 1] = x[placed], y[placed]
+    return made.reshape(points.shape)
+
+
+def _projected(matrix: Array, x: Array, y: Array) -> tuple[Array, Array, Array | None]:
+    """Positions after a map: x, y and what they are to be divided by, None for 1."""
+    (a, b, c), (d, e, f), (g, h, i) = matrix.tolist()
+    affine = g == 0 and h == 0 and i == 1
+    return a * x + b * y + c, d * x + e * y + f, None if affine else g * x + h * y + i
+
+
+def _in_sight(x: Array, y: Array, w: Array) -> tuple[Array, Array, Array]:
+    """Polygons of four corners, cut off at the horizon: eight corners each, some of them more than once."""
+    made = np.empty((len(x), 8, 3))
+    for n, corners in enumerate(np.stack([x, y, w], axis=2)):
+        kept = []
+        for here, there in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+            if here[2] >= NEAR:
+                kept.append(here)
+            if (here[2] >= NEAR) != (there[2] >= NEAR):
+                kept.append(here + (there - here) * (NEAR - here[2]) / (there[2] - here[2]))
+        kept = kept or [np.array([-1.0, -1.0, NEAR])]  # all of it is behind: far outside, without an area
+        made[n] = kept + [kept[-1]] * (8 - len(kept))
+    return made[:, :, 0], made[:, :, 1], made[:, :, 2]
+
+
+def moved(
+    op: Op,
+    sample: Sample,
+    seed: int | None = None,
+    return_params: bool = False,
+    for_masks: Callable[[Op, Any], Op] | None = None,
+) -> Any:
+    """A Sample after an op; with `return_params` and what the op drew, as a pair.
+
+    Args:
+        op: of the image, and of the masks unless `for_masks` makes another one of it, with the same parameters.
+        sample: what is moved.
+        seed: as in `apply`.
+        return_params: also return what the op drew.
+        for_masks: makes the op for a mask, of `op` and the mask.
+    """
+    rows = rows_of(op.name, sample)
+    if rows is not None:
+        return stacked([moved(op, row, seed, return_params, for_masks) for row in rows])
+    images = sample.images
+    places = {"boxes": sample.boxes, "keypoints": sample.keypoints}
+    there = {what: value for what, value in places.items() if value is not None}
+    if there and not has_motion(op):
+        raise PlanTypeError(
+            f"{op.name} needs images, got a Sample with {' and '.join(there)}, which it cannot move: it does not say "
+            f"where positions go; give it a Sample without them, or a tuple of images"
+        )
+    uses: list[Any] = []
+    if for_masks is not None:
+        uses = [(partial(_with, for_masks, mask), (mask,)) for mask in images[1:]]
+    uses += [(partial(Moved, what=what), (value,)) for what, value in there.items()]
+    taken = images if for_masks is None else images[:1]
+    made = apply_together(op, taken, uses, of=images, seed=seed, return_params=return_params)
+    params = made.pop(len(taken)) if return_params else None
+    result = replace(
+        sample.with_images(tuple(made[: len(images)])), **dict(zip(there, made[len(images) :], strict=True))
+    )
+    return (result, params) if return_params else result
+
+
+def has_motion(op: Op) -> bool:
+    """Whether an op, and each of the simpler ones that it is made of, says where it moves positions."""
+    row = getattr(op, "row", None)
+    return op.supports("motion") and (row is None or all(has_motion(part) for part, _ in row()))
+
+
+def _with(make: Callable[[Op, Any], Op], mask: Any, op: Op) -> Op:
+    return make(op, mask)
+
+
+def rows_of(who: str, sample: Any) -> list[Sample] | None:
+    """The Samples of a batch of arrays; None for one element, traced or not, and for what is no Sample.
+
+    Raises:
+        PlanTypeError: the parts are not stacked arrays of as many rows.
+    """
+    image = sample.image if isinstance(sample, Sample) else None
+    if not isinstance(image, np.ndarray) or image.ndim < 4:
+        return None
+    if image.ndim > 4:
+        raise PlanTypeError(
+            f"{who} needs an image, or a batch of them, got an array of rank {image.ndim}; clips are traced"
+        )
+    leaves, structure = flatten(sample)
+    if not all(isinstance(leaf, np.ndarray) and leaf.ndim and len(leaf) == len(image) for leaf in leaves):
+        raise PlanTypeError(
+            f"{who} needs one array for each part of a batch, got boxes or labels of other lengths; "
+            f"call it before the batch"
+        )
+    if not len(image):
+        raise SpecError(f"{who} needs a batch of at least one row, got none")
+    return [structure.unflatten([leaf[row] for leaf in leaves]) for row in range(len(image))]
+
+
+def stacked(rows: Sequence[Any]) -> Any:
+    """The results of rows as a batch.
+
+    Raises:
+        ShapeError: they have different shapes.
+    """
+    columns = [flatten(row)[0] for row in rows]
+    try:
+        made = [np.stack(column) for column in zip(*columns, strict=True)]
+    except ValueError as error:
+        raise ShapeError(
+            "needs results of one shape for a batch; call it before the batch, then padded_batch"
+        ) from error
+    return flatten(rows[0])[1].unflatten(made)

@@ -1,0 +1,161 @@
+"""The crops of SSD and DETR: their laws by hand, what they keep, and beside torchvision."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpupipe import Dataset, Options, ops
+from gpupipe.errors import SpecError
+from gpupipe.ops import Sample
+from gpupipe.ops.random_iou_crop import RandomIouCrop
+from gpupipe.transform.machine import has_dali
+from tests.ops.originals import torchvision
+
+BOXES = np.array([[10, 10, 40, 50], [50, 20, 90, 60], [70, 5, 80, 12]], np.float32)
+
+BACKENDS: list[Any] = [
+    "numpy",
+    pytest.param("dali", marks=pytest.mark.skipif(not has_dali(), reason="DALI is not installed")),
+]
+
+
+def picture(height: int = 80, width: int = 100) -> Sample:
+    """An image whose pixels say where they are."""
+    rows, columns = np.mgrid[:height, :width].astype(np.uint8)
+    return Sample(np.stack([rows, columns, rows], axis=2), BOXES, np.arange(3))
+
+
+def window_of(image: Any) -> tuple[int, int, int, int]:
+    """First row and column, height and width of the part of a `picture`."""
+    return int(image[0, 0, 0]), int(image[0, 0, 1]), image.shape[0], image.shape[1]
+
+
+def iou(box: Any, other: Any) -> float:
+    low, high = np.maximum(box[:2], other[:2]), np.minimum(box[2:], other[2:])
+    shared = float(np.clip(high - low, 0, None).prod())
+    return shared / (float((box[2:] - box[:2]).prod()) + float((other[2:] - other[:2]).prod()) - shared)
+
+
+@pytest.mark.parametrize("overlap", [0.0, 0.1, 0.3, 0.5, 0.7])
+def test_the_window_overlaps_with_a_box_whose_centre_it_has(overlap: float) -> None:
+    boxes = np.array([[5, 5, 70, 75]], np.float32) if overlap > 0.3 else BOXES
+    for seed in range(60):
+        s = Sample(picture().image, boxes, np.arange(len(boxes)))
+        made = ops.random_iou_crop(s, sampler_options=[overlap], trials=200, seed=seed)
+        y, x, h, w = window_of(made.image)
+        if (h, w) == (80, 100):
+            continue
+        window = np.array([x, y, x + w, y + h], np.float32)
+        centres = (boxes[:, :2] + boxes[:, 2:]) / 2
+        inside = ((centres > window[:2]) & (centres < window[2:])).all(axis=1)
+        assert max(iou(box, window) for box in boxes[inside]) >= overlap - 1e-6
+        assert made.labels.tolist() == np.flatnonzero(inside).tolist()
+        expected = np.clip(boxes[inside] - [x, y, x, y], 0, [w, h, w, h])
+        np.testing.assert_allclose(made.boxes, expected)
+        assert 0.5 <= w / h <= 2 and h >= int(80 * 0.3) and w >= int(100 * 0.3)
+
+
+def test_an_option_of_1_leaves_the_image_as_it_is() -> None:
+    made = ops.random_iou_crop(picture(), sampler_options=[1.0], seed=1)
+
+    assert window_of(made.image) == (0, 0, 80, 100)
+    np.testing.assert_array_equal(made.boxes, BOXES)
+
+
+def test_windows_are_distributed_as_torchvisions() -> None:
+    torch, v2 = pytest.importorskip("torch"), torchvision().v2
+    tv_tensors = importlib.import_module("torchvision.tv_tensors")
+    count, size = 1500, np.array([80, 100], np.int32)
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 1 << 32, (count, 2), dtype=np.uint64)
+    ours = np.array([RandomIouCrop().reference(BOXES, pair, size) for pair in words])
+    torch.manual_seed(0)
+    inputs = [
+        tv_tensors.Image(torch.zeros(3, 80, 100, dtype=torch.uint8)),
+        tv_tensors.BoundingBoxes(torch.tensor(BOXES), format="XYXY", canvas_size=(80, 100)),
+    ]
+    crop = v2.RandomIoUCrop()
+    drawn = (crop.make_params(inputs) for _ in range(count))
+    whole = {"top": 0, "left": 0, "height": 80, "width": 100}
+    theirs = np.array([[(d or whole)[key] for key in ("top", "left", "height", "width")] for d in drawn])
+
+    for column in range(4):
+        error = 3 * np.sqrt((ours[:, column].var() + theirs[:, column].var()) / count)
+        assert abs(ours[:, column].mean() - theirs[:, column].mean()) < error
+    left = [(made[:, 2:] == size).all(axis=1).mean() for made in (ours, theirs)]
+    assert abs(left[0] - left[1]) < 3 * np.sqrt(0.5 / count)
+
+
+def test_the_canvas_of_a_zoom_out_holds_the_image() -> None:
+    sizes, factors = set(), []
+    for seed in range(200):
+        s = ops.random_zoom_out(picture(10, 20), fill=7, p=0.8, seed=seed)
+        h, w = s.image.shape[:2]
+        x, y = (s.boxes[0, :2] - BOXES[0, :2]).astype(int)
+        sizes.add((h, w))
+        factors.append(w / 20)
+        assert 10 <= h <= 40 and abs(h * 2 - w) <= 2
+        assert 0 <= x <= w - 20 and 0 <= y <= h - 10
+        np.testing.assert_array_equal(s.image[y : y + 10, x : x + 20], picture(10, 20).image)
+        assert (s.image == 7).all(axis=2).sum() == h * w - 200 + int((picture(10, 20).image == 7).all(axis=2).sum())
+    assert len(sizes) > 20
+    assert np.mean(np.array(factors) == 1) == pytest.approx(0.2, abs=0.09)
+
+
+def test_the_window_of_detr_has_sides_between_its_bounds() -> None:
+    sides = set()
+    for seed in range(200):
+        y, x, h, w = window_of(ops.random_size_crop(picture().image, 30, 90, seed=seed))
+        assert 30 <= h <= 80 and 30 <= w <= 90 and y + h <= 80 and x + w <= 100
+        sides |= {("h", h), ("w", w)}
+    assert {("h", 30), ("h", 80), ("w", 30), ("w", 90)} <= sides
+
+
+def test_the_window_of_detr_is_that_of_a_resized_image() -> None:
+    """384 to 600 of an image whose shorter side is 400, 500 or 600: shares of 0.64 to 1 of 80 pixels."""
+    heights = [
+        ops.random_size_crop(picture().image, 384, 600, (400, 500, 600), seed=seed).shape[0] for seed in range(300)
+    ]
+    assert min(heights) in (51, 52) and max(heights) == 80
+    same = [ops.random_size_crop(picture().image, 384, 600, (400,), 0.0, seed=seed).shape for seed in range(20)]
+    assert set(same) == {(80, 100, 3)}
+    assert ops.random_size_crop(picture(5, 7).image, 10, 20).shape == (5, 7, 3)
+
+
+def ssd(s: Any) -> Any:
+    s = ops.random_iou_crop(ops.random_zoom_out(s, (123, 117, 104)))
+    return ops.random_flip_left_right(ops.resize(s, (64, 64)))
+
+
+def detr(s: Any) -> Any:
+    return ops.random_size_crop(ops.random_flip_left_right(s), 384, 600, (400, 500, 600), 0.5)
+
+
+@pytest.mark.parametrize("recipe", [ssd, detr])
+def test_executors_crop_alike(recipe: Any) -> None:
+    rows = Dataset.from_tensors(picture()).repeat(8).map(recipe, traced=True)
+    one = list(rows.with_options(Options(device="cpu", backend="numpy")))
+
+    assert len({s.boxes.tobytes() for s in one}) > 4
+    if has_dali():
+        for a, b in zip(one, rows.with_options(Options(device="cpu", backend="dali")), strict=True):
+            np.testing.assert_array_equal(a.boxes, b.boxes)
+            np.testing.assert_array_equal(a.labels, b.labels)
+            assert a.image.shape == b.image.shape and np.abs(a.image - b.image.astype(float)).max() <= 0.1
+
+
+def test_errors() -> None:
+    with pytest.raises(SpecError, match="random_iou_crop needs min_scale up to max_scale"):
+        ops.random_iou_crop(picture(), 0.5, 0.3)
+    with pytest.raises(SpecError, match="random_iou_crop needs sampler_options, got none"):
+        ops.random_iou_crop(picture(), sampler_options=[])
+    with pytest.raises(SpecError, match=r"random_zoom_out needs side_range from 1 to 1000, got 0\.5"):
+        ops.random_zoom_out(picture(), side_range=(0.5, 2))
+    with pytest.raises(SpecError, match="random_zoom_out needs side_range from small to large"):
+        ops.random_zoom_out(picture(), side_range=(3, 2))
+    with pytest.raises(SpecError, match="random_size_crop needs min_size up to max_size, got 9 and 3"):
+        ops.random_size_crop(picture(), 9, 3)

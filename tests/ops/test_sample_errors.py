@@ -1,0 +1,170 @@
+"""What a Sample refuses: each kind of bad input has an error that says what is needed, what came, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpupipe import Dataset, Options, ops
+from gpupipe.errors import DataError, PlanTypeError, ShapeError, SpecError
+from gpupipe.ops import Sample
+
+IMAGE = np.zeros((20, 30, 3), np.uint8)
+MASK = np.zeros((20, 30, 1), np.uint8)
+BOX = [[1, 2, 3, 4]]
+
+flip = ops.flip_left_right
+
+
+def boxed(image: Any = IMAGE, boxes: Any = BOX, **parts: Any) -> Sample:
+    return Sample(image, boxes, **parts)
+
+
+BAD: dict[str, tuple[type[Exception], str, Callable[[], Any]]] = {
+    "boxes of five numbers": (
+        SpecError,
+        r"Sample needs boxes as float32\[N,4\], got .*\[2,5\]; see ops.convert_boxes",
+        lambda: boxed(boxes=np.zeros((2, 5))),
+    ),
+    "one box without a row": (
+        SpecError,
+        r"Sample needs boxes as float32\[N,4\], got",
+        lambda: boxed(boxes=[1, 2, 3, 4]),
+    ),
+    "boxes of text": (PlanTypeError, r"Sample needs boxes as float32\[N,4\], got a list", lambda: boxed(boxes=["a"])),
+    "boxes of unequal length": (PlanTypeError, "Sample needs boxes as", lambda: boxed(boxes=[[1, 2, 3, 4], [1, 2]])),
+    "keypoints of four numbers": (
+        SpecError,
+        r"Sample needs keypoints as float32\[K,2\]",
+        lambda: boxed(keypoints=np.zeros((5, 4))),
+    ),
+    "labels for other boxes": (
+        SpecError,
+        "Sample needs a label for each box, got 3 for 1 boxes",
+        lambda: boxed(labels=np.zeros(3)),
+    ),
+    "keypoints for other boxes": (
+        SpecError,
+        "Sample needs keypoints for each box, got 2 for 1 boxes",
+        lambda: boxed(keypoints=np.zeros((2, 17, 3))),
+    ),
+    "several images": (
+        PlanTypeError,
+        "Sample needs one image, got a tuple; masks= takes the others",
+        lambda: Sample((IMAGE, MASK)),
+    ),
+    "a Sample in a Sample": (PlanTypeError, "Sample needs one image, got a Sample", lambda: Sample(boxed())),
+    "a Sample in a tuple": (
+        PlanTypeError,
+        r"needs one Sample or a tuple of images, got a tuple with a Sample; see Sample\(masks=\)",
+        lambda: flip((boxed(), MASK)),
+    ),
+    "an image that is not decoded": (SpecError, r"needs an image .*decode it first", lambda: flip(boxed(b"\xff\xd8"))),
+    "a mask of another size": (
+        ShapeError,
+        "flip_left_right needs images of one size, got",
+        lambda: flip(boxed(masks=MASK[1:])),
+    ),
+    "a mask without channels": (SpecError, "add a channel axis to the array", lambda: flip(boxed(masks=MASK[..., 0]))),
+    "a box that ends before it begins": (
+        DataError,
+        r"needs boxes \(x1, y1, x2, y2\) with x1 <= x2 .*got \[5.0, 2.0, 3.0, 4.0\]; of other forms ops.convert_boxes",
+        lambda: flip(boxed(boxes=[[1, 2, 3, 4], [5, 2, 3, 4]])),
+    ),
+    "a box of no numbers": (
+        DataError,
+        r"needs boxes of finite numbers, got \[nan",
+        lambda: flip(boxed(boxes=[[np.nan, 2, 3, 4]])),
+    ),
+    "a keypoint of no numbers": (
+        DataError,
+        "needs keypoints of finite numbers",
+        lambda: flip(Sample(IMAGE, keypoints=[[1, np.inf]])),
+    ),
+    "an op on shapes": (
+        PlanTypeError,
+        "squeeze needs single values, got a Sample, whose boxes",
+        lambda: ops.squeeze(boxed()),
+    ),
+    "an op that mixes images": (
+        PlanTypeError,
+        r"aug_mix needs single values, got a Sample.*dataclasses.replace\(s, image=ops.aug_mix\(s.image\)\)",
+        lambda: ops.aug_mix(boxed()),
+    ),
+    "five crops": (PlanTypeError, "five_crop needs one image, got a Sample", lambda: ops.five_crop(boxed(), 5)),
+    "stacked Samples": (
+        PlanTypeError,
+        "stack needs single values, got a Sample",
+        lambda: ops.stack([boxed(), boxed()]),
+    ),
+    "a fill for something else": (
+        SpecError,
+        "pad needs fill as a number or a dict of 'image' and 'masks'",
+        lambda: ops.pad(boxed(), 1, {"boxes": 1}),
+    ),
+    "a dict of fills without a Sample": (
+        PlanTypeError,
+        "pad needs numbers for fill, got a dict",
+        lambda: ops.pad(IMAGE, 1, {"image": 1}),
+    ),
+    "methods for masks": (
+        SpecError,
+        "affine needs one interpolation, or one per image",
+        lambda: ops.affine(boxed(), 5, interpolation=("nearest",) * 2),
+    ),
+    "a function that gives the image alone": (
+        PlanTypeError,
+        "random_apply needs functions that return what they are given, got ndarray",
+        lambda: ops.random_apply(lambda s: s.image, boxed()),
+    ),
+    "choices with and without boxes": (
+        PlanTypeError,
+        "random_choice needs Samples with the same parts, got Sample",
+        lambda: ops.random_choice([lambda s: s, lambda s: Sample(s.image)], boxed()),
+    ),
+    "a batch of unequal parts": (
+        PlanTypeError,
+        "flip_left_right needs one array for each part of a batch",
+        lambda: flip(Sample(IMAGE[None], np.zeros((3, 2, 4)))),
+    ),
+    "SSD's crop without boxes": (
+        PlanTypeError,
+        "random_iou_crop needs a Sample with boxes, got a Sample without",
+        lambda: ops.random_iou_crop(Sample(IMAGE)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_each_kind_of_bad_input_has_a_clear_error(name: str) -> None:
+    kind, text, call = BAD[name]
+    with pytest.raises(kind, match=text):
+        call()
+
+
+def test_there_are_15_kinds_and_more() -> None:
+    assert len(BAD) >= 15
+
+
+def test_an_error_of_a_traced_sample_names_the_line() -> None:
+    chain = Dataset.from_tensors((IMAGE, np.zeros((2, 5), np.float32)))
+    with pytest.raises(
+        SpecError, match=r"Sample needs boxes as float32\[N,4\], got float32\[2,5\].*test_sample_errors.py:\d+"
+    ):
+        chain.map(lambda image, boxes: ops.flip_left_right(Sample(image, boxes)), traced=True)
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_bad_box_is_a_bad_element(on_error: Any) -> None:
+    boxes = np.array([[[1, 2, 3, 4]], [[5, 2, 3, 4]], [[0, 0, 1, 1]]], np.float32)
+    chain = Dataset.from_tensor_slices(Sample(np.stack([IMAGE] * 3), boxes)).map(ops.flip_left_right).batch(3)
+    options = Options(device="cpu", backend="numpy", on_error=on_error)
+
+    if on_error == "skip":
+        assert [len(batch.boxes) for batch in chain.with_options(options)] == [2]
+    else:
+        with pytest.raises(DataError, match=r"flip_left_right.*x1 <= x2"):
+            list(chain.with_options(options))
