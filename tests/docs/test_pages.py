@@ -14,6 +14,7 @@ import gpupipe as gp
 from benchmarks import chart
 from gpupipe import errors
 from gpupipe.comparison.photographs import encode, take, write_shards
+from gpupipe.spec import flatten
 
 GUIDE = Path(gp.__file__).parent / "guide"
 NEEDS = {"import tensorflow": "tensorflow", "import torch": "torch", "as_torch": "torch", "nvidia.dali": "nvidia"}
@@ -53,7 +54,7 @@ def test_the_code_of_a_page_runs(name: str, data: None) -> None:
         exec(block, names)
 
 
-RECIPES: dict[str, list[tuple[tuple[int, ...], str]]] = {
+RECIPES: dict[str, list[tuple[tuple[int | None, ...], str]]] = {
     "train": [((8, 224, 224, 3), "float32"), ((8,), "int64")],
     "validation": [((8, 224, 224, 3), "float32"), ((8,), "int64")],
     "train_v2": [((8, 176, 176, 3), "float32"), ((8, 3), "float32")],
@@ -64,6 +65,10 @@ RECIPES: dict[str, list[tuple[tuple[int, ...], str]]] = {
     "masked": [((8, 224, 224, 3), "float32"), ((8, 196), "float32")],
     "cifar10": [((64, 32, 32, 3), "float32"), ((64,), "int64")],
     "segments": [((4, 128, 128, 3), "float32"), ((4, 128, 128), "int32")],
+    "coco": [((150, 200, 3), "uint8"), ((1, 4), "float64"), ((1,), "int64")],
+    "detection": [((4, 300, 300, 3), "float32"), ((4, None, 4), "float32"), ((4, None), "int64")],
+    "queries": [((2, None, None, 3), "float32"), ((2, None, 4), "float32"), ((2, None), "int64")],
+    "poses": [((4, 256, 192, 3), "float32"), ((4, 1, 17, 3), "float32")],
     "clips": [((2, 8, 112, 112, 3), "float32"), ((2,), "int64")],
 }
 """The chains of the page of recipes: the shape and dtype of each leaf of a batch."""
@@ -77,15 +82,25 @@ def test_every_recipe_gives_batches_of_its_shapes_that_depend_on_the_epoch(data:
 
     assert list(chains) == list(RECIPES)
     for name, chain in chains.items():
-        first, again, later = (next(chain.iterator(epoch=epoch)) for epoch in (0, 0, 1))
-        assert [(leaf.shape, str(leaf.dtype)) for leaf in first] == RECIPES[name], name
-        assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True)), name
-        assert np.array_equal(first[0], later[0]) == (name == "validation"), name
+        first, again, later = (flatten(next(chain.iterator(epoch=epoch)))[0] for epoch in (0, 0, 1))
+        assert len(first) == len(RECIPES[name])
+        for leaf, (shape, dtype) in zip(first, RECIPES[name], strict=True):
+            found = leaf.shape if isinstance(leaf, np.ndarray) else (len(leaf), None, *leaf.values.shape[1:])
+            assert str(leaf.dtype) == dtype, name
+            assert len(found) == len(shape) and all(n in (None, m) for n, m in zip(shape, found, strict=True)), name
+        assert all(_equal(a, b) for a, b in zip(first, again, strict=True)), name
+        assert _equal(first[0], later[0]) == (name in ("validation", "coco")), name
         assert np.isfinite(first[0]).all() and first[0].std() > 0.1, name
     a, b = next(chains["pairs"].iterator(epoch=0))
     assert not np.array_equal(a, b)
     scene, classes = next(names["segments"].iterator(epoch=0))
     assert set(np.unique(classes)) <= {0, 1, 2} and scene.shape[:3] == classes.shape
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, gp.Ragged):
+        return np.array_equal(one.values, other.values) and np.array_equal(one.row_splits, other.row_splits)
+    return np.array_equal(one, other)
 
 
 def _run(index: int) -> dict[str, Any]:
