@@ -8,12 +8,11 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.graph.symbols import apply
+from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.integers import is_integer, plain
 from gpupipe.ops._shared.affine import numbers_of
-from gpupipe.ops._shared.composite import Row
-from gpupipe.ops._shared.geometry import column, images_of
+from gpupipe.ops._shared.composite import Row, call
+from gpupipe.ops._shared.geometry import column
 from gpupipe.ops._shared.grain import grain, grain_dali, grain_keys
 from gpupipe.ops._shared.libraries import opencv
 from gpupipe.ops._shared.warp import Warp, Warping, warp_settings
@@ -46,6 +45,7 @@ class Displacement(Warp):
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
 
     sigma: tuple[float, float] = (5.0, 5.0)
+    motion = Op.motion  # no matrix says where boxes and keypoints go
 
     @property
     def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -187,9 +187,9 @@ def elastic(
         >>> elastic(np.zeros((50, 80, 3), np.uint8), alpha=100).shape
         (50, 80, 3)
     """
-    who, xs = "elastic", images_of(image)
-    op = Elastic(_two(who, "alpha", alpha), _two(who, "sigma", sigma), **warp_settings(who, xs, interpolation, fill))
-    return apply(op, *xs, seed=seed)  # type: ignore[no-any-return]
+    who = "elastic"
+    op = Elastic(_two(who, "alpha", alpha), _two(who, "sigma", sigma), **warp_settings(who, image, interpolation, fill))
+    return call(op, image, seed)  # type: ignore[no-any-return]
 
 
 def _two(who: str, name: str, value: Any) -> tuple[Any, Any]:

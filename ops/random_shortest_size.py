@@ -120,7 +120,7 @@ def random_shortest_size(
     """Resize `image` to a shorter side drawn from `min_size`, as torchvision's `RandomShortestSize`.
 
     Args:
-        image: one image, or a tuple of images of equal size (say, with a mask), which get one size.
+        image: one image, a `Sample`, or a tuple of images of equal size (say, with a mask), which get one size.
         min_size: of the shorter side in pixels, or several to draw from: numbers or traced host values.
         max_size: most pixels of the longer side: an image that would be longer is made smaller as a whole. None for
             no limit.
@@ -145,6 +145,6 @@ def random_shortest_size(
     min_size = plain(min_size)
     several = isinstance(min_size, (tuple, list)) or (isinstance(min_size, np.ndarray) and min_size.ndim == 1)
     lengths = tuple(min_size) if several else (min_size,)
-    methods = one_per_image("random_shortest_size", "interpolation", interpolation, len(xs))
+    methods = one_per_image("random_shortest_size", "interpolation", interpolation, image)
     op = RandomShortestSize(lengths, max_size, methods, antialias, images=len(xs))
     return call(op, image, seed, return_params)

@@ -120,7 +120,7 @@ def scale_jitter(
     For large scale jitter, bring the results to one size: by `pad` and `random_crop`, say.
 
     Args:
-        image: one image, or a tuple of images of equal size (say, with a mask), which get one size.
+        image: one image, a `Sample`, or a tuple of images of equal size (say, with a mask), which get one size.
         target_size: (width, height) in pixels, in torchvision's order here, or one number for both; numbers or traced
             host values.
         scale_range: bounds of the multiple, above 0: at 1 the image fits `target_size`. May be traced.
@@ -144,6 +144,6 @@ def scale_jitter(
     xs = images_of(image)
     width, height = pair("scale_jitter", "target_size", target_size)
     bounds = pair("scale_jitter", "scale_range", scale_range)
-    methods = one_per_image("scale_jitter", "interpolation", interpolation, len(xs))
+    methods = one_per_image("scale_jitter", "interpolation", interpolation, image)
     op = ScaleJitter(width, height, bounds, methods, antialias, images=len(xs))
     return call(op, image, seed, return_params)
