@@ -248,12 +248,17 @@ __all__ = [
 ]
 
 _INSTEAD = {
+    "BoundingBoxes": "use Sample, whose boxes are (x1, y1, x2, y2) in pixels",
+    "ClampBoundingBoxes": "use clip_boxes",
+    "ConvertBoundingBoxFormat": "use convert_boxes",
+    "KeyPoints": "use Sample",
     "Compose": "call one function after another in the function passed to map, or give it to from_torchvision",
     "RandomApply": "use random_apply",
     "RandomChoice": "use random_choice",
     "RandomOrder": "use random_order",
     "RandomHorizontalFlip": "use random_flip_left_right",
     "RandomVerticalFlip": "use random_flip_up_down",
+    "SanitizeBoundingBoxes": "use clip_boxes",
     "ToTensor": "use normalize, or convert_image_dtype and transpose",
     "clip_by_value": "use clip",
     "concatenate": "use concat",

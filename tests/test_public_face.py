@@ -58,6 +58,7 @@ def _fresh(code: str) -> str:
         (gp, "data", "the names of tf.data are in gpupipe itself: gpupipe.Dataset"),
         (ops, "RandomResizedCrop", "did you mean random_resized_crop?"),
         (ops, "RandomHorizontalFlip", "use random_flip_left_right"),
+        (ops, "SanitizeBoundingBoxes", "use clip_boxes"),
         (ops, "MixUp", "did you mean mixup?"),
         (io, "TFRecordWritter", "did you mean TFRecordWriter?"),
     ],
