@@ -11,7 +11,7 @@ from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
 from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.graph.symbols import Symbol, apply, part_of
-from gpupipe.ops._shared.geometry import column, image_of, pair
+from gpupipe.ops._shared.geometry import check_pixels, column, image_of, pair
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.stack import stack
 from gpupipe.random import BatchRng
@@ -75,6 +75,7 @@ class CropAndResize(Op):
         return np.tile(np.array([[self.height, self.width]], np.int32), (len(hw), 1))
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        check_pixels(self.name, hw)
         y1, x1, y2, x2 = (column(number, len(hw), np.float32) for number in self.box)
         rows, down = _positions(y1, y2, hw[:, 0], self.height)
         columns, across = _positions(x1, x2, hw[:, 1], self.width)

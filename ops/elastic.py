@@ -12,7 +12,7 @@ from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.integers import is_integer, plain
 from gpupipe.ops._shared.affine import numbers_of
 from gpupipe.ops._shared.composite import Row, call
-from gpupipe.ops._shared.geometry import column
+from gpupipe.ops._shared.geometry import check_pixels, column
 from gpupipe.ops._shared.grain import grain, grain_dali, grain_keys
 from gpupipe.ops._shared.libraries import opencv
 from gpupipe.ops._shared.warp import Warp, Warping, warp_settings
@@ -143,6 +143,7 @@ class Elastic(Warping):
         return ((part, (0, 1)),)
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        check_pixels(self.name, hw)
         strength = np.stack([column(value, len(hw), np.float64) for value in self.alpha], axis=1) / 2
         return grain_keys(rng, hw), strength.astype(np.float32)
 

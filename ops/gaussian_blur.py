@@ -13,6 +13,7 @@ from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
 from gpupipe.ops._shared.colour import Colour, rows_within, tolerance
+from gpupipe.ops._shared.geometry import check_pixels
 from gpupipe.ops._shared.libraries import opencv
 from gpupipe.ops._shared.samples import tones
 from gpupipe.ops.convert_image_dtype import LARGEST, dtype_of
@@ -92,6 +93,7 @@ class GaussianBlur(Blur):
             check_number(self.name, "sigma", sigma, SMALLEST)
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        check_pixels(self.name, hw)
         x, y = (rows_within(self.name, "sigma", sigma, len(hw), SMALLEST) for sigma in self.sigma)
         return (np.stack([y, x], axis=1).astype(np.float32),)
 

@@ -11,7 +11,7 @@ from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.geometry import pair
+from gpupipe.ops._shared.geometry import check_pixels, pair
 from gpupipe.ops._shared.samples import tones
 from gpupipe.ops._shared.sometimes import flags, where_dali
 from gpupipe.ops.convert_image_dtype import dtype_of
@@ -50,6 +50,7 @@ class RandomGaussianBlur(Blur):
             raise SpecError(f"{self.name} needs sigma from small to large, got {self.sigma}")
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        check_pixels(self.name, hw)
         applied = flags(rng, self.p, len(hw))
         low, high = self.sigma
         sigma = low + rng.uniform() * (high - low)

@@ -12,7 +12,7 @@ from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.integers import plain
 from gpupipe.ops._shared.composite import Composite, Row, call
-from gpupipe.ops._shared.geometry import column, images_of, one_per_image
+from gpupipe.ops._shared.geometry import check_pixels, column, images_of, one_per_image
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.resize import Resize, check_methods
 from gpupipe.random import BatchRng
@@ -62,6 +62,7 @@ class RandomShortestSize(Composite):
         return ((Resize(method=method, antialias=self.antialias, keep_dtype=True), (0,)),)
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        check_pixels(self.name, hw)
         count = len(hw)
         lengths = np.stack([column(length, count) for length in self.min_size], axis=1)
         length = np.take_along_axis(lengths, rng.integers(0, len(self.min_size))[:, None], axis=1)[:, 0]

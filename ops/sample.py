@@ -77,8 +77,9 @@ class Sample(Carrier):
             raise PlanTypeError(f"Sample needs one image, got {_named(self.image)}; masks= takes the others")
         object.__setattr__(self, "boxes", _positions("boxes", self.boxes, (4,)))
         object.__setattr__(self, "keypoints", _positions("keypoints", self.keypoints, (2, 3)))
-        if isinstance(self.masks, list):
-            object.__setattr__(self, "masks", tuple(self.masks))
+        if isinstance(self.masks, (list, tuple, dict)):
+            masks = tuple(self.masks) if isinstance(self.masks, list) else self.masks
+            object.__setattr__(self, "masks", masks or None)
         count = _length(self.boxes, 2)
         for name, value, rank in (("labels", self.labels, None), ("keypoints", self.keypoints, 3)):
             for leaf in () if value is None else flatten(value)[0]:
@@ -111,14 +112,20 @@ def _positions(name: str, value: Any, lasts: tuple[int, ...]) -> Any:
         SpecError: the last dimension is another.
     """
     form = "float32[N,4]" if name == "boxes" else "float32[K,2], [K,3], [N,K,2] or [N,K,3]"
-    if isinstance(value, (list, tuple)) and not any(isinstance(item, Symbol) for item in value):
+    if isinstance(value, (list, tuple)):
+        if _has_traced(value):
+            raise PlanTypeError(
+                f"Sample needs {name} as {form}, got a {type(value).__name__} of traced values; ops.stack makes one "
+                f"value of them: ops.stack([ops.stack([x1, y1, x2, y2])])"
+            )
         try:
             value = np.asarray(value, np.float32)
         except (TypeError, ValueError) as error:
             raise PlanTypeError(f"Sample needs {name} as {form}, got {_named(value)}") from error
-        value = value.reshape(0, 4) if value.shape == (0,) and name == "boxes" else value
     if not isinstance(value, (np.ndarray, Symbol)):
         return value
+    if isinstance(value, np.ndarray) and value.shape == (0,) and name == "boxes":
+        value = value.reshape(0, 4)
     spec = value._value.spec if isinstance(value, Symbol) else _spec(value)
     if spec.dtype is bytes or (spec.dtype is not None and spec.dtype.kind not in "iuf"):
         raise PlanTypeError(f"Sample needs {name} as {form}, got {spec}")
@@ -126,6 +133,12 @@ def _positions(name: str, value: Any, lasts: tuple[int, ...]) -> Any:
         more = "; see ops.convert_boxes" if name == "boxes" else ""
         raise SpecError(f"Sample needs {name} as {form}, got {spec}{more}")
     return value if spec.dtype is None or spec.dtype == np.float32 else cast(value, "float32")
+
+
+def _has_traced(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_traced, value))
+    return isinstance(value, Symbol)
 
 
 def _spec(value: Any) -> TensorSpec:

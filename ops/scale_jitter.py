@@ -11,7 +11,7 @@ from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.ops._shared.composite import Composite, Row, call
-from gpupipe.ops._shared.geometry import column, images_of, one_per_image, pair
+from gpupipe.ops._shared.geometry import check_pixels, column, images_of, one_per_image, pair
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.resize import Resize, check_methods
 from gpupipe.random import BatchRng
@@ -63,6 +63,7 @@ class ScaleJitter(Composite):
         return ((Resize(method=method, antialias=self.antialias, keep_dtype=True), (0,)),)
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        check_pixels(self.name, hw)
         low, high = (column(bound, len(hw), np.float64) for bound in self.scale)
         scale = rng.uniform().astype(np.float32) * (high - low).astype(np.float32) + low.astype(np.float32)
         fits = np.stack([column(self.height, len(hw)), column(self.width, len(hw))], axis=1) / hw

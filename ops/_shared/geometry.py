@@ -15,6 +15,7 @@ from gpupipe.spec import TensorSpec
 
 __all__ = [
     "GeometryError",
+    "check_pixels",
     "column",
     "full",
     "image_of",
@@ -36,6 +37,18 @@ MOVABLE = tuple(map(np.dtype, "uint8 uint16 uint32 uint64 int8 int16 int32 int64
 
 class GeometryError(ShapeError):
     """A window or size that does not fit the image."""
+
+
+def check_pixels(who: str, hw: Array) -> None:
+    """Refuse images without pixels: DALI's blur and warp of one end the process.
+
+    Raises:
+        GeometryError: a side of some image, int[B,2], is 0. The error names the rows.
+    """
+    bad = np.flatnonzero(hw.min(axis=1) < 1).tolist()
+    if bad:
+        sizes = {row: f"{hw[row, 0]}x{hw[row, 1]}" for row in bad}
+        raise GeometryError.of_rows({row: f"{who} needs images with pixels, got one of {sizes[row]}" for row in bad})
 
 
 def image_of(who: str, x: TensorSpec, dtypes: tuple[np.dtype[Any], ...] = MOVABLE) -> TensorSpec:

@@ -93,8 +93,13 @@ def checked_points(points: Array) -> Array:
     Raises:
         DataError: a coordinate is no number.
     """
-    if not np.isfinite(points.sum(dtype=np.float64)):
-        raise DataError(f"needs keypoints of finite numbers, got {_first(points, ~np.isfinite(points))}")
+    if np.isfinite(points.sum(dtype=np.float64)):
+        return points
+    bad = ~np.isfinite(points)
+    if points.shape[-1] == 3:
+        bad[..., :2] &= points[..., 2:] != 0  # what has no place may say anything
+    if bad.any():
+        raise DataError(f"needs keypoints of finite numbers, got {_first(points, bad)}")
     return points
 
 

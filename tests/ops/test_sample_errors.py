@@ -168,3 +168,30 @@ def test_a_bad_box_is_a_bad_element(on_error: Any) -> None:
     else:
         with pytest.raises(DataError, match=r"flip_left_right.*x1 <= x2"):
             list(chain.with_options(options))
+
+
+def test_points_without_a_place_may_say_anything() -> None:
+    points = [[np.nan, np.nan, 0], [1, 2, 2]]
+    image = np.zeros((4, 6, 3), np.uint8)
+
+    moved = ops.clip_boxes(ops.flip_left_right(Sample(image, keypoints=points)))
+
+    np.testing.assert_array_equal(moved.keypoints, np.float32([[np.nan, np.nan, 0], [5, 2, 2]]))
+    with pytest.raises(DataError, match=r"keypoints of finite numbers, got \[nan, nan, 1\.0\]"):
+        ops.flip_left_right(Sample(image, keypoints=[[np.nan, np.nan, 1]]))
+
+
+@pytest.mark.parametrize("none", [(), [], {}])
+def test_no_masks_are_none(none: Any) -> None:
+    assert ops.flip_left_right(Sample(np.zeros((4, 6, 3), np.uint8), masks=none)).masks is None
+
+
+def test_traced_numbers_are_stacked_to_a_box() -> None:
+    ds = Dataset.from_tensor_slices((np.zeros((1, 4, 6, 3), np.uint8), np.float32([1]), np.float32([3])))
+
+    def moved(image: Any, low: Any, high: Any) -> Any:
+        return ops.flip_left_right(Sample(image, ops.stack([ops.stack([low, low, high, high])])))
+
+    np.testing.assert_array_equal(next(iter(ds.map(moved))).boxes, [[3, 1, 5, 3]])
+    with pytest.raises(PlanTypeError, match=r"Sample needs boxes as float32\[N,4\], got a list of traced .*ops\.stack"):
+        ds.map(lambda image, low, high: ops.flip_left_right(Sample(image, [[low, low, high, high]])))
