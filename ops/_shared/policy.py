@@ -219,22 +219,13 @@ _FAST = {**_NUMPY, "sharpness": sharpened_fast, "equalize": lambda x, _: Equaliz
 
 _BY_NUMBER = {NUMBER[name]: (_NUMPY[name], _FAST[name]) for name in _NUMPY}
 
-
-def _posterized_dali(d: Any, x: Any, mask: Any) -> Any:
-    return x & d.fn.cast(mask, dtype=d.dtype(np.uint8))
-
-
-def _solarized_dali(d: Any, x: Any, threshold: Any) -> Any:
-    return x ^ ((x >= threshold) * d.types.Constant(255, dtype=d.dtype(np.uint8)))
-
-
 _DALI: dict[str, Callable[..., Any]] = {
     "brightness": brightened_dali,
     "color": colored_dali,
     "contrast": contrasted_dali,
     "sharpness": sharpened_dali,
-    "posterize": _posterized_dali,
-    "solarize": _solarized_dali,
+    "posterize": lambda d, x, mask: x & d.fn.cast(mask, dtype=d.dtype(np.uint8)),
+    "solarize": lambda d, x, least: x ^ ((x >= least) * d.types.Constant(255, dtype=d.dtype(np.uint8))),
     "autocontrast": lambda d, x: Autocontrast().dali(d, x),
     "equalize": lambda d, x: Equalize().dali(d, x),
     "invert": lambda d, x: Invert().dali(d, x),

@@ -30,6 +30,9 @@ NOISE = re.compile(r"np\.random\.default_rng\(\d+\)\.integers\(0, 256, (\([\d, ]
 COUNT = 24
 """Photographs of three classes."""
 
+SOURCES = {"photos", "coco"}
+"""Chains whose elements are single photographs, not what a recipe makes of them."""
+
 SHOWN, HEIGHT, GAP = 6, 112, 4
 """Images in a row of a picture, pixels of its height, and between two images."""
 
@@ -56,7 +59,7 @@ def made(code: str, names: dict[str, Any]) -> list[str]:
     names["drawn"] = drawn
     before = set(names)
     exec(NOISE.sub(r"drawn(\1)", code), names)
-    return [name for name in names if name not in before and name != "photos" and isinstance(names[name], gp.Dataset)]
+    return [name for name in names if name not in before | SOURCES and isinstance(names[name], gp.Dataset)]
 
 
 def drawn(shape: tuple[int, int, int, int]) -> Array:

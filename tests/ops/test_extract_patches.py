@@ -97,7 +97,7 @@ def test_images_of_many_sizes_give_the_same_patches_on_dali(name: str, padding: 
 
 def test_a_batch_of_images_has_patches_as_tensorflow_has_them() -> None:
     images = np.stack([photograph(n)[:32, :48] for n in range(4)])
-    ds = gp.Dataset.from_tensor_slices(images)
+    ds = gp.Dataset.from_tensor_slices(images).with_options(gp.Options(device="cpu"))
 
     (after,) = ds.batch(4).map(lambda x: ops.extract_patches(x, 16))
     (before,) = ds.map(lambda x: ops.extract_patches(x, 16)).batch(4)

@@ -26,7 +26,7 @@ OPS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", OPS)
-def test_an_image_without_pixels_is_an_error_of_its_element(name: str, backend: str) -> None:
+def test_an_image_without_pixels_is_an_error_of_its_element(name: str, backend: Any) -> None:
     images = Dataset.from_generator(lambda: iter([np.ones((6, 5, 3), np.uint8), np.ones((0, 5, 3), np.uint8)]))
     ds = images.map(OPS[name]).with_options(Options(device="cpu", backend=backend))
 

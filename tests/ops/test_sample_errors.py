@@ -176,7 +176,7 @@ def test_points_without_a_place_may_say_anything() -> None:
 
     moved = ops.clip_boxes(ops.flip_left_right(Sample(image, keypoints=points)))
 
-    np.testing.assert_array_equal(moved.keypoints, np.float32([[np.nan, np.nan, 0], [5, 2, 2]]))
+    np.testing.assert_array_equal(moved.keypoints, np.array([[np.nan, np.nan, 0], [5, 2, 2]], np.float32))
     with pytest.raises(DataError, match=r"keypoints of finite numbers, got \[nan, nan, 1\.0\]"):
         ops.flip_left_right(Sample(image, keypoints=[[np.nan, np.nan, 1]]))
 
@@ -187,7 +187,9 @@ def test_no_masks_are_none(none: Any) -> None:
 
 
 def test_traced_numbers_are_stacked_to_a_box() -> None:
-    ds = Dataset.from_tensor_slices((np.zeros((1, 4, 6, 3), np.uint8), np.float32([1]), np.float32([3])))
+    ds = Dataset.from_tensor_slices(
+        (np.zeros((1, 4, 6, 3), np.uint8), np.array([1], np.float32), np.array([3], np.float32))
+    )
 
     def moved(image: Any, low: Any, high: Any) -> Any:
         return ops.flip_left_right(Sample(image, ops.stack([ops.stack([low, low, high, high])])))

@@ -81,7 +81,7 @@ def walk_headers(
                 return
             offsets, position, length, wrong = _whole_records(data, base, size - base)
             at = base + position
-            if length > SMALL and at < size:
+            if length > SMALL and at < size and isinstance(storage, LocalStorage):
                 storage.ahead(path, at, HEADER)
             framer.index += len(offsets)
             if offsets:
