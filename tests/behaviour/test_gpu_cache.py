@@ -232,11 +232,12 @@ class TestOnAGpu:
             ds = Dataset.range(200).map(lambda n: _noted([], n), traced=False, spec=spec)
             return _on_gpu(ds).repeat(3).map(ops.flip_up_down).batch(10).with_options(GPU)
 
-        items = iter(made())
-        for _ in range(16):  # behind the first checkpoint
-            next(items)
+        with iter(made()) as items:
+            for _ in range(16):  # behind the first checkpoint
+                next(items)
+            state = items.state_dict()
         resumed = iter(made())
-        resumed.load_state_dict(items.state_dict())
+        resumed.load_state_dict(state)
         puts: list[Any] = []
         monkeypatch.setattr("gpupipe.transform.device_memory.put", _counting(array.put, puts))
 
@@ -362,7 +363,7 @@ class TestOnAGpu:
         assert "need uint8 with 3 dimensions" in str(causes[0])
 
     def test_without_cupy_it_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("gpupipe.optimize.place.placer.has_cupy", lambda: False)
+        monkeypatch.setattr(array, "has_cupy", lambda: False)
 
         with pytest.raises(gp.MissingDependencyError, match=r"cache\(device='gpu'\) at .* needs CuPy.*pip install"):
             next(iter(_on_gpu(_decoded()).with_options(GPU)))

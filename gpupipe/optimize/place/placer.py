@@ -21,7 +21,7 @@ from ...graph.host_values import is_batchwise, is_image
 from ...graph.values import Apply, Input, Item, Value, topological
 from ...options import Settings, parse_device
 from ...plan.node import Node
-from ...transform.array import has_cupy
+from ...transform import array
 from ...transform.choose import (
     Choice,
     choose_for,
@@ -119,7 +119,7 @@ class Placer:
                 f"{who} needs an NVIDIA GPU and DALI, got {choice.label} ({choice.why}); use cache(), which keeps the "
                 "elements on the host"
             )
-        elif not has_cupy():
+        elif not array.has_cupy():
             error = MissingDependencyError(
                 f"{who} needs CuPy, which is not installed; pip install '{dali_extra()}', or use cache(), which keeps "
                 "the elements on the host"
