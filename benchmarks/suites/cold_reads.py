@@ -7,6 +7,7 @@ A process remembers where records start; so each run is a new one.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -66,8 +67,6 @@ def gpupipe(files: Sequence[str], shuffle: int, threads: int) -> Iterator[int]:
 
 def tfdata(files: Sequence[str], shuffle: int, threads: int) -> Iterator[int]:
     """The same in tf.data, which holds the records themselves in its buffer."""
-    import importlib
-
     tf: Any = importlib.import_module("tensorflow")
     names = tf.data.Dataset.from_tensor_slices(list(files)).shuffle(len(files), seed=1)
     ds = names.interleave(tf.data.TFRecordDataset, cycle_length=8, num_parallel_calls=tf.data.AUTOTUNE)
@@ -87,7 +86,7 @@ READERS: Mapping[str, Callable[[Sequence[str], int, int], Iterator[int]]] = {
 
 def _main(kind: str, shuffle: str, threads: str, *files: str) -> None:
     if kind == "tfdata":
-        import tensorflow  # noqa: F401
+        importlib.import_module("tensorflow")
     elif kind == "gpupipe":
         import gpupipe
 
