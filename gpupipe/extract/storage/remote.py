@@ -18,6 +18,7 @@ from gpupipe.errors import DataError, DirectoryError, MissingDependencyError, Mi
 from gpupipe.extract.storage.files import LOCAL, REMEMBERED, Storage, changed, short, translated
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.glob import is_url, matching
+from gpupipe.extract.storage.list_of_copies import share_list
 from gpupipe.extract.storage.retry import asked, passes
 
 __all__ = ["RemoteStorage", "expand_url", "remote_storage", "storage_of"]
@@ -62,6 +63,8 @@ class RemoteStorage:
         except ValueError as error:
             raise PlanError(f"a URL needs a scheme that fsspec knows, got {url!r}: {error}") from error
         self.caches = isinstance(self.files, CachingFileSystem)
+        if self.caches:
+            share_list(self.files)
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[int, str]] = OrderedDict()
         renew_lock(self)

@@ -1,0 +1,76 @@
+"""list_of_copies: fsspec's list of the copies that a cache keeps, as threads may share it.
+
+``filecache::`` and ``blockcache::`` keep a list of what they have fetched, in memory and in a file, and read, change
+and write it without a lock. Where two threads do so at a time, one's entry is lost: its file is fetched again, or a file of
+``blockcache::`` cannot be closed (KeyError).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from gpupipe.extract.storage.forking import renew_lock
+
+__all__ = ["ListOfCopies", "share_list"]
+
+
+class ListOfCopies:
+    """The list of one file system, whose changes are made one at a time. What only reads it waits for nobody.
+
+    Args:
+        real: fsspec's.
+    """
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+        self._lock = threading.RLock()  # removing an entry saves the list
+        renew_lock(self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def load(self) -> None:
+        """Read the file, and keep the entries that are not in it yet."""
+        with self._lock:
+            known = self._real.cached_files[-1]
+            self._real.load()
+            for path, entry in known.items():
+                self._real.cached_files[-1].setdefault(path, entry)
+
+    def save(self) -> None:
+        """Write all entries to the file, and take over those in it."""
+        with self._lock:
+            self._real.save()
+
+    def update_file(self, path: str, entry: Any) -> None:
+        """Add an entry in memory."""
+        with self._lock:
+            self._real.update_file(path, entry)
+
+    def on_close_cached_file(self, file: Any, path: str) -> None:
+        """Note which blocks of a file are there."""
+        with self._lock:
+            self._real.on_close_cached_file(file, path)
+
+    def pop_file(self, path: str) -> Any:
+        """Remove the entry of a file."""
+        with self._lock:
+            return self._real.pop_file(path)
+
+    def clear_expired(self, expiry_time: int) -> Any:
+        """Remove old entries."""
+        with self._lock:
+            return self._real.clear_expired(expiry_time)
+
+
+_LOCK = threading.Lock()
+
+
+def share_list(files: Any) -> None:
+    """Let threads share the list of `files`, a CachingFileSystem of fsspec; ``simplecache::`` keeps none."""
+    with _LOCK:
+        own = object.__getattribute__(files, "__dict__")  # other attributes of `files` are those of what it caches
+        real = own.get("_metadata")
+        if real is not None and not isinstance(real, ListOfCopies):
+            own["_metadata"] = ListOfCopies(real)
