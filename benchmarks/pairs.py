@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from benchmarks import tied
 from benchmarks.job import Audit, Job, Run
-from benchmarks.process import PeakMemory, ending, ends
+from benchmarks.process import PeakMemory, ending, ends, environment
 from gpupipe.comparison.ratios import pair_order
 
 __all__ = ["ContestantFailed", "Pair", "audit", "notices_damage", "run_pairs", "spawn"]
@@ -59,7 +59,13 @@ def spawn(job: Job) -> tuple[dict[str, Any], int]:
         order.write(replace(job, started=time.monotonic()).to_json().encode() + b"\n")
         order.seek(0)
         process = subprocess.Popen(
-            tied.command(CHILD), stdin=order, stdout=out, stderr=err, cwd=_ROOT, start_new_session=True
+            tied.command(CHILD),
+            stdin=order,
+            stdout=out,
+            stderr=err,
+            cwd=_ROOT,
+            env=environment(),
+            start_new_session=True,
         )
         watch = PeakMemory(process.pid)
         try:

@@ -15,6 +15,7 @@ __all__ = [
     "descendants",
     "ending",
     "ends",
+    "environment",
     "peak_bytes",
     "resident_bytes",
     "resident_parts",
@@ -23,6 +24,11 @@ __all__ = [
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def environment() -> dict[str, str]:
+    """Environment variables of a process that is timed: it keeps and loads bytecode, as processes usually do."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def descendants(pid: int) -> list[int]:

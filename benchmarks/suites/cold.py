@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.equal import UnequalWork
+from benchmarks.process import environment
 from benchmarks.suites.cold_reads import READERS
 from benchmarks.tfrecord import write_record
 from gpupipe.comparison.ratios import Spread, pair_order, ratios
@@ -110,8 +111,9 @@ def _written(folder: Path, records: int) -> tuple[str, ...]:
 def _run_of(kind: str, shuffle: int, threads: int, files: Sequence[str]) -> dict[str, Any] | str:
     """One run in a process of its own; or why there is none."""
     words = [sys.executable, "-m", "benchmarks.suites.cold_reads", kind, str(shuffle), str(threads), *files]
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    done = subprocess.run(words, capture_output=True, text=True, cwd=_ROOT, env=environment, check=False, timeout=1800)
+    done = subprocess.run(
+        words, capture_output=True, text=True, cwd=_ROOT, env=environment(), check=False, timeout=1800
+    )
     if done.returncode:
         return done.stderr.strip().rpartition("\n")[2][:200] or f"exit status {done.returncode}"
     found: dict[str, Any] = json.loads(done.stdout.strip().rpartition("\n")[2])

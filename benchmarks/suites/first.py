@@ -8,7 +8,6 @@ and `import numpy` in turn, with bytecode from a run before.
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from benchmarks.compare import Comparison, present
 from benchmarks.contestants import CONTESTANTS
 from benchmarks.job import Job
 from benchmarks.pairs import ContestantFailed, Pair, run_pairs
+from benchmarks.process import environment
 from gpupipe.comparison.ratios import Spread, pair_order
 
 __all__ = ["CONTEST", "GOALS", "add_options", "apart", "first_batch", "imports"]
@@ -126,9 +126,8 @@ def imports(count: int = 9) -> dict[str, list[float]]:
 
 
 def _import(module: str) -> float:
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", f"import {module}"], check=True, cwd=_ROOT, env=environment)
+    subprocess.run([sys.executable, "-c", f"import {module}"], check=True, cwd=_ROOT, env=environment())
     return time.perf_counter() - start
 
 

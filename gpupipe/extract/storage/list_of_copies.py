@@ -1,8 +1,8 @@
 """list_of_copies: fsspec's list of the copies that a cache keeps, as threads may share it.
 
 ``filecache::`` and ``blockcache::`` keep a list of what they have fetched, in memory and in a file, and read, change
-and write it without a lock. Where two threads do so at a time, one's entry is lost: its file is fetched again, or a file of
-``blockcache::`` cannot be closed (KeyError).
+and write it without a lock. Where two threads do so at a time, one's entry is lost: its file is fetched again, or a
+file of ``blockcache::`` cannot be closed (KeyError).
 """
 
 from __future__ import annotations
