@@ -77,21 +77,26 @@ def damaged(good: bytes) -> dict[str, bytes]:
     }
 
 
-def chain(day: Day, files: Sequence[bytes], labels: bool = True, **options: Any) -> Any:
+def chain(day: Day, files: Sequence[bytes], labels: bool = True, cached: bool = False, **options: Any) -> Any:
     """Make the chain of the README from memory: batches of (float32[B,224,224,3]{NHWC}, int64[B]), prefetched.
 
-    Without `labels`, batches of images alone.
+    Without `labels`, batches of images alone. If `cached`, the images stay decoded, on a GPU where the day has one.
     """
     import gpupipe as gp
     from gpupipe import ops
 
-    def train_example(x: Any) -> Any:
-        image = ops.random_resized_crop(ops.decode_jpeg(x["encoded"], channels=3), (SIZE, SIZE))
-        image = ops.random_flip_left_right(image)
-        image = ops.normalize(image, mean=ops.IMAGENET_MEAN, std=ops.IMAGENET_STD)
-        return (image, x["label"]) if labels else image
+    def decoded(x: Any) -> Any:
+        return ops.decode_jpeg(x["encoded"], channels=3), x["label"]
 
-    ds = gp.Dataset.from_tensor_slices({"encoded": list(files), "label": np.arange(len(files))}).map(train_example)
+    def train_example(image: Any, label: Any) -> Any:
+        image = ops.random_flip_left_right(ops.random_resized_crop(image, (SIZE, SIZE)))
+        image = ops.normalize(image, mean=ops.IMAGENET_MEAN, std=ops.IMAGENET_STD)
+        return (image, label) if labels else image
+
+    ds = gp.Dataset.from_tensor_slices({"encoded": list(files), "label": np.arange(len(files))}).map(decoded)
+    if cached:
+        ds = ds.cache(device="gpu") if day.device == "gpu" else ds.cache()
+    ds = ds.map(train_example)
     given = {"device": day.device, **options}
     return ds.batch(day.batch, drop_remainder=True).prefetch(2).with_options(gp.Options(**given))
 

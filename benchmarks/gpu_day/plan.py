@@ -36,6 +36,7 @@ ORDER = (
     "capture",
     "bench",
     "train",
+    "cached",
     "speed",
     "chain",
 )
