@@ -44,7 +44,7 @@ GOALS: Mapping[str, tuple[tuple[str, str, float, float], ...]] = {
     "chain-plain": (("plain-gpupipe-fast", "plain-tfdata", 0.6, 1.5),),
     "extract": (("gpupipe-extract", "tfdata-extract", 0.45, 1.4),),
     "approximate": (("gpupipe-fast-smaller", "tfdata-exact", 0.85, 0.0),),
-    "overhead": (("fast-chain", "fast-calls", 1.1, 0.0),),
+    "overhead": (("fast-chain", "fast-calls", 1.1, 0.0), ("fast-memory", "fast-calls", 1.1, 0.0)),
     "prepared": (
         ("prepared-decoded", "prepared-whole", 0.4, 0.0),
         ("prepared-cache", "prepared-whole", 0.4, 0.0),

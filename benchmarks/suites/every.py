@@ -76,7 +76,7 @@ PLAN = (
     Suite("on-error, DALI", ("on-error",), 8, _SHORT),
     Suite("on-error, NumPy", ("on-error", "--backend", "numpy"), 8, _SHORT),
     Suite("approximate", ("approximate",), 30, (*_SHORT, "--batch", "8", "--contestants", "gpupipe-fast-smaller")),
-    Suite("overhead", ("overhead",), 6, (*_SHORT, "--contestants", "fast-chain")),
+    Suite("overhead", ("overhead",), 6, (*_SHORT, "--contestants", "fast-chain,fast-memory")),
     Suite("prepared", ("prepared",), 20, (*_SHORT, "--contestants", "prepared-decoded")),
     Suite("profile", ("profile",), 20, (*_ONE, "--plants", "slow decode")),
     Suite("commands", ("commands",), 15, (*_ONE, "--images", "8", "--records", "400")),

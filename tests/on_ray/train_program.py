@@ -1,4 +1,4 @@
-"""The example for Ray Train, whose second worker is killed in the middle; prints what each worker was given, as JSON."""
+"""The example for Ray Train, whose second worker is killed in the middle; prints as JSON what each was given."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ def main(folder: Path) -> dict[str, Any]:
         run_config=RunConfig(storage_path=str(folder / "results"), failure_config=FailureConfig(max_failures=3)),
     ).fit()
     ray.shutdown()
-    seen = [[json.loads(line) for line in (folder / "seen" / f"rank-{rank}").read_text().splitlines()] for rank in (0, 1)]
+    seen = [
+        [json.loads(line) for line in (folder / "seen" / f"rank-{rank}").read_text().splitlines()] for rank in (0, 1)
+    ]
     return {"error": str(result.error or ""), "seen": seen, "killed": (folder / "seen" / "killed").exists()}
 
 
