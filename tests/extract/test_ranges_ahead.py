@@ -45,6 +45,9 @@ class Server:
     def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
         out[:] = self.read(name, offset, len(out), tag)
 
+    def ahead(self, name: str, offset: int, n: int) -> bool:
+        return False
+
 
 @pytest.fixture
 def pool() -> Iterator[ThreadPoolExecutor]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from typing import Any, cast
+from typing import Any
 
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records import tfrecord
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.extract.records.walk import Bad, Good, walk_headers
-from gpupipe.extract.storage.files import LocalStorage
 from tests.fuzz.bounds import lowered
 from tests.fuzz.framing import cut_slowly, find_slowly
 from tests.fuzz.sealing import sealed
@@ -51,6 +50,9 @@ class Memory:
 
     def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
         out[:] = self.read(name, offset, len(out), tag)
+
+    def ahead(self, name: str, offset: int, n: int) -> bool:
+        return False
 
 
 class Network(Memory):
@@ -165,7 +167,7 @@ def one(data: bytes, thorough: bool = True) -> None:
 def walk(storage: Memory, start: int) -> list[tuple[int, int | None]]:
     """Offsets and lengths of `walk_headers`, with None for what is damaged."""
     out: list[tuple[int, int | None]] = []
-    for part in walk_headers("a", start=start, storage=cast(LocalStorage, storage)):
+    for part in walk_headers("a", start=start, storage=storage):
         if isinstance(part, Good):
             stops = [*part.offsets[1:], part.end]
             assert part.offsets

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import tracemalloc
 import zlib
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +19,6 @@ from gpupipe.extract.images.jpeg import first_marker_in_scan, with_plain_orienta
 from gpupipe.extract.records import framing
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.extract.records.walk import Bad, walk_headers
-from gpupipe.extract.storage.files import LocalStorage
 from gpupipe.serial.columns import Cursor, read_column
 from gpupipe.serial.structures import Malformed
 from tests.fuzz import archives
@@ -172,7 +171,7 @@ def test_damage_in_turns_with_records_does_not_cost_a_large_look_each_time(looke
     assert sum(looked_at) < 16 * len(ALTERNATING)
 
     looked_at.clear()
-    walked = list(walk_headers("a", storage=cast(LocalStorage, Memory(ALTERNATING))))
+    walked = list(walk_headers("a", storage=Memory(ALTERNATING)))
     assert len(walked) == 2 * MANY
     assert sum(looked_at) < 16 * len(ALTERNATING)
 
@@ -192,7 +191,7 @@ def test_an_error_that_is_kept_holds_no_buffer(compression: str) -> None:
     data = frame(bytes(1000)) * 20
     storage = Memory(zlib.compress(data, 0) if compression else data, broken=5000)
     items = [item for _, item in RecordReader("a", compression=compression, storage=storage)]
-    walked = [part.error for part in walk_headers("a", storage=cast(LocalStorage, storage)) if isinstance(part, Bad)]
+    walked = [part.error for part in walk_headers("a", storage=storage) if isinstance(part, Bad)]
     missing = [item for _, item in RecordReader("no such file")]
 
     errors = [item for item in items + walked + missing if isinstance(item, DataError)]

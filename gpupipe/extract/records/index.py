@@ -27,7 +27,7 @@ from gpupipe.extract.records.crc import crc32c
 from gpupipe.extract.records.framing import OVERHEAD
 from gpupipe.extract.records.spilled import Spilled
 from gpupipe.extract.records.walk import Good, walk_headers
-from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile, translated
+from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile, Storage, translated
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.glob import INDEX_SUFFIX
 from gpupipe.extract.storage.retry import asked
@@ -275,7 +275,7 @@ class Kind(NamedTuple):
         shortest: bytes of the shortest record.
     """
 
-    build: Callable[[str, LocalStorage], RecordIndex]
+    build: Callable[[str, Storage], RecordIndex]
     indexes: Indexes[RecordIndex]
     magic: bytes
     shortest: int
@@ -304,7 +304,7 @@ def record_index(
     return index
 
 
-def build_index(path: str, storage: LocalStorage = LOCAL) -> RecordIndex:
+def build_index(path: str, storage: Storage = LOCAL) -> RecordIndex:
     """Build an index in one pass over the headers; it is not kept."""
     offsets, faults, end, lasting = array("Q"), dict[int, DataError](), 0, True
     for part in walk_headers(path, storage=storage):

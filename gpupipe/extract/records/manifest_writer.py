@@ -176,7 +176,7 @@ def _walked(path: str) -> tuple[RecordIndex, int, int]:
     """The index of a file, its size and its tag."""
     storage = storage_of(path)
     opened = OpenFile(storage, path)
-    index = build_index(path, _Ranges(storage) if is_url(path) else storage)  # type: ignore[arg-type]
+    index = build_index(path, _Ranges(storage) if is_url(path) else storage)
     if index.failure is not None:
         raise index.failure.again()
     if 0 in index.faults:
@@ -187,34 +187,52 @@ def _walked(path: str) -> tuple[RecordIndex, int, int]:
     return index, opened.size, tag_of(path, opened)
 
 
+class _Held(NamedTuple):
+    """A range of one version of a file."""
+
+    name: str = ""
+    tag: str | None = None
+    start: int = 0
+    data: bytes = b""
+
+
 class _Ranges:
-    """A storage that reads one remote file from front to back, in large ranges."""
+    """Another storage, of which a file is read from front to back: in large ranges, of which the last one is held."""
 
     random_reads = False
     reads_ahead = False
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._size = 0
-        self._start, self._data = 0, b""
+        self._size = "", 0
+        self._held = _Held()  # replaced as a whole, since another thread may read it
 
     def size(self, name: str) -> tuple[int, str]:
         found = self._storage.size(name)
-        self._size = found[0]
+        self._size = name, found[0]
         return found
 
     def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
-        end = self._start + len(self._data)
-        if offset < self._start or offset + n > end:
+        if n <= 0:
+            return b""
+        held = self._held
+        end = held.start + len(held.data)
+        if (name, tag) != (held.name, held.tag) or offset < held.start or offset + n > end:
+            known, size = self._size
+            if known != name:
+                size = self.size(name)[0]
             far = offset > end + _RANGE // 2
-            more = min(max(n, _JUMP if far else _RANGE), self._size - offset)
-            self._data = self._storage.read(name, offset, more, tag)
-            self._start = offset
-        at = offset - self._start
-        return self._data[at : at + n]
+            more = min(_JUMP if far else _RANGE, size - offset)
+            held = self._held = _Held(name, tag, offset, self._storage.read(name, offset, max(n, more), tag))
+        at = offset - held.start
+        return held.data[at : at + n]
 
     def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
         out[:] = self.read(name, offset, len(out), tag)
+
+    def ahead(self, name: str, offset: int, n: int) -> bool:
+        """No: the range that holds it may come with the next request."""
+        return False
 
 
 def _common(paths: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gpupipe.errors import DataError
 from gpupipe.extract.records.crc import crc32c, header_at, mask
 from gpupipe.extract.records.framing import HEADER, OVERHEAD, Framer, seek_header, sniff
-from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile
+from gpupipe.extract.storage.files import LOCAL, OpenFile, Storage
 
 __all__ = ["Bad", "Good", "walk_headers"]
 
@@ -47,12 +47,12 @@ class Bad(NamedTuple):
 
 
 def walk_headers(
-    path: str, *, start: int = 0, first: int | None = None, storage: LocalStorage = LOCAL
+    path: str, *, start: int = 0, first: int | None = None, storage: Storage = LOCAL
 ) -> Iterator[Good | Bad]:
     """Read the headers of an uncompressed file; every length is compared with what the file can hold.
 
     Args:
-        path: a local file.
+        path: the file.
         start: offset of the record to start with.
         first: its index, for errors; None if it is unknown.
         storage: the storage of the file.
@@ -81,7 +81,7 @@ def walk_headers(
                 return
             offsets, position, length, wrong = _whole_records(data, base, size - base)
             at = base + position
-            if length > SMALL and at < size and isinstance(storage, LocalStorage):
+            if length > SMALL and at < size:
                 storage.ahead(path, at, HEADER)
             framer.index += len(offsets)
             if offsets:

@@ -18,7 +18,7 @@ from gpupipe.extract.shards.members import Damage, Members
 from gpupipe.extract.shards.names import KEY, split_name
 from gpupipe.extract.shards.window import FileWindow, StreamWindow, Window
 from gpupipe.extract.storage.blocks import Blocks
-from gpupipe.extract.storage.files import LocalStorage
+from gpupipe.extract.storage.files import Storage
 
 from ...classes import dataclass
 
@@ -228,7 +228,7 @@ def _text(name: bytes) -> str:
     return shown_name(name.decode(errors="surrogateescape"))
 
 
-def _index_of(path: str, storage: LocalStorage) -> RecordIndex:
+def _index_of(path: str, storage: Storage) -> RecordIndex:
     """Build the index of an archive in one pass over its headers: where each sample starts, and what is damaged."""
     offsets, faults, lasting = array("Q"), dict[int, DataError](), True
     for offset, item in SampleReader(path, columns=(), storage=storage):

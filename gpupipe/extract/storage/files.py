@@ -40,7 +40,7 @@ class Storage(Protocol):
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether ranges of a file may be requested before they are needed."""
+        """Whether it pays to request ranges in other threads before they are needed, see `ranges_ahead`."""
         ...
 
     def size(self, name: str) -> tuple[int, str]:
@@ -53,6 +53,14 @@ class Storage(Protocol):
 
     def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
         """Fill all of `out` from `offset`: `read` without a new allocation, and with the same errors."""
+        ...
+
+    def ahead(self, name: str, offset: int, n: int) -> bool:
+        """Begin to read a range that is needed soon, and return at once; what fails, fails when it is read.
+
+        Returns:
+            Whether the storage can; one that cannot does nothing.
+        """
         ...
 
 
@@ -161,11 +169,13 @@ class LocalStorage:
             if clock is not None:
                 clock.leave()
 
-    def ahead(self, name: str, offset: int, n: int) -> None:
+    def ahead(self, name: str, offset: int, n: int) -> bool:
         """Have the system read a range from the disk now, because it is needed soon; whatever fails, fails later."""
-        if _advise is not None:
-            with suppress(DataError, OSError):
-                _advise(self._descriptor(name).fd, offset, n, os.POSIX_FADV_WILLNEED)
+        if _advise is None:
+            return False
+        with suppress(DataError, OSError):
+            _advise(self._descriptor(name).fd, offset, n, os.POSIX_FADV_WILLNEED)
+        return True
 
     def _reread(self, name: str, tag: str | None, n: int, offset: int) -> bytes:
         """Read again, through a new descriptor if the old one has lost its file, as happens on NFS."""

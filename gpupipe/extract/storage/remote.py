@@ -129,6 +129,10 @@ class RemoteStorage:
         """Whether ranges of a file may be requested before they are needed: a cache would fetch it for each of them."""
         return not self.caches
 
+    def ahead(self, name: str, offset: int, n: int) -> bool:
+        """No: it keeps nothing between two requests. Who needs a range soon requests it in another thread."""
+        return False
+
     def _drop_copy(self, path: str) -> None:
         """Have a cache fetch a file again, whose download broke off; ``simplecache`` cannot."""
         if self.caches:
