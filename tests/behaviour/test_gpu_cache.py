@@ -405,6 +405,29 @@ def test_without_a_gpu_it_says_what_it_got(monkeypatch: pytest.MonkeyPatch) -> N
     assert "needs an NVIDIA GPU" in str(ds.explain())
 
 
+@pytest.mark.parametrize("options", [Options(), Options(device="gpu"), Options(device="cpu")], ids=["", "gpu", "cpu"])
+def test_without_a_gpu_explain_says_so_where_the_cache_is(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "gpu_count", lambda: 0)
+    monkeypatch.setattr("gpupipe.transform.choose.gpu_count", lambda: 0)
+    ds = _on_gpu(_decoded()).with_options(options)
+    with pytest.raises(gp.GpupipeError) as error:
+        next(iter(ds))
+
+    (step,) = [line for line in str(ds.explain()).splitlines() if line.startswith("    cache ")]
+
+    assert step == f"    cache in the memory of a GPU, which cannot run here: {error.value}"
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("a_gpu")
+def test_without_cupy_explain_says_so_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(array, "has_cupy", lambda: False)
+
+    assert "cache in the memory of a GPU, which cannot run here: cache(device='gpu') at " in str(
+        _on_gpu(_decoded()).with_options(GPU).explain()
+    )
+
+
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [

@@ -32,7 +32,7 @@ def cache(lowerer: Lowerer, node: Cache, *given: Pending) -> Pending:
 def gpu_cache(lowerer: Lowerer, node: GpuCache, *given: Pending) -> Pending:
     """As `cache`, and images stay on the GPU, on the way into the cache as well as out of it."""
     placer, store = lowerer.placer, node.store
-    where = f"in the memory of GPU {placer.gpu_for(node)}"
+    where = placer.gpu_memory(node)
     found = store.find(lowerer.settings)
     if found is not None:
         flow = CacheFlow(None, store, found.element)

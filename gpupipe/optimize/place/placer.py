@@ -104,8 +104,8 @@ class Placer:
         except GpupipeError:
             return False  # an image that needs the executor raises the error
 
-    def gpu_for(self, node: Node) -> int:
-        """The GPU in whose memory a step keeps elements.
+    def gpu_memory(self, node: Node) -> str:
+        """Where a step keeps images, in words: in the memory of a GPU; if `dry`, perhaps why it cannot run here.
 
         Raises:
             PlanError: images are not computed on a GPU.
@@ -126,9 +126,11 @@ class Placer:
             )
         if error is not None and not self.dry:
             raise error
-        if error is not None:
-            self.troubles.setdefault(self._trouble or str(error), node.line)
-        return choice.device_id or 0
+        trouble = self._trouble or ("" if error is None else str(error))
+        if trouble:
+            self.troubles.setdefault(trouble, node.line)
+            return f"in the memory of a GPU, which cannot run here: {trouble}"
+        return f"in the memory of GPU {choice.device_id}"
 
     def hand_over(self) -> Callable[[Any], Any]:
         """The function that copies host leaves to the GPU on which a batch is delivered."""
