@@ -38,6 +38,10 @@ _WINDOWS: dict[Compression, tuple[int, tuple[bytes, ...]]] = {
 }
 
 
+LOOKED_AT = 1000
+"""Files of a folder with one suffix that are opened to find out whether some of them are TFRecord files."""
+
+
 IMAGE_SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"))
 """Of the names of image files."""
 
@@ -79,7 +83,9 @@ def find_files(given: Sequence[str]) -> list[DataFile]:
     """Find files: of a name that file, of a wildcard what matches, of a folder the TFRecord files in it, or images.
 
     In a folder those files count whose name contains ".tfrecord"; without such names those that start like a TFRecord
-    file, compressed or not; without those all images in it and in folders below it, by their names.
+    file, compressed or not; without those all images in it and in folders below it, by their names. A file with the
+    name of an image is not opened. Of more than `LOOKED_AT` files with one suffix so many are, from first to last, and
+    the others if one of them starts like a TFRecord file.
 
     Args:
         given: paths, URLs, wildcards and folders, as typed.
@@ -108,17 +114,47 @@ def find_files(given: Sequence[str]) -> list[DataFile]:
 
 def _in_folder(folder: str) -> list[str]:
     with os.scandir(folder) as entries:
-        inside = sorted(entry.path for entry in entries if not entry.name.startswith(".") and not os.path.isdir(entry))
-    named = [path for path in inside if ".tfrecord" in os.path.basename(path).lower()]
-    named = [path for path in named if not path.endswith(INDEX_SUFFIX)]
-    found = named or [path for path in inside if _starts_with_a_record(path)] or _images_below(folder)
+        inside = sorted(entry.name for entry in entries if not entry.name.startswith(".") and not _is_folder(entry))
+    named = [name for name in inside if ".tfrecord" in name.lower() and not name.endswith(INDEX_SUFFIX)]
+    alike = _by_suffix(inside)
+    named = named or sorted(name for names in alike for name in _records_among(folder, names))
+    found = [os.path.join(folder, name) for name in named] or _images_below(folder)
     if not found:
+        some = any(len(names) > LOOKED_AT for names in alike)
+        looked = f", of which {LOOKED_AT:,} with each suffix were looked into" if some else ""
         raise PlanError(
             f"TFRecord files or images are needed, and the folder {folder!r} has no TFRecord files in it, no images "
-            f"in it or below it ({len(inside)} other files); for TFRecord files in folders below it write "
+            f"in it or below it ({len(inside):,} other files{looked}); for TFRecord files in folders below it write "
             f"'{os.path.join(folder, '**')}'"
         )
     return found
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a folder, or a link to one. The listing says it of all but links, without another call."""
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()
+
+
+def _by_suffix(names: Sequence[str]) -> list[list[str]]:
+    """Names of a folder by their suffixes, if these are letters; without those of images."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        suffix = os.path.splitext(name)[1].lower()
+        if suffix not in IMAGE_SUFFIXES:
+            alike.setdefault(suffix if suffix[1:].isalpha() else "", []).append(name)
+    return list(alike.values())
+
+
+def _records_among(folder: str, names: Sequence[str]) -> list[str]:
+    """Those of some names alike whose files start like a TFRecord file."""
+
+    def starts(name: str) -> bool:
+        return _starts_with_a_record(os.path.join(folder, name))
+
+    step = -(-len(names) // LOOKED_AT)
+    if step > 1 and not any(map(starts, names[::step])):
+        return []
+    return list(filter(starts, names))
 
 
 def _images_below(folder: str) -> list[str]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
 import gpupipe as gp
 from gpupipe.load.table import table
+from gpupipe.tools import files
 from gpupipe.tools.files import find_files, kind_at
 from gpupipe.tools.text import byte_count, counted
 from tests.tools.damage import write
@@ -70,6 +73,75 @@ def test_a_folder_means_the_record_files_in_it(tmp_path: Path) -> None:
         "train-00000-of-00002",
         "train-00001-of-00002",
     ]
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files whose first bytes are read."""
+    found: list[str] = []
+    was = files.first_bytes
+
+    def first_bytes(path: str, n: int = 4096) -> bytes:
+        found.append(Path(path).name)
+        return was(path, n)
+
+    monkeypatch.setattr(files, "first_bytes", first_bytes)
+    return found
+
+
+def _filled(folder: Path, count: int, name: str, data: bytes = b"") -> None:
+    for i in range(count):
+        (folder / name.format(i)).write_bytes(data)
+
+
+def test_of_many_files_of_another_kind_few_are_opened_and_the_rest_not_even_looked_at(
+    tmp_path: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "LOOKED_AT", 10)
+    for name in ("{}.xml", "{}", "{}.5d41"):
+        _filled(tmp_path, 95, name)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    asked: list[str] = []
+    for module, call in ((os, "stat"), (os, "lstat"), (os.path, "isdir")):
+        monkeypatch.setattr(module, call, _noting(getattr(module, call), asked))
+
+    with pytest.raises(gp.PlanError, match=r"\(285 other files, of which 10 with each suffix were looked into\)"):
+        find_files([str(tmp_path)])
+
+    assert len(opened) == 10 + 10  # of .xml, and of those whose suffix says nothing
+    assert [name for name in opened if name.endswith("xml")][:3] == ["0.xml", "18.xml", "27.xml"]  # from all of them
+    inside = [path for path in asked if Path(path).parent == tmp_path]
+    assert {Path(path).name for path in inside} - set(opened) <= {"folder", "link"}
+
+
+def _noting(call: Any, asked: list[str]) -> Any:
+    def noted(path: Any, *given: Any, **named: Any) -> Any:
+        asked.append(os.fspath(path))
+        return call(path, *given, **named)
+
+    return noted
+
+
+def test_images_are_not_opened_to_find_records(tmp_path: Path, opened: list[str]) -> None:
+    _filled(tmp_path, 20, "{}.JPG", b"\xff\xd8\xff")
+
+    assert len(names(str(tmp_path))) == 20
+    assert opened == []
+
+
+def test_records_among_many_files_are_found_by_one_of_those_that_are_opened(
+    tmp_path: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "LOOKED_AT", 10)
+    record = write(tmp_path / "x", [b"a record"])
+    (tmp_path / "x").unlink()
+    _filled(tmp_path, 50, "train-{:05}-of-00050", record)
+    _filled(tmp_path, 50, "{}.txt")
+    (tmp_path / "README").write_text("no record")
+
+    assert names(str(tmp_path)) == [f"train-{i:05}-of-00050" for i in range(50)]
+    assert sum(name.endswith(".txt") for name in opened) == 10
 
 
 def test_the_names_of_files_are_those_of_list_files(tmp_path: Path) -> None:
