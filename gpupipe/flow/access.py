@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
 
 from ..classes import dataclass
-from ..errors import GpupipeError
+from ..errors import GpupipeError, PlanError
 from ..graph.op import Array
 from ..plan.index import ENDLESS
 from .element import Element, is_element
@@ -40,6 +40,7 @@ __all__ = [
     "passes",
     "strided",
     "waits",
+    "within",
 ]
 
 AT_ONCE = 4096
@@ -101,14 +102,16 @@ def blocks_of(start: int, stop: int, step: int = 1) -> Iterator[Array]:
         yield np.arange(first, min(first + AT_ONCE * step, stop), step)
 
 
-def waits(asked: Sequence[Any], held: int) -> bool:
-    """Whether another element may need a place that has not come yet, see `order.asked`.
+def waits(at: Context, taken: int) -> bool:
+    """Whether another element of the input may need a place that has not come yet, see `order.asked`.
 
     Args:
-        asked: the steps of the run whose places come while they run (`Run.asked`).
-        held: elements that the step which asks has taken and not given.
+        at: where the step that asks was opened.
+        taken: elements that it has taken since then; errors between elements are none.
     """
-    return any(one.waits(held) for one in asked)
+    if at.places is not None:
+        return bool(at.places.waits_below(taken))
+    return any(one.waits() for one in at.run.asked)
 
 
 class FromFunction(RandomAccess):
@@ -147,8 +150,25 @@ def strided(source: RandomAccess, start: int, step: int) -> RandomAccess:
     if start == 0 and step == 1:
         return source
     n = source.size
-    size = n if n == ENDLESS else max(0, -(-(n - start) // step))
-    return Remapped(source, size, lambda indices: start + indices * step)
+    size = max(0, -(-(n - start) // step))
+    if n != ENDLESS:
+        return Remapped(source, size, lambda indices: start + indices * step)
+    return Remapped(source, n, lambda indices: start + within(indices, size) * step)
+
+
+def within(indices: Array, size: int) -> Array:
+    """Indices of a flow without end, of which a step can make the first `size` elements.
+
+    Raises:
+        PlanError: one of them is beyond, so its input's elements would have numbers of 2**62 and more.
+    """
+    most = int(indices.max(initial=0))
+    if most >= size:
+        raise PlanError(
+            f"an infinite dataset has elements up to number 2**62 - 1, of which the steps here make {size}; an element "
+            f"needs a number below that, got {most}"
+        )
+    return indices
 
 
 class Joined(RandomAccess):
@@ -190,8 +210,9 @@ class Joined(RandomAccess):
 
 def joined(parts: Sequence[RandomAccess]) -> RandomAccess:
     """The parts one after another."""
-    ends = np.cumsum([0, *(min(part.size, ENDLESS >> 20) for part in parts)])
-    size = ENDLESS if any(part.size == ENDLESS for part in parts) else int(ends[-1])
+    # Behind the first part without end comes no other.
+    ends = np.array([0, *(min(end, ENDLESS) for end in accumulate(part.size for part in parts))])
+    size = int(ends[-1])
 
     def where(indices: Array) -> tuple[Array, Array]:
         numbers = np.searchsorted(ends, indices, side="right") - 1

@@ -71,6 +71,7 @@ class Context:
         zipped: hash of the inputs of zips.
         mixtures: number of nested mixtures around it.
         params: the columns of the outer elements of `interleave` and `flat_map`, the innermost last.
+        places: the step for whose places elements are made as they come (`flow.order.asked`), if they are.
     """
 
     run: Run
@@ -84,6 +85,7 @@ class Context:
     zipped: int = 0
     mixtures: int = 0
     params: tuple[Any, ...] = ()
+    places: Any = None
 
     def in_pass(self, index: int, count: int) -> Context:
         """The context of pass `index` of `count`; a negative count has no end."""
@@ -119,11 +121,15 @@ class Context:
         """The context of a function's traced plan, applied to these columns."""
         numbers = (self.branch, self.passes, self.zipped, self.mixtures)
         keys = (self.key, self.alike, self.outer, self.outer_alike)
-        return Context(self.run, self.epoch, *keys, *numbers, (*self.params, columns))
+        return Context(self.run, self.epoch, *keys, *numbers, (*self.params, columns), self.places)
 
     def neutral(self) -> Context:
         """The context of a cache's input: cached elements depend on the seed and on identity only."""
-        return Context(self.run)
+        return Context(self.run, places=self.places)
+
+    def for_places(self, places: Any) -> Context:
+        """The same context for steps that make elements for the places of a step; None: for some that are known."""
+        return self if places is self.places else replace(self, places=places)
 
     def stream(self, kind: str, name: str, unit: str = "index") -> Stream:
         """The stream of a source that is opened here.

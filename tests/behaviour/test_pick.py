@@ -152,6 +152,41 @@ def test_a_place_behind_the_last_record_is_refused_when_the_chain_starts(tmp_pat
         next(iter(files(tmp_path).pick([0, 30])))
 
 
+FAR = 1 << 60
+
+
+@pytest.mark.parametrize(
+    ("make", "most", "element"),
+    [
+        (lambda ds: ds.repeat(), (1 << 62) - 1, lambda i: i % 7),
+        (lambda ds: ds.repeat().batch(4), FAR - 1, lambda i: [(4 * i + k) % 7 for k in range(4)]),
+        (
+            lambda ds: ds.repeat().batch(4, drop_remainder=True),
+            FAR - 1,
+            lambda i: [(4 * i + k) % 7 for k in range(4)],
+        ),
+        (lambda ds: ds.repeat().shard(4, 1), FAR - 1, lambda i: (4 * i + 1) % 7),
+        (lambda ds: ds.repeat().skip(5), (1 << 62) - 6, lambda i: (i + 5) % 7),
+        (lambda ds: ds.take(3).concatenate(ds.repeat()), (1 << 62) - 1, lambda i: (i - 3) % 7),
+        (lambda ds: Range(1 << 50).concatenate(ds), (1 << 50) + 6, lambda i: i if i < 1 << 50 else i - (1 << 50)),
+    ],
+    ids=["repeat", "batch", "full batch", "shard", "skip", "concatenate", "a long part"],
+)
+@pytest.mark.parametrize("given", [list, iter], ids=["list", "iterator"])
+def test_far_places_have_their_elements_and_those_beyond_are_errors(
+    make: Any, most: int, element: Any, given: Any
+) -> None:
+    ds = make(Range(7))
+    places = [most, 1 << 45, 3]
+
+    assert [plain(x) for x in ds.pick(given(places))] == [element(i) for i in places]
+    assert [plain(ds[i]) for i in places] == [element(i) for i in places]
+    with pytest.raises((gp.PlanError, IndexError), match=r"\d"):
+        list(ds.pick(given([most + 1])))
+    with pytest.raises((gp.PlanError, IndexError), match=r"\d"):
+        ds[most + 1]
+
+
 def test_the_state_is_how_many_were_given(tmp_path: Path) -> None:
     ds = files(tmp_path).map(len).batch(2, drop_remainder=True).pick([14, 3, 9, 3, 0, 7])
     whole = [plain(x) for x in ds.iterator(epoch=0)]

@@ -58,6 +58,16 @@ MORE: dict[str, Callable[[Path], gp.Dataset]] = {
     "two maps in threads": lambda folder: (
         Range(60).map(seven, num_parallel_calls=3).map(seven, num_parallel_calls=2).batch(2, drop_remainder=True)
     ),
+    "two maps in threads below a take": lambda folder: (
+        Range(60).map(seven, num_parallel_calls=3).map(seven, num_parallel_calls=2).take(20)
+    ),
+    "threads below a cache": lambda folder: (
+        Range(20).map(seven, num_parallel_calls=3).map(seven, num_parallel_calls=2).cache()
+    ),
+    "images below a take": lambda folder: images(folder).map(decoded).take(30),
+    "threads below a take and behind it": lambda folder: (
+        Range(60).map(seven, num_parallel_calls=3).take(20).map(seven, num_parallel_calls=2)
+    ),
     "processes": lambda folder: Range(20).map(seven, workers="process", num_parallel_calls=2),
     "images": lambda folder: images(folder).map(decoded),
     "batches of images": lambda folder: images(folder).map(decoded).batch(2).prefetch(2),

@@ -9,8 +9,8 @@ from typing import Any
 
 from ...classes import dataclass
 from ..access import waits
-from ..element import BatchStream, Element, Hole, Raised
-from ..run import Run
+from ..element import BatchStream, Element, Hole, Raised, is_element
+from ..run import Context, Run
 
 __all__ = ["Batcher", "Group", "MicroBatcher"]
 
@@ -211,22 +211,24 @@ class MicroBatcher:
     lags = False
     known: Sequence[Element] = ()
 
-    def __init__(self, source: Iterator[Element], size: int, run: Run) -> None:
+    def __init__(self, source: Iterator[Element], size: int, at: Context) -> None:
         self._source = source
         self._size = size
-        self._run = run
+        self._at = at
+        self._taken = 0
 
     def next(self) -> Group | Element | None:
         """Return the next group, or None at the end."""
         rows: list[Element] = []
         order: list[int | Element] = []
-        source = iter(self._source)
-        while not (order and self._run.asked and waits(self._run.asked, len(order))):
+        source, at = iter(self._source), self._at
+        while not (order and at.run.asked and waits(at, self._taken)):
             element = next(source, None)
             if element is None:
                 break
-            if self._run.stopped.on:
+            if at.run.stopped.on:
                 return None
+            self._taken += is_element(element)
             if type(element[0]) is not tuple:
                 order.append(element)
             else:

@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import DataError
 from ...graph.op import Array
 from ...plan.index import ENDLESS
-from ..access import Picked, RandomAccess, access
+from ..access import Picked, RandomAccess, access, within
 from ..element import BatchStream, Element, Hole
 from ..run import Context
 from ..state.snapshot import State
@@ -28,8 +28,8 @@ class Batches(RandomAccess):
 
     def __init__(self, flow: Any, at: Context) -> None:
         self._flow = flow
-        self._at = at
-        self._rows = access(flow.source, at)
+        self._at = at.for_places(None)  # the rows of a batch are known
+        self._rows = access(flow.source, self._at)
         n, rows = self._rows.size, flow.size
         self.size = n if n == ENDLESS else n // rows if flow.drop else -(-n // rows)
 
@@ -37,6 +37,8 @@ class Batches(RandomAccess):
         rows = self._flow.size
         replaces = self._at.run.settings.on_error == "replace" and getattr(self._flow, "ignores", None) is None
         for block in blocks:
+            if self._rows.size == ENDLESS:
+                within(block, ENDLESS // rows)
             for index in block.tolist():
                 indices = np.arange(index * rows, min((index + 1) * rows, self._rows.size))
                 picked = _Recorded(Picked(self._rows, iter([indices])))

@@ -13,7 +13,7 @@ from ...threads import DaemonPool, Job
 from ..access import RandomAccess, Through, waits
 from ..buffer_sizes import bytes_of
 from ..check import truth
-from ..element import Element, Hole
+from ..element import Element, Hole, is_element
 from ..run import PEEKING, Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
 from ..state.checkpoints import CheckpointedInput
@@ -122,6 +122,7 @@ class _Pool(Running):
         self._work: deque[tuple[Task, int]] = deque()  # with the numbers of their elements
         self._more = True
         self._closed = False
+        self._taken = 0
 
     def __next__(self) -> Element:
         while True:
@@ -153,8 +154,7 @@ class _Pool(Running):
                     self._workers.resize(calls)
         asked = self._at.run.asked
         while len(self._work) < 2 * self._calls and not self._stopped.on:
-            held = len(self._work) + finished
-            if asked and held and waits(asked, held):
+            if asked and (self._work or finished) and waits(self._at, self._taken):
                 return
             if not self._take():
                 return
@@ -171,6 +171,7 @@ class _Pool(Running):
             self._more = False
             return False
         element, number = pair
+        self._taken += is_element(element)
         if type(element[0]) is not tuple:
             task: Any = Job()
             task.set_result(element)

@@ -13,7 +13,7 @@ from ...extract.records.reference import Extent, Reference, read_ahead, read_man
 from ...threads import DaemonPool
 from ...transform.cached_array import CachedArray
 from ..access import RandomAccess, Through, waits
-from ..element import Element, Hole
+from ..element import Element, Hole, is_element
 from ..run import Context, Flow
 from ..state.checkpoints import CheckpointedInput
 from ..state.snapshot import State, part
@@ -61,6 +61,7 @@ class _Fetching(Running):
         self._again = self._held.copy()
         self._given = 0
         self._cold = COLD
+        self._at, self._taken = at, 0
 
     def __next__(self) -> Element:
         while not self._ready:
@@ -110,12 +111,12 @@ class _Fetching(Running):
         """Take elements whose places have come; one at least, if this step holds none."""
         elements: list[Element] = []
         while len(elements) < AT_ONCE:
-            held = len(self._held) + len(elements)
-            if held and waits(self._run.asked, held):
+            if (self._held or elements) and waits(self._at, self._taken):
                 break
             element = next(self._input.items, None)
             if element is None:
                 break
+            self._taken += is_element(element)
             elements.append(element)
         return elements
 

@@ -1,7 +1,9 @@
 """asked: the elements at places that come while the chain runs, from a user's iterator.
 
 The chain must not wait for a place while it holds elements that could be delivered. So steps that take several elements
-before they give one (parallel maps, groups of images) ask `access.waits` before they take another.
+before they give one (parallel maps, groups of images) ask `access.waits` before they take another. Those above look at
+the elements that are due. Those below, which make the elements, may be several and have threads: each says how many
+elements it has taken, and what came beyond that is below it and needs no other place.
 """
 
 from __future__ import annotations
@@ -81,18 +83,18 @@ class AskedElements(ByIndex):
         self._flow, self._at = flow, at
         self._places: Iterator[Any] | None = None
         self._ahead: _Ahead | None = None
-        self._inside = False  # the input is being asked for an element
-        self._due = 0  # elements that belong to places which came, and were not given yet
+        self._came = 0  # elements that belong to places which came; the thread that takes places counts them
+        self._gave = 0  # those that were given
         at.run.asked.append(self)
         super().__init__(self._elements, at, state)
 
-    def waits(self, held: int) -> bool:
-        """Whether another element may need a place that has not come yet.
+    def waits(self) -> bool:
+        """Whether another element may need a place that has not come yet."""
+        return self.waits_below(self._gave)
 
-        Args:
-            held: elements that the step which asks has taken and not given.
-        """
-        if self._due > (held if self._inside else 0) or self._places is None:
+    def waits_below(self, taken: int) -> bool:
+        """The same for a step below, which has taken so many elements of all places."""
+        if self._came > taken or self._places is None:
             return False
         return self._taker(self._places).waits()
 
@@ -106,7 +108,7 @@ class AskedElements(ByIndex):
     def _elements(self, given: int) -> Iterator[Element]:
         """The elements after so many. Nothing is asked for before the first of them is."""
         flow, at = self._flow, self._at
-        source = access(flow.source, at)
+        source = access(flow.source, at.for_places(self))
         places = self._places = self._opened()
         for done in range(given // flow.rows):  # they were given before
             if next(places, _END) is _END:
@@ -114,17 +116,14 @@ class AskedElements(ByIndex):
         found = source.pick(self._blocks(places, source.size, given % flow.rows))
         try:
             while True:
-                self._inside = True
                 element = next(found, None)
-                self._inside = False
                 if element is None:
                     return
-                self._due -= is_element(element)
+                self._gave += is_element(element)
                 yield element
                 if at.run.stopped.on:
                     return
         finally:
-            self._inside = False
             close(found)
             if self._ahead is None:  # else its thread may be inside
                 close(places)
@@ -155,7 +154,7 @@ class AskedElements(ByIndex):
                 return
             number = _checked(place, n // rows, self._flow.where.line)
             block = np.arange(number * rows + skip, (number + 1) * rows)
-            self._due += len(block)
+            self._came += len(block)
             skip = 0
             yield block
 

@@ -44,7 +44,7 @@ class StageFlow(Stage):
         if self.how == "batch":
             return Batcher(source, self.size, self.drop, at.run, self.aligned, self.ignores)
         if self.how == "rows":
-            return MicroBatcher(source, self.size, at.run)
+            return MicroBatcher(source, self.size, at)
         assert self.host is not None
         return RowsOfBatch(source, self.host.compile(at), at.run, self.aligned)
 
