@@ -1,7 +1,11 @@
-"""Records behind a shuffle are asked for ahead while they come from a disk, and not while they come from memory."""
+"""Records behind a shuffle are asked for ahead while they come from a disk, and not while they come from memory.
+
+What is in memory the system says, where it can; where it cannot, the time that reading takes.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -14,6 +18,7 @@ from gpupipe.extract.records.reference import Reference, read_ahead, read_many
 from gpupipe.extract.records.walk import walk_headers
 from gpupipe.extract.storage import files
 from gpupipe.flow.maps import read_payloads
+from tests.fuzz.files import Memory
 
 Ranges = list[tuple[str, int, int]]
 
@@ -31,12 +36,29 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Ranges:
     found: Ranges = []
     ahead = files.LocalStorage.ahead
 
-    def noted(self: Any, name: str, offset: int, n: int) -> None:
+    def noted(self: Any, name: str, offset: int, n: int) -> bool:
         found.append((name, offset, n))
-        ahead(self, name, offset, n)
+        return ahead(self, name, offset, n)
 
     monkeypatch.setattr(files.LocalStorage, "ahead", noted)
     return found
+
+
+def _says(monkeypatch: pytest.MonkeyPatch, *answers: bool | None) -> list[tuple[str, int, int]]:
+    """Have the system say of one record after another whether it is in memory; the last answer stays."""
+    looked: list[tuple[str, int, int]] = []
+    left = list(answers)
+
+    def in_memory(self: Any, name: str, offset: int, n: int) -> bool | None:
+        looked.append((name, offset, n))
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    monkeypatch.setattr(files.LocalStorage, "in_memory", in_memory)
+    return looked
+
+
+def _payloads(asked: Ranges) -> Ranges:
+    return [one for one in asked if one[2] > 12]
 
 
 def _slowly(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -51,13 +73,13 @@ def test_each_record_is_asked_for_once_while_reading_is_slow(
     tmp_path: Path, asked: Ranges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read_payloads, "COLD", 2)
+    _says(monkeypatch, None)
     _slowly(monkeypatch, 2 * read_payloads.SLOW)
     path = _written(tmp_path, 200)
 
     assert len(list(gp.TFRecordDataset(path).shuffle(50))) == 200
 
-    payloads = [one for one in asked if one[2] > 12]
-    assert sorted(payloads) == [(path, n * 9_016, 9_016) for n in range(200)]
+    assert sorted(_payloads(asked)) == [(path, n * 9_016, 9_016) for n in range(200)]
 
 
 def test_what_comes_from_memory_is_soon_no_longer_asked_for(
@@ -65,11 +87,78 @@ def test_what_comes_from_memory_is_soon_no_longer_asked_for(
 ) -> None:
     monkeypatch.setattr(read_payloads, "COLD", 2)
     monkeypatch.setattr(read_payloads, "SLOW", 10.0)
+    _says(monkeypatch, None)
     path = _written(tmp_path, 200)
 
     assert len(list(gp.TFRecordDataset(path).shuffle(50))) == 200
 
-    assert len([one for one in asked if one[2] > 12]) == 2 * read_payloads.AT_ONCE
+    assert len(_payloads(asked)) == 2 * read_payloads.AT_ONCE
+
+
+def test_a_busy_cpu_is_not_taken_for_a_disk(tmp_path: Path, asked: Ranges, monkeypatch: pytest.MonkeyPatch) -> None:
+    _says(monkeypatch, True)
+    _slowly(monkeypatch, 2 * read_payloads.SLOW)
+    path = _written(tmp_path, 200)
+
+    assert len(list(gp.TFRecordDataset(path).shuffle(50))) == 200
+
+    assert _payloads(asked) == []
+
+
+def test_a_quick_disk_is_asked_for_each_record_once(
+    tmp_path: Path, asked: Ranges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_payloads, "SLOW", 10.0)
+    _says(monkeypatch, False)
+    path = _written(tmp_path, 200)
+
+    assert len(list(gp.TFRecordDataset(path).shuffle(50))) == 200
+
+    assert sorted(_payloads(asked)) == [(path, n * 9_016, 9_016) for n in range(200)]
+
+
+def test_one_record_of_some_jobs_is_looked_at_and_one_on_the_disk_begins_the_asking(
+    tmp_path: Path, asked: Ranges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_payloads, "COLD", 3)
+    looked = _says(monkeypatch, True, False, True)
+    each, jobs = read_payloads.AT_ONCE, 4 * read_payloads.LOOK
+    path = _written(tmp_path, jobs * each, 100)
+
+    assert len(list(gp.TFRecordDataset(path).shuffle(50))) == jobs * each
+
+    assert len(_payloads(asked)) == 3 * each
+    assert len(looked) == 2 + 2 + 2  # in jobs 0 and 8, in the two that are asked for next, in jobs 18 and 26
+
+
+@pytest.mark.skipif(files._NOWAIT is None or files._advise is None, reason="the system does not say what is in memory")
+def test_the_system_says_what_is_in_memory(tmp_path: Path) -> None:
+    path = _written(tmp_path, 40, 1 << 16)
+    storage = files.LocalStorage()
+    size = storage.size(path)[0]
+    if storage.in_memory(path, 0, 1 << 16) is None:
+        pytest.skip("the file system does not say what is in memory")
+    assert storage.in_memory(path, 0, 1 << 16) is True  # just written
+
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    assert storage.in_memory(path, size // 2, 1 << 16) is False
+
+    storage.read(path, 0, size)
+    assert storage.in_memory(path, size // 2, 1 << 16) is True
+
+
+def test_where_nothing_says_what_is_in_memory_it_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> int:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    path = _written(tmp_path, 1)
+    assert files.LOCAL.in_memory(str(tmp_path / "none"), 0, 9) is None
+    monkeypatch.setattr(os, "preadv", refused, raising=False)
+    assert files.LOCAL.in_memory(path, 0, 9) is None
+    monkeypatch.setattr(files, "_NOWAIT", None)
+    assert files.LOCAL.in_memory(path, 0, 9) is None
 
 
 def test_the_next_header_is_asked_for_where_records_are_large(tmp_path: Path, asked: Ranges) -> None:
@@ -78,6 +167,19 @@ def test_the_next_header_is_asked_for_where_records_are_large(tmp_path: Path, as
     list(walk_headers(path))
 
     assert asked == [(path, n * 70_016, 12) for n in range(1, 5)]
+
+
+def test_the_next_header_is_asked_of_every_storage(tmp_path: Path) -> None:
+    class Other(Memory):
+        def ahead(self, name: str, offset: int, n: int) -> bool:
+            found.append((name, offset, n))
+            return True
+
+    found: Ranges = []
+
+    list(walk_headers("a", storage=Other(Path(_written(tmp_path, 5, 70_000)).read_bytes())))
+
+    assert found == [("a", n * 70_016, 12) for n in range(1, 5)]
 
 
 def test_a_file_that_cannot_be_asked_for_fails_when_it_is_read(tmp_path: Path) -> None:

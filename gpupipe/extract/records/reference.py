@@ -131,6 +131,11 @@ def read_ahead(references: Iterable[Reference | Extent], storage: LocalStorage =
         storage.ahead(reference.path, reference.offset, reference.length + OVERHEAD)
 
 
+def in_memory(reference: Reference | Extent, storage: LocalStorage = LOCAL) -> bool | None:
+    """Whether a payload is in memory, by its middle: reading it waits for no disk; None if the system does not say."""
+    return storage.in_memory(reference.path, reference.offset, reference.length + OVERHEAD)
+
+
 def read_many(
     references: Sequence[Reference | Extent], check_crc: bool = True, storage: LocalStorage = LOCAL
 ) -> list[memoryview | DataError]:

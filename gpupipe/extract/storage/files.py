@@ -177,6 +177,22 @@ class LocalStorage:
             _advise(self._descriptor(name).fd, offset, n, os.POSIX_FADV_WILLNEED)
         return True
 
+    def in_memory(self, name: str, offset: int, n: int) -> bool | None:
+        """Whether the middle of a range is in memory, so that reading it waits for no disk; None if nothing says so.
+
+        Its ends may be in memory because of what was read beside it. The system answers (``RWF_NOWAIT``), not a clock:
+        how long a read takes says more of how busy the CPU is.
+        """
+        if _NOWAIT is None:
+            return None
+        try:
+            os.preadv(self._descriptor(name).fd, [bytearray(1)], offset + n // 2, _NOWAIT)
+        except BlockingIOError:
+            return False
+        except (DataError, OSError):  # reading it says why; or the file system cannot tell
+            return None
+        return True
+
     def _reread(self, name: str, tag: str | None, n: int, offset: int) -> bytes:
         """Read again, through a new descriptor if the old one has lost its file, as happens on NFS."""
         found = self._descriptor(name, tag)
@@ -323,6 +339,9 @@ def _preadv(fd: int, out: memoryview, offset: int) -> int:
 
 
 _advise = getattr(os, "posix_fadvise", None)
+
+
+_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)  # of Linux
 
 
 _pread = os.pread if hasattr(os, "pread") else _seek_read

@@ -9,7 +9,7 @@ from time import perf_counter
 
 from ...classes import dataclass
 from ...errors import DataError
-from ...extract.records.reference import Extent, Reference, read_ahead, read_many
+from ...extract.records.reference import Extent, Reference, in_memory, read_ahead, read_many
 from ...threads import DaemonPool
 from ...transform.cached_array import CachedArray
 from ..access import RandomAccess, Through, waits
@@ -28,9 +28,17 @@ AT_ONCE = 8
 JOBS = 3
 
 
-COLD, SLOW = 64, 1e-4
-"""After a job that took so many seconds a record, the disk is asked ahead for those of so many jobs. In memory a record
-of 110 KB is read in 20 us, and asking for it takes 4."""
+COLD = 64
+"""Jobs whose records the disk is asked for ahead, after one that needed it. In memory a record of 110 KB is read in 20
+us, and asking for it takes 4."""
+
+
+LOOK = 8
+"""Of so many jobs one record is looked at while all come from memory: it takes 2 us, and a record of 100 bytes 2."""
+
+
+SLOW = 1e-4
+"""Seconds a record that tell of a disk where the system does not say what is in memory. A busy CPU takes as long."""
 
 
 _RECORDS = frozenset((Reference, Extent))
@@ -60,7 +68,9 @@ class _Fetching(Running):
         self._held = [element for element, _ in self._input.recovered]  # taken; the first `_given` were given
         self._again = self._held.copy()
         self._given = 0
-        self._cold = COLD
+        self._cold = 0  # jobs for which the disk is asked ahead
+        self._looks = 0  # jobs until a record is looked at
+        self._says = True  # the system says what is in memory
         self._at, self._taken = at, 0
 
     def __next__(self) -> Element:
@@ -101,11 +111,27 @@ class _Fetching(Running):
         if not elements:
             elements = self._come() if self._run.asked else list(islice(self._input.items, AT_ONCE))
             self._held += elements
-            if self._cold > 0:
-                self._cold -= 1
-                for i in self._columns:
-                    read_ahead([row[0][i] for row in elements if type(row[0]) is tuple and type(row[0][i]) in _RECORDS])
+            self._ask_disk(elements)
         return elements
+
+    def _ask_disk(self, elements: list[Element]) -> None:
+        """Ask the disk for the records of some elements, if records come from it now."""
+        if not self._cold and self._looks:
+            self._looks -= 1
+            return
+        rows = [row for row, _, _ in elements if type(row) is tuple]
+        wanted = [row[i] for i in self._columns for row in rows if type(row[i]) in _RECORDS]
+        if not wanted:
+            return
+        self._looks = LOOK - 1
+        there = in_memory(wanted[0]) if self._says else True
+        if there is None:
+            self._says = False  # `_fetch` looks at the clock
+        if not there:
+            self._cold = COLD
+        if self._cold:
+            self._cold -= 1
+            read_ahead(wanted)
 
     def _come(self) -> list[Element]:
         """Take elements whose places have come; one at least, if this step holds none."""
@@ -131,7 +157,7 @@ class _Fetching(Running):
             wanted = [row for row, kind in enumerate(kinds) if kind in _RECORDS]
             started = perf_counter()
             payloads = read_many([elements[row][0][i] for row in wanted])
-            if perf_counter() - started > SLOW * len(wanted):
+            if not self._says and perf_counter() - started > SLOW * len(wanted):
                 self._cold = COLD
             for row, payload in zip(wanted, payloads, strict=True):
                 columns, stream, position = elements[row]
