@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import tracemalloc
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import gpupipe as gp
 from gpupipe.errors import PlanError, PlanTypeError, RecordError
+from gpupipe.extract.records import crc
 from gpupipe.extract.records.crc import masked_crc32c
 from gpupipe.extract.records.reference import HeaderWalker, Reference, read_many
 from gpupipe.extract.records.tfrecord import RecordReader
@@ -54,6 +58,31 @@ def read(path: str, **options: Any) -> list[tuple[int, bytes]]:
 def test_masked_crc_gives_the_known_answers(data: bytes, masked: int) -> None:
     assert masked_crc32c(data) == masked
     assert masked_crc32c(memoryview(data)) == masked
+
+
+LOADED = """
+import sys
+from gpupipe.extract.records.crc import crc32c, masked_crc32c
+loaded = sorted({"crc32c", "argparse", "importlib.metadata"} & set(sys.modules))
+print(loaded, type(crc32c).__name__, crc32c(b"123456789"))
+"""
+
+
+def test_the_extension_of_crc32c_is_where_it_is_loaded_from_without_its_package() -> None:
+    """It fails where a new version has another layout: then the package is imported, which is right but slow."""
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.strip() == f"[] builtin_function_or_method {0xE3069283}"
+
+
+def test_of_another_layout_the_package_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "crc32c", raising=False)
+    monkeypatch.setattr(crc, "PathFinder", SimpleNamespace(find_spec=lambda *_: None))
+
+    function = crc._of_the_library()
+
+    assert function is sys.modules["crc32c"].crc32c
+    assert function(b"123456789") == 0xE3069283
 
 
 def test_crc_of_large_data_is_the_same_with_the_gil_released() -> None:

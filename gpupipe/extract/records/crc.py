@@ -30,7 +30,9 @@ def _of_the_library() -> Callable[..., int]:
     """The function of crc32c's extension, without the package around it if that can be.
 
     The package asks for its own version when it is imported, for which Python imports `email` and others: that takes
-    40 ms, a tenth of a first batch.
+    40 ms, a tenth of a first batch. No module of a package can be imported without the package, so its extension is
+    found and loaded by its own spec. google-crc32c is no way out: it refuses buffers that can be written to and never
+    releases the GIL. In a version of another layout the package is imported, and a test says so.
     """
     package = find_spec("crc32c") if "crc32c" not in sys.modules else None
     places = None if package is None else package.submodule_search_locations

@@ -80,6 +80,10 @@ def _keep_freed_memory() -> None:
     Byte strings of a batch have memory of their own, which is freed with the batch. glibc gives it back to the system
     and asks for it again for the next batch, page by page: for 256 records of 110 KB that takes 24 us a record, more
     than copying it. It does so until it has seen a large block freed, as it sees in most programs with arrays.
+
+    `mallopt` would set the same two thresholds with the same effect: no page fault where there were 27 a record. But
+    it overrides those that a user has set (``MALLOC_MMAP_THRESHOLD_``), which a freed block leaves alone, and it is not
+    safe to call where other threads may allocate, as those of a chain do.
     """
     np.empty(_LARGEST_SEEN, np.uint8)
 
