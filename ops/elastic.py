@@ -123,7 +123,6 @@ class Elastic(Warping):
     """
 
     random: ClassVar[bool] = True
-    motion = Op.motion
     part: ClassVar[type[Warp]] = Displacement
     parameters: ClassVar[tuple[str, ...]] = ("keys", "strength")
     traceable: ClassVar[tuple[str, ...]] = ("alpha",)

@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.graph.op import Array, Case
-from gpupipe.ops._shared.mixing import Mixing, beta, checked_alpha, mixed
-from gpupipe.ops._shared.samples import noise
+from gpupipe.graph.op import Array
+from gpupipe.ops._shared.mixing import MixingByBeta, beta, mixed
 from gpupipe.random import BatchRng
 
 __all__ = ["Mixup", "mixup"]
 
 
 @dataclass(frozen=True, slots=True)
-class Mixup(Mixing):
+class Mixup(MixingByBeta):
     """``share x + (1 - share) previous(x)`` for images and labels, one share per batch, as in torchvision.
 
     Array code that runs after the executor. NumPy and CuPy agree within one float32 rounding.
-
-    Attributes:
-        alpha: the share is drawn from Beta(alpha, alpha).
 
     Shapes: ``T[B,H,W,C]{NHWC}, float32[B,K] -> float32[B,H,W,C]{NHWC}, float32[B,K]``, or NCHW
     """
 
     parameters: ClassVar[tuple[str, ...]] = ("share",)
-
-    alpha: float = 1.0
-
-    def __post_init__(self) -> None:
-        Mixing.__post_init__(self)
-        object.__setattr__(self, "alpha", checked_alpha(self.name, "alpha", self.alpha))
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         return (beta(rng, self.alpha).astype(np.float32),)
@@ -51,11 +40,6 @@ class Mixup(Mixing):
             y += x
             results.append(y)
         return tuple(results)
-
-    @classmethod
-    def cases(cls) -> Iterator[Case]:
-        images = np.stack([noise(4, 5), noise(4, 5)[::-1], noise(4, 5)[:, ::-1]])
-        yield Case(cls(0.2), (images, np.eye(3, dtype=np.float32)), ("NHWC",))
 
 
 def mixup(

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
 from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.ops._shared.mixing import Mixing, checked_alpha, mixed
-from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.cutmix import Cutmix
 from gpupipe.ops.mixup import Mixup
 from gpupipe.random import BatchRng
@@ -57,10 +54,7 @@ class MixupOrCutmix(Mixing):
 
     @classmethod
     def cases(cls) -> Iterator[Case]:
-        images = np.stack([noise(6, 5), noise(6, 5)[::-1], noise(6, 5)[:, ::-1]])
-        for switch_prob in (0.0, 1.0):
-            op = cls(0.8, 1.0, switch_prob)
-            yield Case(op, (images, np.eye(3, dtype=np.float32)), ("NHWC",), note=f"{switch_prob}")
+        yield from (cls(switch_prob=share).case(f"{share}") for share in (0.0, 1.0))
 
 
 def mixup_or_cutmix(

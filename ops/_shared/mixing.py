@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import field, replace
 from typing import Any, ClassVar, Literal
 
@@ -9,14 +10,15 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, SpecError
-from gpupipe.graph.op import Array, Op, check_number
+from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.graph.symbols import Symbol, apply
 from gpupipe.ops._shared.geometry import layout_of
+from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.one_hot import one_hot
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec, as_leaf, spec_of
 
-__all__ = ["Mixing", "beta", "checked_alpha", "dirichlet", "mixed"]
+__all__ = ["Mixing", "MixingByBeta", "beta", "checked_alpha", "dirichlet", "mixed"]
 
 DTYPES = tuple(map(np.dtype, ("uint8", "uint16", "int16", "int32", "float16", "float32")))
 """Dtypes whose values float32 holds."""
@@ -52,6 +54,30 @@ class Mixing(Op):
         if label.dtype != np.dtype(np.float32) or label.rank != 1:
             raise SpecError(f"{self.name} needs a vector of float32 as the label of each image, got {label}")
         return TensorSpec(image.shape, np.float32, self.layout), label
+
+    def case(self, note: str = "") -> Case:
+        """A case of this op: three images, and their labels."""
+        images = np.stack([noise(6, 5), noise(6, 5)[::-1], noise(6, 5)[:, ::-1]])
+        return Case(self, (images, np.eye(3, dtype=np.float32)), ("NHWC",), note=note)
+
+
+@dataclass(frozen=True, slots=True)
+class MixingByBeta(Mixing):
+    """Base of the ops whose share is drawn from Beta(alpha, alpha).
+
+    Attributes:
+        alpha: from 0.001 to 1,000,000.
+    """
+
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        Mixing.__post_init__(self)
+        object.__setattr__(self, "alpha", checked_alpha(self.name, "alpha", self.alpha))
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        yield cls().case()
 
 
 def checked_alpha(who: str, name: str, alpha: Any) -> float:
