@@ -13,7 +13,8 @@ from gpupipe.errors import DataError, PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.graph.symbols import apply_together
 from gpupipe.integers import plain
-from gpupipe.ops._shared.travel import checked_boxes, checked_points, position_spec, rows_of, stacked
+from gpupipe.ops._shared.positions import checked_boxes, checked_points, position_spec
+from gpupipe.ops._shared.travel import by_rows
 from gpupipe.ops.sample import Sample
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec, flatten
@@ -159,9 +160,10 @@ def clipped(who: str, sample: Any, min_visible: Any, min_size: Any, centres: boo
         )
     if sample.boxes is None and sample.keypoints is None:
         raise SpecError(f"{who} needs a Sample with boxes or keypoints, got one without")
-    rows = rows_of(who, sample)
-    if rows is not None:
-        return stacked([clipped(who, row, min_visible, min_size, centres) for row in rows])
+    return by_rows(who, sample, lambda row: _clipped(who, row, min_visible, min_size, centres))
+
+
+def _clipped(who: str, sample: Sample, min_visible: Any, min_size: Any, centres: bool) -> Sample:
     labels, nesting = flatten(sample.labels)
     there = {"boxes": sample.boxes, "keypoints": sample.keypoints}
     names = [name for name, value in there.items() if value is not None]

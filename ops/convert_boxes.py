@@ -12,6 +12,7 @@ from gpupipe.errors import DataError, PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.graph.symbols import Symbol, apply_together
 from gpupipe.ops._shared.geometry import full, pair
+from gpupipe.ops._shared.positions import narrowed
 from gpupipe.ops.sample import Sample
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec, as_leaf, spec_of
@@ -77,7 +78,7 @@ class ConvertBoxes(Op):
         if hw is not None:
             sides = np.array([hw[1], hw[0], hw[1], hw[0]], np.float64).reshape(4, *(1,) * (x.ndim - 1))
             corners = np.stack(corners) * sides if self.in_fmt.startswith("rel_") else np.stack(corners) / sides
-        return np.stack(_FROM_CORNERS[self.out_fmt.removeprefix("rel_")](*corners), axis=-1).astype(np.float32)
+        return narrowed("boxes", np.stack(_FROM_CORNERS[self.out_fmt.removeprefix("rel_")](*corners), axis=-1))
 
     @classmethod
     def cases(cls) -> Iterator[Case]:

@@ -12,7 +12,7 @@ from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.ops._shared.choice import Choice, chosen, results_of
 from gpupipe.ops._shared.geometry import column, images_of
 from gpupipe.ops._shared.samples import noise
-from gpupipe.ops._shared.travel import rows_of, stacked
+from gpupipe.ops._shared.travel import by_rows
 from gpupipe.ops.sample import Sample
 from gpupipe.random import BatchRng
 
@@ -77,12 +77,13 @@ def random_apply(
         >>> random_apply(lambda image: image[:, ::-1], x, p=1).ravel()
         array([3, 2, 1], dtype=uint8)
     """
-    who, given = "random_apply", (image,) if isinstance(image, Sample) else images_of(image)
-    rows = rows_of(who, image)
-    if rows is not None:
-        return stacked([random_apply(function, row, p, seed=seed) for row in rows])  # type: ignore[arg-type, no-any-return]
+    who = "random_apply"
 
     def make(images: int, layouts: tuple[str, ...]) -> RandomApply:
         return RandomApply(p, images=images, layouts=layouts)
 
-    return chosen(who, make, [results_of(who, function, image), given], seed)  # type: ignore[no-any-return]
+    def applied(image: Any) -> Any:
+        given = (image,) if isinstance(image, Sample) else images_of(image)
+        return chosen(who, make, [results_of(who, function, image), given], seed)
+
+    return by_rows(who, image, applied)  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ from gpupipe.integers import plain
 from gpupipe.ops._shared.choice import Choice, chosen, results_of
 from gpupipe.ops._shared.operands import is_number
 from gpupipe.ops._shared.samples import noise
-from gpupipe.ops._shared.travel import rows_of, stacked
+from gpupipe.ops._shared.travel import by_rows
 from gpupipe.random import BatchRng
 
 __all__ = ["RandomChoice", "random_choice"]
@@ -86,9 +86,11 @@ def random_choice(
     """
     if not isinstance(functions, (list, tuple)) or not functions:
         raise PlanTypeError(f"random_choice needs a list of functions of an image, got {functions!r}")
-    who, rows = "random_choice", rows_of("random_choice", image)
-    if rows is not None:
-        return stacked([random_choice(functions, row, p, seed=seed) for row in rows])  # type: ignore[no-any-return]
+    return by_rows("random_choice", image, lambda row: _one_of(functions, row, p, seed))  # type: ignore[no-any-return]
+
+
+def _one_of(functions: Sequence[Callable[[Any], Any]], image: Any, p: Any, seed: int | None) -> Any:
+    who = "random_choice"
     results = [results_of(who, function, image) for function in functions]
     if len(set(map(len, results))) > 1:
         raise PlanTypeError(f"{who} needs functions with as many results, got {[len(made) for made in results]}")
@@ -100,4 +102,4 @@ def random_choice(
     def make(images: int, layouts: tuple[str, ...]) -> RandomChoice:
         return RandomChoice(tuple(map(float, weights)), options=len(results), images=images, layouts=layouts)
 
-    return chosen(who, make, results, seed)  # type: ignore[no-any-return]
+    return chosen(who, make, results, seed)

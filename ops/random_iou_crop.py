@@ -12,7 +12,9 @@ from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.graph.symbols import Symbol, apply_together, part_of
 from gpupipe.integers import plain
-from gpupipe.ops._shared.travel import checked_boxes, position_spec, rows_of, stacked
+from gpupipe.ops._shared.geometry import several
+from gpupipe.ops._shared.positions import checked_boxes, position_spec
+from gpupipe.ops._shared.travel import by_rows
 from gpupipe.ops.clip_boxes import clipped
 from gpupipe.ops.crop_to_bounding_box import crop_to_bounding_box
 from gpupipe.ops.sample import Sample
@@ -58,14 +60,14 @@ class RandomIouCrop(Op):
     def __post_init__(self) -> None:
         for name, bounds, high in (("scale", self.scale, 1), ("aspect_ratio", self.ratio, None)):
             for side, bound in zip(("min", "max"), bounds, strict=True):
-                check_number(WHO, f"{side}_{name}", bound, 1e-6, high)
+                check_number(WHO, f"{side}_{name}", bound, 1e-6, high, traceable=False)
             if bounds[0] > bounds[1]:
                 raise SpecError(f"{WHO} needs min_{name} up to max_{name}, got {bounds}")
         if not self.options:
             raise SpecError(f"{WHO} needs sampler_options, got none")
         for option in self.options:
-            check_number(WHO, "sampler_options", option, 0)
-        check_number(WHO, "trials", self.trials, 1, 1000, integer=True)
+            check_number(WHO, "sampler_options", option, 0, traceable=False)
+        check_number(WHO, "trials", self.trials, 1, 1000, integer=True, traceable=False)
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         x = position_spec(WHO, "boxes", xs[0])
@@ -162,13 +164,10 @@ def random_iou_crop(
     if not isinstance(sample, Sample) or sample.boxes is None:
         got = "a Sample without" if isinstance(sample, Sample) else type(sample).__name__
         raise PlanTypeError(f"{WHO} needs a Sample with boxes, got {got}; make one with ops.Sample(image, boxes)")
-    options = OPTIONS if sampler_options is None else tuple(plain(option) for option in sampler_options)
+    options = OPTIONS if sampler_options is None else several(WHO, "sampler_options", sampler_options)
     bounds = (plain(min_scale), plain(max_scale)), (plain(min_aspect_ratio), plain(max_aspect_ratio))
     op = RandomIouCrop(*bounds, options, plain(trials))
-    rows = rows_of(WHO, sample)
-    if rows is not None:
-        return stacked([_cropped(op, row, seed) for row in rows])  # type: ignore[no-any-return]
-    return _cropped(op, sample, seed)  # type: ignore[no-any-return]
+    return by_rows(WHO, sample, lambda row: _cropped(op, row, seed))  # type: ignore[no-any-return]
 
 
 def _cropped(op: RandomIouCrop, sample: Sample, seed: int | None) -> Any:

@@ -15,7 +15,7 @@ from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.ops._shared.choice import Choice, chosen, results_of
 from gpupipe.ops._shared.geometry import column
 from gpupipe.ops._shared.samples import noise
-from gpupipe.ops._shared.travel import rows_of, stacked
+from gpupipe.ops._shared.travel import by_rows
 from gpupipe.ops.random_uniform import random_uniform
 from gpupipe.random import BatchRng
 
@@ -93,22 +93,23 @@ def random_order(functions: Sequence[Callable[[Any], Any]], image: T, *, seed: i
     if not isinstance(functions, (list, tuple)) or not 0 < len(functions) <= MOST_FUNCTIONS:
         given = f"{len(functions)} of them" if isinstance(functions, (list, tuple)) else type(functions).__name__
         raise PlanTypeError(f"random_order needs a list of 1 to {MOST_FUNCTIONS} functions of an image, got {given}")
-    made: Any = image
-    if (samples := rows_of("random_order", image)) is not None:
-        return stacked([random_order(functions, row, seed=seed) for row in samples])  # type: ignore[no-any-return]
+    return by_rows("random_order", image, lambda row: _in_order(functions, row, seed))  # type: ignore[no-any-return]
+
+
+def _in_order(functions: Sequence[Callable[[Any], Any]], image: Any, seed: int | None) -> Any:
     images = image if isinstance(image, tuple) else (image,)
     if images and all(isinstance(x, np.ndarray) and x.ndim == 4 for x in images):  # each image its own order
-        rows = [random_order(functions, row if isinstance(image, tuple) else row[0], seed=seed)
+        rows = [_in_order(functions, row if isinstance(image, tuple) else row[0], seed)
                 for row in zip(*images, strict=True)]  # fmt: skip
-        made = tuple(map(np.stack, zip(*rows, strict=True))) if isinstance(image, tuple) else np.stack(rows)
-        return made  # type: ignore[no-any-return]
+        return tuple(map(np.stack, zip(*rows, strict=True))) if isinstance(image, tuple) else np.stack(rows)
+    made = image
     order = random_uniform(0, len(orders(len(functions))), dtype="int32", seed=seed)
     for position in range(len(functions)):
         results = [results_of("random_order", function, made) for function in functions]
         if any(len(result) != len(images) for result in results):
             raise PlanTypeError("random_order needs functions that return one image for each that they are given")
         made = chosen("random_order", partial(_turn, position, order, len(results)), results)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def _turn(position: int, order: Any, options: int, images: int, layouts: tuple[str, ...]) -> RandomOrder:

@@ -11,7 +11,8 @@ import numpy as np
 from gpupipe.brief import fields_in_brief
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, SpecError
-from gpupipe.graph.symbols import Symbol
+from gpupipe.graph.symbols import Symbol, apply
+from gpupipe.ops._shared.positions import Narrowed
 from gpupipe.ops.cast import cast
 from gpupipe.spec import TensorSpec, flatten, spec_of
 from gpupipe.structure import Carrier
@@ -52,11 +53,13 @@ class Sample(Carrier):
         keypoints: float32[K,2] (x, y), or float32[K,3] with a visibility, of which 0 says that a point has no place:
             it stays as it is. float32[N,K,2] and float32[N,K,3] are the points of each box, dropped with it.
         masks: an image of integers of the size of `image`, or a tuple or dict of them. For masks of single objects let
-            the pixels of one mask be numbers that `labels` also has.
+            the pixels of one mask be numbers that `labels` also has. Or let masks [N,H,W] be the channels of one image:
+            ``ops.transpose(masks, "HWC")``; all are moved, and ``np.arange(N)`` in `labels` says whose boxes are left.
 
     Raises:
         PlanTypeError: boxes or keypoints are no numbers.
         SpecError: they have another shape, or there are more or fewer labels than boxes.
+        DataError: float32 does not hold one of their numbers.
 
     Example:
         >>> s = Sample(np.zeros((40, 60, 3), np.uint8), boxes=[[10, 5, 30, 20]], labels=np.array([7]))
@@ -108,9 +111,12 @@ def _positions(name: str, value: Any, lasts: tuple[int, ...]) -> Any:
     """Boxes or keypoints as float32; what is neither an array nor traced, such as a tensor or a spec, stays as it is.
 
     Raises:
-        PlanTypeError: they are no numbers.
+        PlanTypeError: they are no numbers, or one alone.
         SpecError: the last dimension is another.
+        DataError: float32 does not hold a number.
     """
+    if value is None:
+        return None
     form = "float32[N,4]" if name == "boxes" else "float32[K,2], [K,3], [N,K,2] or [N,K,3]"
     if isinstance(value, (list, tuple)):
         if _has_traced(value):
@@ -119,9 +125,11 @@ def _positions(name: str, value: Any, lasts: tuple[int, ...]) -> Any:
                 f"value of them: ops.stack([ops.stack([x1, y1, x2, y2])])"
             )
         try:
-            value = np.asarray(value, np.float32)
+            value = np.asarray(value, np.float64)
         except (TypeError, ValueError) as error:
             raise PlanTypeError(f"Sample needs {name} as {form}, got {_named(value)}") from error
+    if isinstance(value, (bool, int, float, complex, str, bytes, dict, set, np.generic)):
+        raise PlanTypeError(f"Sample needs {name} as {form}, got {value!r}")
     if not isinstance(value, (np.ndarray, Symbol)):
         return value
     if isinstance(value, np.ndarray) and value.shape == (0,) and name == "boxes":
@@ -132,6 +140,8 @@ def _positions(name: str, value: Any, lasts: tuple[int, ...]) -> Any:
     if spec.shape is not None and (len(spec.shape) < 2 or spec.shape[-1] not in (*lasts, None)):
         more = "; see ops.convert_boxes" if name == "boxes" else ""
         raise SpecError(f"Sample needs {name} as {form}, got {spec}{more}")
+    if spec.dtype == np.float64:
+        return apply(Narrowed(name), value)
     return value if spec.dtype is None or spec.dtype == np.float32 else cast(value, "float32")
 
 

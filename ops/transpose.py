@@ -11,6 +11,7 @@ from gpupipe.classes import dataclass
 from gpupipe.errors import PlanError
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply
+from gpupipe.ops._shared.one_size import of_one_size
 from gpupipe.ops.sample import Sample
 from gpupipe.spec import TensorSpec
 
@@ -44,9 +45,13 @@ class Transpose(Op):
         """Which axis of the image each axis of the result is."""
         return ORDER[self.layout]
 
+    @property
+    def takes(self) -> str:
+        return "HWC" if self.layout == "CHW" else "CHW"
+
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         (x,) = xs
-        x = x.require("transpose", layout="HWC" if self.layout == "CHW" else "CHW")
+        x = x.require("transpose", layout=self.takes)
         shape = None if x.shape is None else tuple(x.shape[axis] for axis in ORDER[self.layout])
         return TensorSpec(shape, x.dtype, self.layout)
 
@@ -88,5 +93,6 @@ def transpose(image: T, layout: Literal["HWC", "CHW"] = "CHW") -> T:
     op = Transpose(layout)
     made: Any = image
     if isinstance(made, Sample):
-        return made.with_images(tuple(apply(op, x) for x in made.images))  # type: ignore[return-value]
+        images = of_one_size(op, made.images)
+        return made.with_images(tuple(apply(op, x) for x in images))  # type: ignore[return-value]
     return apply(op, made)  # type: ignore[no-any-return]

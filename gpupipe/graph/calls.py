@@ -12,7 +12,7 @@ from ..errors import PlanTypeError, SpecError
 from ..integers import plain
 from ..spec import as_leaf
 from .frames import over_frames
-from .op import Arg, Op
+from .op import Arg, Op, check_area
 from .values import Apply, Const, Item, Value
 
 __all__ = ["applied", "check_inputs", "check_parameters", "normalized", "take_args", "value_of"]
@@ -88,6 +88,7 @@ def applied(op: Op, inputs: tuple[Value, ...], params: tuple[Value, ...], line: 
     if any(value.spec.rank == 4 for value in inputs):
         op = over_frames(op, [value.spec for value in inputs])
     made = Apply(op, inputs, params, line)
+    check_area(op, [value.spec for value in inputs], made.specs)
     return [made] if len(made.specs) == 1 else [Item(made, i) for i in range(len(made.specs))]
 
 

@@ -14,7 +14,7 @@ from ..random import BatchRng, hash64, mix64
 from ..spec import Compound, TensorSpec, as_leaf, byte_array, spec_of
 from .drawn import Drawn
 from .frames import Frames, over_frames
-from .op import Array, Op
+from .op import Array, Op, drawn_for, unlike
 
 __all__ = ["ELEMENT", "ElementRng", "Use", "eager_rng", "run", "run_together", "sizes_of"]
 
@@ -122,10 +122,10 @@ def _first_of(op: Op, images: Sequence[Any]) -> Any:
         ShapeError: their sizes differ.
     """
     leaves = [as_leaf(x) for x in images]
-    sizes = [np.shape(leaf)[:2] for leaf in leaves]
-    if len(set(sizes)) > 1:
-        shown = " and ".join(f"{list(size)}" for size in sizes)
-        raise ShapeError(f"{op.name} needs images of one size, got {shown}; resize them first")
+    first, *others = (sizes_of(op, leaf)[0].tolist() for leaf in leaves)
+    for other in others:
+        if other != first:
+            raise ShapeError(unlike(first, other)).at(stage=op.stage)
     return leaves[0]
 
 
@@ -165,7 +165,7 @@ def _params(op: Op, first: Any, seed: int | None) -> list[Array]:
     if not op.parameters:
         return []
     rng = eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64))
-    return [param[0] for param in op.draw(rng, sizes_of(op, first))]
+    return [param[0] for param in drawn_for(op, rng, sizes_of(op, first))]
 
 
 def _check_rows(op: Op, values: Sequence[Any]) -> None:
@@ -190,7 +190,7 @@ def sizes_of(op: Op, first: Any) -> Array:
     shape = () if isinstance(first, Compound) else getattr(first, "shape", ())
     if isinstance(op, Frames):
         shape, op = shape[1:], op.op
-    channels_first = len(shape) == 3 and getattr(op, "layout", None) == "CHW"
+    channels_first = len(shape) == 3 and op.takes == "CHW"
     return np.array([shape[1:] if channels_first else shape[:2] if len(shape) >= 2 else (0, 0)], np.int32)
 
 

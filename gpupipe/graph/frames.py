@@ -41,6 +41,10 @@ class Frames(Op):
         return self.op.stage
 
     @property
+    def takes(self) -> str:
+        return self.op.takes
+
+    @property
     def random(self) -> bool:  # type: ignore[override]
         return self.op.random
 

@@ -16,8 +16,7 @@ from ..errors import DataError, ShapeError
 from ..extract.images.headers import check_complete, check_decodable, check_pixels, read_header
 from ..extract.images.jpeg import MOST_SCANNED, check_scans, is_progressive, jpeg_size
 from ..random import BatchRng, hash64, mix64, mix64_array
-from ..spec import TensorSpec
-from .op import Array, Op
+from .op import Array, Op, drawn_for, height_and_width, unlike
 from .values import Apply, Const, Draw, Identity, Input, Item, Value, topological
 
 __all__ = ["HostValues", "boundary", "header_size", "is_batchwise", "is_image"]
@@ -88,13 +87,6 @@ def header_size(data: Any, *, oriented: bool, max_pixels: int) -> tuple[int, int
         height, width, rotated = header.height, header.width, header.orientation >= 5
     check_pixels(height, width, max_pixels)
     return (width, height) if rotated else (height, width)
-
-
-def _height_and_width(spec: TensorSpec) -> tuple[int | None, ...]:
-    """Height and width of an image; None where they vary, or if it is not an image."""
-    if spec.layout is None or spec.shape is None:
-        return None, None
-    return tuple(spec.shape[spec.layout.index(axis)] for axis in "HW")
 
 
 def _called(op: Op, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -200,15 +192,15 @@ class HostValues:
             site = hash64(draw.site) if draw.site else 0
             # Deterministic geometry needs no identity.
             keys = np.asarray(self.rows(draw.key), np.uint64) if draw.site else np.zeros(self.size, np.uint64)
-            hw = self._sizes_for(draw, draw.x[0]) if draw.x else np.zeros((self.size, 2), np.int32)
+            hw = self._sizes_for(draw.op, draw.x[0]) if draw.x else np.zeros((self.size, 2), np.int32)
             for other in draw.x[1:] if op.domain != "host" else ():
                 if (other.spec.rank or 0) >= 2:  # a label next to an image has no size
-                    self._check_sizes(draw, hw, self._sizes_for(draw, other))
+                    self._check_sizes(draw, hw, self._sizes_for(draw.op, other))
             if op.rows == "batch":  # one draw for all rows, with the key of the first
                 one = op.draw(BatchRng(self._seed, self._epoch, keys[:1], site), hw[:1])
                 found = tuple(np.broadcast_to(param, (self.size, *param.shape[1:])) for param in one)
             else:
-                found = op.draw(BatchRng(self._seed, self._epoch, keys, site), hw)
+                found = drawn_for(op, BatchRng(self._seed, self._epoch, keys, site), hw)
             self._params[draw] = found
         return found
 
@@ -217,9 +209,8 @@ class HostValues:
         """Several images that share one draw (image and mask) must have one size."""
         bad = np.flatnonzero((hw != other).any(axis=1)).tolist()
         if bad:
-            sizes = {row: f"{hw[row].tolist()} and {other[row].tolist()}" for row in bad}
-            reasons = {row: f"needs images of one size, got {two}; resize them first" for row, two in sizes.items()}
-            raise ShapeError.of_rows(reasons, stage=draw.op.name)
+            reasons = {row: unlike(hw[row].tolist(), other[row].tolist()) for row in bad}
+            raise ShapeError.of_rows(reasons, stage=draw.op.stage)
 
     def sizes(self, value: Value) -> Array:
         """Heights and widths, int32[size,2]; zeros unless the value is an image."""
@@ -230,7 +221,7 @@ class HostValues:
 
     def _measure(self, value: Value) -> Array:
         if isinstance(value, Item) and isinstance(value.value, Apply):
-            height, width = _height_and_width(value.spec)
+            height, width = height_and_width(value.spec)
             if height is None or width is None:
                 return self.sizes(value.value)
             return np.array([[height, width]] * self.size, np.int32)
@@ -242,7 +233,7 @@ class HostValues:
                 alike = [self.sizes(x) for x in value.x if x.spec.rank == value.spec.rank]
                 largest: Array = np.max(alike or [self.sizes(value.x[0])], axis=0)
                 return largest
-            return value.op.size(self.sizes(value.x[0]), *params)
+            return value.op.size(self._sizes_for(value.op, value.x[0]), *params)
         if value.spec.layout is None and (value.spec.rank or 0) < 2:
             return np.zeros((self.size, 2), np.int32)
         return self._measured(value, value.spec.layout)
@@ -255,11 +246,10 @@ class HostValues:
             return np.tile(np.array(shapes[0][first : first + 2], np.int32), (self.size, 1))
         return np.array([shape[first : first + 2] for shape in shapes], np.int32).reshape(self.size, 2)
 
-    def _sizes_for(self, draw: Draw, value: Value) -> Array:
+    def _sizes_for(self, op: Op, value: Value) -> Array:
         """The sizes of an input of a call, whose op may give the layout of an array without one."""
         if value.spec.layout is None and value.spec.rank in (3, 4) and not is_image(value):
-            layout = getattr(draw.op, "layout", None) or "HWC"
-            return self._measured(value, layout if value.spec.rank == 3 else "T" + layout)
+            return self._measured(value, op.takes if value.spec.rank == 3 else "T" + op.takes)
         return self.sizes(value)
 
     def encoded_sizes(self, decode: Apply) -> Array:

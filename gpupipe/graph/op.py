@@ -21,8 +21,9 @@ An op supports an executor if it overrides the method.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, ClassVar, Literal
 
@@ -35,9 +36,12 @@ from ..errors import DataError, PlanTypeError, ShapeError, SpecError
 from ..random import BatchRng
 from ..spec import TensorSpec
 
-__all__ = ["Arg", "Case", "Op"]
+__all__ = ["Arg", "Case", "Op", "check_area", "drawn_for", "height_and_width", "unlike"]
 
 Array = npt.NDArray[Any]
+
+MOST_PIXELS = 1 << 30
+"""Pixels that the result of an op may have, unless its input has as many: sizes may come from data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,11 @@ class Op:
     def stage(self) -> str:
         """The name in errors: for an op made by the optimizer, that of the op the user wrote."""
         return self.name
+
+    @property
+    def takes(self) -> str:
+        """The layout of an image that does not say its own."""
+        return getattr(self, "layout", None) or "HWC"
 
     def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:
         """The spec of the result, or of each result.
@@ -212,14 +221,69 @@ def _bound(value: Any, args: tuple[Array, ...]) -> Any:
     return value
 
 
+def drawn_for(op: Op, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+    """What an op draws for images of these sizes.
+
+    Raises:
+        ShapeError: results would have more than `MOST_PIXELS`, with a reason for each such row.
+    """
+    params = op.draw(rng, hw)
+    if op.domain == "image":
+        before, after = (sizes.astype(np.int64).prod(axis=1) for sizes in (hw, op.size(hw, *params)))
+        bad = np.flatnonzero(after > np.maximum(before, MOST_PIXELS)).tolist()
+        if bad:
+            sizes = op.size(hw, *params)
+            raise ShapeError.of_rows({row: _too_large(op, *sizes[row].tolist()) for row in bad})
+    return params
+
+
+def check_area(op: Op, given: Sequence[TensorSpec], made: Sequence[TensorSpec]) -> None:
+    """Check the sizes that are known before anything runs, as `drawn_for` does.
+
+    Raises:
+        SpecError: a result would have more than `MOST_PIXELS`.
+    """
+    before = [math.prod(side or 1 for side in x.shape) for x in given if x.shape]
+    for x in made:
+        height, width = height_and_width(x)
+        if height and width and height * width > max(MOST_PIXELS, *before, 0):
+            raise SpecError(_too_large(op, height, width))
+
+
+def _too_large(op: Op, height: int, width: int) -> str:
+    return f"{op.stage} needs a result of at most {MOST_PIXELS} pixels, got a size of {height}x{width}"
+
+
+def height_and_width(spec: TensorSpec) -> tuple[int | None, ...]:
+    """Height and width of an image; None where they vary, or if it is not an image."""
+    if spec.layout is None or spec.shape is None:
+        return None, None
+    return tuple(spec.shape[spec.layout.index(axis)] for axis in "HW")
+
+
+def unlike(first: Sequence[int | None], other: Sequence[int | None]) -> str:
+    """What is wrong with images of one call, given two sizes (height, width)."""
+    text = f"needs images of one size, got {list(first)} and {list(other)}; resize them first"
+    if first[0] == other[1]:
+        text += "; of masks [N,H,W] of N objects ops.transpose(masks, 'HWC') makes one image [H,W,N]"
+    return text
+
+
 def check_number(
-    who: str, name: str, value: Any, low: float | None = None, high: float | None = None, *, integer: bool = False
+    who: str,
+    name: str,
+    value: Any,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    integer: bool = False,
+    traceable: bool = True,
 ) -> None:
     """Check a parameter: a number, a traced host value or, at run time, one value per row of a batch.
 
     Raises:
         PlanTypeError: `value` is something else, or is traced bytes or a traced vector.
-        SpecError: the number is outside [low, high].
+        SpecError: the number is outside [low, high], or traced where it may not be.
         DataError: a row's number is, with a reason for each such row; a `ShapeError` if `integer`.
     """
     if isinstance(value, Arg):
@@ -230,6 +294,8 @@ def check_number(
         _check_rows(who, name, value, low, high, integer)
         return
     if hasattr(type(value), "__gpupipe_symbol__"):
+        if not traceable:
+            raise SpecError(f"{who} needs a plain value for {name}, got a traced one")
         spec = value._value.spec
         if spec.dtype is bytes or spec.rank not in (0, None):
             raise PlanTypeError(f"{who} needs {'an integer' if integer else 'a number'} for {name}, got {spec}")

@@ -9,9 +9,10 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
-from gpupipe.graph.op import Array, Op
+from gpupipe.graph.op import Array, Op, unlike
 from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.geometry import image_of, images_of
+from gpupipe.ops._shared.one_size import of_one_size
 from gpupipe.ops._shared.travel import moved
 from gpupipe.ops.sample import Sample
 from gpupipe.spec import TensorSpec
@@ -42,9 +43,10 @@ class Composite(Op):
         if len(xs) != self.images:
             raise SpecError(f"{self.name} needs {self.images} images, got {len(xs)}")
         results = tuple(self._infer(index, image_of(self.name, x)) for index, x in enumerate(xs))
-        sizes = {tuple(x.shape[:2]) for x in xs if x.shape is not None and None not in x.shape[:2]}
-        if len(sizes) > 1:
-            raise SpecError(f"{self.name} needs images of one size, got {', '.join(map(str, xs))}")
+        sizes = [x.shape[:2] for x in xs if x.shape is not None and None not in x.shape[:2]]
+        for other in sizes[1:]:
+            if other != sizes[0]:
+                raise SpecError(f"{self.name} {unlike(sizes[0], other)}")
         return results[0] if len(results) == 1 else results
 
     def _infer(self, index: int, x: TensorSpec) -> TensorSpec:
@@ -69,11 +71,10 @@ class Composite(Op):
 
     def reference(self, *args: Any) -> Any:
         xs, params = args[: self.images], args[self.images :]
-        sizes = [x.shape[:2] for x in xs]
-        if sizes.count(sizes[0]) != len(sizes):
-            raise ShapeError(f"{self.name} needs images of one size, got {', '.join(f'{h}x{w}' for h, w in sizes)}")
         results = []
         for index, x in enumerate(xs):
+            if x.shape[:2] != xs[0].shape[:2]:
+                raise ShapeError(unlike(xs[0].shape[:2], x.shape[:2]))
             for op, taken in self.row(index):
                 x = op.reference(x, *(params[i] for i in taken))
             results.append(x)
@@ -98,7 +99,7 @@ def call(op: Op, image: Any, seed: int | None = None, return_params: bool = Fals
         raise PlanTypeError(f"{op.name} needs return_params as True or False, got {return_params!r}")
     if isinstance(image, Sample):
         return moved(op, image, seed, return_params)
-    made = apply(op, *images_of(image), seed=seed, return_params=return_params)
+    made = apply(op, *of_one_size(op, images_of(image)), seed=seed, return_params=return_params)
     if not return_params:
         return made
     *images, params = made

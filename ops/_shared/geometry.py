@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
-from gpupipe.graph.op import Arg, Array
+from gpupipe.graph.op import Arg, Array, Op, check_number
 from gpupipe.graph.symbols import Symbol, part_of
 from gpupipe.integers import is_integer, plain
 from gpupipe.ops.sample import Sample
@@ -16,6 +16,7 @@ from gpupipe.spec import TensorSpec
 __all__ = [
     "GeometryError",
     "check_pixels",
+    "check_sides",
     "column",
     "full",
     "image_of",
@@ -25,6 +26,7 @@ __all__ = [
     "mirrored_positions",
     "one_per_image",
     "pair",
+    "several",
     "shifted",
     "static",
     "window",
@@ -35,8 +37,26 @@ MOVABLE = tuple(map(np.dtype, "uint8 uint16 uint32 uint64 int8 int16 int32 int64
 """The dtypes that DALI's slice and flip take."""
 
 
+MOST_SIDE = 1 << 24
+"""Pixels that a side of a result may have; `MOST_PIXELS` in `graph/op.py` is how many the whole of it may."""
+
+
 class GeometryError(ShapeError):
     """A window or size that does not fit the image."""
+
+
+def check_sides(op: Op, *names: str, low: int = 1) -> None:
+    """Check fields of an op that are lengths in pixels, or tuples of them; None is none.
+
+    Raises:
+        PlanTypeError: one is no integer.
+        SpecError: it is below `low` or above `MOST_SIDE`, or traced where it may not be.
+        ShapeError: at run time: that of a row is.
+    """
+    for name in names:
+        value = getattr(op, name)
+        for length in value if isinstance(value, tuple) else () if value is None else (value,):
+            check_number(op.stage, name, length, low, MOST_SIDE, integer=True, traceable=name in op.traceable)
 
 
 def check_pixels(who: str, hw: Array) -> None:
@@ -100,6 +120,18 @@ def pair(who: str, name: str, value: Any) -> tuple[Any, Any]:
     if isinstance(value, Symbol):
         return part_of(value, 0), part_of(value, 1)
     raise PlanTypeError(f"{who} needs {name} as two numbers, got {value!r}")
+
+
+def several(who: str, name: str, value: Any, what: str = "a list of numbers") -> tuple[Any, ...]:
+    """Numbers, plain or traced, from a list of them.
+
+    Raises:
+        PlanTypeError: `value` is anything else.
+    """
+    if isinstance(value, (list, tuple, range)) or (isinstance(value, np.ndarray) and value.ndim == 1):
+        return tuple(map(plain, value))
+    got = "a traced value" if isinstance(value, Symbol) else repr(value)
+    raise PlanTypeError(f"{who} needs {name} as {what}, got {got}")
 
 
 def one_per_image(who: str, name: str, value: Any, image: Any) -> tuple[str, ...]:

@@ -10,13 +10,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.errors import DataError, PlanTypeError, ShapeError, SpecError
+from gpupipe.errors import PlanTypeError, ShapeError, SpecError
 from gpupipe.graph.op import Array, Op
 from gpupipe.graph.symbols import apply_together
+from gpupipe.ops._shared.one_size import of_one_size
+from gpupipe.ops._shared.positions import checked_boxes, checked_points, narrowed, position_spec
 from gpupipe.ops.sample import Sample
 from gpupipe.spec import TensorSpec, flatten
 
-__all__ = ["Moved", "checked_boxes", "checked_points", "has_motion", "moved", "position_spec", "rows_of", "stacked"]
+__all__ = ["Moved", "by_rows", "has_motion", "moved"]
 
 NEAR = 1e-6
 """How close to the horizon a position may be: what is behind has none."""
@@ -58,57 +60,6 @@ class Moved(Op):
         return _boxes(matrix, checked_boxes(x)) if self.what == "boxes" else _points(matrix, checked_points(x))
 
 
-def position_spec(who: str, what: str, x: TensorSpec) -> TensorSpec:
-    """Check the spec of boxes or keypoints, and return it.
-
-    Raises:
-        SpecError: they are something else.
-    """
-    lasts = (4, None) if what == "boxes" else (2, 3, None)
-    if x.dtype != np.float32 or x.shape is None or len(x.shape) < 2 or x.shape[-1] not in lasts:
-        raise SpecError(f"{who} needs {what} as float32[...,{'4' if what == 'boxes' else '2 or 3'}], got {x}")
-    return x
-
-
-def checked_boxes(boxes: Array) -> Array:
-    """Check the values of boxes.
-
-    Raises:
-        DataError: a coordinate is no number, or a box ends before it begins.
-    """
-    if not np.isfinite(boxes.sum(dtype=np.float64)):
-        raise DataError(f"needs boxes of finite numbers, got {_first(boxes, ~np.isfinite(boxes))}")
-    ends = boxes[..., 2:] < boxes[..., :2]
-    if ends.any():
-        raise DataError(
-            f"needs boxes (x1, y1, x2, y2) with x1 <= x2 and y1 <= y2, got {_first(boxes, ends)}; of other forms "
-            f"ops.convert_boxes makes such"
-        )
-    return boxes
-
-
-def checked_points(points: Array) -> Array:
-    """Check the values of keypoints.
-
-    Raises:
-        DataError: a coordinate is no number.
-    """
-    if np.isfinite(points.sum(dtype=np.float64)):
-        return points
-    bad = ~np.isfinite(points)
-    if points.shape[-1] == 3:
-        bad[..., :2] &= points[..., 2:] != 0  # what has no place may say anything
-    if bad.any():
-        raise DataError(f"needs keypoints of finite numbers, got {_first(points, bad)}")
-    return points
-
-
-def _first(values: Array, bad: Array) -> str:
-    """The first row in which something is bad."""
-    row = values.reshape(-1, values.shape[-1])[bad.reshape(-1, bad.shape[-1]).any(axis=1)][0]
-    return str(row.tolist())
-
-
 def _boxes(matrix: Array, boxes: Array) -> Array:
     """The boxes that enclose moved boxes."""
     flat = boxes.reshape(-1, 4).astype(np.float64)
@@ -116,15 +67,14 @@ def _boxes(matrix: Array, boxes: Array) -> Array:
     if b == d == 0 and last == [0, 0, 1]:  # sides stay sides
         left, top = 2 * (a < 0), 1 + 2 * (e < 0)
         ends: Array = flat[:, (left, top, 2 - left, 4 - top)] * (a, e, a, e) + (c, f, c, f)
-        return ends.astype(np.float32).reshape(boxes.shape)
+        return narrowed("boxes", ends).reshape(boxes.shape)
     x, y, w = _projected(matrix, flat[:, (0, 2, 2, 0)], flat[:, (1, 1, 3, 3)])
     if w is not None:
         if (w < NEAR).any():
             x, y, w = _in_sight(x, y, w)
         x, y = x / w, y / w
-    made = np.empty(flat.shape, np.float32)
-    made[:, 0], made[:, 1], made[:, 2], made[:, 3] = x.min(axis=1), y.min(axis=1), x.max(axis=1), y.max(axis=1)
-    return made.reshape(boxes.shape)
+    around = np.stack([x.min(axis=1), y.min(axis=1), x.max(axis=1), y.max(axis=1)], axis=1)
+    return narrowed("boxes", around).reshape(boxes.shape)
 
 
 def _points(matrix: Array, points: Array) -> Array:
@@ -136,7 +86,7 @@ def _points(matrix: Array, points: Array) -> Array:
         x, y = x / w, y / w
     made = flat.copy()
     placed = flat[:, 2] > 0 if flat.shape[1] == 3 else slice(None)
-    made[placed, 0], made[placed, 1] = x[placed], y[placed]
+    made[placed, :2] = narrowed("keypoints", np.stack([x[placed], y[placed]], axis=1))
     return made.reshape(points.shape)
 
 
@@ -178,10 +128,13 @@ def moved(
         return_params: also return what the op drew.
         for_masks: makes the op for a mask, of `op` and the mask.
     """
-    rows = rows_of(op.name, sample)
-    if rows is not None:
-        return stacked([moved(op, row, seed, return_params, for_masks) for row in rows])
-    images = sample.images
+    return by_rows(op.name, sample, lambda row: _moved(op, row, seed, return_params, for_masks))
+
+
+def _moved(
+    op: Op, sample: Sample, seed: int | None, return_params: bool, for_masks: Callable[[Op, Any], Op] | None
+) -> Any:
+    images = of_one_size(op, sample.images)
     places = {"boxes": sample.boxes, "keypoints": sample.keypoints}
     there = {what: value for what, value in places.items() if value is not None}
     if there and not has_motion(op):
@@ -212,31 +165,32 @@ def _with(make: Callable[[Op, Any], Op], mask: Any, op: Op) -> Op:
     return make(op, mask)
 
 
-def rows_of(who: str, sample: Any) -> list[Sample] | None:
-    """The Samples of a batch of arrays; None for one element, traced or not, and for what is no Sample.
+def by_rows(who: str, image: Any, call: Callable[[Any], Any]) -> Any:
+    """What `call` makes of an image or a Sample; of a Sample that is a batch of arrays, of each row.
 
     Raises:
-        PlanTypeError: the parts are not stacked arrays of as many rows.
+        PlanTypeError: the parts of the batch are not stacked arrays of as many rows.
+        ShapeError: the results of rows have different shapes.
     """
-    image = sample.image if isinstance(sample, Sample) else None
-    if not isinstance(image, np.ndarray) or image.ndim < 4:
-        return None
-    if image.ndim > 4:
+    first = image.image if isinstance(image, Sample) else None
+    if not isinstance(first, np.ndarray) or first.ndim < 4:
+        return call(image)
+    if first.ndim > 4:
         raise PlanTypeError(
-            f"{who} needs an image, or a batch of them, got an array of rank {image.ndim}; clips are traced"
+            f"{who} needs an image, or a batch of them, got an array of rank {first.ndim}; clips are traced"
         )
-    leaves, structure = flatten(sample)
-    if not all(isinstance(leaf, np.ndarray) and leaf.ndim and len(leaf) == len(image) for leaf in leaves):
+    leaves, structure = flatten(image)
+    if not all(isinstance(leaf, np.ndarray) and leaf.ndim and len(leaf) == len(first) for leaf in leaves):
         raise PlanTypeError(
             f"{who} needs one array for each part of a batch, got boxes or labels of other lengths; "
             f"call it before the batch"
         )
-    if not len(image):
+    if not len(first):
         raise SpecError(f"{who} needs a batch of at least one row, got none")
-    return [structure.unflatten([leaf[row] for leaf in leaves]) for row in range(len(image))]
+    return _stacked([call(structure.unflatten([leaf[row] for leaf in leaves])) for row in range(len(first))])
 
 
-def stacked(rows: Sequence[Any]) -> Any:
+def _stacked(rows: Sequence[Any]) -> Any:
     """The results of rows as a batch.
 
     Raises:

@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpupipe import Dataset, Options, ops
+from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.errors import DataError, PlanTypeError, ShapeError, SpecError
 from gpupipe.ops import Sample
+from gpupipe.transform.machine import has_dali
 
 IMAGE = np.zeros((20, 30, 3), np.uint8)
 MASK = np.zeros((20, 30, 1), np.uint8)
 BOX = [[1, 2, 3, 4]]
+
+SPEC = TensorSpec((20, 30, 3), "uint8")
+
+BACKENDS = ["numpy"] + ["dali"] * has_dali()
 
 flip = ops.flip_left_right
 
@@ -65,8 +70,49 @@ BAD: dict[str, tuple[type[Exception], str, Callable[[], Any]]] = {
     "an image that is not decoded": (SpecError, r"needs an image .*decode it first", lambda: flip(boxed(b"\xff\xd8"))),
     "a mask of another size": (
         ShapeError,
-        "flip_left_right needs images of one size, got",
+        r"flip_left_right: needs images of one size, got \[20, 30\] and \[19, 30\]; resize them first$",
         lambda: flip(boxed(masks=MASK[1:])),
+    ),
+    "masks of each object": (
+        ShapeError,
+        r"flip_left_right: needs images of one size, got \[20, 30\] and \[2, 20\]; .*ops.transpose\(masks, 'HWC'\)",
+        lambda: flip(boxed(masks=np.zeros((2, 20, 30), np.uint8))),
+    ),
+    "a number as boxes": (PlanTypeError, r"Sample needs boxes as float32\[N,4\], got 5$", lambda: boxed(boxes=5)),
+    "a number as keypoints": (
+        PlanTypeError,
+        r"Sample needs keypoints as float32\[K,2\].*, got .*1\.5",
+        lambda: boxed(keypoints=np.float64(1.5)),
+    ),
+    "a dict as boxes": (
+        PlanTypeError,
+        r"Sample needs boxes as float32\[N,4\], got \{'x1': 3\}",
+        lambda: boxed(boxes={"x1": 3}),
+    ),
+    "a box that float32 does not hold": (
+        DataError,
+        r"Sample: needs boxes of numbers up to 3\.4e38, which float32 holds, got \[1\.0, 2\.0, 3\.0, 1e\+300\]",
+        lambda: boxed(boxes=[[1, 2, 3, 4], [1, 2, 3, 1e300]]),
+    ),
+    "keypoints that float32 does not hold": (
+        DataError,
+        "Sample: needs keypoints of numbers up to",
+        lambda: boxed(keypoints=np.array([[-1e300, 0]])),
+    ),
+    "a box that an op moves beyond float32": (
+        DataError,
+        "resize: needs boxes of numbers up to",
+        lambda: ops.resize(boxed(boxes=[[0, 0, 3e38, 1]]), (200, 300)),
+    ),
+    "keypoints that an op moves beyond float32": (
+        DataError,
+        "resize: needs keypoints of numbers up to",
+        lambda: ops.resize(Sample(IMAGE, keypoints=[[0, 3e38]]), (200, 300)),
+    ),
+    "boxes in another form that float32 does not hold": (
+        DataError,
+        "convert_boxes: needs boxes of numbers up to",
+        lambda: ops.convert_boxes(np.array([[1e300, 0, 1, 1]]), "xywh", "xyxy"),
     ),
     "a mask without channels": (SpecError, "add a channel axis to the array", lambda: flip(boxed(masks=MASK[..., 0]))),
     "a box that ends before it begins": (
@@ -168,6 +214,89 @@ def test_a_bad_box_is_a_bad_element(on_error: Any) -> None:
     else:
         with pytest.raises(DataError, match=r"flip_left_right.*x1 <= x2"):
             list(chain.with_options(options))
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_box_that_float32_does_not_hold_is_a_bad_element(on_error: Any) -> None:
+    boxes = np.array([[[1, 2, 3, 4]], [[1, 2, 3, 1e300]], [[0, 0, 1, 1]]])
+    chain = Dataset.from_tensor_slices((np.stack([IMAGE] * 3), boxes))
+    made = chain.map(lambda image, boxes: Sample(image, boxes), traced=True).batch(3)
+    options = Options(device="cpu", backend="numpy", on_error=on_error)
+
+    if on_error == "skip":
+        assert [len(batch.boxes) for batch in made.with_options(options)] == [2]
+    else:
+        with pytest.raises(DataError, match=r"Sample: needs boxes of numbers up to 3\.4e38, .*1e\+300\]"):
+            list(made.with_options(options))
+
+
+MOVING: dict[str, Callable[[Any], Any]] = {
+    "flip_left_right": ops.flip_left_right,
+    "flip_up_down": ops.flip_up_down,
+    "transpose": ops.transpose,
+    "rot90": ops.rot90,
+    "random_flip_left_right": ops.random_flip_left_right,
+    "center_crop": lambda s: ops.center_crop(s, (9, 9)),
+    "resize": lambda s: ops.resize(s, (9, 9)),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", MOVING)
+def test_masks_of_another_size_are_a_bad_element_for_every_op_that_moves_them(name: str, backend: Any) -> None:
+    mask = TensorSpec((None, None, 1), "uint8")
+    masks = [MASK, MASK[1:], MASK]
+    chain = Dataset.from_generator(lambda: ((IMAGE, mask) for mask in masks), output_signature=(SPEC, mask))
+    moved = chain.map(lambda image, mask: MOVING[name](Sample(image, masks=mask)), traced=True)
+    options, skip = (Options(device="cpu", backend=backend, on_error=kind) for kind in ("raise", "skip"))
+
+    with pytest.raises(ShapeError, match=rf"{name}: needs images of one size, got \[20, 30\] and \[19, 30\]; resize"):
+        list(moved.with_options(options))
+    assert len(list(moved.with_options(skip))) == 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_images_of_another_size_are_refused_by_a_flip_of_several(backend: Any) -> None:
+    pairs = [(IMAGE, MASK), (IMAGE, MASK[1:])]
+    mask = TensorSpec((None, None, 1), "uint8")
+    chain = Dataset.from_generator(lambda: iter(pairs), output_signature=(SPEC, mask))
+    moved = chain.map(lambda image, mask: ops.flip_up_down((image, mask)), traced=True)
+
+    with pytest.raises(ShapeError, match=r"flip_up_down: needs images of one size, got \[20, 30\] and \[19, 30\]"):
+        list(moved.with_options(Options(device="cpu", backend=backend)))
+
+
+@pytest.mark.parametrize("name", ["flip_left_right", "transpose"])
+def test_masks_whose_other_size_is_known_are_an_error_of_the_line(name: str) -> None:
+    chain = Dataset.from_tensors((IMAGE, MASK[1:]))
+
+    with pytest.raises(SpecError, match=rf"{name} needs images of one size, got \[20, 30\] and \[19, 30\].*\.py:\d+"):
+        chain.map(lambda image, mask: MOVING[name](Sample(image, masks=mask)), traced=True)
+
+
+def test_arrays_whose_masks_have_another_size_are_not_transposed() -> None:
+    with pytest.raises(ShapeError, match=r"transpose: needs images of one size, got \[20, 30\] and \[19, 30\]"):
+        ops.transpose(Sample(IMAGE, masks=MASK[1:]))
+    channels = np.zeros((3, 20, 30), np.uint8), np.zeros((1, 19, 30), np.uint8)
+    with pytest.raises(ShapeError, match=r"got \[20, 30\] and \[19, 30\]"):
+        ops.transpose(Sample(channels[0], masks=channels[1]), "HWC")
+    batch = Sample(np.stack([IMAGE] * 2), masks=np.stack([MASK[1:]] * 2))
+    with pytest.raises(ShapeError, match=r"got \[20, 30\] and \[19, 30\]"):
+        ops.transpose(batch)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_masks_of_objects_are_channels_of_one_image(backend: Any) -> None:
+    masks = np.random.default_rng(0).integers(0, 2, (5, 20, 30), np.uint8)
+    chain = Dataset.from_tensors((IMAGE, np.array([[0, 0, 9, 9]] * 5, np.float32), np.arange(5), masks))
+
+    def moved(image: Any, boxes: Any, kept: Any, masks: Any) -> Any:
+        s = ops.flip_left_right(Sample(image, boxes, kept, masks=ops.transpose(masks, "HWC")))
+        return ops.clip_boxes(ops.crop_to_bounding_box(s, 0, 3, 18, 20)), masks
+
+    ((s, _),) = chain.map(moved, traced=True).with_options(Options(device="cpu", backend=backend))
+
+    np.testing.assert_array_equal(s.masks.transpose(2, 0, 1), masks[:, :18, ::-1][..., 3:23])
 
 
 def test_points_without_a_place_may_say_anything() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from gpupipe import ops
+from gpupipe import Dataset, Options, ops
 from gpupipe.errors import PlanError, SpecError
 from gpupipe.graph.trace import trace
 from gpupipe.spec import TensorSpec, flatten
+from gpupipe.transform.machine import has_dali
 
 
 def test_channels_move_to_the_front_and_back() -> None:
@@ -43,3 +46,15 @@ def test_an_image_that_has_this_layout_already_is_refused() -> None:
 def test_other_layouts_do_not_exist() -> None:
     with pytest.raises(PlanError, match='"CHW" or "HWC", got \'WHC\''):
         ops.transpose(np.zeros((1, 1, 1)), "WHC")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("backend", ["numpy"] + ["dali"] * has_dali())
+def test_the_size_of_an_array_without_a_layout_is_that_of_the_layout_it_is_taken_for(backend: Any) -> None:
+    planes = np.random.default_rng(0).integers(0, 256, (2, 3, 20, 30), np.uint8)
+
+    def middle(x: Any) -> Any:
+        return ops.center_crop(ops.transpose(x, "HWC"), (10, 12))
+
+    made = list(Dataset.from_tensor_slices(planes).map(middle).with_options(Options(device="cpu", backend=backend)))
+
+    np.testing.assert_array_equal(np.stack(made), planes.transpose(0, 2, 3, 1)[:, 5:15, 9:21])
