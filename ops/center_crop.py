@@ -8,10 +8,10 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.op import Array, Case
 from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.crop import Crop
-from gpupipe.ops._shared.geometry import images_of, pair, static, window
+from gpupipe.ops._shared.geometry import check_sides, images_of, pair, static, window
 from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
 
@@ -37,8 +37,7 @@ class CenterCrop(Composite):
     width: Any
 
     def __post_init__(self) -> None:
-        for name in self.traceable:
-            check_number("center_crop", name, getattr(self, name), 1, 1 << 24, integer=True)
+        check_sides(self, *self.traceable)
 
     def row(self, image: int = 0) -> Row:
         return ((Crop(static(self.height), static(self.width), pad=True), (0, 1)),)

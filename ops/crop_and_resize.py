@@ -11,7 +11,7 @@ from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
 from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.graph.symbols import Symbol, apply, part_of
-from gpupipe.ops._shared.geometry import check_pixels, column, image_of, pair
+from gpupipe.ops._shared.geometry import check_pixels, check_sides, column, image_of, pair
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.stack import stack
 from gpupipe.random import BatchRng
@@ -57,8 +57,7 @@ class CropAndResize(Op):
     extrapolation_value: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("height", "width"):
-            check_number(self.name, name, getattr(self, name), 1, 1 << 24, integer=True)
+        check_sides(self, "height", "width")
         for number in self.box:
             check_number("crop_and_resize", "boxes", number, -1e6, 1e6)
         if self.method not in ("bilinear", "nearest"):

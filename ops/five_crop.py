@@ -9,11 +9,11 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, SpecError
-from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.op import Array, Case
 from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.composite import Composite, Row
 from gpupipe.ops._shared.crop import Crop
-from gpupipe.ops._shared.geometry import image_of, pair, static, window, windows_inside
+from gpupipe.ops._shared.geometry import check_sides, image_of, pair, static, window, windows_inside
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.center_crop import center_crop
 from gpupipe.ops.sample import Sample
@@ -50,8 +50,7 @@ class CornerCrop(Composite):
     stage: str = "five_crop"
 
     def __post_init__(self) -> None:
-        for name in self.traceable:
-            check_number(self.stage, name, getattr(self, name), 1, 1 << 24, integer=True)
+        check_sides(self, *self.traceable)
 
     def row(self, image: int = 0) -> Row:
         return ((Crop(static(self.height), static(self.width)), (0, 1)),)

@@ -10,12 +10,12 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, SpecError
-from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.op import Array, Case
 from gpupipe.graph.symbols import Symbol
 from gpupipe.integers import is_integer, plain
 from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.fill import Fill, fills_of
-from gpupipe.ops._shared.geometry import GeometryError, full, images_of, static
+from gpupipe.ops._shared.geometry import GeometryError, check_sides, full, images_of, static
 from gpupipe.ops._shared.padding import MODES, Padding
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops._shared.turn import WIDENED
@@ -55,8 +55,7 @@ class Pad(Composite):
     widened: tuple[bool, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        for name in self.traceable:
-            check_number("pad", name, getattr(self, name), 0, 1 << 24, integer=True)
+        check_sides(self, *self.traceable, low=0)
         if self.mode not in MODES:
             raise SpecError(f"pad needs padding_mode from {', '.join(MODES)}, got {self.mode!r}")
 

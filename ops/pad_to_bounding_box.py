@@ -9,10 +9,10 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
-from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.op import Array, Case
 from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.crop import Crop
-from gpupipe.ops._shared.geometry import GeometryError, image_of, images_of, static, window
+from gpupipe.ops._shared.geometry import GeometryError, check_sides, image_of, images_of, static, window
 from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
@@ -40,9 +40,8 @@ class PadToBoundingBox(Composite):
     target_width: Any
 
     def __post_init__(self) -> None:
-        for name in self.traceable:
-            low = 0 if name.startswith("offset") else 1
-            check_number("pad_to_bounding_box", name, getattr(self, name), low, 1 << 24, integer=True)
+        check_sides(self, "offset_height", "offset_width", low=0)
+        check_sides(self, "target_height", "target_width")
 
     def row(self, image: int = 0) -> Row:
         return ((Crop(static(self.target_height), static(self.target_width), pad=True), (0, 1)),)

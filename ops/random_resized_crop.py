@@ -12,7 +12,16 @@ from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.crop import Crop
-from gpupipe.ops._shared.geometry import column, full, images_of, one_per_image, pair, window, windows_inside
+from gpupipe.ops._shared.geometry import (
+    check_sides,
+    column,
+    full,
+    images_of,
+    one_per_image,
+    pair,
+    window,
+    windows_inside,
+)
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.resize import Resize, check_methods
 from gpupipe.random import BatchRng
@@ -55,8 +64,7 @@ class RandomResizedCrop(Composite):
 
     def __post_init__(self) -> None:
         who = "random_resized_crop"
-        for name, value in (("height", self.height), ("width", self.width)):
-            check_number(who, name, value, 1, 1 << 24, integer=True)
+        check_sides(self, "height", "width")
         for name, bounds in (("scale", self.scale), ("ratio", self.ratio)):
             for bound in bounds:
                 check_number(who, name, bound, 1e-6)
@@ -65,7 +73,8 @@ class RandomResizedCrop(Composite):
         check_methods(who, self.interpolation, self.images)
 
     def row(self, image: int = 0) -> Row:
-        resize = Resize(self.height, self.width, self.interpolation[image], antialias=self.antialias, keep_dtype=True)
+        how: Any = {"antialias": self.antialias, "keep_dtype": True, "stage": self.name}
+        resize = Resize(self.height, self.width, self.interpolation[image], **how)
         return (Crop(), (0, 1)), (resize, (2,))
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:

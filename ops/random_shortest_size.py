@@ -9,12 +9,13 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
-from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.integers import plain
-from gpupipe.ops._shared.composite import Composite, Row, call
-from gpupipe.ops._shared.geometry import check_pixels, column, images_of, one_per_image
+from gpupipe.graph.op import Array, Case
+from gpupipe.graph.symbols import Symbol
+from gpupipe.integers import is_integer, plain
+from gpupipe.ops._shared.composite import call
+from gpupipe.ops._shared.geometry import check_sides, column, images_of, one_per_image, several
 from gpupipe.ops._shared.samples import noise
-from gpupipe.ops.resize import Resize, check_methods
+from gpupipe.ops._shared.scaling import Scaling, ring_case
 from gpupipe.random import BatchRng
 
 __all__ = ["RandomShortestSize", "random_shortest_size"]
@@ -23,63 +24,44 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class RandomShortestSize(Composite):
+class RandomShortestSize(Scaling):
     """Resize so that the shorter side has one of some lengths and the longer one at most another, as torchvision does.
 
-    Both sides are truncated products with one factor, in float64 as torchvision's are, and at least 1. Executors differ
-    as for `Resize` with antialias.
+    Both sides are truncated products with one factor, in float64 as torchvision's are, and at least 1.
 
     Attributes:
         min_size: the lengths that the shorter side may get, in pixels, each equally likely.
         max_size: most pixels of the longer side; None for no limit.
-        interpolation: one method per image.
-        antialias: average over all source pixels when shrinking.
-
-    Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``, for each of the images.
     """
 
     random: ClassVar[bool] = True
     drawn: ClassVar[Literal["", "window", "flag", "size"]] = "size"
-    parameters: ClassVar[tuple[str, ...]] = ("size",)
     traceable: ClassVar[tuple[str, ...]] = ("min_size", "max_size")
 
     min_size: tuple[Any, ...]
     max_size: Any = None
-    interpolation: tuple[str, ...] = ("bilinear",)
-    antialias: bool = True
 
     def __post_init__(self) -> None:
         if not self.min_size:
             raise SpecError(f"{self.name} needs a length for min_size, or several to draw from, got none")
-        for length in self.min_size:
-            check_number(self.name, "min_size", length, 1, 1 << 24, integer=True)
-        if self.max_size is not None:
-            check_number(self.name, "max_size", self.max_size, 1, 1 << 24, integer=True)
-        check_methods(self.name, self.interpolation, self.images)
+        check_sides(self, "min_size", "max_size")
+        Scaling.__post_init__(self)
 
-    def row(self, image: int = 0) -> Row:
-        method = self.interpolation[image]
-        return ((Resize(method=method, antialias=self.antialias, keep_dtype=True), (0,)),)
-
-    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
-        check_pixels(self.name, hw)
+    def scaled(self, rng: BatchRng, hw: Array) -> Array:
         count = len(hw)
         lengths = np.stack([column(length, count) for length in self.min_size], axis=1)
         length = np.take_along_axis(lengths, rng.integers(0, len(self.min_size))[:, None], axis=1)[:, 0]
         factor = length / hw.min(axis=1)
         if self.max_size is not None:
             factor = np.minimum(factor, column(self.max_size, count) / hw.max(axis=1))
-        return (np.maximum((hw * factor[:, None]).astype(np.int32), 1),)
+        made: Array = hw * factor[:, None]
+        return made
 
     @classmethod
     def cases(cls) -> Iterator[Case]:
-        ring = "DALI repeats edge pixels, Pillow ignores what lies outside: only the outermost ring differs"
-        for x in (noise(61, 83), noise(83, 50, 1), noise(40, 40, dtype="float32")):
-            yield Case(cls((20, 24, 30), 44), (x,), ("HWC",), atol=1, ring=18, reason=ring)
-        yield Case(cls((24,)), (noise(61, 83),), ("HWC",), atol=1, ring=18, reason=ring, note="one")
-        yield Case(cls((2, 3), 30), (noise(3, 90),), ("HWC",), atol=1, ring=18, reason=ring, note="narrow")
-        both = cls((20, 40), None, ("nearest", "nearest"), images=2)
-        yield Case(both, (noise(61, 83), noise(61, 83, 1)), ("HWC", "HWC"), note="with-mask")
+        yield from cls.scaled_cases((20, 24, 30), 44)
+        yield ring_case(cls((24,)), noise(61, 83), "one")
+        yield ring_case(cls((2, 3), 30), noise(3, 90), "narrow")
 
 
 @overload
@@ -144,8 +126,10 @@ def random_shortest_size(
     """
     xs = images_of(image)
     min_size = plain(min_size)
-    several = isinstance(min_size, (tuple, list)) or (isinstance(min_size, np.ndarray) and min_size.ndim == 1)
-    lengths = tuple(min_size) if several else (min_size,)
+    one = is_integer(min_size) or isinstance(min_size, Symbol)
+    lengths = (
+        (min_size,) if one else several("random_shortest_size", "min_size", min_size, "an integer or a list of them")
+    )
     methods = one_per_image("random_shortest_size", "interpolation", interpolation, image)
-    op = RandomShortestSize(lengths, max_size, methods, antialias, images=len(xs))
+    op = RandomShortestSize(lengths, max_size, interpolation=methods, antialias=antialias, images=len(xs))
     return call(op, image, seed, return_params)

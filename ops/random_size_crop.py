@@ -8,12 +8,12 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.integers import plain
 from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.crop import Crop
-from gpupipe.ops._shared.geometry import column, images_of, window, windows_inside
+from gpupipe.ops._shared.geometry import check_sides, column, images_of, several, window, windows_inside
 from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
 
@@ -46,10 +46,7 @@ class RandomSizeCrop(Composite):
 
     def __post_init__(self) -> None:
         check_number(self.name, "p", self.p, 0, 1)
-        for name, value in (("min_size", self.min_size), ("max_size", self.max_size)):
-            check_number(self.name, name, value, 1, 1 << 24, integer=True)
-        for value in self.shortest:
-            check_number(self.name, "shortest", value, 1, 1 << 24, integer=True)
+        check_sides(self, "min_size", "max_size", "shortest")
         if self.min_size > self.max_size:
             raise SpecError(f"{self.name} needs min_size up to max_size, got {self.min_size} and {self.max_size}")
 
@@ -111,8 +108,6 @@ def random_size_crop(
         >>> random_size_crop(np.zeros((50, 80, 3), np.uint8), 30, 30).shape
         (30, 30, 3)
     """
-    if not isinstance(shortest, (list, tuple, np.ndarray)):
-        raise PlanTypeError(f"random_size_crop needs shortest as a list of lengths, got {shortest!r}")
-    lengths = tuple(plain(length) for length in shortest)
+    lengths = several("random_size_crop", "shortest", shortest)
     count = len(images_of(image))
     return call(RandomSizeCrop(plain(min_size), plain(max_size), lengths, plain(p), images=count), image, seed)  # type: ignore[no-any-return]

@@ -46,7 +46,7 @@ class RandomZoomOut(Composite):
     def __post_init__(self) -> None:
         check_number(self.name, "p", self.p, 0, 1)
         for bound in self.side_range:
-            check_number(self.name, "side_range", bound, 1, 1000)
+            check_number(self.name, "side_range", bound, 1, 1000, traceable=False)
         if self.side_range[0] > self.side_range[1]:
             raise SpecError(f"{self.name} needs side_range from small to large, got {self.side_range}")
 

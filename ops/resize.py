@@ -9,9 +9,9 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
-from gpupipe.graph.op import Array, Case, Op, check_number
+from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.geometry import GeometryError, full, image_of, pair, static
+from gpupipe.ops._shared.geometry import check_sides, full, image_of, pair, static
 from gpupipe.ops._shared.libraries import averaged, opencv
 from gpupipe.ops._shared.resampling import METHODS, SUPPORT, resampled, rounded
 from gpupipe.ops._shared.samples import noise
@@ -56,6 +56,7 @@ class Resampling(Op):
         preserve_aspect_ratio: height and width are bounds; the image keeps its shape.
         antialias: stretch the kernel when shrinking.
         keep_dtype: whether integers stay integers, rounded, as in torchvision, instead of becoming float32.
+        stage: the op that users call, for errors.
 
     Shapes: ``T[H,W,C]{HWC}, int32[2] -> float32[h,w,C]{HWC}``, T for "nearest" and with `keep_dtype`.
     """
@@ -70,16 +71,15 @@ class Resampling(Op):
     preserve_aspect_ratio: bool = False
     antialias: bool = False
     keep_dtype: bool = False
+    stage: str = "resize"
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise SpecError(f"resize needs method from {', '.join(METHODS)}, got {self.method!r}")
-        for name, value in (("height", self.height), ("width", self.width)):
-            if value is not None:
-                check_number("resize", name, value, 1, 1 << 24, integer=True)
+            raise SpecError(f"{self.stage} needs method from {', '.join(METHODS)}, got {self.method!r}")
+        check_sides(self, "height", "width")
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
-        x = image_of("resize", xs[0], DTYPES)
+        x = image_of(self.stage, xs[0], DTYPES)
         assert x.shape is not None  # an image {HWC} has a rank
         height, width = static(self.height), static(self.width)
         if self.preserve_aspect_ratio:
@@ -92,12 +92,7 @@ class Resampling(Op):
         return params[0]
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
-        size = self._fitted(hw) if self.preserve_aspect_ratio else full(self.height, self.width, len(hw))
-        bad = np.flatnonzero((size < 1).any(axis=1)).tolist()
-        if bad:
-            reasons = {row: f"resize needs a size of 1x1 or more, got {size[row].tolist()}" for row in bad}
-            raise GeometryError.of_rows(reasons)
-        return (size,)
+        return (self._fitted(hw) if self.preserve_aspect_ratio else full(self.height, self.width, len(hw)),)
 
     def motion(self, hw: Array, *params: Array) -> Array:
         height, width = params[0] / hw
@@ -180,7 +175,7 @@ class Resize(Resampling):
 
     def __post_init__(self) -> None:
         Resampling.__post_init__(self)
-        check_methods("resize", (self.method,), 1)
+        check_methods(self.stage, (self.method,), 1)
 
     def dali(self, d: Any, x: Any, size: Any, box: Any = None) -> Any:
         if self.method == "nearest":

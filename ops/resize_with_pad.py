@@ -8,10 +8,10 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.op import Array, Case
 from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.fill import Fill, fills_of
-from gpupipe.ops._shared.geometry import GeometryError, full, images_of, one_per_image, static
+from gpupipe.ops._shared.geometry import GeometryError, check_sides, full, images_of, one_per_image, static
 from gpupipe.ops._shared.padding import Padding
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.resize import Resize, check_methods
@@ -49,14 +49,13 @@ class ResizeWithPad(Composite):
     fill: tuple[Fill, ...] = ((0.0,),)
 
     def __post_init__(self) -> None:
-        for name in self.traceable:
-            check_number("resize_with_pad", name, getattr(self, name), 1, 1 << 24, integer=True)
+        check_sides(self, *self.traceable)
         check_methods("resize_with_pad", self.method, self.images)
 
     def row(self, image: int = 0) -> Row:
         method = self.method[image]
-        around = Padding("constant", self.fill[image], stage="resize_with_pad")
-        return (Resize(None, None, method, antialias=self.antialias), (0,)), (around, (1, 2, 3))
+        around = Padding("constant", self.fill[image], stage=self.name)
+        return (Resize(None, None, method, antialias=self.antialias, stage=self.name), (0,)), (around, (1, 2, 3))
 
     def _infer(self, index: int, x: TensorSpec) -> TensorSpec:
         made = Composite._infer(self, index, x)

@@ -10,10 +10,10 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
-from gpupipe.ops._shared.composite import Composite, Row, call
-from gpupipe.ops._shared.geometry import check_pixels, column, images_of, one_per_image, pair
+from gpupipe.ops._shared.composite import call
+from gpupipe.ops._shared.geometry import check_sides, column, images_of, one_per_image, pair
 from gpupipe.ops._shared.samples import noise
-from gpupipe.ops.resize import Resize, check_methods
+from gpupipe.ops._shared.scaling import Scaling, ring_case
 from gpupipe.random import BatchRng
 
 __all__ = ["ScaleJitter", "scale_jitter"]
@@ -22,62 +22,45 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleJitter(Composite):
+class ScaleJitter(Scaling):
     """Resize the image by a random multiple of the factor with which it fits `width` x `height`, as torchvision does.
 
-    Both sides are truncated products with one factor, in float32 as torchvision's are, and at least 1. Executors differ
-    as for `Resize` with antialias.
+    Both sides are truncated products with one factor, in float32 as torchvision's are, and at least 1.
 
     Attributes:
         width: of the size that the image fits at a scale of 1, in pixels.
         height: as `width`.
         scale: smallest and largest multiple, above 0.
-        interpolation: one method per image.
-        antialias: average over all source pixels when shrinking.
-
-    Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``, for each of the images.
     """
 
     random: ClassVar[bool] = True
     drawn: ClassVar[Literal["", "window", "flag", "size"]] = "size"
-    parameters: ClassVar[tuple[str, ...]] = ("size",)
     traceable: ClassVar[tuple[str, ...]] = ("width", "height", "scale")
 
     width: Any
     height: Any
     scale: tuple[Any, Any] = (0.1, 2.0)
-    interpolation: tuple[str, ...] = ("bilinear",)
-    antialias: bool = True
 
     def __post_init__(self) -> None:
-        for name, value in (("width", self.width), ("height", self.height)):
-            check_number(self.name, name, value, 1, 1 << 24, integer=True)
+        check_sides(self, "width", "height")
         for bound in self.scale:
             check_number(self.name, "scale_range", bound, 1e-6, 1e6)
         if all(isinstance(bound, (int, float)) for bound in self.scale) and self.scale[0] > self.scale[1]:
             raise SpecError(f"{self.name} needs scale_range from small to large, got {self.scale}")
-        check_methods(self.name, self.interpolation, self.images)
+        Scaling.__post_init__(self)
 
-    def row(self, image: int = 0) -> Row:
-        method = self.interpolation[image]
-        return ((Resize(method=method, antialias=self.antialias, keep_dtype=True), (0,)),)
-
-    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
-        check_pixels(self.name, hw)
+    def scaled(self, rng: BatchRng, hw: Array) -> Array:
         low, high = (column(bound, len(hw), np.float64) for bound in self.scale)
         scale = rng.uniform().astype(np.float32) * (high - low).astype(np.float32) + low.astype(np.float32)
         fits = np.stack([column(self.height, len(hw)), column(self.width, len(hw))], axis=1) / hw
         factor = fits.min(axis=1).astype(np.float32) * scale
-        return (np.maximum((hw.astype(np.float32) * factor[:, None]).astype(np.int32), 1),)
+        made: Array = hw.astype(np.float32) * factor[:, None]
+        return made
 
     @classmethod
     def cases(cls) -> Iterator[Case]:
-        ring = "DALI repeats edge pixels, Pillow ignores what lies outside: only the outermost ring differs"
-        for x in (noise(61, 83), noise(83, 50, 1), noise(40, 40, dtype="float32")):
-            yield Case(cls(50, 40, (0.3, 2.0)), (x,), ("HWC",), atol=1, ring=18, reason=ring)
-        yield Case(cls(9, 7, (0.1, 0.2)), (noise(3, 40),), ("HWC",), atol=1, ring=18, reason=ring, note="a line")
-        both = cls(60, 60, (0.5, 1.5), ("nearest", "nearest"), images=2)
-        yield Case(both, (noise(61, 83), noise(61, 83, 1)), ("HWC", "HWC"), note="with-mask")
+        yield from cls.scaled_cases(50, 40, (0.3, 2.0))
+        yield ring_case(cls(9, 7, (0.1, 0.2)), noise(3, 40), "a line")
 
 
 @overload
@@ -146,5 +129,5 @@ def scale_jitter(
     width, height = pair("scale_jitter", "target_size", target_size)
     bounds = pair("scale_jitter", "scale_range", scale_range)
     methods = one_per_image("scale_jitter", "interpolation", interpolation, image)
-    op = ScaleJitter(width, height, bounds, methods, antialias, images=len(xs))
+    op = ScaleJitter(width, height, bounds, interpolation=methods, antialias=antialias, images=len(xs))
     return call(op, image, seed, return_params)

@@ -14,7 +14,7 @@ from gpupipe.ops._shared.geometry import images_of
 from gpupipe.ops.sample import Sample
 from gpupipe.spec import TensorSpec
 
-__all__ = ["Fill", "check_fill", "fills_of"]
+__all__ = ["Fill", "check_fill", "fills_of", "parts_of"]
 
 Fill = tuple[float, ...]
 """One number, or one per channel."""
@@ -48,21 +48,30 @@ def fills_of(who: str, image: Any, fill: Any) -> tuple[Fill, ...]:
         PlanTypeError: a fill is no number.
         SpecError: there are fills for another number of images, or a dict has other keys.
     """
-    images = images_of(image)
+    images, (fill, masks) = images_of(image), parts_of(who, image, fill)
     if isinstance(image, Sample):
-        given = fill if isinstance(fill, dict) else {"image": fill}
-        if not set(given) <= {"image", "masks"}:
-            raise SpecError(f"{who} needs fill as a number or a dict of 'image' and 'masks', got {fill!r}")
-        masks = _fill(who, plain(given.get("masks", 0)))
-        return (_fill(who, plain(given.get("image", 0))), *(masks,) * (len(images) - 1))
-    if isinstance(fill, dict):
-        raise PlanTypeError(f"{who} needs numbers for fill, got a dict, which is for a Sample")
-    fill = plain(fill)
+        return (_fill(who, fill), *(_fill(who, masks),) * (len(images) - 1))
     one = len(images) == 1 or not isinstance(fill, (tuple, list, np.ndarray))
     each = [fill] * len(images) if one else list(fill)
     if len(each) != len(images):
         raise SpecError(f"{who} needs one fill, or one per image, got {fill!r}")
     return tuple(_fill(who, item) for item in each)
+
+
+def parts_of(who: str, image: Any, fill: Any) -> tuple[Any, Any]:
+    """The fill of an image, or of several, and that of the masks of a `Sample`, each as users write it.
+
+    Raises:
+        PlanTypeError: it is a dict, and the image no Sample.
+        SpecError: a dict has other keys than "image" and "masks".
+    """
+    if not isinstance(fill, dict):
+        return plain(fill), 0
+    if not isinstance(image, Sample):
+        raise PlanTypeError(f"{who} needs numbers for fill, got a dict, which is for a Sample")
+    if not set(fill) <= {"image", "masks"}:
+        raise SpecError(f"{who} needs fill as a number or a dict of 'image' and 'masks', got {fill!r}")
+    return plain(fill.get("image", 0)), plain(fill.get("masks", 0))
 
 
 def _fill(who: str, fill: Any) -> Fill:

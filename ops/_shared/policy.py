@@ -16,8 +16,7 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, Op, check_number
-from gpupipe.graph.symbols import Symbol, apply
-from gpupipe.integers import plain
+from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.affine import inverse_affine
 from gpupipe.ops._shared.colour import Colour
 from gpupipe.ops._shared.enhance import (
@@ -31,7 +30,7 @@ from gpupipe.ops._shared.enhance import (
     sharpened_dali,
     sharpened_fast,
 )
-from gpupipe.ops._shared.fill import fills_of
+from gpupipe.ops._shared.fill import fills_of, parts_of
 from gpupipe.ops._shared.operands import spec_of_operand
 from gpupipe.ops._shared.samples import noise, picture
 from gpupipe.ops._shared.sometimes import where_dali
@@ -243,9 +242,8 @@ def settings_of(who: str, image: Any, interpolation: str, fill: Any) -> dict[str
     """
     if isinstance(image, tuple):
         raise PlanTypeError(f"{who} needs one image, got a tuple; call it for each of them, with equal seeds")
-    if isinstance(image, Sample) and isinstance(fill, dict):
-        fill = fill.get("image")
-    return {"interpolation": interpolation, "fill": 0 if fill is None else plain(fill), "dtype": dtype_of(who, image)}
+    own, _ = parts_of(who, image, fill)
+    return {"interpolation": interpolation, "fill": 0 if own is None else own, "dtype": dtype_of(who, image)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,13 +280,11 @@ class Policy(Colour):
             SpecError: it is out of range, or traced.
         """
         value = getattr(self, name)
-        if isinstance(value, Symbol):
-            raise SpecError(f"{self.name} needs a plain value for {name}, got a traced one")
         if isinstance(value, np.ndarray) and value.ndim:
             raise PlanTypeError(
                 f"{self.name} needs {'an integer' if integer else 'a number'} for {name}, got {value!r}"
             )
-        check_number(self.name, name, value, low, high, integer=integer)
+        check_number(self.name, name, value, low, high, integer=integer, traceable=False)
 
     @property
     def layers(self) -> int:

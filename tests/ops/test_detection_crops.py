@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpupipe import Dataset, Options, ops
-from gpupipe.errors import SpecError
+from gpupipe.errors import PlanError, PlanTypeError, SpecError
 from gpupipe.ops import Sample
 from gpupipe.ops.random_iou_crop import RandomIouCrop
 from gpupipe.transform.machine import has_dali
@@ -159,3 +159,41 @@ def test_errors() -> None:
         ops.random_zoom_out(picture(), side_range=(3, 2))
     with pytest.raises(SpecError, match="random_size_crop needs min_size up to max_size, got 9 and 3"):
         ops.random_size_crop(picture(), 9, 3)
+    for options in (1, np.array(4)):
+        with pytest.raises(PlanTypeError, match="random_iou_crop needs sampler_options as a list of numbers, got"):
+            ops.random_iou_crop(picture(), sampler_options=options)  # type: ignore[arg-type]
+    with pytest.raises(PlanTypeError, match=r"random_size_crop needs shortest as a list of numbers, got array\(4\)"):
+        ops.random_size_crop(picture(), 9, 30, np.array(4))  # type: ignore[arg-type]
+
+
+TRACED: dict[str, Any] = {
+    "random_iou_crop needs a plain value for min_scale": lambda s, n: ops.random_iou_crop(s, n),
+    "random_iou_crop needs a plain value for max_aspect_ratio": lambda s, n: ops.random_iou_crop(s, max_aspect_ratio=n),
+    "random_iou_crop needs a plain value for sampler_options": lambda s, n: ops.random_iou_crop(
+        s, sampler_options=[0.1, n]
+    ),
+    "random_iou_crop needs sampler_options as a list of numbers": lambda s, n: ops.random_iou_crop(
+        s, sampler_options=n
+    ),
+    "random_iou_crop needs a plain value for trials": lambda s, n: ops.random_iou_crop(s, trials=n),
+    "random_size_crop needs a plain value for min_size": lambda s, n: ops.random_size_crop(s, n, 30),
+    "random_size_crop needs a plain value for max_size": lambda s, n: ops.random_size_crop(s, 3, n),
+    "random_size_crop needs a plain value for shortest": lambda s, n: ops.random_size_crop(s, 3, 9, (4, n)),
+    "random_zoom_out needs a plain value for side_range": lambda s, n: ops.random_zoom_out(s, side_range=(1, n)),
+}
+
+
+@pytest.mark.parametrize("text", TRACED)
+def test_a_setting_that_may_not_depend_on_the_element_is_named(text: str) -> None:
+    chain = Dataset.from_tensors((picture(), 1))
+
+    with pytest.raises(PlanError, match=rf"{text}, got a traced (one|value), at .*test_detection_crops\.py:\d+"):
+        chain.map(TRACED[text], traced=True)
+
+
+def test_lengths_of_the_shorter_side_may_be_a_range() -> None:
+    one, other = (
+        ops.random_size_crop(picture(), 384, 600, way, seed=3) for way in (range(400, 601, 100), (400, 500, 600))
+    )
+
+    np.testing.assert_array_equal(one.image, other.image)

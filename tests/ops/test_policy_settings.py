@@ -56,7 +56,7 @@ def test_an_image_without_pixels_stays_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["numpy"] + ["dali"] * has_dali())
-@pytest.mark.parametrize("p", [0.01, 1.0])
+@pytest.mark.parametrize("p", [0, 0.01, 1.0])
 def test_gray_images_are_refused_by_random_grayscale_whether_it_changes_them_or_not(backend: Any, p: float) -> None:
     gray = gp.TensorSpec((None, None, None), "uint8", "HWC")
     ds = gp.Dataset.from_generator(lambda: iter([X[0, :, :, :1]]), output_signature=gray)
@@ -65,3 +65,10 @@ def test_gray_images_are_refused_by_random_grayscale_whether_it_changes_them_or_
         list(
             ds.map(lambda x: ops.random_grayscale(x, p, seed=1)).with_options(gp.Options(device="cpu", backend=backend))
         )
+
+
+def test_a_fill_that_a_policy_does_not_have_is_an_error() -> None:
+    with pytest.raises(PlanTypeError, match="rand_augment needs numbers for fill, got a dict, which is for a Sample"):
+        ops.rand_augment(X[0], fill={"image": 3})  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="rand_augment needs fill as a number or a dict of 'image' and 'masks'"):
+        ops.rand_augment(ops.Sample(X[0]), fill={"boxes": 3})  # type: ignore[arg-type]

@@ -160,6 +160,14 @@ def test_lengths_and_scales_may_be_traced() -> None:
         (lambda: ops.random_shortest_size(X, ()), SpecError, "a length for min_size, or several to draw from, got no"),
         (lambda: ops.random_shortest_size(X, 0), SpecError, "random_shortest_size needs min_size from 1 to"),
         (lambda: ops.random_shortest_size(X, (9, 2.5)), PlanTypeError, "needs an integer for min_size, got 2.5"),  # type: ignore[arg-type]
+        (lambda: ops.random_shortest_size(X, "9"), PlanTypeError, "needs min_size as an integer or a list of"),  # type: ignore[arg-type]
+        (lambda: ops.random_shortest_size(X, range(0)), SpecError, "a length for min_size, or several to draw from"),
+        (lambda: ops.scale_jitter(X, range(9)), PlanTypeError, r"needs target_size as two numbers, got range\(0, 9\)"),
+        (lambda: ops.random_shortest_size(X.astype(np.int32), 9), SpecError, "random_shortest_size needs an image of"),
+        (lambda: ops.scale_jitter(X.astype(np.int32), 9), SpecError, "scale_jitter needs an image of uint8"),
+        (lambda: ops.resize_shorter(X.astype(np.int32), 9), SpecError, "resize_shorter needs an image of uint8"),
+        (lambda: ops.resize_with_pad(X.astype(np.int32), 9, 9), SpecError, "resize_with_pad needs an image of uint8"),
+        (lambda: ops.random_resized_crop(X.astype(np.int32), (9, 9)), SpecError, "random_resized_crop needs an image"),
         (lambda: ops.random_shortest_size(X, 9, -1), SpecError, "random_shortest_size needs max_size from 1 to"),
         (lambda: ops.random_shortest_size(X, 9, 9, "box"), SpecError, "needs interpolation from .*, got 'box'"),
         (lambda: ops.random_shortest_size(X[0], 9), SpecError, "random_shortest_size needs an image"),
@@ -174,6 +182,12 @@ def test_lengths_and_scales_may_be_traced() -> None:
 def test_mistakes_are_plan_errors(call: Callable[[], Any], error: type[PlanError], match: str) -> None:
     with pytest.raises(error, match=match):
         call()
+
+
+def test_lengths_may_be_a_range_or_an_array() -> None:
+    for lengths in (range(10, 31, 10), np.array([10, 20, 30]), [10, 20, 30]):
+        found = {ops.random_shortest_size(X, lengths, seed=seed).shape[0] for seed in range(30)}  # type: ignore[arg-type]
+        assert found == {10, 20, 30}
 
 
 def test_frames_of_a_clip_get_one_size() -> None:

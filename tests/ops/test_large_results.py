@@ -1,0 +1,77 @@
+"""Sizes that nothing can hold are refused before anything is allocated: on the line, or when they are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.errors import ShapeError, SpecError
+from gpupipe.transform.machine import has_dali
+
+X = np.zeros((8, 9, 3), np.uint8)
+
+HUGE = 1 << 24
+
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "resize": lambda x, n: ops.resize(x, (n, n)),
+    "resize_shorter": lambda x, n: ops.resize_shorter(x, n),
+    "resize_with_pad": lambda x, n: ops.resize_with_pad(x, n, n),
+    "resize_with_crop_or_pad": lambda x, n: ops.resize_with_crop_or_pad(x, n, n),
+    "random_shortest_size": lambda x, n: ops.random_shortest_size(x, n),
+    "scale_jitter": lambda x, n: ops.scale_jitter(x, n, (1, 1)),
+    "random_resized_crop": lambda x, n: ops.random_resized_crop(x, (n, n)),
+    "center_crop": lambda x, n: ops.center_crop(x, (n, n)),
+    "pad": lambda x, n: ops.pad(x, n),
+    "pad_to_bounding_box": lambda x, n: ops.pad_to_bounding_box(x, 0, 0, n, n),
+}
+
+TOO_LARGE = r"{} needs a result of at most 1073741824 pixels, got a size of \d{{8}}x\d{{8}}"
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_arrays_are_refused(name: str) -> None:
+    with pytest.raises(ShapeError, match=TOO_LARGE.format(name)):
+        CALLS[name](X, HUGE)
+
+
+def test_a_box_of_a_fixed_size_is_refused() -> None:
+    with pytest.raises(ShapeError, match=TOO_LARGE.format("crop_and_resize")):
+        ops.crop_and_resize(X, (0, 0, 1, 1), (HUGE, HUGE))
+
+
+@pytest.mark.parametrize("name", ["resize", "center_crop", "random_resized_crop", "pad"])
+def test_a_size_that_is_written_is_an_error_of_the_line(name: str) -> None:
+    with pytest.raises(SpecError, match=TOO_LARGE.format(name) + r".*test_large_results\.py:\d+"):
+        gp.Dataset.from_tensors(X).map(lambda x: CALLS[name](x, HUGE), traced=True)
+
+
+@pytest.mark.parametrize("backend", ["numpy"] + ["dali"] * has_dali())
+@pytest.mark.parametrize("name", CALLS)
+def test_a_size_from_the_data_is_a_bad_element(name: str, backend: Any) -> None:
+    sizes = np.array([20, HUGE, 21])
+    ds = gp.Dataset.from_tensor_slices((np.stack([X] * 3), sizes)).map(CALLS[name], traced=True)
+    options = gp.Options(device="cpu", backend=backend)
+
+    with pytest.raises(ShapeError, match=TOO_LARGE.format(name)):
+        list(ds.with_options(options))
+    assert len(list(ds.with_options(gp.Options(device="cpu", backend=backend, on_error="skip")))) == 2
+
+
+def test_what_a_long_image_would_become_does_not_overflow() -> None:
+    line = np.zeros((1, 3000, 1), np.uint8)
+
+    for name in ("resize_shorter", "random_shortest_size"):
+        with pytest.raises(ShapeError, match="needs a result of at most 1073741824 pixels, got a size of 16777216x"):
+            CALLS[name](line, HUGE)
+
+
+def test_an_image_that_is_large_itself_is_taken() -> None:
+    large = np.broadcast_to(np.zeros((), np.uint8), (1 << 16, 1 << 15, 1))
+
+    assert ops.flip_left_right(large).shape == large.shape
+    assert ops.crop_to_bounding_box(large, 0, 0, 1 << 16, 1 << 15).shape == large.shape
