@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import field
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
 from gpupipe.ops._shared.mixing import dirichlet
-from gpupipe.ops._shared.policy import MOST, NUMBER, OPS, Policy, settings_of, signed_strengths
+from gpupipe.ops._shared.policy import FIRST, MOST, NUMBER, OPS, Policy, settings_of, signed_strengths
 from gpupipe.random import BatchRng
 
 __all__ = ["AugMix", "aug_mix"]
@@ -47,8 +47,6 @@ class AugMix(Policy):
 
     Shapes: ``uint8[H,W,3]{HWC} -> uint8[H,W,3]{HWC}``
     """
-
-    parameters: ClassVar[tuple[str, ...]] = ("kinds", "numbers", "matrices", "weights")
 
     severity: int = 3
     mixture_width: int = 3
@@ -93,27 +91,31 @@ class AugMix(Policy):
         return kinds, strength
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
-        drawn = Policy.draw(self, rng, hw)
+        kinds, numbers, matrices = Policy.draw(self, rng, hw)
         of_image = dirichlet(rng, self.alpha, 2)
         chains = dirichlet(rng, self.alpha, self.mixture_width) * of_image[:, 1:]
-        return *drawn, np.hstack([of_image[:, :1], chains]).astype(np.float32)
+        # The weights are in one array with the numbers: on a GPU each array is a copy for every batch.
+        return kinds, np.hstack([numbers, of_image[:, :1], chains]).astype(np.float32), matrices
+
+    @property
+    def weighed(self) -> int:
+        """Where the weights begin among the numbers: that of the image, then those of the chains."""
+        return FIRST + self.layers
 
     motion = Op.motion  # the chains move the image each in its own way
 
     def _applied(self, x: Array, params: Any, form: int) -> Array:
-        *layers, weights = params
+        weights = params[1][self.weighed :]
         mix: Array = x * weights[0]
         for chain, weight in zip(self._chains(), weights[1:], strict=True):
-            mix += self.chained(x, layers, form, chain) * weight
+            mix += self.chained(x, params, form, chain) * weight
         return mix.astype(np.uint8)
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
-        *layers, weights = params
-        if d.device == "gpu":
-            weights = weights.gpu()
-        mix = x * weights[0]
-        for number, chain in enumerate(self._chains()):
-            mix = mix + self.chained_dali(d, x, layers, chain) * weights[number + 1]
+        weights = params[1].gpu() if d.device == "gpu" else params[1]
+        mix = x * weights[self.weighed]
+        for number, chain in enumerate(self.chains_dali(d, x, params, list(self._chains())), self.weighed + 1):
+            mix = mix + chain * weights[number]
         return d.fn.reshape(d.fn.cast(d.math.floor(mix), dtype=d.dtype(np.uint8)), layout="HWC")
 
     def _chains(self) -> Iterator[range]:

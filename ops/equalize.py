@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -16,7 +18,7 @@ from gpupipe.ops._shared.samples import picture
 from gpupipe.ops.autocontrast import flat_and_tones
 from gpupipe.ops.convert_image_dtype import ConvertImageDtype, dtype_of
 
-__all__ = ["Equalize", "equalize", "equalized"]
+__all__ = ["Equalize", "equalize", "equalized", "equalized_dali"]
 
 T = TypeVar("T")
 
@@ -91,6 +93,32 @@ def equalized(x: Array, counts: Callable[[Array], Array] = _counts) -> Array:
         table = np.minimum((below + step // 2) // step, 255).astype(np.uint8)
         out[:, :, c] = np.take(table, channel)
     return out
+
+
+def equalized_dali(d: Any, xs: Sequence[Any], flags: Sequence[Any]) -> list[Any]:
+    """Equalize some images of a row of images of uint8[H,W,C], of one size, as DALI nodes.
+
+    All of them in one call of Python, since on a GPU each call copies its images to the host and back.
+
+    Args:
+        d: what `Op.dali` gets.
+        xs: nodes of the images.
+        flags: nodes of the host: for each of `xs` whether it is equalized, one bool per row of the batch.
+    """
+    split, merge = d.fn._conditional.split, d.fn._conditional.merge
+    some = reduce(operator.or_, flags)
+    taken, others = zip(*(split(x, predicate=some, _if_stmt=True) for x in xs), strict=True)
+    marks = [split(flag, predicate=some, _if_stmt=True)[0] for flag in flags]
+    stack = d.fn.stack(*taken)
+    stack = stack.cpu() if d.device == "gpu" else stack
+    made = d.fn.python_function(stack, *marks, function=_equalized_some, output_layouts="NHWC")
+    made = made.gpu() if d.device == "gpu" else made
+    return [merge(made[n], other, predicate=some) for n, other in enumerate(others)]
+
+
+def _equalized_some(xs: Array, *flags: Array) -> Array:
+    """Equalize those of uint8[N,H,W,C] whose flag is set."""
+    return np.stack([equalized(x) if flag else x for x, flag in zip(xs, flags, strict=True)])
 
 
 def equalize(image: T) -> T:

@@ -40,7 +40,7 @@ from gpupipe.ops._shared.warp import Warp, inverted
 from gpupipe.ops.adjust_sharpness import KERNEL
 from gpupipe.ops.autocontrast import Autocontrast
 from gpupipe.ops.convert_image_dtype import dtype_of
-from gpupipe.ops.equalize import Equalize
+from gpupipe.ops.equalize import Equalize, equalized_dali
 from gpupipe.ops.invert import Invert
 from gpupipe.ops.sample import Sample
 from gpupipe.ops.solarize import thresholds
@@ -226,11 +226,10 @@ _DALI: dict[str, Callable[..., Any]] = {
     "posterize": lambda d, x, mask: x & d.fn.cast(mask, dtype=d.dtype(np.uint8)),
     "solarize": lambda d, x, least: x ^ ((x >= least) * d.types.Constant(255, dtype=d.dtype(np.uint8))),
     "autocontrast": lambda d, x: Autocontrast().dali(d, x),
-    "equalize": lambda d, x: Equalize().dali(d, x),
     "invert": lambda d, x: Invert().dali(d, x),
 }
 
-_WITHOUT_A_NUMBER = ("autocontrast", "equalize", "invert")
+_WITHOUT_A_NUMBER = ("autocontrast", "invert")
 
 
 def settings_of(who: str, image: Any, interpolation: str, fill: Any) -> dict[str, Any]:
@@ -343,27 +342,33 @@ class Policy(Colour):
         return x
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
-        return d.fn.reshape(self.chained_dali(d, x, params, range(self.layers)), layout="HWC")
+        return d.fn.reshape(self.chains_dali(d, x, params, [range(self.layers)])[0], layout="HWC")
 
-    def chained_dali(self, d: Any, x: Any, params: Sequence[Any], layers: range) -> Any:
-        """`chained` as DALI nodes."""
+    def chains_dali(self, d: Any, x: Any, params: Sequence[Any], chains: Sequence[range]) -> list[Any]:
+        """`chained` as DALI nodes, for each of some chains of equally many layers; `params` are nodes of the host."""
         kinds, numbers, matrices = params
         # Touches no pixel, and fails where the image has another number of channels.
         x = d.fn.reshape(x, src_dims=[0, 1, -1], rel_shape=[1, 1, 3], layout="HWC")
         if d.device == "gpu":
             numbers = numbers.gpu()
-        kernel = d.fn.reshape(d.fn.slice(numbers, start=[0], shape=[9], axes=[0]), shape=[3, 3])
-        size = d.fn.slice(numbers, start=[9], shape=[2], axes=[0])
-        more = {"sharpness": [kernel], "contrast": [size]}
-        for layer in layers:
-            if MOVING & set(self.used):
-                warp = partial(self._warp.dali, d)
-                x = where_dali(d, kinds[layer] == WARPED, x, [matrices[layer]], warp)
-            for name in self.used:
-                if name not in _DALI:
-                    continue
-                given = [] if name in _WITHOUT_A_NUMBER else [numbers[FIRST + layer]]
-                given += more.get(name, [])
+        part = partial(d.fn.slice, numbers, axes=[0])
+        kernel = d.fn.reshape(part(start=[0], shape=[9]), shape=[3, 3])
+        more = {"sharpness": [kernel], "contrast": [part(start=[9], shape=[2])]}
+        params, xs = (kinds, numbers, matrices), [x] * len(chains)
+        for layers in zip(*chains, strict=True):
+            xs = [self._layer_dali(d, x, params, more, layer) for x, layer in zip(xs, layers, strict=True)]
+            xs = equalized_dali(d, xs, [kinds[layer] == NUMBER["equalize"] for layer in layers])
+        return xs
+
+    def _layer_dali(self, d: Any, x: Any, params: Sequence[Any], more: dict[str, Any], layer: int) -> Any:
+        """One layer but for equalizing; `more` is what some ops need beside their number."""
+        kinds, numbers, matrices = params
+        if MOVING & set(self.used):
+            x = where_dali(d, kinds[layer] == WARPED, x, [matrices[layer]], partial(self._warp.dali, d))
+        for name in self.used:
+            if name in _DALI:
+                number = [] if name in _WITHOUT_A_NUMBER else [numbers[FIRST + layer]]
+                given = number + more.get(name, [])
                 x = where_dali(d, kinds[layer] == NUMBER[name], x, given, partial(_DALI[name], d))
         return x
 

@@ -25,7 +25,7 @@ def theirs(op: AugMix, image: Array, row: int, count: int) -> Array:
     v2 = torchvision().v2
     hw = sizes(count, *image.shape[:2])
     kinds, strength = op.plan(rng(count), hw)
-    weights = op.draw(rng(count), hw)[3][row]
+    weights = op.draw(rng(count), hw)[1][row, op.weighed :]
     transform = v2.AugMix(
         op.severity,
         op.mixture_width,
