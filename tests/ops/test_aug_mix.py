@@ -1,8 +1,7 @@
-"""aug_mix: torchvision's own AugMix with the numbers that were drawn here, and the distribution of these numbers."""
+"""aug_mix: torchvision's own AugMix with the numbers that were drawn here."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,11 +11,10 @@ import pytest
 from gpupipe import ops
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array
-from gpupipe.ops._shared.mixing import dirichlet
-from gpupipe.ops._shared.policy import NUMBER, OPS, strengths
+from gpupipe.ops._shared.policy import OPS, strengths
 from gpupipe.ops.aug_mix import ALL, BINS, SIDE, AugMix
 from tests.ops.originals import chw, hwc, photograph, torchvision
-from tests.ops.test_policies import COUNT, THEIRS, rng, sizes, within
+from tests.ops.test_policies import THEIRS, rng, sizes
 
 
 def theirs(op: AugMix, image: Array, row: int, count: int) -> Array:
@@ -85,39 +83,6 @@ def test_strengths_are_torchvisions() -> None:
         ours = strengths(name, BINS, sizes(1, 231, 203), SIDE, 4)[0] - (4 if name == "posterize" else 0)
 
         np.testing.assert_array_equal(ours, expected)
-
-
-def test_ops_strengths_and_depths_are_drawn_equally_often() -> None:
-    kinds, strength = AugMix(severity=4).plan(rng(COUNT), sizes(COUNT))
-
-    assert within(np.bincount(kinds[:, 0], minlength=15)[[NUMBER[name] for name in ALL]], 1 / 13, COUNT)
-    chains = (kinds.reshape(COUNT, 3, 3) != NUMBER["identity"]).sum(axis=2)
-    for chain in chains.T:
-        assert within(np.bincount(chain, minlength=4)[1:], 1 / 3, COUNT)
-    degrees = strength[:, 0][kinds[:, 0] == NUMBER["rotate"]]
-    assert within(np.bincount(np.rint(np.abs(degrees) / (30 / 9)).astype(int), minlength=4), 1 / 4, len(degrees))
-    moved = degrees[degrees != 0]
-    assert within(np.array((moved < 0).sum()), 0.5, len(moved))
-    assert set(np.unique(strength[kinds == NUMBER["posterize"]])) == {4.0, 3.0}  # 4 - 4 k / 9 for k to 3, rounded
-
-
-@pytest.mark.parametrize("alpha", [0.001, 0.3, 1.0, 2.5, 1000.0])
-@pytest.mark.parametrize("count", [2, 5])
-def test_shares_have_the_moments_of_the_dirichlet_distribution(alpha: float, count: int) -> None:
-    shares = dirichlet(rng(COUNT), alpha, count)
-
-    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-12)
-    mean, spread = 1 / count, math.sqrt((count - 1) / (count**2 * (count * alpha + 1)))
-    assert shares.mean(axis=0) == pytest.approx(mean, abs=4 * spread / math.sqrt(COUNT))
-    assert shares.std(axis=0) == pytest.approx(spread, rel=0.02)
-    between = np.corrcoef(shares[:, 0], shares[:, 1])[0, 1]
-    assert between == pytest.approx(-1 / (count - 1), abs=0.02)
-
-
-def test_shares_of_one_and_one_are_uniform() -> None:
-    shares = dirichlet(rng(COUNT), 1.0, 2)[:, 0]
-
-    assert within(np.bincount((shares * 20).astype(int), minlength=20), 1 / 20, COUNT)
 
 
 def test_equal_seeds_give_equal_images_and_mistakes_are_named() -> None:

@@ -1,8 +1,7 @@
-"""rand_augment, trivial_augment_wide, auto_augment: their ops against torchvision's, what is drawn, executors."""
+"""rand_augment, trivial_augment_wide, auto_augment: their ops against torchvision's, executors."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +13,8 @@ from gpupipe import ops
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array
 from gpupipe.ops._shared.policy import MOST, NUMBER, OPS, Policy, evenly, signed_strengths, strengths
-from gpupipe.ops.auto_augment import POLICIES, AutoAugment, _table
-from gpupipe.ops.rand_augment import RandAugment
-from gpupipe.ops.trivial_augment_wide import WIDE, TrivialAugmentWide
+from gpupipe.ops.auto_augment import POLICIES, _table
+from gpupipe.ops.trivial_augment_wide import WIDE
 from gpupipe.random import BatchRng
 from gpupipe.transform import machine
 from tests.ops.originals import chw, hwc, photograph, torchvision
@@ -30,7 +28,6 @@ THEIRS: dict[str, str] = dict(
     )
 )
 MOVING = ("shear_x", "shear_y", "translate_x", "translate_y", "rotate")
-COUNT = 100_000
 
 
 def rng(rows: int) -> BatchRng:
@@ -124,46 +121,16 @@ def test_numbers_are_spread_evenly_as_torch_does() -> None:
             np.testing.assert_array_equal(evenly(start, stop, count), torch.linspace(start, stop, count).numpy())
 
 
-def within(counts: Array, p: float, count: int) -> bool:
-    """Within 3.5 standard deviations: of 14 ops in several layers, one in a hundred runs would pass 3."""
-    return bool((np.abs(counts - count * p) <= 3.5 * math.sqrt(count * p * (1 - p))).all())
-
-
-def test_rand_augment_draws_every_op_equally_often_and_both_signs() -> None:
-    drawn, strength = RandAugment(3, 9).plan(rng(COUNT), sizes(COUNT))
-
-    assert all(within(np.bincount(layer, minlength=14), 1 / 14, COUNT) for layer in drawn.T)
-    pairs = np.bincount(drawn[:, 0] * 14 + drawn[:, 1], minlength=196)
-    assert (np.abs(pairs - COUNT / 196) < 4.5 * math.sqrt(COUNT / 196)).all()  # the layers are independent
-    rotations = strength[drawn == NUMBER["rotate"]]
-    assert np.unique(rotations).tolist() == [-9.0, 9.0]
-    assert within(np.array((rotations < 0).sum()), 0.5, len(rotations))
-    assert (strength[drawn == NUMBER["solarize"]] > 0).all()
-
-
-def test_trivial_augment_draws_every_op_and_every_strength_equally_often() -> None:
-    drawn, strength = TrivialAugmentWide().plan(rng(COUNT), sizes(COUNT))
-
-    assert within(np.bincount(drawn[:, 0], minlength=14), 1 / 14, COUNT)
-    degrees = np.abs(strength[drawn == NUMBER["rotate"]])
-    assert within(np.bincount(np.rint(degrees / 4.5).astype(int), minlength=31), 1 / 31, len(degrees))
-
-
 @pytest.mark.parametrize("policy", POLICIES)
-def test_auto_augment_draws_every_pair_equally_often_and_each_op_with_its_probability(policy: str) -> None:
+def test_the_pairs_of_auto_augment_are_torchvisions(policy: str) -> None:
     torch_policies = torchvision().v2.AutoAugment(torchvision().v2.AutoAugmentPolicy(policy))._policies
     table, p, index = _table(policy)
+
     ours = [
         tuple((THEIRS[OPS[table[k, n]]], float(p[k, n]), int(index[k, n])) for n in range(2)) for k in range(len(table))
     ]
+
     assert ours == [tuple((name, share, at or 0) for name, share, at in pair) for pair in torch_policies]
-
-    drawn, _ = AutoAugment(policy).plan(rng(COUNT), sizes(COUNT))
-
-    for number in range(1, 15):
-        for layer in range(2):
-            share = float((p[:, layer] * (table[:, layer] == number)).sum() / len(table))
-            assert within(np.array((drawn[:, layer] == number).sum()), share, COUNT)
 
 
 def test_strengths_of_several_sizes_are_those_of_each_image() -> None:
