@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from functools import lru_cache
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ import pytest
 from gpupipe.comparison.photographs import take
 from gpupipe.graph.op import Array
 
-__all__ = ["chw", "hwc", "photograph", "torchvision"]
+__all__ = ["albumentations", "chw", "hwc", "photograph", "torchvision"]
 
 
 @lru_cache(1)
@@ -36,6 +37,23 @@ def torchvision() -> Any:
     transforms = pytest.importorskip("torchvision.transforms")
     v2 = pytest.importorskip("torchvision.transforms.v2")
     return SimpleNamespace(v1=transforms, v2=v2, mode=transforms.InterpolationMode, library=library)
+
+
+@lru_cache(1)
+def albumentations() -> Any:
+    """albumentations 2.0.8, the last under MIT, where it is installed, or in the folder `GPUPIPE_ALBUMENTATIONS`.
+
+    No dependency of anything here: `pip install --no-deps --target FOLDER albumentations==2.0.8 albucore==0.0.24
+    simsimd stringzilla`, and what else they say is missing.
+    """
+    if "GPUPIPE_ALBUMENTATIONS" in os.environ:
+        sys.path.append(os.environ["GPUPIPE_ALBUMENTATIONS"])
+    if find_spec("albumentations") is None:
+        pytest.skip("albumentations is not installed")
+    os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # it would ask an index of packages when it is imported
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its imports warn about themselves
+        return pytest.importorskip("albumentations")
 
 
 @lru_cache(32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,9 @@ from tests.ops.originals import chw, hwc, photograph, torchvision
 
 X = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)
 
+SIDES = (40, 44)
+"""Of the photographs that are compared, which torchvision takes most of the time for."""
+
 
 def drawn(op: Elastic, hw: tuple[int, int], key: int) -> tuple[Array, Array]:
     keys, strength = op.draw(BatchRng(1, 0, np.array([key], np.uint64), 5), np.array([hw], np.int32))
@@ -27,9 +30,9 @@ def drawn(op: Elastic, hw: tuple[int, int], key: int) -> tuple[Array, Array]:
 
 
 def mixed(op: Elastic, keys: Array, strength: Array) -> Array:
-    """Where a result of 70x80 has a share of the fill that is neither 0 nor 1."""
+    """Where a result has a share of the fill that is neither 0 nor 1."""
     part = Displacement(sigma=op.sigma)
-    ends = zip(part._places(part._field(keys, (70, 80, 3)), strength), (80, 70), strict=True)
+    ends = zip(part._places(part._field(keys, (*SIDES, 3)), strength), SIDES[::-1], strict=True)
     columns, rows = ((abs(at) < 0.5001) | (abs(at - length) < 0.5001) for at, length in ends)
     result: Array = columns | rows
     return result
@@ -73,34 +76,50 @@ def test_with_the_defaults_pixels_move_as_far_as_is_said() -> None:
     assert (np.abs(moved) > 3).mean() < 0.001
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """torch with one thread: on images this small, more of them wait for each other."""
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("interpolation", ["bilinear", "nearest"])
 @pytest.mark.parametrize(("alpha", "sigma"), [((50.0, 50.0), (5.0, 5.0)), ((90.0, 30.0), (2.0, 3.0))])
-def test_20_photographs_are_torchvisions_with_its_noise(
+def test_20_photographs_with_20_draws_each_are_torchvisions_with_its_noise(
     interpolation: str, alpha: Any, sigma: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Positions differ by 0.00002 pixels: levels by 1 where they are rounded, and pixels where two are as near.
+
+    That is 2 of 100,000 values at most: with "nearest" 2 of a million are another pixel's.
 
     Where a bilinear result is mixed of image and fill, torchvision takes the share of the image twice: left out.
     """
     of = torchvision()
     torch = pytest.importorskip("torch")
+    op = Elastic(alpha, sigma, interpolation=(interpolation,), fill=((9.0,),))
+    mode = getattr(of.mode, interpolation.upper())
+    apart = []
     for number in range(20):
-        x = photograph(number)[:70, :80]
-        op = Elastic(alpha, sigma, interpolation=(interpolation,), fill=((9.0,),))
-        for draw in range(20 if number < 2 else 1):
-            keys, strength = drawn(op, (70, 80), 20 * number + draw)
+        x = photograph(number)[: SIDES[0], : SIDES[1]]
+        for draw in range(20):
+            keys, strength = drawn(op, SIDES, 20 * number + draw)
             noise = Displacement()._noise(keys, x.shape)
             given = iter([torch.from_numpy((noise[:, :, n] + 1) / 2)[None, None] for n in range(2)])
             monkeypatch.setattr(torch, "rand", lambda *_, given=given: next(given))
-            mode = getattr(of.mode, interpolation.upper())
             theirs = hwc(of.v2.ElasticTransform(list(alpha), list(sigma), mode, 9)(chw(x))).astype(int)
 
             difference = np.abs(op.reference(x, keys, strength).astype(int) - theirs)
             if interpolation == "bilinear":
                 difference = difference[~mixed(op, keys, strength)]
 
-            assert (difference > (1 if interpolation == "bilinear" else 0)).mean() < 0.0005
-            assert (difference > 0).mean() < 0.005
+            apart.append(difference.ravel())
+    every = np.concatenate(apart)
+    assert (every > 0).mean() < 0.00005
+    assert interpolation == "nearest" or every.max() <= 1
 
 
 @pytest.mark.parametrize("backend", ["numpy"] + ["dali"] * has_dali())

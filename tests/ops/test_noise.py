@@ -17,7 +17,7 @@ from gpupipe.ops.gaussian_noise import GaussianNoise
 from gpupipe.ops.random_channel_permutation import RandomChannelPermutation
 from gpupipe.ops.salt_and_pepper import SaltAndPepper
 from gpupipe.random import BatchRng
-from tests.ops.originals import chw, hwc, photograph, torchvision
+from tests.ops.originals import albumentations, chw, hwc, photograph, torchvision
 
 GRAY = np.full((256, 320, 3), 128, np.uint8)
 
@@ -99,6 +99,28 @@ def test_salt_and_pepper_changes_the_share_that_was_drawn() -> None:
         count = GRAY.size / 3
         for value, share in ((255, amount * salt), (0, amount * (1 - salt)), (128, 1 - amount)):
             assert abs((x[..., 0] == value).mean() - share) < 5 * math.sqrt(share * (1 - share) / count) + 1e-9
+
+
+def test_salt_and_pepper_changes_as_many_pixels_as_albumentations_on_average() -> None:
+    """20 photographs and 20 draws: the share there is exact, but for rounding down, and here the mean of a binomial."""
+    library, changed = albumentations(), []
+    for number in range(20):
+        x = np.clip(photograph(number)[:60, :50], 1, 254)
+        for draw in range(20):
+            amount, salt = 0.05 + 0.02 * draw, 0.3 + 0.02 * number
+            results = (
+                ops.salt_and_pepper(x, amount, salt, seed=20 * number + draw),
+                library.SaltAndPepper((amount, amount), (salt, salt), p=1)(image=x)["image"],
+            )
+            for y in results:
+                assert ((y == x) | (y == y[..., :1])).all()  # all channels of a pixel are changed, to one value
+                assert set(np.unique(y[y != x])) == {0, 255}
+            ours, theirs = (np.array([(y == value).all(axis=2).sum() for value in (0, 255)]) for y in results)
+            expected = 3000 * amount * np.array([1 - salt, salt])
+            assert np.abs(theirs - expected).max() <= 2  # two numbers are rounded down
+            changed.append((ours - expected) / np.sqrt(expected * (1 - expected / 3000)))
+    assert np.abs(np.mean(changed, axis=0)).max() < 3 / math.sqrt(len(changed))
+    assert 0.8 < np.std(changed) < 1.2
 
 
 def test_salt_and_pepper_draws_within_its_bounds() -> None:
