@@ -25,7 +25,7 @@ from benchmarks.pairs import ContestantFailed
 from benchmarks.planted import PROGRAMS, planted
 from benchmarks.requests import requests
 from benchmarks.stop import Stopped, stoppable
-from benchmarks.suites import cold, decode, every, far, first, on_ray, places, remote, training
+from benchmarks.suites import augment, cold, decode, every, far, first, on_ray, places, remote, training
 from benchmarks.suites import cores as cores_suite
 
 __all__ = ["main"]
@@ -50,6 +50,7 @@ COMMANDS = (
     "cifar",
     "first-batch",
     "decode",
+    "augment",
     "cores",
     "training",
     "cold",
@@ -59,7 +60,7 @@ COMMANDS = (
     "far",
     "all",
 )
-SUITES = (first, decode, cores_suite, training, cold, remote, places, far, on_ray, every)
+SUITES = (first, decode, augment, cores_suite, training, cold, remote, places, far, on_ray, every)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -355,6 +356,7 @@ def _parser() -> argparse.ArgumentParser:
             for name in (
                 "first-batch",
                 "decode",
+                "augment",
                 "cores",
                 "training",
                 "cold",

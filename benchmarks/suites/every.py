@@ -56,6 +56,7 @@ _TAKE_DATA = ("chain", "extract", "on-error", "first-batch", "cores", "training"
 PLAN = (
     Suite("first-batch", ("first-batch",), 10, (*_ONE, "--shuffle", "16", *_NUMPY)),
     Suite("decode", ("decode",), 4, (*_ONE, "--images", "1", "--sizes", "0.2 MP", "--contestants", "gpupipe-numpy")),
+    Suite("augment", ("augment",), 6, (*_ONE, "--seconds", "0.1", "--only", "blur")),
     Suite("extract", ("extract",), 10, (*_SHORT, "--contestants", "gpupipe-extract")),
     Suite("cold", ("cold",), 10, (*_ONE, "--records", "64", "--shuffle", "16", "--contestants", "gpupipe")),
     Suite("chain", ("chain", "--contestants", "all"), 60, _TINY),
