@@ -2,7 +2,8 @@
 
 A case says which settings an op is tested with, and on what kind of array. Here a photograph that gpupipe draws takes
 the place of the case's noise: in its dtype and with its channels, enlarged with all lengths among the settings, so that
-something can be seen. The pictures are those of the op's reference, with parameters drawn as a chain draws them.
+something can be seen. The pictures are those of the op's reference, with parameters drawn as a chain draws them. Ops
+that move positions are shown with two boxes.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from gpupipe import ops
 from gpupipe.comparison.photographs import photograph
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.ops._shared.samples import encoded
+from gpupipe.ops._shared.travel import Moved, has_motion
 from gpupipe.ops.catalogue import CATALOGUE
 from gpupipe.random import BatchRng
 from tests.conformance.harness import Batch
@@ -32,6 +34,11 @@ HEIGHT = 110
 
 SETTINGS, ROWS = 3, 3
 """Of an op: settings that are shown, and draws of a random op."""
+
+BOXES = np.array([[0.15, 0.2, 0.5, 0.65], [0.55, 0.45, 0.9, 0.9]])
+"""Left, top, right, bottom as shares of the photograph, drawn where an op moves positions."""
+
+COLOURS = ("red", "yellow")
 
 LENGTHS = {
     "height", "width", "length", "top", "left", "offset_height", "offset_width", "target_height", "target_width",
@@ -135,8 +142,26 @@ def _picture(case: Case) -> Shown | None:
 def _made(case: Case, before: Array) -> Shown:
     if case.op.rows == "batch":
         return Shown(case.op, _seen(before), [_seen(image) for image in _of_batches(case)])
-    results = Batch.of(case, rows=ROWS if case.op.random else 1).references()
-    return Shown(case.op, _seen(before), [_seen(row[0]) for row in results])
+    batch = Batch.of(case, rows=ROWS if case.op.random else 1)
+    after = [_seen(row[0]) for row in batch.references()]
+    if not has_motion(case.op) or before.shape[-1] != 3:
+        return Shown(case.op, _seen(before), after)
+    height, width = before.shape[:2]
+    boxes = np.rint(BOXES * (width, height, width, height)).astype(np.float32)
+    size = np.array([height, width], np.int32)
+    for row, image in enumerate(after):
+        params = batch.arguments(row)[len(case.inputs) :]
+        after[row] = _boxed(image, Moved(case.op).reference(boxes, *params, size))
+    return Shown(case.op, _boxed(_seen(before), boxes), after)
+
+
+def _boxed(image: Array, boxes: Array) -> Array:
+    """The picture with the outlines of boxes."""
+    picture = Image.fromarray(image)
+    for (left, top, right, bottom), colour in zip(np.rint(boxes).astype(int).tolist(), COLOURS, strict=True):
+        last = max(right - 1, left), max(bottom - 1, top)  # the pixels inside
+        ImageDraw.Draw(picture).rectangle((left, top, *last), outline=colour, width=2)
+    return np.asarray(picture)
 
 
 def _of_batches(case: Case) -> Iterator[Array]:
@@ -197,6 +222,7 @@ def document(folder: Path) -> str:
 def _entries(folder: Path) -> Iterator[str]:
     yield "<h1>What the ops do</h1>"
     yield "<p>Each op on a photograph that gpupipe draws, with settings of its conformance cases.</p>"
+    yield "<p>Boxes are where the op moves them.</p>"
     for name in sorted(set(ops.__all__) - {"IMAGENET_MEAN", "IMAGENET_STD"}):
         says = html.escape((getattr(ops, name).__doc__ or "").splitlines()[0])
         yield f'<h2 id="{name}"><a href="gpupipe/ops.html#{name}">{name}</a></h2><p>{says}</p>'

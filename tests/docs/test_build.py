@@ -70,5 +70,16 @@ def test_an_op_is_shown_on_a_photograph(name: str) -> None:
     assert gallery.shown(name)
 
 
+def test_boxes_are_shown_where_an_op_moves_them() -> None:
+    (flip, *_), (resize, *_) = gallery.shown("flip_left_right"), gallery.shown("resize")
+    red, yellow = (255, 0, 0), (255, 255, 0)
+
+    for one in (flip, resize):
+        for picture in (one.before, one.after[0]):
+            assert all((picture == colour).all(axis=2).sum() > 50 for colour in (red, yellow))
+    np.testing.assert_array_equal(flip.after[0], flip.before[:, ::-1])
+    assert not any((gallery.shown("invert")[0].before == colour).all(axis=2).sum() > 50 for colour in (red, yellow))
+
+
 def test_no_op_is_said_to_have_no_picture_that_does_not_exist() -> None:
     assert set(gallery.WITHOUT) <= set(ops.__all__)
