@@ -7,6 +7,7 @@ the same in every process, or pytest-xdist refuses to run them.
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections import OrderedDict
 
@@ -31,6 +32,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             parts[_alone(item) == (wanted == "only")].append(item)
         items[:] = parts[True]
         config.hook.pytest_deselected(items=parts[False])
+
+
+def pytest_collection_finish() -> None:
+    """Keep what all tests are made of out of collections of garbage: a million objects, 0.7 s for each `gc.collect`."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
