@@ -33,6 +33,7 @@ from gpupipe.load import shutdown as endings
 from gpupipe.threads import Flag, Thread, join
 from gpupipe.transform.machine import has_dali
 from tests.reliability import closers as stress
+from tests.reliability.forked import Forks, Program
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -394,17 +395,29 @@ def test_a_thread_that_is_just_starting_is_waited_for() -> None:
     assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("chain", stress.CHAINS)
-def test_threads_may_close_an_iterator_while_others_take_from_it(chain: str) -> None:
-    """Many times, in a process that tells where it crashed; oftener where a mistake showed in one of 150."""
-    rounds = 400 if chain == "interleaved by threads" else 25
-    done = subprocess.run(
-        [sys.executable, stress.__file__, chain, str(rounds)],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=110, check=False,
+@pytest.fixture(scope="module")
+def closed_often() -> subprocess.CompletedProcess[str]:
+    """A process in which threads close iterators of each chain many times; it tells where it crashed."""
+    return subprocess.run(
+        [sys.executable, stress.__file__, "all", str(ROUNDS)],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
 
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{chain} {rounds}\n"
+
+ROUNDS = 25
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("chain", stress.CHAINS)
+def test_threads_may_close_an_iterator_while_others_take_from_it(
+    chain: str, closed_often: subprocess.CompletedProcess[str]
+) -> None:
+    assert f"{chain} {ROUNDS * stress.OFTEN.get(chain, 1)}" in closed_often.stdout.splitlines(), closed_often.stderr
+
+
+@pytest.mark.timeout(600)
+def test_the_process_in_which_threads_close_iterators_ends(closed_often: subprocess.CompletedProcess[str]) -> None:
+    assert closed_often.returncode == 0, closed_often.stderr
 
 
 def test_an_error_of_what_is_closed_is_raised_whatever_its_text() -> None:
@@ -572,23 +585,39 @@ def test_a_cache_that_is_closed_while_it_fills_is_not_full(folder: Path, tmp_pat
 # ---- signals and processes
 
 
+HEAD = """
+    import gc, os, sys, time, warnings
+    from pathlib import Path
+    warnings.simplefilter("ignore", DeprecationWarning)  # Python itself warns about fork with threads
+    import gpupipe as gp
+    name, folder = sys.argv[1], Path(sys.argv[2])
+    """
+
+
 def child(body: str, *arguments: str) -> subprocess.Popen[str]:
-    head = """
-        import gc, os, sys, time, warnings
-        from pathlib import Path
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python itself warns about fork with threads
-        import gpupipe as gp
-        from tests.reliability.test_shutdown import CHAINS
-        name, folder = sys.argv[1], Path(sys.argv[2])
-        """
+    chains = "from tests.reliability.test_shutdown import CHAINS\n"
     return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(head) + textwrap.dedent(body), *arguments],
+        [sys.executable, "-c", textwrap.dedent(HEAD) + chains + textwrap.dedent(body), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         start_new_session=True,  # what it forks can be killed with it
     )
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """What programs with the chains are forks of, where nothing depends on a program's imports."""
+    if not hasattr(os, "fork"):
+        pytest.skip("no fork on this system")
+    made = Forks("tests.reliability.test_shutdown", "CHAINS", tmp_path_factory.mktemp("programs"))
+    yield made
+    made.close()
+
+
+def program(forks: Forks, body: str, name: str, folder: Path) -> contextlib.AbstractContextManager[Program]:
+    return forks.program(textwrap.dedent(HEAD) + textwrap.dedent(body), name, str(folder))
 
 
 @contextlib.contextmanager
@@ -604,7 +633,7 @@ def ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.skipif(os.name == "nt", reason="SIGINT to a child is different there")
 @pytest.mark.parametrize("name", [name for name in CHAINS if name not in ALIKE], indirect=True)
-def test_control_c_inside_next_ends_the_program(name: str, folder: Path) -> None:
+def test_control_c_inside_next_ends_the_program(name: str, folder: Path, forks: Forks) -> None:
     body = """
         items = iter(CHAINS[name](folder))
         next(items)
@@ -612,12 +641,11 @@ def test_control_c_inside_next_ends_the_program(name: str, folder: Path) -> None
         while True:
             next(items)
         """
-    with ended(child(body, name, str(folder))) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+    with program(forks, body, name, folder) as process:
+        process.wait_for("ready\n", PATIENCE)
         time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=PATIENCE)
+        os.kill(process.pid, signal.SIGINT)
+        _, errors = process.communicate(PATIENCE)
 
     assert process.returncode == -signal.SIGINT
     assert errors.count("Traceback") == 1
@@ -627,7 +655,7 @@ def test_control_c_inside_next_ends_the_program(name: str, folder: Path) -> None
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.parametrize("name", [name for name in CHAINS if name not in ALIKE], indirect=True)
-def test_a_forked_child_is_told_and_both_processes_end_quietly(name: str, folder: Path) -> None:
+def test_a_forked_child_is_told_and_both_processes_end_quietly(name: str, folder: Path, forks: Forks) -> None:
     """The child uses the parent's iterator, drops it, iterates anew and ends as programs do; so does the parent."""
     body = """
         dataset = CHAINS[name](folder)
@@ -657,8 +685,8 @@ def test_a_forked_child_is_told_and_both_processes_end_quietly(name: str, folder
         other = iter(dataset)  # alive at the end of the program
         next(other)
         """
-    with ended(child(body, name, str(folder))) as process:
-        out, errors = process.communicate(timeout=50)
+    with program(forks, body, name, folder) as process:
+        out, errors = process.communicate(50)
 
     assert errors == ""
     assert out.splitlines() == [
@@ -736,7 +764,7 @@ def test_a_program_ends_quietly_while_dali_works(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["host", "numpy", "dali"], indirect=True)
-def test_an_exit_handler_may_iterate(name: str, folder: Path) -> None:
+def test_an_exit_handler_may_iterate(name: str, folder: Path, forks: Forks) -> None:
     """Some save what a model makes of a few batches there. Python's own pools take no work at that point."""
     body = """
         import atexit
@@ -749,8 +777,8 @@ def test_an_exit_handler_may_iterate(name: str, folder: Path) -> None:
 
         atexit.register(last)
         """
-    with ended(child(body, name, str(folder))) as process:
-        out, errors = process.communicate(timeout=50)
+    with program(forks, body, name, folder) as process:
+        out, errors = process.communicate(50)
 
     if sys.version_info >= (3, 12) and name != "host":  # no thread starts there any more; Python says so
         assert (process.returncode, out) == (0, "")
@@ -760,7 +788,9 @@ def test_an_exit_handler_may_iterate(name: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["host", "numpy"], indirect=True)
-def test_a_daemon_thread_that_iterates_to_the_end_of_the_program_is_quiet(name: str, folder: Path) -> None:
+def test_a_daemon_thread_that_iterates_to_the_end_of_the_program_is_quiet(
+    name: str, folder: Path, forks: Forks
+) -> None:
     """It begins one iterator after the other, also while the interpreter waits in its last exit handler."""
     if sys.version_info >= (3, 12) and name != "host":
         pytest.skip("Python 3.12 and later start no thread in an exit handler")
@@ -785,8 +815,8 @@ def test_a_daemon_thread_that_iterates_to_the_end_of_the_program_is_quiet(name: 
 
         atexit.register(last)
         """
-    with ended(child(body, name, str(folder))) as process:
-        out, errors = process.communicate(timeout=50)
+    with program(forks, body, name, folder) as process:
+        out, errors = process.communicate(50)
 
     assert (process.returncode, out, errors) == (0, "", "")
 
@@ -803,7 +833,9 @@ OPEN: dict[str, str] = {
 
 
 @pytest.mark.parametrize("chain", OPEN.values(), ids=OPEN.keys())
-def test_an_iterator_that_is_open_when_the_program_ends_is_closed_quietly(chain: str, folder: Path) -> None:
+def test_an_iterator_that_is_open_when_the_program_ends_is_closed_quietly(
+    chain: str, folder: Path, forks: Forks
+) -> None:
     """Modules that something outside of Python holds, as torch does, are emptied before those that use them."""
     body = f"""
         import ctypes
@@ -813,8 +845,8 @@ def test_an_iterator_that_is_open_when_the_program_ends_is_closed_quietly(chain:
         items = iter({chain})
         next(items)
         """
-    with ended(child(body, "", str(folder))) as process:
-        out, errors = process.communicate(timeout=50)
+    with program(forks, body, "", folder) as process:
+        out, errors = process.communicate(50)
 
     assert (process.returncode, out, errors) == (0, "", "")
 
