@@ -75,11 +75,16 @@ def of_batch(batch: Batch) -> GpuGraph:
     return lowered(program, Feed.of(program, batch.values))
 
 
+@functools.cache
+def of_cases(varying: bool) -> list[tuple[Case, GpuGraph]]:
+    """The graph of each case: half a minute."""
+    return [(case, of_batch(Batch.of(case, varying=varying))) for case in PIXELS]
+
+
 @pytest.mark.parametrize("varying", [False, True], ids=["static", "varying"])
 def test_every_case_of_every_op_would_run(varying: bool) -> None:
     refused, found = {}, GpuGraph()
-    for case in PIXELS:
-        graph = of_batch(Batch.of(case, varying=varying))
+    for case, graph in of_cases(varying):
         found.operators += graph.operators
         found.typed += graph.typed
         if graph.wrong:
@@ -103,11 +108,9 @@ OF_A_POLICY = 8
 
 def test_an_op_costs_few_copies_to_the_gpu_whatever_the_number_of_its_parameters() -> None:
     many: dict[str, int] = {}
-    for case in PIXELS:
-        for varying in (False, True):
-            graph = of_batch(Batch.of(case, varying=varying))
-            copied = len(graph.copied) - max(len(case.inputs) - 1, 0)
-            many[type(case.op).__name__] = max(many.get(type(case.op).__name__, 0), copied)
+    for case, graph in (*of_cases(False), *of_cases(True)):
+        copied = len(graph.copied) - max(len(case.inputs) - 1, 0)
+        many[type(case.op).__name__] = max(many.get(type(case.op).__name__, 0), copied)
 
     policies = {type(case.op).__name__ for case in PIXELS if isinstance(case.op, Policy)}
     most = {name: OF_A_POLICY if name in policies else FEW for name in many}
