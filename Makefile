@@ -69,10 +69,10 @@ bench-gpu: $(DEV)
 gpu-day:
 	$(or $(wildcard $(PY)),$(PYTHON)) -m benchmarks gpu-day $(ARGS)
 
-# tests/reliability with nothing left out: long runs, every cell of a matrix. Prints its measurements. Tests that are meant
-# to take minutes print no stacks.
+# tests/reliability and random rewrites with nothing left out: long runs, every cell of a matrix, every random program. Prints
+# its measurements. Tests that are meant to take minutes print no stacks.
 soak: $(DEV)
-	GPUPIPE_FULL=1 $(PY) -m pytest tests/reliability -s --timeout 3600 -o faulthandler_timeout=0 $(ARGS)
+	GPUPIPE_FULL=1 $(PY) -m pytest tests/reliability tests/algebra -s --timeout 3600 -o faulthandler_timeout=0 $(ARGS)
 
 coverage: $(DEV)
 	$(PY) -m coverage run -m pytest $(ARGS)
