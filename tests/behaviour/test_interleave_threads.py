@@ -270,9 +270,9 @@ def test_closing_waits_for_no_function_that_never_comes_back(prefetch: bool, cap
     begun = time.monotonic()
     with caplog.at_level(logging.WARNING, "gpupipe"):
         items.close()
-    thread.join(5)
+    thread.join(30)
 
-    assert time.monotonic() - begun < 8
+    assert time.monotonic() - begun < 50  # nobody has waited for the function
     assert not thread.is_alive()
     assert asked == []
     release.set()

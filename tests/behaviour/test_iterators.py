@@ -267,15 +267,13 @@ def test_closing_from_another_thread_ends_a_waiting_next() -> None:
     next(items)
     closer = threading.Timer(0.05, items.close)
     closer.start()
-    started = time.monotonic()
 
     got = []
     with pytest.raises(gp.ClosedError, match="was closed"):
         for x in items:
             got.append(x)
     closer.join()
-    assert len(got) < 1000
-    assert time.monotonic() - started < 5
+    assert len(got) < 500  # all of them would take 200 s
 
 
 def test_as_numpy_iterator_gives_host_values() -> None:

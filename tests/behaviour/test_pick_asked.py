@@ -17,6 +17,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import ops
+from gpupipe import threads as pools
 from gpupipe.errors import StateError
 from gpupipe.flow.order.asked import PLACES_AHEAD
 from gpupipe.io import TFRecordWriter
@@ -106,7 +107,10 @@ class _Sampler:
 
 
 @pytest.mark.parametrize("name", MORE)
-def test_the_element_of_the_last_place_comes_while_the_iterator_waits(name: str, tmp_path: Path) -> None:
+def test_the_element_of_the_last_place_comes_while_the_iterator_waits(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "PATIENCE", 100.0)  # for a thread that does not end
     ds = MORE[name](tmp_path)
     whole = [shown(x) for x in ds.pick(PLACES).iterator(epoch=0)]
     places: queue.SimpleQueue[int | None] = queue.SimpleQueue()
@@ -122,7 +126,7 @@ def test_the_element_of_the_last_place_comes_while_the_iterator_waits(name: str,
         started = time.monotonic()
         items.close()
         places.put(None)
-    assert time.monotonic() - started < 1.5  # it does not wait for the iterator
+    assert time.monotonic() - started < 50  # it does not wait for the iterator
 
 
 def test_an_image_that_fails_is_an_error_at_once(tmp_path: Path) -> None:

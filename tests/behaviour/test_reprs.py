@@ -90,7 +90,7 @@ def test_what_is_shown_of_an_object_is_short(make: Callable[[], Any]) -> None:
     text = repr(shown)
 
     assert len(text) <= LETTERS
-    assert time.process_time() - before < 1
+    assert time.process_time() - before < 5  # of this process: others do not count
     assert str(shown) and len(str(shown)) <= 60_000  # a spec in a message is whole
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 from collections import Counter
 
@@ -130,15 +129,13 @@ def test_equal_shuffles_inside_flat_map_differ_per_outer_element() -> None:
 def test_a_large_buffer_allocates_nothing() -> None:
     tracemalloc.start()
     try:
-        started = time.monotonic()
         assert sorted(run(Dataset.range(5).shuffle(10**12))) == list(range(5))
         assert sorted(run(Dataset.range(5).shuffle(10**12).repeat(2))) == sorted([*range(5)] * 2)
-        took, (_, peak) = time.monotonic() - started, tracemalloc.get_traced_memory()
+        _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
     assert peak < 5_000_000
-    assert took < 5
 
 
 def test_the_order_does_not_depend_on_what_stands_behind_it() -> None:

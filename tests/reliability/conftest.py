@@ -22,7 +22,7 @@ from tests.chains.data import Spy
 def no_threads_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while (left := set(threading.enumerate()) - before) and time.monotonic() < deadline:
         gc.collect()
         time.sleep(0.01)
