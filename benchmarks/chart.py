@@ -26,10 +26,12 @@ SHOWN = (
     ("interleave and parse, in a stage", "extract-2026-11-20-2", "gpupipe-extract"),
     ("... in a loop over elements", "extract-2026-11-20-elements", "gpupipe-extract"),
     ("... in batches of 256", "extract-2026-11-20-elements", "gpupipe-batch"),
+    ("later epochs, prepared shards", "prepared-2026-11-27", "prepared-decoded"),
+    ("later epochs, cache(file)", "prepared-2026-11-27", "prepared-cache"),
 )
 """What a bar shows, the file it is from, and which contestant of it."""
 
-REFERENCES = {"dali": "DALI by hand", "tfdata-extract": "tf.data", "plain-tfdata": "tf.data"}
+REFERENCES = {"dali": "DALI by hand", "tfdata-extract": "tf.data", "plain-tfdata": "tf.data", "prepared-whole": "decoding"}
 
 
 @dataclass(frozen=True)
