@@ -31,7 +31,12 @@ SHOWN = (
 )
 """What a bar shows, the file it is from, and which contestant of it."""
 
-REFERENCES = {"dali": "DALI by hand", "tfdata-extract": "tf.data", "plain-tfdata": "tf.data", "prepared-whole": "decoding"}
+REFERENCES = {
+    "dali": "DALI by hand",
+    "tfdata-extract": "tf.data",
+    "plain-tfdata": "tf.data",
+    "prepared-whole": "decoding",
+}
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def random_crop(image: T, size: Any, *, seed: int | None = None, return_params: 
 def random_crop(image: T, size: Any, *, seed: int | None = None, return_params: Literal[True]) -> tuple[T, Any]: ...
 
 
-def random_crop(image: T, size: Any, *, seed: int | None = None, return_params: bool = False) -> Any:
+def random_crop(image: Any, size: Any, *, seed: int | None = None, return_params: bool = False) -> Any:
     """Crop a window of `size` at a random offset.
 
     Args:

@@ -36,7 +36,7 @@ def random_flip_left_right(
 ) -> tuple[T, Any]: ...
 
 
-def random_flip_left_right(image: T, p: Any = 0.5, *, seed: int | None = None, return_params: bool = False) -> Any:
+def random_flip_left_right(image: Any, p: Any = 0.5, *, seed: int | None = None, return_params: bool = False) -> Any:
     """Mirror `image` left-right with probability `p`.
 
     Args:

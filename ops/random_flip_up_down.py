@@ -36,7 +36,7 @@ def random_flip_up_down(
 ) -> tuple[T, Any]: ...
 
 
-def random_flip_up_down(image: T, p: Any = 0.5, *, seed: int | None = None, return_params: bool = False) -> Any:
+def random_flip_up_down(image: Any, p: Any = 0.5, *, seed: int | None = None, return_params: bool = False) -> Any:
     """Mirror `image` up-down with probability `p`.
 
     Args:

@@ -158,7 +158,7 @@ def random_resized_crop(
 
 
 def random_resized_crop(
-    image: T,
+    image: Any,
     size: Any,
     scale: Sequence[Any] = (0.08, 1.0),
     ratio: Sequence[Any] = (3 / 4, 4 / 3),

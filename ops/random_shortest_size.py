@@ -91,7 +91,7 @@ def random_shortest_size(
 
 
 def random_shortest_size(
-    image: T,
+    image: Any,
     min_size: Any,
     max_size: Any = None,
     interpolation: str | Sequence[str] = "bilinear",

@@ -90,7 +90,7 @@ def scale_jitter(
 
 
 def scale_jitter(
-    image: T,
+    image: Any,
     target_size: Any,
     scale_range: Sequence[Any] = (0.1, 2.0),
     interpolation: str | Sequence[str] = "bilinear",

@@ -189,7 +189,8 @@ def test_a_state_tells_options_of_decoders_that_change_pixels(option: str, value
     dataset = Dataset.range(9).batch(2)
     other = dataset.with_options(Options(**{option: value}))
     first, second = iter(dataset), iter(other)
-    next(first), next(second)
+    next(first)
+    next(second)
 
     iter(other).load_state_dict(second.state_dict())
     iter(dataset.with_options(Options(**{option: usual}))).load_state_dict(first.state_dict())

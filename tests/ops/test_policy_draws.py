@@ -235,7 +235,8 @@ def test_draws_are_equal_for_batch_sizes_threads_shards_and_resume(name: str, ba
     for shard in range(3):
         np.testing.assert_array_equal(rows(chain(every.shard(3, shard), 7).iterator(epoch=0)), whole[shard::3])
     begun = chain(every, 7).iterator(epoch=0)
-    next(begun), next(begun)
+    next(begun)
+    next(begun)
     state = json.loads(json.dumps(begun.state_dict()))
     begun.close()
     resumed = iter(chain(every, 7))

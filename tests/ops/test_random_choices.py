@@ -149,7 +149,8 @@ def test_random_access_and_a_resumed_run_choose_the_same(backend: str) -> None:
 
     assert_equal([chain[i] for i in range(COUNT)], whole)
     items = chain.iterator(epoch=0)
-    next(items), next(items)
+    next(items)
+    next(items)
     state = json.loads(json.dumps(items.state_dict()))
     items.close()
     again = iter(chain)

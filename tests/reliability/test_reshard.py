@@ -273,7 +273,8 @@ def test_a_list_of_the_states_of_all_shards_goes_on_with_its_own(even: Any) -> N
     states = []
     for i in range(2):
         with iter(build(i)) as items:
-            next(items), next(items)
+            next(items)
+            next(items)
             states.append(items.state_dict())
 
     for i in range(2):
