@@ -106,7 +106,7 @@ class Op:
 
     @property
     def takes(self) -> str:
-        """The layout of an image that does not say its own."""
+        """The layout of an image that does not say its own. An op whose `layout` is that of the result overrides it."""
         return getattr(self, "layout", None) or "HWC"
 
     def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:

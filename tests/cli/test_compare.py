@@ -174,12 +174,30 @@ def test_damage_in_the_data_is_a_failure_that_names_the_file(
     assert "Traceback" not in said.err
 
 
-def test_images_that_memory_cannot_hold_are_a_failure_in_words(shards: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_images_that_are_too_large_are_refused(shards: str, capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["bench", shards, *NUMPY, "--size", "1000000"])
 
     said = capsys.readouterr()
+    assert status == 2
+    assert "at most 1073741824 pixels, got a size of 1000000x1000000" in said.err
+    assert "Traceback" not in said.err
+
+
+def test_images_that_memory_cannot_hold_are_a_failure_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "large.py"
+    file.write_text(
+        "import numpy as np\n"
+        "import gpupipe as gp\n"
+        "images = gp.Dataset.from_tensors(np.zeros((4, 4, 3), np.uint8)).repeat(100_000)\n"  # more than addresses
+        "ds = images.map(lambda x: gp.ops.resize(x, (32_000, 32_000))).batch(100_000)\n"
+    )
+    status = main(["compare", f"{file}:ds", *NUMPY])
+
+    said = capsys.readouterr()
     assert status == 1
-    assert re.search(r"NumPy: .*Unable to allocate .* TiB", said.err)
+    assert re.search(r"NumPy: .*Unable to allocate .* PiB", said.err)
     assert "Traceback" not in said.err
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpupipe import Dataset, Options, ops
 from gpupipe.comparison.steps.tolerance import GPU_DECODING
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Op
@@ -119,3 +120,20 @@ def test_a_decoded_window_is_the_window_of_the_decoded_image(upright: bool, crop
         np.testing.assert_allclose(
             result.astype(int), expected.astype(int), rtol=0, atol=GPU_DECODING if kind == "dali-gpu" else 0
         )
+
+
+def test_what_is_drawn_behind_a_fused_op_is_drawn_for_its_size() -> None:
+    """Arrays do not say their layout, and the op's `layout` is that of its result."""
+
+    def train(x: Any) -> Any:
+        x = ops.normalize(ops.random_flip_left_right(x), mean=0.0, std=1.0)
+        return ops.random_erasing(ops.transpose(x, "CHW"), p=1.0)
+
+    ds = Dataset.from_tensor_slices(np.full((40, 32, 32, 3), 100, np.uint8)).map(train).batch(40)
+    fused, apart = (
+        next(ds.with_options(Options(device="cpu", seed=1, disabled_rules=rules)).iterator(epoch=0))
+        for rules in ((), ("fuse_crop_mirror_normalize",))
+    )
+
+    np.testing.assert_array_equal(fused, apart)
+    assert (fused == 0).any(axis=(0, 1, 2)).all()  # windows are anywhere in the image

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,12 @@ RESIZING_CASES = [
     for case in CASES
     if (case.op.domain == "image" or (isinstance(case.op, Reshaping) and case.op.given is not None))
     and "CHW" not in (*case.layouts, layout_of(case))
+]
+
+UNSAID = [
+    case
+    for case in CASES
+    if case.op.domain == "image" and not case.op.decodes and case.layouts and case.layouts[0] in ("HWC", "CHW")
 ]
 
 COMPOSED = [case for case in CASES if case.op.decompose()]
@@ -110,6 +117,19 @@ def test_the_size_that_geometry_is_computed_from_is_that_of_the_pixels(case: Cas
     for size, (result, *_rest) in zip(sizes, batch.references(), strict=True):
         first = int(result.ndim == 4)  # the frames of a clip
         assert tuple(size) == (result.shape[first : first + 2] if result.ndim >= 2 else (0, 0))
+
+
+@pytest.mark.parametrize("case", UNSAID, ids=str)
+def test_the_size_is_that_of_the_pixels_for_arrays_that_do_not_say_their_layout(case: Case) -> None:
+    batch = Batch.of(replace(case, layouts=()), varying=True)
+    layout = batch.call.specs[0].layout
+    assert layout is not None
+    first = layout.index("H")
+
+    sizes = batch.values.sizes(batch.results[0])
+
+    for size, (result, *_rest) in zip(sizes, batch.references(), strict=True):
+        assert tuple(size) == result.shape[first : first + 2]
 
 
 @pytest.mark.parametrize("kind", EXECUTORS)

@@ -85,6 +85,7 @@ def a_node() -> Any:
     soon = {"health_check_initial_delay_ms": 500, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
     head: dict[str, Any] = {"num_cpus": 0, "object_store_memory": size, "include_dashboard": False, "temp_dir": RAY}
     head["_system_config"] = soon  # after which Ray takes a node for lost; else 15 s
+    Path("/tmp/ray").mkdir(exist_ok=True)  # where a Cluster notes its address, whatever its own folder is
     cluster = Cluster(initialize_head=True, head_node_args=head)
     first = cluster.add_node(num_cpus=1, object_store_memory=size)
     ray.init(address=cluster.address, log_to_driver=False)

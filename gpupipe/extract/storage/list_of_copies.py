@@ -16,7 +16,10 @@ __all__ = ["ListOfCopies", "share_list"]
 
 
 class ListOfCopies:
-    """The list of one file system, whose changes are made one at a time. What only reads it waits for nobody.
+    """The list of one file system, which is changed, written and read anew by one thread at a time.
+
+    Looking an entry up waits for nobody. Between a change and its save another thread may still read the file anew,
+    every 10 seconds at most: then that entry is missing, and its file is fetched again (`RemoteStorage` asks twice).
 
     Args:
         real: fsspec's.
@@ -28,15 +31,14 @@ class ListOfCopies:
         renew_lock(self)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_real":  # a copy that is being made has none yet
+            raise AttributeError(name)
         return getattr(self._real, name)
 
     def load(self) -> None:
-        """Read the file, and keep the entries that are not in it yet."""
+        """Read the list from the file."""
         with self._lock:
-            known = self._real.cached_files[-1]
             self._real.load()
-            for path, entry in known.items():
-                self._real.cached_files[-1].setdefault(path, entry)
 
     def save(self) -> None:
         """Write all entries to the file, and take over those in it."""
@@ -68,7 +70,7 @@ _LOCK = threading.Lock()
 
 
 def share_list(files: Any) -> None:
-    """Let threads share the list of `files`, a CachingFileSystem of fsspec; ``simplecache::`` keeps none."""
+    """Let threads share the list of `files`, a CachingFileSystem of fsspec; that of ``simplecache::`` stays empty."""
     with _LOCK:
         own = object.__getattribute__(files, "__dict__")  # other attributes of `files` are those of what it caches
         real = own.get("_metadata")
