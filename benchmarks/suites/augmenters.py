@@ -52,7 +52,8 @@ def chain(question: Question, rows: Pixels, threads: int, fixed: bool = False) -
     import gpupipe as gp
 
     options = gp.Options(backend="dali", device="cpu", threads=threads, seed=1)
-    ds = gp.Dataset.from_tensor_slices(rows).repeat().map(lambda x: question.ours(x, fixed)).batch(len(rows))
+    ds = gp.Dataset.from_tensor_slices(rows).repeat()
+    ds = ds.map(lambda x: question.ours(x, fixed), traced=True).batch(len(rows))
     batches = iter(ds.with_options(options))
 
     def take(count: int) -> Pixels:
