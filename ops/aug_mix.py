@@ -111,7 +111,7 @@ class AugMix(Policy):
             mix += self.chained(x, params, form, chain) * weight
         return mix.astype(np.uint8)
 
-    def dali(self, d: Any, x: Any, *params: Any) -> Any:
+    def nodes(self, d: Any, x: Any, *params: Any) -> Any:
         weights = params[1].gpu() if d.device == "gpu" else params[1]
         mix = x * weights[self.weighed]
         for number, chain in enumerate(self.chains_dali(d, x, params, list(self._chains())), self.weighed + 1):

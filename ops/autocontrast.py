@@ -10,13 +10,16 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Case
 from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.colour import Colour, tolerance
+from gpupipe.ops._shared.colour import Colour, apart, joined, tolerance
 from gpupipe.ops._shared.samples import tones
 from gpupipe.ops.convert_image_dtype import LARGEST, dtype_of
 
 __all__ = ["Autocontrast", "autocontrast", "flat_and_tones"]
 
 T = TypeVar("T")
+
+ENDS = (np.minimum, np.maximum)
+"""What finds the lowest and the highest level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +34,14 @@ class Autocontrast(Colour):
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
 
     def reference(self, x: Array, *params: Any) -> Array:
-        channels = [x[:, :, c] for c in range(x.shape[2])]  # far cheaper than both axes at once
-        low, high = (np.array([end(channel) for channel in channels], x.dtype) for end in (np.min, np.max))
-        if self.dtype != "uint8":
-            return self._stretched(x, low, high)
-        # 256 divisions for each channel instead of one per value
-        levels = self._stretched(np.arange(256, dtype=np.uint8)[:, None, None], low, high)
-        return np.stack([np.take(levels[:, 0, c], x[:, :, c]) for c in range(x.shape[2])], axis=2)
-
-    def _stretched(self, x: Array, low: Array, high: Array) -> Array:
-        largest = LARGEST[self.dtype]
-        bottom, span = low.astype(np.float32), high.astype(np.float32) - low.astype(np.float32)
-        flat = span == 0
+        largest, f = LARGEST[self.dtype], apart(x)
         with np.errstate(all="ignore"):  # for floats that are not finite
-            f = (x.astype(np.float32) - bottom * ~flat) / (span * np.float32(1 / largest) + flat)
-            result: Array = np.clip(f, 0, largest, out=f).astype(self.dtype)
-        return result
+            # one axis after the other is far cheaper than both at once
+            low, high = (end.reduce(end.reduce(x, axis=0), axis=0).astype(np.float32) for end in ENDS)
+            flat = low == high
+            f -= low * ~flat
+            f /= (high - low) * np.float32(1 / largest) + flat
+            return joined(np.clip(f, 0, largest, out=f), self.dtype)
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
         largest, real = LARGEST[self.dtype], d.dtype(np.float32)

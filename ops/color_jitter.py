@@ -12,7 +12,17 @@ from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.ops._shared.colour import Colour, luma, luma_dali, rotate_hue, rotate_hue_dali, together_dali
+from gpupipe.ops._shared.colour import (
+    Colour,
+    apart,
+    joined,
+    luma,
+    luma_dali,
+    rotate_hue,
+    rotate_hue_dali,
+    together_dali,
+)
+from gpupipe.ops._shared.on_host import on_host
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.convert_image_dtype import LARGEST, dtype_of
 from gpupipe.random import BatchRng
@@ -37,8 +47,8 @@ class ColorJitter(Colour):
     Each step returns an image of the input's dtype: results are clamped, and integers truncated toward zero. (For
     Pillow images torchvision rounds the gray of `saturation` and `contrast`, and rotates a hue of 8 bits.)
 
-    The images of a batch have different orders, so DALI computes every step in every slot where an image may have it:
-    on the CPU that costs many times what NumPy costs.
+    The images of a batch have different orders, so DALI's nodes compute every step in every slot where an image may
+    have it. On the CPU NumPy is cheaper: there the host computes it inside of the graph.
 
     Attributes:
         brightness: bounds of f in ``f x``.
@@ -82,12 +92,12 @@ class ColorJitter(Colour):
     def reference(self, x: Array, *params: Any) -> Array:
         self.check_channels(x)
         order, factors = params
-        levels = x.astype(np.float32)
+        levels = apart(x)
         with np.errstate(all="ignore"):  # for floats that are not finite
             for step in [step for step in order.tolist() if step != NONE] if self.steps else ():
                 turns = step == HUE
                 levels = self._turned(levels, factors[HUE]) if turns else self._blended(levels, factors[step], step)
-            return levels.astype(self.dtype)
+            return joined(levels, self.dtype)
 
     def _blended(self, x: Array, factor: Any, step: int) -> Array:
         """``factor x + (1 - factor) other`` in levels of the image's type: black, the mean gray or the gray of x."""
@@ -103,7 +113,9 @@ class ColorJitter(Colour):
         largest = LARGEST[self.dtype]
         if largest == 1:
             return rotate_hue(x, delta)
-        return np.floor(rotate_hue(x * np.float32(1 / largest), delta) * np.float32(self._stretch))
+        y = rotate_hue(x * np.float32(1 / largest), delta)
+        y *= np.float32(self._stretch)
+        return self._whole(y)
 
     @property
     def _stretch(self) -> float:
@@ -117,9 +129,11 @@ class ColorJitter(Colour):
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
         if not self.steps:
             return x
-        order, factors = params
-        # Touches no pixel, and fails where the image has another number of channels.
-        x = d.fn.reshape(x, src_dims=[0, 1, -1], rel_shape=[1, 1, 3], layout="HWC")
+        x = self.checked_dali(d, x)
+        return on_host(d, self.reference, x, params) if d.device == "cpu" else self.nodes(d, x, *params)
+
+    def nodes(self, d: Any, x: Any, order: Any, factors: Any) -> Any:
+        """The form for a GPU, of DALI nodes alone."""
         levels = d.fn.cast(x, dtype=d.dtype(np.float32))
         # The order differs between the images of a batch: a slot can hold any of the blending steps, or none.
         blends = len(self.steps) - (HUE in self.steps)

@@ -45,7 +45,10 @@ class Solarize(Colour):
         return (thresholds(numbers, self.dtype),)
 
     def reference(self, x: Array, *params: Any) -> Array:
-        return np.where(x >= params[0], inverted(x), x)
+        if LARGEST[self.dtype] == 1:
+            return np.where(x >= params[0], inverted(x), x)
+        result: Array = x ^ np.multiply(x >= params[0], LARGEST[self.dtype], dtype=x.dtype)
+        return result
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
         largest, (threshold,) = LARGEST[self.dtype], params

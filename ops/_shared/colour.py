@@ -25,6 +25,7 @@ from gpupipe.spec import TensorSpec
 
 __all__ = [
     "Colour",
+    "apart",
     "channel_means",
     "channel_means_dali",
     "check_bounds",
@@ -36,6 +37,7 @@ __all__ = [
     "floats_dali",
     "hue",
     "hue_dali",
+    "joined",
     "luma",
     "luma_dali",
     "planes",
@@ -101,11 +103,14 @@ class Colour(Op):
             return restored(self.formula(floats(x), *params), self.dtype)
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
-        if self.legal == (3,):
-            # Touches no pixel, and fails where the image has another number of channels.
-            x = d.fn.reshape(x, src_dims=[0, 1, -1], rel_shape=[1, 1, 3], layout="HWC")
-        f = floats_dali(d, x, self.dtype)
+        f = floats_dali(d, self.checked_dali(d, x), self.dtype)
         return restored_dali(d, self.formula_dali(d, f, *params), self.dtype)
+
+    def checked_dali(self, d: Any, x: Any) -> Any:
+        """`check_channels` for ops on three channels: touches no pixel, and DALI fails where there are others."""
+        if self.legal != (3,):
+            return x
+        return d.fn.reshape(x, src_dims=[0, 1, -1], rel_shape=[1, 1, 3], layout="HWC")
 
     def check_channels(self, x: Array) -> None:
         """Check an image whose number of channels was not known before run time.
@@ -184,6 +189,22 @@ def planes(f: Array) -> tuple[Array, Array, Array]:
     return f[:, :, :1], f[:, :, 1:2], f[:, :, 2:3]
 
 
+def apart(x: Array) -> Array:
+    """An image as float32[H,W,C] whose channels are contiguous each: many times faster with one number per pixel."""
+    f = np.empty((x.shape[2], *x.shape[:2]), np.float32).transpose(1, 2, 0)
+    for channel in range(x.shape[2]):
+        f[:, :, channel] = x[:, :, channel]
+    return f
+
+
+def joined(f: Array, dtype: str) -> Array:
+    """What `apart` made, with the channels of a pixel side by side again."""
+    x = np.empty(f.shape, dtype)
+    for channel in range(f.shape[2]):
+        x[:, :, channel] = f[:, :, channel]
+    return x
+
+
 def planes_dali(f: Any) -> tuple[Any, Any, Any]:
     return f[:, :, 0:1], f[:, :, 1:2], f[:, :, 2:3]
 
@@ -191,8 +212,9 @@ def planes_dali(f: Any) -> tuple[Any, Any, Any]:
 def luma(f: Array) -> Array:
     """The weighted sum of red, green and blue, summed in this order: float32[H,W,3] -> float32[H,W,1]."""
     red, green, blue = (plane * np.float32(weight) for plane, weight in zip(planes(f), WEIGHTS, strict=True))
-    result: Array = red + green + blue
-    return result
+    red += green
+    red += blue
+    return red
 
 
 def luma_dali(f: Any) -> Any:
@@ -235,11 +257,16 @@ def hue(f: Array, low: Array, high: Array) -> Array:
     """The hue of every pixel on a circle of length 6: float32[H,W,1], -1..5; 0 where there is no colour."""
     red, green, blue = planes(f)
     span = high - low
-    part = np.where(
-        red == high, green - blue, np.where(green == high, blue - red + 2 * span, red - green + 4 * span)
-    ).astype(np.float32, copy=False)
-    result: Array = part / (span + (span == 0))
-    return result
+    # Products with 0 and 1 select exactly, in a fraction of the time of `where`, whose branches pixels decide.
+    of_red = red == high
+    of_green = (green == high) & ~of_red
+    of_blue = ~(of_red | of_green)
+    part: Array = of_red * (green - blue)
+    part += of_green * (blue - red)
+    part += of_blue * (red - green)
+    part += span * (of_green * np.float32(2) + of_blue * np.float32(4))
+    part /= span + (span == 0)
+    return part
 
 
 def hue_dali(d: Any, f: Any, low: Any, high: Any) -> Any:
@@ -269,8 +296,10 @@ def rotate_hue(f: Array, delta: Any) -> Array:
     low, high = extremes(f)
     turned = hue(f, low, high) + np.float32(6) * np.float32(delta)
     turned -= 6 * np.floor(turned * np.float32(1 / 6))
-    away = np.float32(2) - np.abs(np.float32(3) - np.abs(turned - np.array(DEGREES, np.float32)))
-    result: Array = high - (high - low) * np.clip(away, 0, 1, out=away)
+    span, result = high - low, np.empty_like(f)
+    for channel, degree in zip(planes(result), DEGREES, strict=True):
+        away = np.float32(2) - np.abs(np.float32(3) - np.abs(turned - np.float32(degree)))
+        np.subtract(high, span * np.clip(away, 0, 1, out=away), out=channel)
     return result
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpupipe.graph.op import Array
-from gpupipe.ops._shared.colour import luma, luma_dali
-from gpupipe.ops._shared.libraries import opencv
+from gpupipe.ops._shared.colour import apart, joined, luma, luma_dali
 
 __all__ = [
     "brightened",
@@ -23,10 +22,7 @@ __all__ = [
     "contrasted_dali",
     "sharpened",
     "sharpened_dali",
-    "sharpened_fast",
 ]
-
-LEVELS = np.arange(256, dtype=np.float32)
 
 
 def _bytes(f: Array) -> Array:
@@ -43,7 +39,9 @@ def _real(d: Any, x: Any) -> Any:
 
 
 def brightened(x: Array, factor: Any) -> Array:
-    return np.take(_bytes(LEVELS * np.float32(factor)), x)
+    f = x.astype(np.float32)
+    f *= np.float32(factor)
+    return _bytes(f)
 
 
 def brightened_dali(d: Any, x: Any, factor: Any) -> Any:
@@ -51,11 +49,13 @@ def brightened_dali(d: Any, x: Any, factor: Any) -> Any:
 
 
 def colored(x: Array, factor: Any) -> Array:
-    f = x.astype(np.float32)
-    gray = np.floor(luma(f)) * (np.float32(1) - np.float32(factor))
+    f = apart(x)
+    gray = luma(f)
+    np.floor(gray, out=gray)
+    gray *= np.float32(1) - np.float32(factor)
     f *= np.float32(factor)
     f += gray
-    return _bytes(f)
+    return joined(np.clip(f, 0, 255, out=f), "uint8")
 
 
 def colored_dali(d: Any, x: Any, factor: Any) -> Any:
@@ -64,8 +64,11 @@ def colored_dali(d: Any, x: Any, factor: Any) -> Any:
 
 
 def contrasted(x: Array, factor: Any) -> Array:
-    mean = np.floor(luma(x.astype(np.float32))).mean(dtype=np.float64).astype(np.float32)
-    return np.take(_bytes(LEVELS * np.float32(factor) + mean * (np.float32(1) - np.float32(factor))), x)
+    f = x.astype(np.float32)
+    mean = np.floor(luma(f)).mean(dtype=np.float64).astype(np.float32)
+    f *= np.float32(factor)
+    f += mean * (np.float32(1) - np.float32(factor))
+    return _bytes(f)
 
 
 def contrasted_dali(d: Any, x: Any, factor: Any, size: Any) -> Any:
@@ -83,19 +86,8 @@ def sharpened(x: Array, weight: Any) -> Array:
     y = x.astype(np.float32)
     columns = y[:-2] + y[1:-1] + y[2:]
     total = columns[:, :-2] + columns[:, 1:-1] + columns[:, 2:]
-    total += np.float32(4) * y[1:-1, 1:-1]
-    return _blended(y, total, weight)
-
-
-def sharpened_fast(x: Array, weight: Any) -> Array:
-    cv2 = opencv()
-    y = x.astype(np.float32)
-    total = cv2.boxFilter(y, cv2.CV_32F, (3, 3), normalize=False).reshape(x.shape)[1:-1, 1:-1]
-    return _blended(y, total + np.float32(4) * y[1:-1, 1:-1], weight)
-
-
-def _blended(y: Array, total: Array, weight: Any) -> Array:
     inside = y[1:-1, 1:-1]
+    total += np.float32(4) * inside
     total += np.float32(6.5)
     total *= np.float32(1 / 13)
     smooth = np.floor(total, out=total)  # no thirteenth lies halfway

@@ -1,7 +1,8 @@
 """policy: the base of policies that apply a few of many ops to each image: RandAugment, TrivialAugment, AutoAugment.
 
 The host draws which op each image gets in each layer, and how strongly. All ops that move pixels are one affine map.
-DALI splits a batch by op, so an image costs what is done to it; all strengths of an image enter as one array.
+On a GPU, DALI splits a batch by op, so an image costs what is done to it; all strengths of an image enter as one array.
+In a graph on the CPU NumPy computes each image: two layers take 0.9 CPU-ms for 224x224 there, by DALI's nodes 2.9.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from gpupipe.ops._shared.enhance import (
     contrasted_dali,
     sharpened,
     sharpened_dali,
-    sharpened_fast,
 )
 from gpupipe.ops._shared.fill import fills_of, parts_of
+from gpupipe.ops._shared.on_host import on_host
 from gpupipe.ops._shared.operands import spec_of_operand
 from gpupipe.ops._shared.samples import noise, picture
 from gpupipe.ops._shared.sometimes import where_dali
@@ -43,7 +44,7 @@ from gpupipe.ops.convert_image_dtype import dtype_of
 from gpupipe.ops.equalize import Equalize, equalized_dali
 from gpupipe.ops.invert import Invert
 from gpupipe.ops.sample import Sample
-from gpupipe.ops.solarize import thresholds
+from gpupipe.ops.solarize import Solarize, thresholds
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 
@@ -100,7 +101,6 @@ SIGNED = frozenset(OPS[1:10])
 
 WARPED = NUMBER["rotate"]
 """The number of every affine map in the parameters that executors get."""
-
 
 FIRST = 9 + 2
 """Where the numbers of the layers begin: after a kernel and the size of the image, which DALI needs for all of them."""
@@ -207,14 +207,14 @@ _NUMPY: dict[str, Callable[[Array, Any], Array]] = {
     "contrast": contrasted,
     "sharpness": sharpened,
     "posterize": lambda x, mask: x & np.uint8(mask),
-    "solarize": lambda x, threshold: np.where(x >= threshold, ~x, x),
+    "solarize": lambda x, threshold: Solarize().reference(x, threshold),
     "autocontrast": lambda x, _: Autocontrast().reference(x),
     "equalize": lambda x, _: Equalize().reference(x),
     "invert": lambda x, _: Invert().reference(x),
 }
 """Ops on colours in NumPy: of an image and the number of `laid_out`."""
 
-_FAST = {**_NUMPY, "sharpness": sharpened_fast, "equalize": lambda x, _: Equalize().fast(x)}
+_FAST = {**_NUMPY, "equalize": lambda x, _: Equalize().fast(x)}
 
 _BY_NUMBER = {NUMBER[name]: (_NUMPY[name], _FAST[name]) for name in _NUMPY}
 
@@ -342,13 +342,16 @@ class Policy(Colour):
         return x
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
+        x = self.checked_dali(d, x)
+        return on_host(d, self.reference, x, params) if d.device == "cpu" else self.nodes(d, x, *params)
+
+    def nodes(self, d: Any, x: Any, *params: Any) -> Any:
+        """The form for a GPU, of DALI nodes alone."""
         return d.fn.reshape(self.chains_dali(d, x, params, [range(self.layers)])[0], layout="HWC")
 
     def chains_dali(self, d: Any, x: Any, params: Sequence[Any], chains: Sequence[range]) -> list[Any]:
         """`chained` as DALI nodes, for each of some chains of equally many layers; `params` are nodes of the host."""
         kinds, numbers, matrices = params
-        # Touches no pixel, and fails where the image has another number of channels.
-        x = d.fn.reshape(x, src_dims=[0, 1, -1], rel_shape=[1, 1, 3], layout="HWC")
         if d.device == "gpu":
             numbers = numbers.gpu()
         part = partial(d.fn.slice, numbers, axes=[0])

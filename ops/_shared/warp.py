@@ -97,7 +97,10 @@ class Warp(Op):
     def resampled(self, x: Array, columns: Array, rows: Array) -> Array:
         """The image at these positions: x and y, float32[h,w] each."""
         if self.interpolation == "nearest":
-            return self._surrounded(x, 1)[self._index(rows, x.shape[0]), self._index(columns, x.shape[1])]
+            around = self._surrounded(x, 1)
+            first = self._index(rows, x.shape[0]) * around.shape[1] + self._index(columns, x.shape[1])
+            nearest: Array = np.take(around.reshape(-1, x.shape[2]), first, 0)
+            return nearest
         around = self._surrounded(x.astype(np.float32), 2)
         line = around.shape[1]
         (top, down), (left, right) = self._split(rows, x.shape[0]), self._split(columns, x.shape[1])
@@ -124,15 +127,17 @@ class Warp(Op):
         height, width, channels = x.shape
         if not self.fill:
             return np.pad(x, ((1, after), (1, after), (0, 0)), mode="edge")
-        out = np.empty((height + 1 + after, width + 1 + after, channels), x.dtype)
-        out[:] = np.array(self.fill, x.dtype)
+        fill = self.fill[0] if len(set(self.fill)) == 1 else self.fill
+        out = np.full((height + 1 + after, width + 1 + after, channels), fill, x.dtype)
         out[1:-after, 1:-after] = x
         return out
 
     def _index(self, positions: Array, length: int) -> Array:
         """Where pixels at these positions are on a line with one pixel on each side."""
-        index: Array = np.floor(np.clip(positions, -1, length)) + 1
-        return index.astype(np.intp)
+        index = np.clip(positions, -1, length)
+        np.floor(index, out=index)
+        index += 1
+        return index.astype(np.int32).astype(np.intp)  # in half the time of one step
 
     def _split(self, positions: Array, length: int) -> tuple[Array, Array]:
         """The same for the first of two pixels around a position, and the weight of the second."""

@@ -32,6 +32,7 @@ class Lowering:
         decoder_device: the `device=` of decoders, ``"cpu"`` or ``"mixed"``.
         region_decode: whether `decoders.image_slice` may be used; else the whole image is decoded and sliced.
         decoding: the user's options of decoders on a GPU.
+        threads: of the pipeline on the CPU.
         decoded: the images passed to `note_decoded`, and whether each is a region.
     """
 
@@ -42,6 +43,7 @@ class Lowering:
     decoder_device: str
     region_decode: bool
     decoding: DecoderOptions = field(default_factory=DecoderOptions)
+    threads: int = 1
     decoded: list[tuple[Any, bool]] = field(default_factory=list)
 
     def note_decoded(self, image: Any, region: bool = False) -> Any:

@@ -392,6 +392,7 @@ class DaliExecutor(Executor):
             "mixed" if on_gpu else "cpu",
             not on_gpu or self._device_id in REGION_DECODE,
             self._decoding,
+            self._threads,
         )
         pipeline = dali.pipeline(
             batch_size=self._batch_size, num_threads=self._threads, device_id=self._device_id, prefetch_queue_depth=1
