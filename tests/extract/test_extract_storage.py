@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpupipe.errors import DirectoryError, MissingFileError, PlanError, PlanTypeError, RecordError
-from gpupipe.extract.storage import files
+from gpupipe.extract.storage import files, retry
 from gpupipe.extract.storage.files import LOCAL, LocalStorage, Storage
 from gpupipe.extract.storage.patterns import expand
 
@@ -204,6 +205,62 @@ def test_a_file_replaced_while_in_use_is_noticed(tmp_path: Path) -> None:
         storage.read(str(a), 0, 1, tag)
     assert storage.size(str(a))[0] == 14  # a new look at the file
     assert storage.read(str(a), 0, 14) == b"another length"
+
+
+@pytest.mark.parametrize("ask", ["in_memory", "ahead"])
+@pytest.mark.skipif(files._NOWAIT is None or files._advise is None, reason="the system is not asked")
+def test_a_file_replaced_while_in_use_is_noticed_by_the_read_after_a_question(tmp_path: Path, ask: str) -> None:
+    storage = LocalStorage(limit=1)
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.write_bytes(b"first")
+    b.write_bytes(b"other")
+    storage.read(str(a), 0, 1)
+    storage.read(str(b), 0, 1)  # the descriptor of a is closed
+    a.write_bytes(b"another length")
+
+    for _ in range(2):
+        getattr(storage, ask)(str(a), 0, 1)
+
+    with pytest.raises(RecordError, match="was replaced while it was in use"):
+        storage.read(str(a), 0, 1)
+
+
+@pytest.mark.parametrize("ask", ["in_memory", "ahead"])
+@pytest.mark.skipif(files._NOWAIT is None or files._advise is None, reason="the system is not asked")
+def test_a_file_is_opened_once_for_a_question_and_the_read_after_it(
+    tmp_path: Path, ask: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LocalStorage()
+    path = tmp_path / "a"
+    path.write_bytes(b"first")
+    opened: list[Any] = []
+    was = os.open
+
+    def noted(*given: Any) -> int:
+        opened.append(given[0])
+        return was(*given)
+
+    monkeypatch.setattr(os, "open", noted)
+
+    getattr(storage, ask)(str(path), 0, 1)
+    assert storage.read(str(path), 0, 5) == b"first"
+
+    assert opened == [str(path)]
+
+
+@pytest.mark.parametrize("ask", ["in_memory", "ahead"])
+@pytest.mark.skipif(files._NOWAIT is None or files._advise is None, reason="the system is not asked")
+def test_a_question_does_not_wait_for_a_file_that_cannot_be_opened(
+    tmp_path: Path, ask: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> int:
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(os, "open", broken)
+    monkeypatch.setattr(retry, "pause", lambda *given: pytest.fail("it paused for another try"))
+
+    getattr(LocalStorage(), ask)(str(tmp_path / "a"), 0, 1)
+    getattr(LocalStorage(), ask)("a\0b", 0, 1)
 
 
 def test_a_file_written_again_is_read_anew(tmp_path: Path) -> None:

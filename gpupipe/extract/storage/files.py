@@ -173,8 +173,8 @@ class LocalStorage:
         """Have the system read a range from the disk now, because it is needed soon; whatever fails, fails later."""
         if _advise is None:
             return False
-        with suppress(DataError, OSError):
-            _advise(self._descriptor(name).fd, offset, n, os.POSIX_FADV_WILLNEED)
+        with suppress(DataError, OSError, ValueError):
+            _advise(self._to_ask(name).fd, offset, n, os.POSIX_FADV_WILLNEED)
         return True
 
     def in_memory(self, name: str, offset: int, n: int) -> bool | None:
@@ -186,10 +186,10 @@ class LocalStorage:
         if _NOWAIT is None:
             return None
         try:
-            os.preadv(self._descriptor(name).fd, [bytearray(1)], offset + n // 2, _NOWAIT)
+            os.preadv(self._to_ask(name).fd, [bytearray(1)], offset + n // 2, _NOWAIT)
         except BlockingIOError:
             return False
-        except (DataError, OSError):  # reading it says why; or the file system cannot tell
+        except (DataError, OSError, ValueError):  # reading it says why; or the file system cannot tell
             return None
         return True
 
@@ -233,16 +233,37 @@ class LocalStorage:
             raise changed(name)
         return found
 
+    def _to_ask(self, name: str) -> _Descriptor:
+        """A descriptor to ask the system with, opened without retries. Whether the file was replaced, a read says.
+
+        Raises:
+            DataError, OSError, ValueError: the file cannot be opened.
+        """
+        with self._lock:
+            found = self._open.get(name)
+        if found is None:
+            found = bounded(name, _Descriptor, name)
+            with self._lock:
+                if self._tags.get(name, found.tag) == found.tag:
+                    found = self._kept(name, found)
+        return found
+
+    def _kept(self, name: str, fresh: _Descriptor) -> _Descriptor:
+        """The descriptor that stays open for a file: this one, or another thread's. The lock is held."""
+        self._tags.pop(name, None)
+        found = self._open.setdefault(name, fresh)
+        while len(self._open) > self._limit:
+            old, dropped = self._open.popitem(last=False)
+            self._tags[old] = dropped.tag
+            if len(self._tags) > REMEMBERED:
+                self._tags.popitem(last=False)
+        return found
+
     def _opened(self, name: str) -> _Descriptor:
         fresh = asked(translated, name, None, _Descriptor, name)  # outside the lock: it may wait for a network
         with self._lock:
-            expected = self._tags.pop(name, fresh.tag)
-            found = self._open.setdefault(name, fresh)
-            while len(self._open) > self._limit:
-                old, dropped = self._open.popitem(last=False)
-                self._tags[old] = dropped.tag
-                if len(self._tags) > REMEMBERED:
-                    self._tags.popitem(last=False)
+            expected = self._tags.get(name, fresh.tag)
+            found = self._kept(name, fresh)
         if expected != fresh.tag:
             raise RecordError(
                 "the file was replaced while it was in use, its size or modification time differs; "
