@@ -23,6 +23,11 @@ from tests.fuzz.files import Memory
 Ranges = list[tuple[str, int, int]]
 
 
+needs_answers = pytest.mark.skipif(
+    files._NOWAIT is None or files._advise is None, reason="the system does not say what is in memory"
+)
+
+
 def _written(folder: Path, count: int, size: int = 9_000) -> str:
     path = folder / "0.tfrecord"
     with gp.io.TFRecordWriter(path) as out:
@@ -131,7 +136,7 @@ def test_one_record_of_some_jobs_is_looked_at_and_one_on_the_disk_begins_the_ask
     assert len(looked) == 2 + 2 + 2  # in jobs 0 and 8, in the two that are asked for next, in jobs 18 and 26
 
 
-@pytest.mark.skipif(files._NOWAIT is None or files._advise is None, reason="the system does not say what is in memory")
+@needs_answers
 def test_the_system_says_what_is_in_memory(tmp_path: Path) -> None:
     path = _written(tmp_path, 40, 1 << 16)
     storage = files.LocalStorage()
@@ -150,15 +155,55 @@ def test_the_system_says_what_is_in_memory(tmp_path: Path) -> None:
 
 
 def test_where_nothing_says_what_is_in_memory_it_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: Any) -> int:
-        raise OSError(errno.EOPNOTSUPP, "not supported")
-
     path = _written(tmp_path, 1)
-    assert files.LOCAL.in_memory(str(tmp_path / "none"), 0, 9) is None
-    monkeypatch.setattr(os, "preadv", refused, raising=False)
-    assert files.LOCAL.in_memory(path, 0, 9) is None
+    monkeypatch.setattr(files, "_NOWAIT", 8)
+    for number in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.EPERM):
+        _fails(monkeypatch, number)
+        assert files.LOCAL.in_memory(path, 0, 9) is None
     monkeypatch.setattr(files, "_NOWAIT", None)
     assert files.LOCAL.in_memory(path, 0, 9) is None
+
+
+def test_a_file_that_cannot_be_read_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _written(tmp_path, 1)
+    monkeypatch.setattr(files, "_NOWAIT", 8)
+    for name in (str(tmp_path / "none"), str(tmp_path), "a\0b"):
+        assert files.LOCAL.in_memory(name, 0, 9) is True
+    _fails(monkeypatch, errno.EIO)
+    assert files.LOCAL.in_memory(path, 0, 9) is True
+
+
+def _fails(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Have the system answer a question with an error."""
+
+    def refused(*_: Any) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "preadv", refused, raising=False)
+
+
+@needs_answers
+def test_after_a_missing_file_a_busy_cpu_is_not_taken_for_a_disk(
+    tmp_path: Path, asked: Ranges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _slowly(monkeypatch, 2 * read_payloads.SLOW)
+    first, second = (_written(_made(tmp_path / name), 100) for name in "ab")
+    if files.LOCAL.in_memory(second, 0, 9) is None:
+        pytest.skip("the file system does not say what is in memory")
+    elements = iter(gp.TFRecordDataset([first, second]).shuffle(200).ignore_errors())
+
+    next(elements)
+    os.unlink(first)
+    files.LOCAL.close()
+    rest = len(list(elements))
+
+    assert 100 <= rest < 199
+    assert _payloads(asked) == []
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
 
 
 def test_the_next_header_is_asked_for_where_records_are_large(tmp_path: Path, asked: Ranges) -> None:

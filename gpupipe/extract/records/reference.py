@@ -132,7 +132,7 @@ def read_ahead(references: Iterable[Reference | Extent], storage: LocalStorage =
 
 
 def in_memory(reference: Reference | Extent, storage: LocalStorage = LOCAL) -> bool | None:
-    """Whether a payload is in memory, by its middle: reading it waits for no disk; None if the system does not say."""
+    """Whether reading a payload waits for no disk, by its middle; None if the system cannot tell."""
     return storage.in_memory(reference.path, reference.offset, reference.length + OVERHEAD)
 
 

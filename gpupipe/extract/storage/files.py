@@ -10,6 +10,7 @@ Transient failures are retried here (see `retry`), not in the readers.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import threading
@@ -178,10 +179,11 @@ class LocalStorage:
         return True
 
     def in_memory(self, name: str, offset: int, n: int) -> bool | None:
-        """Whether the middle of a range is in memory, so that reading it waits for no disk; None if nothing says so.
+        """Whether reading the middle of a range waits for no disk; None if the system or its file system cannot tell.
 
         Its ends may be in memory because of what was read beside it. The system answers (``RWF_NOWAIT``), not a clock:
-        how long a read takes says more of how busy the CPU is.
+        how long a read takes says more of how busy the CPU is. A file that cannot be read waits for no disk: reading it
+        says why at once.
         """
         if _NOWAIT is None:
             return None
@@ -189,8 +191,10 @@ class LocalStorage:
             os.preadv(self._to_ask(name).fd, [bytearray(1)], offset + n // 2, _NOWAIT)
         except BlockingIOError:
             return False
-        except (DataError, OSError, ValueError):  # reading it says why; or the file system cannot tell
-            return None
+        except (DataError, ValueError):
+            return True
+        except OSError as error:
+            return None if error.errno in _CANNOT_TELL else True
         return True
 
     def _reread(self, name: str, tag: str | None, n: int, offset: int) -> bytes:
@@ -363,6 +367,10 @@ _advise = getattr(os, "posix_fadvise", None)
 
 
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)  # of Linux
+
+
+# EPERM: a sandbox that knows no preadv2.
+_CANNOT_TELL = frozenset((errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.EPERM))
 
 
 _pread = os.pread if hasattr(os, "pread") else _seek_read
