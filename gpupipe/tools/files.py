@@ -39,7 +39,7 @@ _WINDOWS: dict[Compression, tuple[int, tuple[bytes, ...]]] = {
 
 
 LOOKED_AT = 1000
-"""Files of a folder with one suffix that are opened to find out whether some of them are TFRecord files."""
+"""Most files of a folder with one suffix that are opened to find out whether some of them are TFRecord files."""
 
 
 IMAGE_SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"))
@@ -84,8 +84,8 @@ def find_files(given: Sequence[str]) -> list[DataFile]:
 
     In a folder those files count whose name contains ".tfrecord"; without such names those that start like a TFRecord
     file, compressed or not; without those all images in it and in folders below it, by their names. A file with the
-    name of an image is not opened. Of more than `LOOKED_AT` files with one suffix so many are, from first to last, and
-    the others if one of them starts like a TFRecord file.
+    name of an image is not opened. Of more than `LOOKED_AT` files with one suffix so many are, evenly spread, and the
+    others if one of them starts like a TFRecord file.
 
     Args:
         given: paths, URLs, wildcards and folders, as typed.
@@ -121,7 +121,7 @@ def _in_folder(folder: str) -> list[str]:
     found = [os.path.join(folder, name) for name in named] or _images_below(folder)
     if not found:
         some = any(len(names) > LOOKED_AT for names in alike)
-        looked = f", of which {LOOKED_AT:,} with each suffix were looked into" if some else ""
+        looked = f", of which up to {LOOKED_AT:,} with each suffix were looked into" if some else ""
         raise PlanError(
             f"TFRecord files or images are needed, and the folder {folder!r} has no TFRecord files in it, no images "
             f"in it or below it ({len(inside):,} other files{looked}); for TFRecord files in folders below it write "
@@ -151,8 +151,7 @@ def _records_among(folder: str, names: Sequence[str]) -> list[str]:
     def starts(name: str) -> bool:
         return _starts_with_a_record(os.path.join(folder, name))
 
-    step = -(-len(names) // LOOKED_AT)
-    if step > 1 and not any(map(starts, names[::step])):
+    if len(names) > LOOKED_AT and not any(starts(names[i * len(names) // LOOKED_AT]) for i in range(LOOKED_AT)):
         return []
     return list(filter(starts, names))
 
