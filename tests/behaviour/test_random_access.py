@@ -75,6 +75,11 @@ def with_number(*xs: Any) -> Any:
     return *xs[:-1], xs[-1].integers(1 << 40)
 
 
+def swapped(x: Any, y: Any) -> Any:
+    """A function that is not traced."""
+    return int(y), int(x)
+
+
 def drawn(ds: gp.Dataset) -> gp.Dataset:
     return ds.map(with_number, rng=True)
 
@@ -112,6 +117,15 @@ CHAINS: dict[str, Callable[[Path], gp.Dataset]] = {
     "interleave, readers ahead": lambda d: listed(d).interleave(Records, 2, 3, num_parallel_calls=2),
     "flat_map of parts": lambda d: Slices(files(d)).flat_map(lambda f: Records(f).skip(1).take(3)),
     "interleave of ranges": lambda d: Range(5).interleave(lambda x: Range(3), cycle_length=2),
+    "flat_map of Python maps": lambda d: Range(4).flat_map(lambda n: Range(3).enumerate(5).map(swapped, traced=False)),
+    "flat_map of drawn records": lambda d: drawn(listed(d).flat_map(lambda f: drawn(Records(f).skip(1)))),
+    "interleave of drawn records": lambda d: drawn(listed(d).interleave(lambda f: drawn(Records(f)), 4, 2)),
+    "flat_map of flat_maps of Python maps": lambda d: Range(3).flat_map(
+        lambda n: Range(2).flat_map(lambda m: drawn(Range(4))).batch(3)
+    ),
+    "flat_map of drawn records, shuffle ALL": lambda d: drawn(
+        listed(d).flat_map(lambda f: drawn(Records(f))).shuffle(gp.ALL, seed=5)
+    ),
     "traced map": lambda d: Slices(np.arange(6)).map(lambda x: x * 2 + 1),
     "map in threads": lambda d: Records(files(d)).map(lambda x: len(x), num_parallel_calls=2),
     "map of batches": lambda d: Range(10).batch(3).map(lambda x: np.sum(x)),
@@ -243,6 +257,50 @@ def test_any_chain_has_in_each_place_what_iterating_gives(
     assert same(list(ds[::-1].iterator(epoch=0)), expected[::-1])
     assert same(list(ds.skip(cut.start).iterator(epoch=0)), expected[cut.start :])
     assert same(list(ds.shard(cut.step, 0).iterator(epoch=0)), expected[:: cut.step])
+
+
+def plain(x: Any) -> Any:
+    """A function that is not traced."""
+    return np.int64(int(x) * 2)
+
+
+def test_a_dataset_that_cannot_be_made_is_a_bad_element_by_index() -> None:
+    def made(n: Any) -> gp.Dataset:
+        if isinstance(n, np.integer) and n == 2:
+            raise ValueError("no two")
+        return Range(4).map(plain, traced=False)
+
+    ds = Range(4).flat_map(made)
+
+    assert [int(x) for x in ds.pick([12, 3, 8, 7]).ignore_errors()] == [6, 6, 6]  # place 8 is that of the dataset
+    assert int(ds[9]) == 0
+    with pytest.raises(gp.DataError, match="no two"):
+        ds[8]
+
+
+def test_a_dataset_that_cannot_be_indexed_unlike_the_traced_one_is_named() -> None:
+    def made(n: Any) -> gp.Dataset:
+        inner = Range(4)
+        return (inner.filter(lambda x: x > n) if isinstance(n, np.integer) else inner).map(plain, traced=False)
+
+    ds = Range(4).flat_map(made)
+
+    assert [int(x) for x in ds] == [2, 4, 6, 4, 6, 6]
+    with pytest.raises(gp.PlanError, match=r"flat_map at .* can be indexed, and filter\(.* cannot be indexed"):
+        ds[0]
+
+
+@pytest.mark.parametrize("taken", [0, 1, 9])
+def test_places_of_datasets_that_a_function_makes_are_resumed(taken: int) -> None:
+    ds = Range(5).flat_map(lambda n: drawn(Range(4))).shuffle(gp.ALL, seed=3)
+    expected = list(ds.iterator(epoch=0))
+    with ds.iterator(epoch=0) as first:
+        head = list(islice(first, taken))
+        state = first.state_dict()
+
+    with ds.iterator(epoch=0) as second:
+        second.load_state_dict(state)
+        assert same(head + list(second), expected)
 
 
 def numbered(pair: Any) -> gp.Dataset:

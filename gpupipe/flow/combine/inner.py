@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from ...classes import dataclass
@@ -34,10 +35,12 @@ class Inner:
     Attributes:
         open: opens the dataset, for a context and the outer element.
         flow: the flow of all the datasets; None where a function makes a dataset of each outer element.
+        access: makes the access by index to such a dataset, in a context like that of `open`.
     """
 
     open: Opener
     flow: Flow | None = None
+    access: Callable[[Context, Element], RandomAccess] | None = None
 
 
 def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -> Running:
@@ -48,8 +51,13 @@ def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -
     try:
         return inner.open(at.inside(stream, position), outer, state)
     except DataError as error:
-        hole = Hole(error.at(stream.name, position, "interleave", stream.unit))
-        return alone((hole, stream, position), state)
+        return alone(_failed(outer, error), state)
+
+
+def _failed(outer: Element, error: DataError) -> Element:
+    """The hole in the place of a dataset that could not be made."""
+    _, stream, position = outer
+    return Hole(error.at(stream.name, position, "interleave", stream.unit)), stream, position
 
 
 def inside(at: Context, outer: Element) -> Context:
@@ -74,8 +82,14 @@ def inner_accesses(source: Flow, inner: Inner, at: Context) -> list[RandomAccess
 
 
 def _inner_access(inner: Inner, at: Context, outer: Element) -> RandomAccess:
-    if type(outer[0]) is not tuple:
+    value, stream, position = outer
+    if type(value) is not tuple:
         return from_list([outer])
-    if inner.flow is None:
-        raise GpupipeError("a dataset that a function makes of each element has no elements by index; please report it")
-    return access(inner.flow, inside(at, outer))
+    if inner.flow is not None:
+        return access(inner.flow, inside(at, outer))
+    if inner.access is None:
+        raise GpupipeError("the datasets that a step makes of its elements have no access by index; please report it")
+    try:
+        return inner.access(at.inside(stream, position), outer)
+    except DataError as error:
+        return from_list([_failed(outer, error)])

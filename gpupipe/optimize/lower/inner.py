@@ -7,7 +7,8 @@ from dataclasses import field
 from typing import Any
 
 from ...classes import dataclass
-from ...errors import PlanTypeError
+from ...errors import PlanError, PlanTypeError
+from ...flow.access import RandomAccess, access
 from ...flow.check import failed
 from ...flow.combine.read_ahead import calls_python
 from ...flow.element import Element
@@ -16,6 +17,7 @@ from ...flow.state.snapshot import State
 from ...flow.step import Running
 from ...graph.classify import name_of
 from ...graph.trace import call_with, called_before
+from ...plan.index import blocker, why_not
 from ...plan.node import ElementType, Node
 from ...plan.order import refuse_options
 from ...spec import LEAF, Structure, TensorSpec, as_leaf
@@ -50,11 +52,30 @@ class DynamicInner:
         self._called = self._python = False
 
     def __call__(self, at: Context, outer: Element, state: State = None) -> Running:
+        return self._flow(at, outer)[0].open(at, state)
+
+    def access(self, at: Context, outer: Element) -> RandomAccess:
+        """The elements of the dataset of an outer element, by index.
+
+        Raises:
+            PlanError: the dataset cannot be indexed, unlike the one that was made of a traced element.
+            DataError: the function failed.
+        """
+        flow, plan = self._flow(at, outer)
+        step = blocker(plan)
+        if step is not None:
+            raise PlanError(
+                f"{self._node.name} at {self._node.line} needs datasets whose steps can be indexed, and {why_not(step)}"
+            )
+        return access(flow, at)
+
+    def _flow(self, at: Context, outer: Element) -> tuple[Flow, Node]:
+        """The dataset of an outer element as a flow, whose elements are like those of the first one; and its plan."""
         with called_before(self._called):
-            pending, cardinality = self._made(at, outer)
+            pending, plan = self._made(at, outer)
         self._called = True
-        if unknown(pending.element) or cardinality == 0:  # no elements: NumPy makes float64 of an empty list
-            return pending.flow.open(at, state)
+        if unknown(pending.element) or plan.cardinality == 0:  # no elements: NumPy makes float64 of an empty list
+            return pending.flow, plan
         if self._element is None:
             self._element = pending.element
         elif pending.element.structure != self._element.structure:
@@ -64,10 +85,10 @@ class DynamicInner:
             )
         else:
             self._one_dtype(pending.element.specs, self._element.specs)
-        return pending.flow.open(at, state)
+        return pending.flow, plan
 
-    def _made(self, at: Context, outer: Element) -> tuple[Pending, int]:
-        """The dataset of an outer element, lowered, and its cardinality."""
+    def _made(self, at: Context, outer: Element) -> tuple[Pending, Node]:
+        """The dataset of an outer element, lowered, and its plan."""
         name = self._node.name
         argument = self._structure.unflatten([as_leaf(column) for column in outer[0]])
         try:
@@ -84,7 +105,7 @@ class DynamicInner:
         dataset.refuse_epoch(name)
         pending = self._lower(self._node, plan, at)
         self._python = self._python or calls_python(pending.flow)
-        return pending, plan.cardinality
+        return pending, plan
 
     @property
     def python(self) -> bool:

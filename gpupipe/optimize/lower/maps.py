@@ -178,7 +178,7 @@ def flat_map(lowerer: Lowerer, node: FlatMap, source: Pending) -> Pending:
         # The type is known only from an element of an inner dataset, which takes an outer element to make.
         dynamic = DynamicInner(node, source.element, lowerer.made)
         lowerer.placer.made = lowerer.placer.made or lowerer.delivered(node)
-        flow = _opened(lowerer, node, source.flow, Inner(dynamic))
+        flow = _opened(lowerer, node, source.flow, Inner(dynamic, access=dynamic.access))
         return Pending.learning(node, flow, (*source.steps, node.describe()), dynamic.learns())
     pending = lowerer.inner(node, node.inner)
     flow = _opened(lowerer, node, source.flow, Inner(StaticInner(pending.flow), pending.flow))
