@@ -12,10 +12,11 @@ from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.ops._shared.composite import Composite, Row
 from gpupipe.ops._shared.geometry import column, image_of, mirrored_positions
 from gpupipe.ops._shared.samples import noise
+from gpupipe.ops._shared.sometimes import where_dali
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 
-__all__ = ["Direction", "Flip", "RandomFlip", "mirrored"]
+__all__ = ["Direction", "Flip", "RandomFlip", "flipped", "mirrored"]
 
 Direction = Literal["left_right", "up_down"]
 
@@ -53,9 +54,26 @@ class Flip(Op):
         return out
 
     def dali(self, d: Any, x: Any, mirror: Any) -> Any:
-        if self.direction == "left_right":
-            return d.fn.flip(x, horizontal=mirror, vertical=0)
-        return d.fn.flip(x, horizontal=0, vertical=mirror)
+        across = self.direction == "left_right"
+        return flipped(d, x, across, not across, mirror)
+
+
+def flipped(d: Any, x: Any, columns: bool, lines: bool, mirror: Any = 1) -> Any:
+    """Images mirrored left-right, up-down or both by DALI, whose flip of one without channels ends the process.
+
+    Args:
+        d: what `Op.dali` gets.
+        x: the images.
+        columns: mirror left-right.
+        lines: mirror up-down.
+        mirror: 1, or a node of the host: 1 for each image that is mirrored, else 0.
+    """
+
+    def flip(x: Any, mirror: Any = 1) -> Any:
+        return d.fn.flip(x, horizontal=mirror if columns else 0, vertical=mirror if lines else 0)
+
+    given = () if isinstance(mirror, int) else (mirror,)
+    return where_dali(d, x.shape()[2] > 0, x, given, flip) if d.hollow else flip(x, *given)
 
 
 def mirrored(x: Array) -> Array:

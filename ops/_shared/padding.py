@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -10,7 +11,9 @@ from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Op
 from gpupipe.ops._shared.fill import Fill, check_fill
+from gpupipe.ops._shared.flip import flipped
 from gpupipe.ops._shared.geometry import MOVABLE, image_of, shifted
+from gpupipe.ops._shared.sometimes import where_dali
 from gpupipe.ops._shared.turn import WARPED, WIDENED
 from gpupipe.spec import TensorSpec
 
@@ -78,10 +81,26 @@ class Padding(Op):
 
     def dali(self, d: Any, x: Any, start: Any, shape: Any, after: Any) -> Any:
         if self.mode == "constant":
-            fill = list(self.fill)
-            return d.fn.slice(x, start, shape, axis_names="HW", out_of_bounds_policy="pad", fill_values=fill)
+            return self._filled(d, x, start, shape)
         if self.mode == "edge":
             return self._clamped(d, x, start, shape)
+        if not d.hollow:
+            return self._reflected(d, x, start, shape, after)
+        full = replace(d, hollow=False)  # DALI's cat of nothing but images without channels has the size of one
+        return where_dali(
+            d,
+            x.shape()[2] > 0,
+            x,
+            (start, shape, after),
+            lambda x, start, shape, after: self._reflected(full, x, start, shape, after),
+            lambda x, start, shape, after: self._filled(d, x, start, shape),
+        )
+
+    def _filled(self, d: Any, x: Any, start: Any, shape: Any) -> Any:
+        fill = list(self.fill)
+        return d.fn.slice(x, start, shape, axis_names="HW", out_of_bounds_policy="pad", fill_values=fill)
+
+    def _reflected(self, d: Any, x: Any, start: Any, shape: Any, after: Any) -> Any:
         skipped = int(self.mode == "reflect")
         for axis, name in ((0, "H"), (1, "W")):
             before, behind = 0 - start[axis : axis + 1], after[axis : axis + 1]
@@ -96,7 +115,7 @@ class Padding(Op):
 
     def _mirrored(self, d: Any, x: Any, start: Any, shape: Any, axis: str) -> Any:
         part = d.fn.slice(x, start, shape, axis_names=axis)
-        return d.fn.flip(part, horizontal=int(axis == "W"), vertical=int(axis == "H"))
+        return flipped(d, part, columns=axis == "W", lines=axis == "H")
 
     def _clamped(self, d: Any, x: Any, start: Any, shape: Any) -> Any:
         """A shift by whole pixels, of which DALI takes the nearest one inside."""

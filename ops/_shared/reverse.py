@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Op
-from gpupipe.ops._shared.flip import mirrored
+from gpupipe.ops._shared.flip import flipped, mirrored
 from gpupipe.ops._shared.geometry import image_of, mirrored_positions
 from gpupipe.spec import TensorSpec
 
@@ -43,7 +43,7 @@ class Reverse(Op):
         return mirrored(lines) if self.columns else lines
 
     def dali(self, d: Any, x: Any) -> Any:
-        return d.fn.flip(x, horizontal=int(self.columns), vertical=int(self.lines))
+        return flipped(d, x, self.columns, self.lines)
 
     def is_identity(self, x: TensorSpec) -> bool:
         return not (self.columns or self.lines)

@@ -21,8 +21,15 @@ from gpupipe.spec import TensorSpec
 __all__ = ["Sometimes", "flags", "where_dali"]
 
 
-def where_dali(d: Any, flag: Any, x: Any, params: Sequence[Any], function: Callable[..., Any]) -> Any:
-    """``function(x, *params)`` for the images whose flag is set, `x` for the others.
+def where_dali(
+    d: Any,
+    flag: Any,
+    x: Any,
+    params: Sequence[Any],
+    function: Callable[..., Any],
+    otherwise: Callable[..., Any] = lambda x, *params: x,
+) -> Any:
+    """``function(x, *params)`` for the images whose flag is set, `x` for the others, or ``otherwise(x, *params)``.
 
     Args:
         d: what `Op.dali` gets.
@@ -30,11 +37,10 @@ def where_dali(d: Any, flag: Any, x: Any, params: Sequence[Any], function: Calla
         x: the images.
         params: nodes of the host that `function` takes. It may use no other nodes: they belong to the whole batch.
         function: makes nodes; its result has the type of `x`.
+        otherwise: the same for the others.
     """
-    split = d.fn._conditional.split
-    some, others = split(x, predicate=flag, _if_stmt=True)
-    taken = [split(param, predicate=flag, _if_stmt=True)[0] for param in params]
-    return d.fn._conditional.merge(function(some, *taken), others, predicate=flag)
+    some, others = zip(*(d.fn._conditional.split(y, predicate=flag, _if_stmt=True) for y in (x, *params)), strict=True)
+    return d.fn._conditional.merge(function(*some), otherwise(*others), predicate=flag)
 
 
 def flags(rng: BatchRng, p: Any, rows: int) -> Array:

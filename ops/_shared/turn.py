@@ -9,6 +9,7 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Op
+from gpupipe.ops._shared.flip import flipped
 from gpupipe.ops._shared.geometry import MOVABLE, image_of
 from gpupipe.spec import TensorSpec
 
@@ -72,11 +73,9 @@ class Turn(Op):
         if self.turns == 0:
             return x
         if self.turns == 2:
-            return d.fn.flip(x, horizontal=1, vertical=1)
+            return flipped(d, x, columns=True, lines=True)
         turned = d.fn.transpose(x, perm=[1, 0, 2], transpose_layout=False)
-        return d.fn.flip(
-            d.fn.reshape(turned, layout="HWC"), horizontal=int(self.turns == 3), vertical=int(self.turns == 1)
-        )
+        return flipped(d, d.fn.reshape(turned, layout="HWC"), columns=self.turns == 3, lines=self.turns == 1)
 
     def _warped(self, d: Any, x: Any, turns: Any) -> Any:
         """Rotate images by different turns, as affine maps: nearest neighbours of exact half-integers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ class Lowering:
         decoding: the user's options of decoders on a GPU.
         threads: of the pipeline on the CPU.
         decoded: the images passed to `note_decoded`, and whether each is a region.
+        hollow: whether an image of this call may have no channels.
     """
 
     fn: Any
@@ -45,6 +46,7 @@ class Lowering:
     decoding: DecoderOptions = field(default_factory=DecoderOptions)
     threads: int = 1
     decoded: list[tuple[Any, bool]] = field(default_factory=list)
+    hollow: bool = False
 
     def note_decoded(self, image: Any, region: bool = False) -> Any:
         """Have the output of a decoder checked, see `proof`; return `image`."""
@@ -107,10 +109,16 @@ def lower(d: Lowering, value: Value, nodes: dict[Value, Any]) -> Any:
     if not value.op.supports("dali"):
         raise PlanError(f"{value.op.name} has no DALI form; run it with Options(backend='numpy') or as a Python map")
     try:
-        return value.op.dali(d, *(nodes[below] for below in value.inputs))
+        return value.op.dali(replace(d, hollow=_may_be_hollow(value)), *(nodes[below] for below in value.inputs))
     except Exception as error:
         where = f" ({value.line})" if value.line else ""
         raise GpupipeError(f"{value.op.name}{where} cannot be built as DALI nodes: {cause_of(str(error))}") from error
+
+
+def _may_be_hollow(call: Apply) -> bool:
+    """Whether an image {HWC} of a call may have no channels: what `feeding` refuses may come about in the graph."""
+    shapes = [x.spec.shape for x in call.x if isinstance(x, (Apply, Item)) and x.spec.layout == "HWC"]
+    return any(shape is not None and not shape[2] for shape in shapes)
 
 
 def delivered(d: Lowering, node: Any) -> Any:
