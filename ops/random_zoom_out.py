@@ -59,7 +59,8 @@ class RandomZoomOut(Composite):
         factor = np.where(u[:, 0] < column(self.p, len(hw), np.float64), low + u[:, 1] * (high - low), 1.0)
         canvas = np.trunc(hw * factor[:, None]).astype(np.int64)
         before = np.trunc((canvas - hw) * u[:, 3:1:-1]).astype(np.int64)  # torchvision draws that of the width first
-        return tuple(part.astype(np.int32) for part in (-before, canvas, canvas - hw - before))
+        whole = np.int32 if canvas.max(initial=0) <= np.iinfo(np.int32).max else np.int64  # `drawn_for` refuses these
+        return tuple(part.astype(whole) for part in (-before, canvas, canvas - hw - before))
 
     @classmethod
     def cases(cls) -> Iterator[Case]:

@@ -21,7 +21,6 @@ An op supports an executor if it overrides the method.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
@@ -243,7 +242,8 @@ def check_area(op: Op, given: Sequence[TensorSpec], made: Sequence[TensorSpec]) 
     Raises:
         SpecError: a result would have more than `MOST_PIXELS`.
     """
-    before = [math.prod(side or 1 for side in x.shape) for x in given if x.shape]
+    sizes = [height_and_width(x, op.takes) for x in given]
+    before = [height * width for height, width in sizes if height and width]
     for x in made:
         height, width = height_and_width(x)
         if height and width and height * width > max(MOST_PIXELS, *before, 0):
@@ -254,11 +254,18 @@ def _too_large(op: Op, height: int, width: int) -> str:
     return f"{op.stage} needs a result of at most {MOST_PIXELS} pixels, got a size of {height}x{width}"
 
 
-def height_and_width(spec: TensorSpec) -> tuple[int | None, ...]:
-    """Height and width of an image; None where they vary, or if it is not an image."""
-    if spec.layout is None or spec.shape is None:
+def height_and_width(spec: TensorSpec, layout: str = "") -> tuple[int | None, int | None]:
+    """Height and width of an image or a clip; None where they vary, or if it is neither.
+
+    Args:
+        spec: of the image.
+        layout: of an image that does not say its own; "" for none.
+    """
+    layout = spec.layout or layout
+    if not layout or spec.shape is None or not 3 <= len(spec.shape) <= 4:
         return None, None
-    return tuple(spec.shape[spec.layout.index(axis)] for axis in "HW")
+    height, width = (layout[-3:].index(axis) for axis in "HW")
+    return spec.shape[-3:][height], spec.shape[-3:][width]
 
 
 def unlike(first: Sequence[int | None], other: Sequence[int | None]) -> str:

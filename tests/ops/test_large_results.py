@@ -75,3 +75,25 @@ def test_an_image_that_is_large_itself_is_taken() -> None:
 
     assert ops.flip_left_right(large).shape == large.shape
     assert ops.crop_to_bounding_box(large, 0, 0, 1 << 16, 1 << 15).shape == large.shape
+
+
+def test_channels_and_frames_of_the_input_are_no_pixels() -> None:
+    for shape in ((1 << 14, 1 << 14, 64), (64, 1 << 14, 1 << 14, 3)):
+        spec = gp.TensorSpec(shape, "uint8")
+        images = gp.Dataset.from_generator(lambda: iter(()), output_signature=spec)
+
+        with pytest.raises(SpecError, match="resize needs a result of at most 1073741824 pixels, got a size of 65536x"):
+            images.map(lambda x: ops.resize(x, (1 << 16, 1 << 15)), traced=True)
+
+
+def test_an_image_that_is_known_to_be_large_is_taken() -> None:
+    spec = gp.TensorSpec((1 << 16, 1 << 15, 3), "uint8")
+    images = gp.Dataset.from_generator(lambda: iter(()), output_signature=spec)
+
+    for op in (ops.flip_left_right, lambda x: ops.flip_left_right(ops.rot90(x))):
+        assert list(images.map(op, traced=True)) == []
+
+
+def test_a_side_that_32_bits_do_not_hold_is_refused() -> None:
+    with pytest.raises(ShapeError, match="random_zoom_out needs a result of at most .*, got a size of 1000x3000000000"):
+        ops.random_zoom_out(np.zeros((1, 3_000_000, 1), np.uint8), side_range=(1000, 1000), p=1)
