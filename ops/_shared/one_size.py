@@ -9,7 +9,7 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import ShapeError, SpecError
-from gpupipe.graph.op import Array, Case, Op, unlike
+from gpupipe.graph.op import Array, Case, Op, height_and_width, unlike
 from gpupipe.graph.symbols import Symbol, apply_together
 from gpupipe.ops._shared.operands import spec_of_operand
 from gpupipe.random import BatchRng
@@ -75,8 +75,6 @@ def of_one_size(op: Op, images: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _size(x: Any, layout: str) -> tuple[int | None, int | None]:
-    """Height and width of an image, each None if unknown."""
-    shape = spec_of_operand(x).shape
-    if shape is None or len(shape) < 3:
-        return None, None
-    return shape[-3:][layout.index("H")], shape[-3:][layout.index("W")]
+    """Height and width of an image, each None if unknown, or if it has another layout: then `infer` says so."""
+    spec = spec_of_operand(x)
+    return height_and_width(spec, layout) if (spec.layout or layout)[-3:] == layout else (None, None)

@@ -103,3 +103,14 @@ def test_called_on_arrays_they_are_compared_too(op: Callable[[Any], Any]) -> Non
 
     with pytest.raises(gp.errors.GpupipeError, match="images of one size"):
         op(arrays)
+
+
+def test_images_with_channels_first_are_told_so() -> None:
+    arrays = np.zeros((40, 60, 3), np.uint8), np.zeros((40, 60, 1), np.uint8)
+    spec = gp.TensorSpec((None, None, 3), "uint8"), gp.TensorSpec((None, None, 1), "uint8")
+    sources = [Dataset.from_tensors(arrays), Dataset.from_generator(lambda: iter([arrays]), output_signature=spec)]
+
+    for chain in sources:
+        for which in (lambda x, y: (ops.transpose(x), ops.transpose(y)), lambda x, y: (x, ops.transpose(y))):
+            with pytest.raises(SpecError, match=r"needs an image \{HWC\}, got .*; move the channels with ops\.transpose"):
+                chain.map(lambda x, y, which=which: ops.flip_left_right(which(x, y)), traced=True)
