@@ -271,7 +271,8 @@ def height_and_width(spec: TensorSpec, layout: str = "") -> tuple[int | None, in
 def unlike(first: Sequence[int | None], other: Sequence[int | None]) -> str:
     """What is wrong with images of one call, given two sizes (height, width)."""
     text = f"needs images of one size, got {list(first)} and {list(other)}; resize them first"
-    if first[0] == other[1]:
+    (height, width), (count, side) = first, other
+    if height is not None and height == side and count != width and height != width and count != side:
         text += "; of masks [N,H,W] of N objects ops.transpose(masks, 'HWC') makes one image [H,W,N]"
     return text
 

@@ -114,3 +114,20 @@ def test_images_with_channels_first_are_told_so() -> None:
         for which in (lambda x, y: (ops.transpose(x), ops.transpose(y)), lambda x, y: (x, ops.transpose(y))):
             with pytest.raises(SpecError, match=r"needs an image \{HWC\}, got .*; move the channels with ops\.transpose"):
                 chain.map(lambda x, y, which=which: ops.flip_left_right(which(x, y)), traced=True)
+
+
+@pytest.mark.parametrize(
+    ("size", "hint"),
+    [((5, 40), True), ((60, 40), False), ((40, 40), False), ((5, 60), False)],
+    ids=["of 5 objects", "on its side", "square", "of another height"],
+)
+def test_only_what_looks_like_masks_of_objects_is_told_so(size: tuple[int, int], hint: bool) -> None:
+    with pytest.raises(gp.errors.GpupipeError, match="images of one size") as raised:
+        ops.flip_left_right((np.zeros((40, 60, 3), np.uint8), np.zeros((*size, 60), np.uint8)))
+
+    assert ("ops.transpose(masks, 'HWC')" in str(raised.value)) == hint
+
+
+def test_masks_beside_a_square_image_are_not_told_so() -> None:
+    with pytest.raises(gp.errors.GpupipeError, match=r"got \[40, 40\] and \[60, 40\]; resize them first$"):
+        ops.flip_left_right((np.zeros((40, 40, 3), np.uint8), np.zeros((60, 40, 1), np.uint8)))
