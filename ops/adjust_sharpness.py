@@ -12,6 +12,7 @@ from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.colour import Colour, rows_within, tolerance
 from gpupipe.ops._shared.samples import noise, tones
+from gpupipe.ops._shared.sometimes import where_dali
 from gpupipe.ops.convert_image_dtype import LARGEST, dtype_of
 from gpupipe.random import BatchRng
 
@@ -72,7 +73,12 @@ class AdjustSharpness(Colour):
         return result
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
-        weight, kernel, margin, size = params
+        if not d.hollow:
+            return self._sharpened(d, x, *params)
+        # the filter of an image without channels writes beyond its memory
+        return where_dali(d, x.shape()[2] > 0, x, params, lambda x, *params: self._sharpened(d, x, *params))
+
+    def _sharpened(self, d: Any, x: Any, weight: Any, kernel: Any, margin: Any, size: Any) -> Any:
         integers, real = LARGEST[self.dtype] != 1, d.dtype(np.float32)
         f = d.fn.reshape(d.fn.cast(x, dtype=real), layout="HWC")  # an array of the user's own has axes without names
         total = d.fn.filter(f, kernel.gpu() if d.device == "gpu" else kernel)

@@ -161,7 +161,10 @@ class Resampling(Op):
         if x.shape[2] == 3:
             return resize(x)
         # Channel by channel: Pillow would treat a fourth channel as transparency and multiply by it.
-        return np.stack([resize(x[:, :, channel]) for channel in range(x.shape[2])], axis=2)
+        out = np.empty((height, width, x.shape[2]), x.dtype)
+        for channel in range(x.shape[2]):
+            out[:, :, channel] = resize(x[:, :, channel])
+        return out
 
 
 @dataclass(frozen=True, slots=True)

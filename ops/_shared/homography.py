@@ -10,6 +10,7 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array
+from gpupipe.ops._shared.sometimes import where_dali
 from gpupipe.ops._shared.warp import DTYPES, Warp
 from gpupipe.spec import TensorSpec
 
@@ -54,6 +55,23 @@ class Homography(Warp):
         return cv2.warpPerspective(x, to_centre @ m @ to_corner, size, flags=flags, **how)
 
     def dali(self, d: Any, x: Any, matrix: Any, size: Any = None) -> Any:
+        return self._by_channels(d, x, matrix, (0, 1, 3)) if d.hollow else self._warped(d, x, matrix)
+
+    def _by_channels(self, d: Any, x: Any, matrix: Any, counts: tuple[int, ...]) -> Any:
+        """Images of each number of channels apart: DALI writes beyond its memory for a batch of several, and for none."""
+        if not counts:
+            return self._warped(d, x, matrix)
+        first, *others = counts
+        return where_dali(
+            d,
+            x.shape()[2] == first,
+            x,
+            (matrix,),
+            lambda x, matrix: self._warped(d, x, matrix) if first else x,
+            lambda x, matrix: self._by_channels(d, x, matrix, tuple(others)),
+        )
+
+    def _warped(self, d: Any, x: Any, matrix: Any) -> Any:
         if self.interpolation == "nearest":
             aside = matrix[2] * NEAR
             matrix = d.fn.stack(matrix[0] + aside, matrix[1] + aside, matrix[2])

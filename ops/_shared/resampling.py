@@ -84,7 +84,7 @@ def resampled(
         shape, flat = (m, columns, channels), x.reshape(n, -1)
     else:  # pixels side by side: NumPy is slow where the last axis has three numbers
         shape, flat = (rows, m, channels), x.reshape(rows, -1)
-        index = (index[:, None] * channels + np.arange(channels)[:, None]).reshape(m * channels, -1)
+        index = (index[:, None] * channels + np.arange(channels)[:, None]).reshape(m * channels, index.shape[1])
         weight = np.repeat(weight, channels, axis=0)
     out = np.take(flat, index[:, 0], axis)
     out *= np.expand_dims(weight[:, 0], 1 - axis)

@@ -104,7 +104,7 @@ class Warp(Op):
         around = self._surrounded(x.astype(np.float32), 2)
         line = around.shape[1]
         (top, down), (left, right) = self._split(rows, x.shape[0]), self._split(columns, x.shape[1])
-        first, flat = top * line + left, around.reshape(-1, x.shape[2])
+        first, flat = top * line + left, around.reshape(len(around) * line, x.shape[2])
         out = np.take(flat, first, 0)
         out += (np.take(flat, first + 1, 0) - out) * right
         below = np.take(flat, first + line, 0)

@@ -112,7 +112,9 @@ def test_images_with_channels_first_are_told_so() -> None:
 
     for chain in sources:
         for which in (lambda x, y: (ops.transpose(x), ops.transpose(y)), lambda x, y: (x, ops.transpose(y))):
-            with pytest.raises(SpecError, match=r"needs an image \{HWC\}, got .*; move the channels with ops\.transpose"):
+            with pytest.raises(
+                SpecError, match=r"needs an image \{HWC\}, got .*; move the channels with ops\.transpose"
+            ):
                 chain.map(lambda x, y, which=which: ops.flip_left_right(which(x, y)), traced=True)
 
 

@@ -34,7 +34,7 @@ class Lowering:
         decoding: the user's options of decoders on a GPU.
         threads: of the pipeline on the CPU.
         decoded: the images passed to `note_decoded`, and whether each is a region.
-        hollow: whether an image of this call may have no channels.
+        hollow: whether the number of channels of an image of this call is unknown: it may be 0, and differ.
     """
 
     fn: Any
@@ -116,8 +116,8 @@ def lower(d: Lowering, value: Value, nodes: dict[Value, Any]) -> Any:
 
 
 def _may_be_hollow(call: Apply) -> bool:
-    """Whether an image {HWC} of a call may have no channels: what `feeding` refuses may come about in the graph."""
-    shapes = [x.spec.shape for x in call.x if isinstance(x, (Apply, Item)) and x.spec.layout == "HWC"]
+    """Whether the number of channels of an image {HWC} of a call is unknown, or 0."""
+    shapes = [x.spec.shape for x in call.x if x.spec.rank == 3 and x.spec.layout in (None, "HWC")]
     return any(shape is not None and not shape[2] for shape in shapes)
 
 
