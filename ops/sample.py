@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from gpupipe.brief import fields_in_brief
 from gpupipe.classes import dataclass
-from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.errors import DataError, PlanTypeError, SpecError
 from gpupipe.graph.symbols import Symbol, apply
 from gpupipe.ops._shared.positions import Narrowed
 from gpupipe.ops.cast import cast
-from gpupipe.spec import TensorSpec, flatten, spec_of
+from gpupipe.spec import TensorSpec, flatten
 from gpupipe.structure import Carrier
 
 __all__ = ["Sample"]
@@ -124,17 +125,16 @@ def _positions(name: str, value: Any, lasts: tuple[int, ...]) -> Any:
                 f"Sample needs {name} as {form}, got a {type(value).__name__} of traced values; ops.stack makes one "
                 f"value of them: ops.stack([ops.stack([x1, y1, x2, y2])])"
             )
-        try:
-            value = np.asarray(value, np.float64)
-        except (TypeError, ValueError) as error:
-            raise PlanTypeError(f"Sample needs {name} as {form}, got {_named(value)}") from error
+        value = _numbers(name, form, value)
     if isinstance(value, (bool, int, float, complex, str, bytes, dict, set, np.generic)):
         raise PlanTypeError(f"Sample needs {name} as {form}, got {value!r}")
     if not isinstance(value, (np.ndarray, Symbol)):
         return value
     if isinstance(value, np.ndarray) and value.shape == (0,) and name == "boxes":
         value = value.reshape(0, 4)
-    spec = value._value.spec if isinstance(value, Symbol) else _spec(value)
+    if isinstance(value, np.ndarray) and value.dtype.kind not in "iuf":
+        raise PlanTypeError(f"Sample needs {name} as {form}, got {value.dtype}{list(value.shape)}")
+    spec = value._value.spec if isinstance(value, Symbol) else TensorSpec(value.shape, value.dtype)
     if spec.dtype is bytes or (spec.dtype is not None and spec.dtype.kind not in "iuf"):
         raise PlanTypeError(f"Sample needs {name} as {form}, got {spec}")
     if spec.shape is not None and (len(spec.shape) < 2 or spec.shape[-1] not in (*lasts, None)):
@@ -145,14 +145,32 @@ def _positions(name: str, value: Any, lasts: tuple[int, ...]) -> Any:
     return value if spec.dtype is None or spec.dtype == np.float32 else cast(value, "float32")
 
 
+def _numbers(name: str, form: str, value: Any) -> Any:
+    """A list of boxes or keypoints as float64.
+
+    Raises:
+        PlanTypeError: something in it is no number, or its rows are of unequal length.
+        DataError: float64 does not hold a number.
+    """
+    try:
+        made = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise PlanTypeError(f"Sample needs {name} as {form}, got {_named(value)}") from error
+    odd = [x for x in made.flat if not isinstance(x, Real) or isinstance(x, bool)] if made.dtype.kind == "O" else []
+    if odd or made.dtype.kind not in "iufO":
+        what = f"with {odd[0]!r}" if odd else f"of {made.dtype}"
+        raise PlanTypeError(f"Sample needs {name} as {form}, got {_named(value)} {what}")
+    try:
+        return made.astype(np.float64)
+    except OverflowError as error:
+        text = f"needs {name} of numbers up to 3.4e38, which float32 holds, got an integer beyond 1e308"
+        raise DataError(text, stage="Sample") from error
+
+
 def _has_traced(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(map(_has_traced, value))
     return isinstance(value, Symbol)
-
-
-def _spec(value: Any) -> TensorSpec:
-    return TensorSpec(value.shape, value.dtype) if value.dtype.kind in "biufSUO" else spec_of(value)
 
 
 def _length(value: Any, rank: int | None) -> int | None:

@@ -88,10 +88,12 @@ def images_of(image: Any) -> tuple[Any, ...]:
     """One image, a tuple of images, or the image and the masks of a `Sample`, as a tuple.
 
     Raises:
-        PlanTypeError: a tuple has a Sample in it.
+        PlanTypeError: a tuple has a Sample in it, or nothing.
     """
     if isinstance(image, Sample):
         return image.images
+    if isinstance(image, tuple) and not image:
+        raise PlanTypeError("an op needs an image, or a tuple of at least one, got an empty tuple")
     if isinstance(image, tuple) and any(isinstance(x, Sample) for x in image):
         raise PlanTypeError(
             "an op needs one Sample or a tuple of images, got a tuple with a Sample; see Sample(masks=)"

@@ -58,7 +58,7 @@ class Homography(Warp):
         return self._by_channels(d, x, matrix, (0, 1, 3)) if d.hollow else self._warped(d, x, matrix)
 
     def _by_channels(self, d: Any, x: Any, matrix: Any, counts: tuple[int, ...]) -> Any:
-        """Images of each number of channels apart: DALI writes beyond its memory for a batch of several, and for none."""
+        """Images of each number of channels apart: DALI writes beyond its memory for a batch of several, or of 0."""
         if not counts:
             return self._warped(d, x, matrix)
         first, *others = counts

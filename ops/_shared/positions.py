@@ -40,15 +40,17 @@ class Narrowed(Op):
 
 
 def narrowed(what: str, x: Array) -> Array:
-    """Positions as float32.
+    """Positions as float32; keypoints of visibility 0, which have no place, may become infinite.
 
     Raises:
-        DataError: a number is beyond what float32 holds.
+        DataError: another number is beyond what float32 holds.
     """
     with np.errstate(over="ignore"):
         made = x.astype(np.float32)
     if not np.isfinite(made.sum(dtype=np.float64)):
         lost = np.isinf(made) & np.isfinite(x)
+        if what == "keypoints":
+            lost &= _placed(x)
         if lost.any():
             raise DataError(f"needs {what} of numbers up to 3.4e38, which float32 holds, got {_first(x, lost)}")
     return made
@@ -91,12 +93,18 @@ def checked_points(points: Array) -> Array:
     """
     if np.isfinite(points.sum(dtype=np.float64)):
         return points
-    bad = ~np.isfinite(points)
-    if points.shape[-1] == 3:
-        bad[..., :2] &= points[..., 2:] != 0  # what has no place may say anything
+    bad = ~np.isfinite(points) & _placed(points)
     if bad.any():
         raise DataError(f"needs keypoints of finite numbers, got {_first(points, bad)}")
     return points
+
+
+def _placed(points: Array) -> Array:
+    """Which numbers of keypoints have to be some: what has no place may say anything."""
+    placed = np.ones(points.shape, bool)
+    if points.shape[-1] == 3:
+        placed[..., :2] = points[..., 2:] != 0
+    return placed
 
 
 def _first(values: Array, bad: Array) -> str:

@@ -79,14 +79,13 @@ def _boxes(matrix: Array, boxes: Array) -> Array:
 
 def _points(matrix: Array, points: Array) -> Array:
     """Moved keypoints; those of visibility 0 have no place and stay as they are."""
-    flat = points.reshape(-1, points.shape[-1])
-    x, y, w = _projected(matrix, flat[:, 0].astype(np.float64), flat[:, 1].astype(np.float64))
+    made = points.reshape(-1, points.shape[-1]).copy()
+    placed = made[:, 2] > 0 if made.shape[1] == 3 else slice(None)
+    x, y, w = _projected(matrix, made[placed, 0].astype(np.float64), made[placed, 1].astype(np.float64))
     if w is not None:
         w = np.maximum(w, NEAR)
         x, y = x / w, y / w
-    made = flat.copy()
-    placed = flat[:, 2] > 0 if flat.shape[1] == 3 else slice(None)
-    made[placed, :2] = narrowed("keypoints", np.stack([x[placed], y[placed]], axis=1))
+    made[placed, :2] = narrowed("keypoints", np.stack([x, y], axis=1))
     return made.reshape(points.shape)
 
 

@@ -1,4 +1,4 @@
-"""Images without channels: what masks [0,H,W] of an image without objects become, where DALI's flip ends the process."""
+"""Images without channels, as masks [0,H,W] of an image without objects become: DALI's flip of one ends the process."""
 
 from __future__ import annotations
 

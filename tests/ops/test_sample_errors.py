@@ -41,6 +41,37 @@ BAD: dict[str, tuple[type[Exception], str, Callable[[], Any]]] = {
     ),
     "boxes of text": (PlanTypeError, r"Sample needs boxes as float32\[N,4\], got a list", lambda: boxed(boxes=["a"])),
     "boxes of unequal length": (PlanTypeError, "Sample needs boxes as", lambda: boxed(boxes=[[1, 2, 3, 4], [1, 2]])),
+    "boxes with None": (
+        PlanTypeError,
+        r"Sample needs boxes as float32\[N,4\], got a list with None$",
+        lambda: boxed(boxes=[[None, 1, 2, 3]]),
+    ),
+    "boxes of digits": (
+        PlanTypeError,
+        r"Sample needs boxes as float32\[N,4\], got a list of <U1$",
+        lambda: boxed(boxes=[["1", "2", "3", "4"]]),
+    ),
+    "boxes of truth values": (PlanTypeError, "got a list of bool$", lambda: boxed(boxes=[[True, False, True, True]])),
+    "a box with a truth value among large integers": (
+        PlanTypeError,
+        "got a list with True$",
+        lambda: boxed(boxes=[[0, True, 1 << 70, 3]]),
+    ),
+    "complex boxes": (
+        PlanTypeError,
+        r"Sample needs boxes as float32\[N,4\], got complex128\[2, 4\]$",
+        lambda: boxed(boxes=np.zeros((2, 4), complex)),
+    ),
+    "a box that no float holds": (
+        DataError,
+        r"^Sample: needs boxes of numbers up to 3\.4e38, which float32 holds, got an integer beyond 1e308$",
+        lambda: boxed(boxes=[[0, 0, 10**400, 1]]),
+    ),
+    "no image": (
+        PlanTypeError,
+        "an op needs an image, or a tuple of at least one, got an empty tuple",
+        lambda: flip(()),
+    ),
     "keypoints of four numbers": (
         SpecError,
         r"Sample needs keypoints as float32\[K,2\]",
@@ -297,6 +328,20 @@ def test_masks_of_objects_are_channels_of_one_image(backend: Any) -> None:
     ((s, _),) = chain.map(moved, traced=True).with_options(Options(device="cpu", backend=backend))
 
     np.testing.assert_array_equal(s.masks.transpose(2, 0, 1), masks[:, :18, ::-1][..., 3:23])
+
+
+@pytest.mark.parametrize("far", [np.inf, -1e39, 10**200], ids=["infinite", "float64", "integer"])
+def test_a_point_may_be_as_far_as_it_likes_if_it_has_no_place(far: Any) -> None:
+    made = ops.flip_left_right(Sample(IMAGE, keypoints=[[far, 0, 0]]))
+
+    np.testing.assert_array_equal(made.keypoints, np.array([[np.sign(far) * np.inf, 0, 0]], np.float32))
+    for points in ([[far, 0, 1]], [[far, 0]], [[0, 0, far]]):
+        with pytest.raises(DataError, match="needs keypoints of"):
+            ops.flip_left_right(Sample(IMAGE, keypoints=points))
+
+
+def test_large_integers_are_numbers() -> None:
+    assert Sample(IMAGE, boxes=[[0, 0, 1 << 70, 1]]).boxes.tolist() == [[0, 0, 2.0**70, 1]]
 
 
 def test_points_without_a_place_may_say_anything() -> None:
