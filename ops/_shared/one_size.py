@@ -11,6 +11,7 @@ from gpupipe.classes import dataclass
 from gpupipe.errors import ShapeError, SpecError
 from gpupipe.graph.op import Array, Case, Op, height_and_width, unlike
 from gpupipe.graph.symbols import Symbol, apply_together
+from gpupipe.graph.values import Apply, Item
 from gpupipe.ops._shared.operands import spec_of_operand
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
@@ -69,9 +70,19 @@ def of_one_size(op: Op, images: Sequence[Any]) -> tuple[Any, ...]:
         if any(a != b for a, b in zip(size, other, strict=True) if None not in (a, b)):
             text = unlike(size, other)
             raise SpecError(f"{op.stage} {text}") if isinstance(x, Symbol) else ShapeError(text).at(stage=op.stage)
-        unknown = None in (*size, *other) and isinstance(x, Symbol)
+        unknown = None in (*size, *other) and isinstance(x, Symbol) and not _made_together(first, x)
         made.append(apply_together(OneSize(op.takes, op.stage), [x], of=[first, x])[0] if unknown else x)
     return (*made, *others[len(made) - 1 :])
+
+
+def _made_together(first: Any, other: Symbol) -> bool:
+    """Whether one call on several images of one size made both, so that they have one size too."""
+    made = [x._value for x in (first, other) if isinstance(x, Symbol) and isinstance(x._value, Item)]
+    if len(made) < 2 or made[0].value != made[1].value:
+        return False
+    call = made[0].value
+    op = getattr(call.op, "op", call.op)  # for clips that of its frames
+    return isinstance(call, Apply) and hasattr(op, "row")  # of a `Composite`, which moves all images alike
 
 
 def _size(x: Any, layout: str) -> tuple[int | None, int | None]:

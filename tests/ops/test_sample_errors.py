@@ -371,3 +371,18 @@ def test_traced_numbers_are_stacked_to_a_box() -> None:
     np.testing.assert_array_equal(next(iter(ds.map(moved))).boxes, [[3, 1, 5, 3]])
     with pytest.raises(PlanTypeError, match=r"Sample needs boxes as float32\[N,4\], got a list of traced .*ops\.stack"):
         ds.map(lambda image, low, high: ops.flip_left_right(Sample(image, [[low, low, high, high]])))
+
+
+def test_a_mask_is_compared_once_however_many_ops_move_it() -> None:
+    spec = TensorSpec((None, None, 3), "uint8"), TensorSpec((None, None, 1), "uint8")
+    pair = np.zeros((20, 30, 3), np.uint8), np.zeros((19, 30, 1), np.uint8)
+    chain = Dataset.from_generator(lambda: iter([pair]), output_signature=spec)
+
+    def moved(image: Any, mask: Any) -> Any:
+        return ops.transpose(ops.flip_up_down(ops.flip_left_right(Sample(image, masks=mask))))
+
+    graph = chain.map(moved, traced=True)
+
+    assert str(graph.explain()).count("runs   one_size(") == 1
+    with pytest.raises(ShapeError, match=r"flip_left_right: needs images of one size, got \[20, 30\] and \[19, 30\]"):
+        list(graph)
