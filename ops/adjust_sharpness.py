@@ -73,7 +73,7 @@ class AdjustSharpness(Colour):
         return result
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
-        if not d.hollow:
+        if not d.unknown_channels:
             return self._sharpened(d, x, *params)
         # the filter of an image without channels writes beyond its memory
         return where_dali(d, x.shape()[2] > 0, x, params, lambda x, *params: self._sharpened(d, x, *params))

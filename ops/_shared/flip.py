@@ -73,7 +73,7 @@ def flipped(d: Any, x: Any, columns: bool, lines: bool, mirror: Any = 1) -> Any:
         return d.fn.flip(x, horizontal=mirror if columns else 0, vertical=mirror if lines else 0)
 
     given = () if isinstance(mirror, int) else (mirror,)
-    return where_dali(d, x.shape()[2] > 0, x, given, flip) if d.hollow else flip(x, *given)
+    return where_dali(d, x.shape()[2] > 0, x, given, flip) if d.unknown_channels else flip(x, *given)
 
 
 def mirrored(x: Array) -> Array:

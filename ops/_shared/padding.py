@@ -84,9 +84,11 @@ class Padding(Op):
             return self._filled(d, x, start, shape)
         if self.mode == "edge":
             return self._clamped(d, x, start, shape)
-        if not d.hollow:
+        if not d.unknown_channels:
             return self._reflected(d, x, start, shape, after)
-        full = replace(d, hollow=False)  # DALI's cat of nothing but images without channels has the size of one
+        full = replace(
+            d, unknown_channels=False
+        )  # DALI's cat of nothing but images without channels has the size of one
         return where_dali(
             d,
             x.shape()[2] > 0,

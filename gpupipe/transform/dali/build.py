@@ -34,7 +34,7 @@ class Lowering:
         decoding: the user's options of decoders on a GPU.
         threads: of the pipeline on the CPU.
         decoded: the images passed to `note_decoded`, and whether each is a region.
-        hollow: whether the number of channels of an image of this call is unknown: it may be 0, and differ.
+        unknown_channels: whether the number of channels of an image of this call is unknown: it may be 0, and differ.
     """
 
     fn: Any
@@ -46,7 +46,7 @@ class Lowering:
     decoding: DecoderOptions = field(default_factory=DecoderOptions)
     threads: int = 1
     decoded: list[tuple[Any, bool]] = field(default_factory=list)
-    hollow: bool = False
+    unknown_channels: bool = False
 
     def note_decoded(self, image: Any, region: bool = False) -> Any:
         """Have the output of a decoder checked, see `proof`; return `image`."""
@@ -109,13 +109,15 @@ def lower(d: Lowering, value: Value, nodes: dict[Value, Any]) -> Any:
     if not value.op.supports("dali"):
         raise PlanError(f"{value.op.name} has no DALI form; run it with Options(backend='numpy') or as a Python map")
     try:
-        return value.op.dali(replace(d, hollow=_may_be_hollow(value)), *(nodes[below] for below in value.inputs))
+        return value.op.dali(
+            replace(d, unknown_channels=_unknown_channels(value)), *(nodes[below] for below in value.inputs)
+        )
     except Exception as error:
         where = f" ({value.line})" if value.line else ""
         raise GpupipeError(f"{value.op.name}{where} cannot be built as DALI nodes: {cause_of(str(error))}") from error
 
 
-def _may_be_hollow(call: Apply) -> bool:
+def _unknown_channels(call: Apply) -> bool:
     """Whether the number of channels of an image {HWC} of a call is unknown, or 0."""
     shapes = [x.spec.shape for x in call.x if x.spec.rank == 3 and x.spec.layout in (None, "HWC")]
     return any(shape is not None and not shape[2] for shape in shapes)

@@ -109,8 +109,8 @@ def tensors_of(
         batch = wrap(rows)
         if str(batch.dtype) != entry.dtype or batch.ndim != entry.ndim + 1 or len(batch) != size:
             raise SpecError(f"{who} need {entry.dtype} rows of rank {entry.ndim}, got {batch.dtype}{batch.shape}")
-        if size and _is_hollow(batch[0]):
-            causes.update({row: _hollow(who, batch[row]) for row in range(size)})
+        if size and _lacks_pixels(batch[0]):
+            causes.update({row: _without_pixels(who, batch[row]) for row in range(size)})
             return None
         return tensors.TensorListCPU(batch)
     if entry.kind == "bytes":
@@ -132,14 +132,14 @@ def check_rows(who: str, arrays: Sequence[Any], entry: Entry, causes: dict[int, 
             causes[row] = ShapeError(
                 f"{who} need {entry.dtype} with {entry.ndim} dimensions, got {array.dtype}{array.shape}"
             )
-        elif _is_hollow(array):
-            causes[row] = _hollow(who, array)
+        elif _lacks_pixels(array):
+            causes[row] = _without_pixels(who, array)
 
 
-def _is_hollow(array: Array) -> bool:
+def _lacks_pixels(array: Array) -> bool:
     """Whether an image has no channels, or a clip no pixels: DALI's flip would write beyond its memory."""
     return not array.size and (array.ndim == 4 or (array.ndim == 3 and not array.shape[2]))
 
 
-def _hollow(who: str, array: Array) -> ShapeError:
+def _without_pixels(who: str, array: Array) -> ShapeError:
     return ShapeError(f"{who} need images with channels and clips with frames, got {array.dtype}{list(array.shape)}")
