@@ -32,10 +32,11 @@ Program = tuple[Step, ...]
 
 FULL = bool(os.environ.get("GPUPIPE_FULL"))
 PROGRAMS = 2000 if FULL else 800
-LEAST = 10 if FULL else 2
+LEAST = 10 if FULL else 3
 """A rule that fired fewer times in all programs is not tested, nor is a step that fewer of them held.
 
-The rarest are expected 30 to 40 times in 2000; which programs are drawn changes with the source of the package.
+The rarest are expected 30 to 40 times in 2000; which programs are drawn changes with the source of the package. In 800
+the rarest were merge_skips (4 times), crop_before_cast (5) and choose_batches (6).
 """
 
 STEPS = 56
