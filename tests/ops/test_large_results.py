@@ -99,3 +99,9 @@ def test_a_side_that_32_bits_do_not_hold_is_refused() -> None:
         ShapeError, match=r"random_zoom_out needs a result of at most .*, got a size of 1000x3000000000"
     ):
         ops.random_zoom_out(np.zeros((1, 3_000_000, 1), np.uint8), side_range=(1000, 1000), p=1)
+
+
+def test_results_of_ops_on_any_values_are_not_measured() -> None:
+    numbers = gp.Dataset.from_tensors(np.float32(1))
+
+    assert next(iter(numbers.map(lambda x: ops.stack([x, x]), traced=True))).shape == (2,)
