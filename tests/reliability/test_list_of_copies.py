@@ -89,7 +89,7 @@ class _Files(AbstractFileSystem):  # type: ignore[misc]
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         return {"name": path, "size": len(DATA), "type": "file"}
 
-    def _open(self, path: str, mode: str = "rb", block_size: int = 1000, cache_type: str = "none", **_: Any) -> Any:
+    def _open(self, path: str, mode: str = "rb", block_size: Any = 1000, cache_type: str = "none", **_: Any) -> Any:
         return _File(self, path, mode, block_size, cache_type=cache_type)
 
     def ukey(self, path: str) -> str:
