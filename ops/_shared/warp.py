@@ -98,8 +98,9 @@ class Warp(Op):
         """The image at these positions: x and y, float32[h,w] each."""
         if self.interpolation == "nearest":
             around = self._surrounded(x, 1)
-            first = self._index(rows, x.shape[0]) * around.shape[1] + self._index(columns, x.shape[1])
-            nearest: Array = np.take(around.reshape(-1, x.shape[2]), first, 0)
+            line = around.shape[1]
+            first = self._index(rows, x.shape[0]) * line + self._index(columns, x.shape[1])
+            nearest: Array = np.take(around.reshape(len(around) * line, x.shape[2]), first, 0)
             return nearest
         around = self._surrounded(x.astype(np.float32), 2)
         line = around.shape[1]
