@@ -228,10 +228,10 @@ def drawn_for(op: Op, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
     """
     params = op.draw(rng, hw)
     if op.domain == "image":
-        before, after = (sizes.astype(np.int64).prod(axis=1) for sizes in (hw, op.size(hw, *params)))
+        sizes = op.size(hw, *params)
+        before, after = (both.astype(np.int64).prod(axis=1) for both in (hw, sizes))
         bad = np.flatnonzero(after > np.maximum(before, MOST_PIXELS)).tolist()
         if bad:
-            sizes = op.size(hw, *params)
             raise ShapeError.of_rows({row: _too_large(op, *sizes[row].tolist()) for row in bad})
     return params
 
