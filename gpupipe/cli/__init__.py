@@ -88,6 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
+        # Python ends by SIGINT, whatever is returned here, if the interrupt came within an exec() of a text, as when a
+        # module with dataclasses is imported; the next exec() makes it forget that.
+        exec("")
         print("gpupipe: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # `gpupipe demo | head` closed the pipe

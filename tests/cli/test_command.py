@@ -131,6 +131,13 @@ def test_ctrl_c_while_a_subcommand_is_imported_is_one_line(
     assert capsys.readouterr() == ("", "gpupipe: interrupted\n")
 
 
+def test_ctrl_c_while_a_dataclass_is_made_has_the_same_status(tmp_path: Path) -> None:
+    (tmp_path / "PIL").mkdir()
+    (tmp_path / "PIL/__init__.py").write_text("exec('raise KeyboardInterrupt')")  # as dataclasses and namedtuple do
+
+    assert ended(started("demo", cwd=tmp_path, first=tmp_path)) == (130, "", "gpupipe: interrupted\n")
+
+
 @pytest.mark.parametrize("command", ["demo", "preview", "bench"])
 def test_images_of_every_name_are_taken(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(_photographs(tmp_path / "photographs", list(SHOWN)))
