@@ -83,18 +83,21 @@ def contrasted_dali(d: Any, x: Any, factor: Any, size: Any) -> Any:
 
 def sharpened(x: Array, weight: Any) -> Array:
     """``x + weight (smooth - x)`` inside the outermost ring of pixels, for images of 3 pixels and more on a side."""
-    y = x.astype(np.float32)
-    columns = y[:-2] + y[1:-1] + y[2:]
+    wide = x.astype(np.uint16)
+    columns = wide[:-2] + wide[1:-1] + wide[2:]
     total = columns[:, :-2] + columns[:, 1:-1] + columns[:, 2:]
-    inside = y[1:-1, 1:-1]
-    total += np.float32(4) * inside
-    total += np.float32(6.5)
-    total *= np.float32(1 / 13)
-    smooth = np.floor(total, out=total)  # no thirteenth lies halfway
+    inside = wide[1:-1, 1:-1]
+    total += inside * np.uint16(4)
+    smooth = total.astype(np.float32)
+    smooth += np.float32(6.5)
+    smooth *= np.float32(1 / 13)
+    np.floor(smooth, out=smooth)  # no thirteenth lies halfway
     smooth -= inside
     smooth *= np.float32(weight)
-    inside += smooth
-    return _bytes(y)
+    smooth += inside
+    out = x.copy()
+    out[1:-1, 1:-1] = np.clip(smooth, 0, 255, out=smooth)
+    return out
 
 
 def sharpened_dali(d: Any, x: Any, weight: Any, kernel: Any) -> Any:

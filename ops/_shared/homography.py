@@ -48,6 +48,13 @@ class Homography(Warp):
         aside = NEAR if self.interpolation == "nearest" else 0.0
         return (x / w + aside).astype(np.float32), (y / w + aside).astype(np.float32)
 
+    def reference(self, x: Array, matrix: Array, size: Array | None = None) -> Array:
+        return self.resampled(x, *self.positions(matrix, x.shape if size is None else size))
+
+    def pixels(self, matrix: Array, size: Sequence[int] | Array) -> tuple[Array, Array]:
+        columns, rows = self.positions(matrix, size)
+        return np.floor(columns, out=columns), np.floor(rows, out=rows)
+
     def _by_opencv(self, cv2: Any, x: Array, m: Array, size: tuple[int, int], how: dict[str, Any]) -> Any:
         to_corner = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
         to_centre = np.array([[1, 0, -0.5], [0, 1, -0.5], [0, 0, 1]])

@@ -38,6 +38,12 @@ DTYPES = tuple(map(np.dtype, ("uint8", "int8", "uint16", "int16", "float32")))
 LABELS = (*DTYPES, np.dtype("int32"))
 """Those that "nearest" takes."""
 
+FARTHEST = 2.0**60
+"""A term of a position, in 1/65536 of a pixel, beyond which it makes no difference: every image has less."""
+
+MOST_PADDED = 4096
+"""Columns of a result up to which an image is surrounded by as many on each side."""
+
 
 @dataclass(frozen=True, slots=True)
 class Warp(Op):
@@ -92,17 +98,18 @@ class Warp(Op):
         return inverted(params[0], hw)
 
     def reference(self, x: Array, matrix: Array, size: Array | None = None) -> Array:
-        return self.resampled(x, *self.positions(matrix, x.shape if size is None else size))
+        height, width = (int(length) for length in (x.shape if size is None else size)[:2])
+        if self.interpolation == "bilinear":
+            return self.resampled(x, *self.positions(matrix, (height, width)))
+        if [line[0] for line in matrix.tolist()] == [1, 0] and width <= MOST_PADDED:
+            return self._shifted(x, *self.pixels(matrix, (height, 1)), width)
+        return self._taken(x, *self.pixels(matrix, (height, width)))
 
     def resampled(self, x: Array, columns: Array, rows: Array) -> Array:
         """The image at these positions: x and y, float32[h,w] each."""
         if self.interpolation == "nearest":
-            around = self._surrounded(x, 1)
-            line = around.shape[1]
-            first = self._index(rows, x.shape[0]) * line + self._index(columns, x.shape[1])
-            nearest: Array = np.take(around.reshape(len(around) * line, x.shape[2]), first, 0)
-            return nearest
-        around = self._surrounded(x.astype(np.float32), 2)
+            return self._taken(x, np.floor(columns), np.floor(rows))
+        around = self._surrounded(x.astype(np.float32), 1, 2, 2)
         line = around.shape[1]
         (top, down), (left, right) = self._split(rows, x.shape[0]), self._split(columns, x.shape[1])
         first, flat = top * line + left, around.reshape(len(around) * line, x.shape[2])
@@ -123,22 +130,49 @@ class Warp(Op):
         columns = (a * across).astype(np.float32) + (b * down + c).astype(np.float32)
         return columns, (e * across).astype(np.float32) + (f * down + g).astype(np.float32)
 
-    def _surrounded(self, x: Array, after: int) -> Array:
-        """The image with what lies around it, one pixel before and `after` pixels behind."""
+    def pixels(self, matrix: Array, size: Sequence[int] | Array) -> tuple[Array, Array]:
+        """The pixels that hold the positions of "nearest": x and y, integers[h,w] each, also outside of the image.
+
+        The two terms of a position are rounded to 1/65536 of a pixel: their sum is exact.
+        """
+        width, height = int(size[1]), int(size[0])
+        columns, rows = (_floors(a, b, c, width, height) for a, b, c in matrix.tolist())
+        return columns, rows
+
+    def _taken(self, x: Array, columns: Array, rows: Array) -> Array:
+        """Some pixels of the image: x and y, whole numbers[h,w] each, which are overwritten."""
+        around = self._surrounded(x, 1, 1)
+        line = around.shape[1]
+        for numbers, length in ((columns, x.shape[1]), (rows, x.shape[0])):
+            np.clip(numbers, -1, length, out=numbers)
+        first = rows.astype(np.int32, copy=False).astype(np.intp)  # from floats in half the time of one step
+        first *= line
+        first += columns.astype(np.int32, copy=False)
+        first += line + 1  # the first pixel of the image
+        nearest: Array = np.take(around.reshape(len(around) * line, x.shape[2]), first, 0)
+        return nearest
+
+    def _shifted(self, x: Array, starts: Array, rows: Array, width: int) -> Array:
+        """`_taken` where each line of the result is a run of a line of the image, from x, int[h,1], of y, int[h,1]."""
+        starts = np.clip(starts[:, 0], -width, x.shape[1])
+        before, after = -int(starts.min(initial=0)), int(starts.max(initial=0)) + width - x.shape[1]
+        around = self._surrounded(x, before, max(after, 0))
+        if not (around.size and width and len(starts)):
+            return np.empty((len(starts), width, x.shape[2]), x.dtype)
+        lines = around.reshape(len(around), -1)
+        runs = np.lib.stride_tricks.sliding_window_view(lines, width * x.shape[2], axis=1)[:, :: x.shape[2]]
+        found: Array = runs[np.clip(rows[:, 0], -1, x.shape[0]) + 1, starts + before]
+        return found.reshape(len(starts), width, x.shape[2])
+
+    def _surrounded(self, x: Array, left: int, right: int, below: int = 1) -> Array:
+        """The image with what lies around it, so many pixels on these sides, and one line above."""
         height, width, channels = x.shape
         if not self.fill:
-            return np.pad(x, ((1, after), (1, after), (0, 0)), mode="edge")
+            return np.pad(x, ((1, below), (left, right), (0, 0)), mode="edge")
         fill = self.fill[0] if len(set(self.fill)) == 1 else self.fill
-        out = np.full((height + 1 + after, width + 1 + after, channels), fill, x.dtype)
-        out[1:-after, 1:-after] = x
+        out = np.full((height + 1 + below, left + width + right, channels), fill, x.dtype)
+        out[1 : 1 + height, left : left + width] = x
         return out
-
-    def _index(self, positions: Array, length: int) -> Array:
-        """Where pixels at these positions are on a line with one pixel on each side."""
-        index = np.clip(positions, -1, length)
-        np.floor(index, out=index)
-        index += 1
-        return index.astype(np.int32).astype(np.intp)  # in half the time of one step
 
     def _split(self, positions: Array, length: int) -> tuple[Array, Array]:
         """The same for the first of two pixels around a position, and the weight of the second."""
@@ -149,8 +183,10 @@ class Warp(Op):
     def fast(self, x: Array, matrix: Array, size: Array | None = None) -> Array:
         cv2 = opencv()
         height, width = (int(length) for length in (x.shape if size is None else size)[:2])
-        if self.interpolation == "nearest" or not _takes(cv2, x, height, width):
-            return self.remapped(x, *self.positions(matrix, (height, width)))
+        if not _takes(cv2, x, height, width):
+            return self.reference(x, matrix, size)
+        if self.interpolation == "nearest":
+            return self._nearest_by_opencv(cv2, x, *self.pixels(matrix, (height, width)))
         out = self._by_opencv(cv2, x, matrix.astype(np.float64), (width, height), self._border(cv2, x))
         made: Array = np.asarray(out).reshape(height, width, x.shape[2])
         return made
@@ -160,15 +196,18 @@ class Warp(Op):
         cv2 = opencv()
         if not _takes(cv2, x, *columns.shape):
             return self.resampled(x, columns, rows)
-        how = self._border(cv2, x)
         if self.interpolation == "nearest":
-            # OpenCV takes the even one of two pixels as near
-            ends = ((columns, x.shape[1]), (rows, x.shape[0]))
-            indices = [np.clip(np.floor(centres), -1, length).astype(np.int16) for centres, length in ends]
-            out = cv2.remap(x, np.stack(indices, axis=-1), None, cv2.INTER_NEAREST, **how)
-        else:
-            half = np.float32(0.5)
-            out = cv2.remap(x, columns - half, rows - half, cv2.INTER_LINEAR, **how)
+            return self._nearest_by_opencv(cv2, x, np.floor(columns), np.floor(rows))
+        half = np.float32(0.5)
+        out = cv2.remap(x, columns - half, rows - half, cv2.INTER_LINEAR, **self._border(cv2, x))
+        made: Array = np.asarray(out).reshape(*columns.shape, x.shape[2])
+        return made
+
+    def _nearest_by_opencv(self, cv2: Any, x: Array, columns: Array, rows: Array) -> Array:
+        """`_taken` by OpenCV, which by itself takes the even one of two pixels as near."""
+        ends = ((columns, x.shape[1]), (rows, x.shape[0]))
+        indices = [np.clip(numbers, -1, length).astype(np.int16) for numbers, length in ends]
+        out = cv2.remap(x, np.stack(indices, axis=-1), None, cv2.INTER_NEAREST, **self._border(cv2, x))
         made: Array = np.asarray(out).reshape(*columns.shape, x.shape[2])
         return made
 
@@ -200,6 +239,22 @@ class Warp(Op):
         if shift is not None:
             warped = warped + shift
         return warped if wide is x else d.fn.cast_like(warped, x)
+
+
+def _floors(a: float, b: float, c: float, width: int, height: int) -> Array:
+    """The integers below ``a x + (b y + c)`` for all centres (x, y) of pixels: int32 or int64[height,width]."""
+    small = abs(a) * width + abs(b) * height + abs(c) < 1 << 14
+    across, down = (np.arange(0.5, length) for length in (width, height))
+    across *= a * 65536
+    down *= b * 65536
+    down += c * 65536
+    terms = [np.rint(term, out=term) for term in (across, down)]
+    if not small:
+        terms = [np.clip(term, -FARTHEST, FARTHEST) for term in terms]
+    right, low = (term.astype(np.int32 if small else np.int64) for term in terms)
+    sums: Array = right + low[:, None]
+    sums >>= 16
+    return sums
 
 
 def inverted(matrix: Array, hw: Array) -> Array:

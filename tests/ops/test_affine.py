@@ -20,6 +20,7 @@ from gpupipe.comparison.photographs import take
 from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array
 from gpupipe.ops._shared.affine import inverse_affine
+from gpupipe.ops._shared.warp import Warp
 from gpupipe.ops.random_affine import RandomAffine
 from gpupipe.ops.random_rotation import RandomRotation
 from gpupipe.random import BatchRng
@@ -301,3 +302,33 @@ def test_what_no_map_takes_is_an_error(name: str) -> None:
 
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("fill", [(), (7.0,), (1.0, 2.0, 3.0)], ids=["edge", "one", "per channel"])
+def test_lines_that_are_shifted_are_pixels_that_are_taken(fill: tuple[float, ...]) -> None:
+    """Shears along lines and translations go a way of their own: the pixels are those of the general one."""
+    rng = np.random.default_rng(5)
+    op = Warp("nearest", fill)
+    for _ in range(200):
+        x = rng.integers(0, 256, (*rng.integers(1, 20, 2), 3)).astype(np.uint8)
+        matrix = np.zeros((2, 3), np.float32)
+        matrix[:, 1:] = rng.choice([0, 1, -1, 0.3, 1 / 3, -2.5, 100.25, 1e5, -1e9], (2, 2))
+        matrix[0, 0] = 1
+        size = rng.integers(1, 24, 2)
+
+        taken = op._taken(x, *op.pixels(matrix, size))
+
+        assert (op.reference(x, matrix, size) == taken).all()
+        assert taken.shape == (*size, 3)
+
+
+def test_nearest_pixels_hold_the_positions_whatever_the_map() -> None:
+    rng = np.random.default_rng(6)
+    for scale in (0.01, 1.0, 300.0, 1e6, 1e9):
+        matrix = (rng.normal(size=(2, 3)) * scale).astype(np.float32)
+        y, x = np.mgrid[:9, :13] + 0.5
+        there = matrix.astype(np.float64) @ np.stack([x, y, np.ones_like(x)]).reshape(3, -1)
+
+        found = np.stack(Warp("nearest").pixels(matrix, (9, 13))).reshape(2, -1)
+
+        assert np.abs(found + 0.5 - there).max() <= 0.5 + 2.0**-15  # the terms of a sum are rounded to 1/65536
