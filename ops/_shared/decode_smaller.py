@@ -81,18 +81,21 @@ class DecodeSmaller(FusedDecoding):
     def _smaller(
         self, data: Any, header: ImageHeader, start: list[int], shape: list[int], ratio: int
     ) -> tuple[Array, Array]:
-        image = self.decoder.on_host(data, dct=Dct(ratio))
-        low = (np.array(start) + _before(header, image, ratio)) / ratio
-        high = np.minimum(low + np.array(shape) / ratio, image.shape[:2])
-        (top, left), (bottom, right) = np.floor(low).astype(int).tolist(), np.ceil(high).astype(int).tolist()
+        dct = Dct(ratio)
+        stored = dct.size(header)
+        size = np.array(stored[::-1] if header.orientation > 4 else stored)
+        low = (np.array(start) + _before(header, size, ratio)) / ratio
+        high = np.minimum(low + np.array(shape) / ratio, size)
+        top, left = np.floor(low).astype(int).tolist()
+        bottom, right = np.ceil(high).astype(int).tolist()
         box = np.concatenate([low - (top, left), high - (top, left)]).astype(np.float32)
-        return image[top:bottom, left:right], box
+        return self.decoder.on_host(data, dct=dct, window=Window(top, left, bottom - top, right - left)), box
 
 
-def _before(header: ImageHeader, image: Array, ratio: int) -> Array:
+def _before(header: ImageHeader, size: Array, ratio: int) -> Array:
     """The rows and columns that its last block has beyond an image, where rotating it has brought them to the front."""
     turned = np.array([header.orientation in (3, 4, 7, 8), header.orientation in (2, 3, 6, 7)])
-    beyond: Array = turned * (ratio * np.array(image.shape[:2]) - np.array(header.size))
+    beyond: Array = turned * (ratio * size - np.array(header.size))
     return beyond
 
 

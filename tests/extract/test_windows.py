@@ -9,7 +9,7 @@ import pytest
 
 from gpupipe.errors import DecodeError
 from gpupipe.extract.images import region
-from gpupipe.extract.images.decode import Window, decode
+from gpupipe.extract.images.decode import Dct, Window, decode
 from gpupipe.extract.images.jpeg import of_upper_rows
 from gpupipe.graph.op import Array
 from gpupipe.ops._shared.samples import encoded, noise, picture
@@ -151,3 +151,34 @@ def test_a_header_that_is_not_one_of_a_plain_jpeg_is_left_alone() -> None:
     assert of_upper_rows(data[:frame] + b"\xff\xc9" + data[frame + 2 :], 8) is None
     assert of_upper_rows(data[: scan + 4] + b"\x01" + data[scan + 5 :], 8) is None
     assert of_upper_rows(data[:scan] + data[frame:scan] + data[scan:], 8) is None
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("ratio", [2, 4, 8])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_window_of_a_smaller_image_is_that_of_the_whole_one(way: str, ratio: int, channels: int) -> None:
+    data = encoded(noise(331, 83), **WAYS[way])
+    whole = decode(data, channels, dct=Dct(ratio))
+    rows, columns = whole.shape[:2]
+
+    for end in range(1, rows + 1):
+        window = Window(end // 2, columns // 3, end - end // 2, columns)
+        part = decode(data, channels, dct=Dct(ratio), window=window)
+
+        np.testing.assert_array_equal(part, whole[window.rows, window.columns])
+
+
+def test_rows_below_the_window_of_a_smaller_image_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def turbo(data: bytes, **how: Any) -> Any:
+        made.append(how["min_height"])
+        return simplejpeg.decode_jpeg(data, **how)
+
+    simplejpeg = pytest.importorskip("simplejpeg")
+    monkeypatch.setattr("gpupipe.extract.images.decode._turbo", lambda: turbo)
+    data = encoded(noise(331, 83), **WAYS["4:4:4"])
+
+    decode(data, 3, dct=Dct(4), window=Window(3, 0, 7, 20))  # 40 rows of the image, and 8 more
+
+    assert made == [12]

@@ -11,6 +11,7 @@ import contextlib
 import io
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -113,8 +114,8 @@ def decode(
         indices: give the indices of a palette instead of its colours, of a gray image the samples as stored; neither is
             scaled.
         dct: of a JPEG; another format is refused where it is to become smaller.
-        window: what is needed of the upright image, and returned; the rest of a JPEG is not decoded, and that of a
-            plain BMP not copied, where that can be done without a difference.
+        window: what is needed of the upright image, in pixels of the smaller one that `dct` makes, and returned; the
+            rest of a JPEG is not decoded, and that of a plain BMP not copied, where that makes no difference.
         turned: copies uint8[H,W,3] with its channels the other way round, for plain BMPs; None does so with NumPy.
 
     Returns:
@@ -142,11 +143,11 @@ def decode(
     deep = _deep(data, header, channels, dtype != "uint8", most)
     if channels == 0 and header.channels == _GRAY:
         channels = _GRAY
-    if deep is None and window is not None and (header.format, header.orientation, dct) == ("jpeg", NORMAL, _EXACT):
-        region = _region(data, header, channels, window)
+    if deep is None and window is not None and (header.format, header.orientation) == ("jpeg", NORMAL):
+        region = _region(data, header, channels, window) if dct == _EXACT else None
         if region is not None:
             return as_dtype(region, dtype, header.format)
-        deep = _upper_rows(data, header, channels, window)
+        deep = _upper_rows(data, header, channels, window.rows.stop, dct)
     if deep is None:
         deep = _jpeg(data, header, channels, dct) if header.format == "jpeg" else _eight(data, header, channels)
     image = upright(as_dtype(deep, dtype, header.format), header.orientation)
@@ -277,8 +278,8 @@ def _region(data: Encoded, header: ImageHeader, channels: int, window: Window) -
     return decode_region(data, window, channels == _GRAY)
 
 
-def _upper_rows(data: Encoded, header: ImageHeader, channels: int, window: Window) -> Array | None:
-    """Decode a JPEG without damage down to a window's end; None if there is damage, or nothing to save.
+def _upper_rows(data: Encoded, header: ImageHeader, channels: int, rows: int, dct: Dct) -> Array | None:
+    """Decode a JPEG without damage down to some row of the result; None if there is damage, or nothing to save.
 
     The pixels are those of the whole image. simplejpeg writes all rows before it finds that the scan goes on, which it
     reports like damage: bytes before the end marker.
@@ -286,13 +287,14 @@ def _upper_rows(data: Encoded, header: ImageHeader, channels: int, window: Windo
     turbo = _turbo()
     if turbo is None or header.channels not in (_GRAY, _RGB) or channels not in (_GRAY, _RGB):
         return None
-    shorter = of_upper_rows(data, max(window.rows.stop, 1))
+    shorter = of_upper_rows(data, max(rows, 1) * dct.ratio)
     if shorter is None:
         return None
-    shape = shorter[1], header.width, channels
-    image = np.empty(shape, np.uint8)
+    height, width = dct.size(replace(header, height=shorter[1]))
+    image, space = np.empty((height, width, channels), np.uint8), "GRAY" if channels == _GRAY else "RGB"
+    how = {} if dct == _EXACT else {"fastdct": dct.fast, "min_height": height, "min_width": width}
     try:
-        turbo(shorter[0], colorspace="GRAY" if channels == _GRAY else "RGB", strict=True, buffer=image)
+        turbo(shorter[0], colorspace=space, strict=True, buffer=image, **how)
     except ValueError as error:
         if "extraneous bytes before marker 0xd9" not in str(error):
             return None
