@@ -58,6 +58,10 @@ class Normalize(Op):
         if any(value <= 0 for value in per_channel(self.std, 1)):
             raise SpecError(f"normalize needs std above 0, got {self.std}")
 
+    @property
+    def takes(self) -> str:
+        return self.layout
+
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         (x,) = xs
         x = x.require("normalize", layout=self.layout)

@@ -67,6 +67,10 @@ class RandomErasing(Op):
         if self.layout not in ("HWC", "CHW"):
             raise SpecError(f'random_erasing needs layout "HWC" or "CHW", got {self.layout!r}')
 
+    @property
+    def takes(self) -> str:
+        return self.layout
+
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         x = xs[0].require("random_erasing", layout=self.layout)
         assert x.shape is not None  # an image has a rank

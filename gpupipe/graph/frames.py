@@ -131,7 +131,7 @@ def over_frames(op: Op, specs: Sequence[TensorSpec]) -> Op:
 
 def _has_form(op: Op) -> bool:
     """Whether an op has a DALI form for clips: pixels on their own need their channels in the last axis."""
-    return bool(op.frames) and not (op.frames == "rows" and getattr(op, "layout", "HWC") == "CHW")
+    return bool(op.frames) and not (op.frames == "rows" and op.takes == "CHW")
 
 
 def _frame(x: TensorSpec) -> TensorSpec:

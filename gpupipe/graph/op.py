@@ -105,8 +105,8 @@ class Op:
 
     @property
     def takes(self) -> str:
-        """The layout of an image that does not say its own. An op whose `layout` is that of the result overrides it."""
-        return getattr(self, "layout", None) or "HWC"
+        """The layout of an image that does not say its own; an op that may take images {CHW} overrides it."""
+        return "HWC"
 
     def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:
         """The spec of the result, or of each result.
@@ -242,7 +242,7 @@ def check_area(op: Op, given: Sequence[TensorSpec], made: Sequence[TensorSpec]) 
     Raises:
         SpecError: a result would have more than `MOST_PIXELS`.
     """
-    sizes = [height_and_width(x, op.takes if op.domain == "image" else "") for x in given]
+    sizes = [height_and_width(x, op.takes) for x in given]
     before = [height * width for height, width in sizes if height and width]
     for x in made:
         height, width = height_and_width(x)

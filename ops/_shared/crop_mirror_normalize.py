@@ -57,10 +57,6 @@ class CropMirrorNormalize(Op):
         if self.crop is not None and self.crop.pad:
             raise SpecError("crop_mirror_normalize needs a crop inside the image, got one that pads")
 
-    @property
-    def takes(self) -> str:
-        return "HWC"
-
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         (x,) = xs
         for op, _ in self.decompose():

@@ -45,6 +45,10 @@ class Mixing(Op):
         if self.layout not in ("HWC", "CHW"):
             raise SpecError(f'{self.name} needs layout "HWC" or "CHW", got {self.layout!r}')
 
+    @property
+    def takes(self) -> str:
+        return self.layout
+
     def infer(self, *xs: TensorSpec) -> tuple[TensorSpec, ...]:
         image, label = xs
         image = image.require(self.name, layout=self.layout)

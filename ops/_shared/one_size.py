@@ -36,6 +36,10 @@ class OneSize(Op):
     layout: str = "HWC"
     stage: str = "one_size"
 
+    @property
+    def takes(self) -> str:
+        return self.layout
+
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         return xs[0].require(self.stage, layout=self.layout)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from gpupipe.ops.dali_function import DaliFunction
 from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.ops.mixup import Mixup
 from gpupipe.ops.mixup_or_cutmix import MixupOrCutmix
-from gpupipe.spec import TensorSpec, as_leaf, byte_array
+from gpupipe.spec import TensorSpec, as_leaf, byte_array, spec_of
 from tests.conformance.harness import EXECUTORS, ROWS, Batch, assert_close, decomposed
 
 pytestmark = pytest.mark.conformance
@@ -130,6 +131,14 @@ def test_the_size_is_that_of_the_pixels_for_arrays_that_do_not_say_their_layout(
 
     for size, (result, *_rest) in zip(sizes, batch.references(), strict=True):
         assert tuple(size) == result.shape[first : first + 2]
+
+
+def test_ops_say_which_layout_they_take() -> None:
+    for case in UNSAID:
+        first, *others = (spec_of(as_leaf(x)) for x in case.inputs)
+        others = [replace(spec, layout=layout) for spec, layout in zip_longest(others, case.layouts[1:])]
+
+        assert case.op.infer(first, *others) == case.op.infer(replace(first, layout=case.op.takes), *others), case
 
 
 @pytest.mark.parametrize("kind", EXECUTORS)

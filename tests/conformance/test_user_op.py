@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
 
-from gpupipe import ops
+from gpupipe import Dataset, ops
 from gpupipe.errors import SpecError
 from gpupipe.graph.classify import classify
 from gpupipe.graph.host_values import HostValues
@@ -130,6 +130,33 @@ def test_its_mistakes_surface_on_the_line_of_the_call() -> None:
         trace(lambda image: random_solarize(image), flatten(0)[1], [TensorSpec((4, 4, 3), "float32", "HWC")])
     with pytest.raises(SpecError, match="random_solarize needs p from 0 to 1, got 2"):
         random_solarize(IMAGE, p=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure(Op):
+    """The size that an op on images draws for. Its `layout` is that of something else."""
+
+    domain: ClassVar[Literal["image", "host", "any"]] = "host"
+    parameters: ClassVar[tuple[str, ...]] = ("hw",)
+
+    layout: str = "CHW"
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        xs[0].require("measure", layout="HWC")
+        return TensorSpec((2,), "int32")
+
+    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        return (hw,)
+
+    def reference(self, x: Array, hw: Array) -> Array:
+        return hw
+
+
+def test_a_field_named_layout_says_nothing_of_the_images_that_it_takes() -> None:
+    ds = Dataset.from_tensors(IMAGE).map(lambda image: apply(Measure(), image), traced=True)
+
+    assert apply(Measure(), IMAGE).tolist() == [6, 4]
+    assert next(iter(ds)).tolist() == [6, 4]
 
 
 def _below(value: Any) -> Iterator[Any]:

@@ -130,8 +130,7 @@ def channels_first(node: Node, above: tuple[Node, ...]) -> str | None:
             continue
         if isinstance(op, Normalize) and not isinstance(op.mean, tuple) and not isinstance(op.std, tuple):
             continue
-        layout = getattr(op, "layout", "HWC")
-        if layout != ("CHW" if isinstance(op, Transpose) else "HWC"):  # a transpose names the layout of its result
+        if op.takes != "HWC":
             continue
         for x in value.x:
             shape = x.spec.shape
