@@ -234,6 +234,31 @@ def test_a_file_that_is_replaced_while_it_is_read_is_an_error(
     assert all("replaced" in str(error) or "must stay as it is" in str(error) for error in bad)
 
 
+def test_no_reference_is_read_from_the_file_that_replaced_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records lie where those of the old one did, and their checksums are right."""
+
+    def write(name: str, kind: bytes, count: int) -> None:
+        with TFRecordWriter(str(tmp_path / name)) as writer:
+            for number in range(count):
+                writer.write(kind + b"%06d" % number)
+
+    write("a", b"old", 400)
+    chain = gp.TFRecordDataset([str(tmp_path / "a")]).shuffle(400, seed=1).with_options(Options(on_error="skip"))
+    items = iter(chain)
+    begun = [bytes(next(items))]
+    write("b", b"new", 401)
+    os.replace(tmp_path / "b", tmp_path / "a")
+    evict(tmp_path, monkeypatch)
+
+    begun += map(bytes, items)
+
+    assert {record[:3] for record in begun} == {b"old"}
+    assert len(begun) < 400
+    assert {bytes(record)[:3] for record in chain} == {b"new"}
+
+
 def test_a_file_that_vanishes_while_it_is_read_is_whole_or_an_error(
     files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

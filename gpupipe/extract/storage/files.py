@@ -266,16 +266,13 @@ class LocalStorage:
     def _opened(self, name: str) -> _Descriptor:
         fresh = asked(translated, name, None, _Descriptor, name)  # outside the lock: it may wait for a network
         with self._lock:
-            expected = self._tags.get(name, fresh.tag)
-            found = self._kept(name, fresh)
-        if expected != fresh.tag:
-            raise RecordError(
-                "the file was replaced while it was in use, its size or modification time differs; "
-                "start a new iterator",
-                file=name,
-                stage="read",
-            )
-        return found
+            if self._tags.get(name, fresh.tag) == fresh.tag:
+                return self._kept(name, fresh)
+        raise RecordError(  # also for the next read, until `size` looks at the file afresh
+            "the file was replaced while it was in use, its size or modification time differs; start a new iterator",
+            file=name,
+            stage="read",
+        )
 
 
 def _read(found: _Descriptor, n: int, offset: int) -> bytes:
