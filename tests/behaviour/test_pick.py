@@ -167,13 +167,13 @@ INFINITE = IndexError, "of an infinite dataset: indices are 0 to 2**62 - 1"
             lambda ds: ds.repeat().batch(4),
             FAR - 1,
             lambda i: [(4 * i + k) % 7 for k in range(4)],
-            (IndexError, f"index {FAR} of the dataset"),
+            NUMBERED,
         ),
         (
             lambda ds: ds.repeat().batch(4, drop_remainder=True),
             FAR - 1,
             lambda i: [(4 * i + k) % 7 for k in range(4)],
-            (IndexError, f"index {FAR} of the dataset"),
+            NUMBERED,
         ),
         (lambda ds: ds.repeat().shard(4, 1), FAR - 1, lambda i: (4 * i + 1) % 7, NUMBERED),
         (lambda ds: ds.repeat().skip(5), (1 << 62) - 6, lambda i: (i + 5) % 7, NUMBERED),
@@ -204,6 +204,11 @@ def test_far_places_have_their_elements_and_those_beyond_are_errors(
     kind, text = beyond
     with pytest.raises(kind, match=re.escape(text)):
         ds[most + 1]
+
+
+def test_a_slice_that_ends_too_far_is_an_error() -> None:
+    with pytest.raises(NUMBERED[0], match=re.escape(NUMBERED[1])):
+        list(Range(7).repeat().batch(4)[FAR - 1 : FAR + 1])
 
 
 def test_the_state_is_how_many_were_given(tmp_path: Path) -> None:

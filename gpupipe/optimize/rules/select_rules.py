@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...plan.batches import Batch, PaddedBatch
-from ...plan.index import Order, Rows, Select, Share, Sliced, blocker
+from ...plan.index import ENDLESS, Order, Rows, Select, Share, Sliced, blocker
 from ...plan.node import Node, Step
 from ...plan.order import Shard, Skip
 
@@ -70,6 +70,11 @@ def _in_order(order: Order) -> bool:
     return (isinstance(order, Sliced) and order.step > 0) or (isinstance(order, Share) and not order.pad)
 
 
+def _last(order: Sliced) -> int:
+    """The largest index of a slice, as far as it does not depend on the input."""
+    return max(order.start, order.start + ((order.count or 1) - 1) * order.step)
+
+
 def choose_rows(node: Node) -> Node | None:
     """batch(n)[indices] => [rows].batch(n), where no batch but the last can be short.
 
@@ -78,6 +83,8 @@ def choose_rows(node: Node) -> Node | None:
     match node:
         case Select(source=Batch() | PaddedBatch() as batch, order=order):
             full = batch.drop or (batch.source.cardinality >= 0 and batch.source.cardinality % batch.size == 0)
+            if isinstance(order, Sliced) and (_last(order) + 1) * batch.size > ENDLESS:
+                return None  # no dataset has rows of such numbers: asking for the batch says so
             if isinstance(order, Sliced) and order.step == 1:
                 count = None if order.count is None else order.count * batch.size
                 chosen = replace(node, source=batch.source, order=Sliced(order.start * batch.size, 1, count))
