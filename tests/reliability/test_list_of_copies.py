@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
-from gpupipe.extract.storage.list_of_copies import ListOfCopies, share_list
+from gpupipe.extract.storage.list_of_copies import CHANGES, ListOfCopies, share_list
 
 THREADS, EACH = 8, 20
 DATA = np.random.default_rng(1).bytes(100_000)
@@ -39,8 +39,8 @@ def test_what_threads_add_save_and_close_is_kept(tmp_path: Path, cache: str) -> 
     files = fsspec.filesystem(cache, target_protocol="memory", cache_storage=str(tmp_path), skip_instance_cache=True)
     share_list(files)
     share_list(files)
-    metadata, errors = object.__getattribute__(files, "__dict__")["_metadata"], []
-    assert isinstance(metadata, ListOfCopies)
+    own, errors = object.__getattribute__(files, "__dict__"), []
+    (metadata,) = (value for value in own.values() if isinstance(value, ListOfCopies))
     assert not isinstance(metadata._real, ListOfCopies)
     names = [[f"{thread}-{number}" for number in range(EACH)] for thread in range(THREADS)]
 
@@ -66,10 +66,28 @@ def test_what_threads_add_save_and_close_is_kept(tmp_path: Path, cache: str) -> 
     assert set(json.loads((tmp_path / "cache").read_text())) == wanted
 
 
-def test_other_file_systems_are_left_as_they_are() -> None:
+@pytest.mark.parametrize("cache", ["filecache", "blockcache", "simplecache"])
+def test_fsspec_has_the_list_that_is_guarded(tmp_path: Path, cache: str) -> None:
+    files = fsspec.filesystem(cache, target_protocol="memory", cache_storage=str(tmp_path), skip_instance_cache=True)
+    own = object.__getattribute__(files, "__dict__")
+    before = dict(own)
+
+    share_list(files)
+
+    lists = [before[name] for name, value in own.items() if isinstance(value, ListOfCopies)]
+    assert len(lists) == 1, f"fsspec {fsspec.__version__} keeps no list of copies with the methods {CHANGES}"
+    methods = {name for name, value in vars(type(lists[0])).items() if callable(value) and name[0] != "_"}
+    assert methods == {*CHANGES, "check_file"}, f"fsspec {fsspec.__version__}: does a new one change the list?"
+
+
+def test_a_list_that_is_not_found_is_said(caplog: pytest.LogCaptureFixture) -> None:
     memory = fsspec.filesystem("memory")
+    before = dict(vars(memory))
+
     share_list(memory)
-    assert "_metadata" not in vars(memory)
+
+    assert vars(memory) == before
+    assert "MemoryFileSystem of this version of fsspec keeps its list of copies where" in caplog.text
 
 
 def test_a_copy_of_a_list_is_one() -> None:

@@ -11,8 +11,9 @@ import threading
 from typing import Any
 
 from gpupipe.extract.storage.forking import renew_lock
+from gpupipe.log import logger
 
-__all__ = ["ListOfCopies", "share_list"]
+__all__ = ["CHANGES", "ListOfCopies", "share_list"]
 
 
 class ListOfCopies:
@@ -69,10 +70,25 @@ class ListOfCopies:
 _LOCK = threading.Lock()
 
 
+CHANGES = ("load", "save", "update_file", "on_close_cached_file", "pop_file", "clear_expired")
+"""The methods of fsspec's list that change it."""
+
+
 def share_list(files: Any) -> None:
-    """Let threads share the list of `files`, a CachingFileSystem of fsspec; that of ``simplecache::`` stays empty."""
+    """Let threads share the list of `files`, a CachingFileSystem of fsspec; that of ``simplecache::`` stays empty.
+
+    fsspec has no public name for it: it is the attribute that has the methods of such a list. If there is none, the
+    log says so.
+    """
     with _LOCK:
         own = object.__getattribute__(files, "__dict__")  # other attributes of `files` are those of what it caches
-        real = own.get("_metadata")
-        if real is not None and not isinstance(real, ListOfCopies):
-            own["_metadata"] = ListOfCopies(real)
+        found = [(name, real) for name, real in own.items() if all(hasattr(type(real), change) for change in CHANGES)]
+        for name, real in found:
+            if not isinstance(real, ListOfCopies):
+                own[name] = ListOfCopies(real)
+    if not found:
+        logger.warning(
+            "%s of this version of fsspec keeps its list of copies where gpupipe does not find it: threads that change "
+            "it at a time may lose an entry, whose file is fetched again; use a version that gpupipe was tested with",
+            type(files).__name__,
+        )
