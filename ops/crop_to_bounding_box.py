@@ -10,7 +10,7 @@ from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.crop import Crop
-from gpupipe.ops._shared.geometry import image_of, images_of, static, window, windows_inside
+from gpupipe.ops._shared.geometry import check_sides, image_of, images_of, static, window, windows_inside
 from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
@@ -36,9 +36,9 @@ class CropToBoundingBox(Composite):
     target_width: Any
 
     def __post_init__(self) -> None:
-        for name in self.traceable:
-            low = 0 if name.startswith("offset") else 1
-            check_number("crop_to_bounding_box", name, getattr(self, name), low, 1 << 30, integer=True)
+        for name in ("offset_height", "offset_width"):
+            check_number("crop_to_bounding_box", name, getattr(self, name), 0, 1 << 30, integer=True)
+        check_sides(self, "target_height", "target_width")
 
     def row(self, image: int = 0) -> Row:
         return ((Crop(static(self.target_height), static(self.target_width)), (0, 1)),)

@@ -12,7 +12,7 @@ from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.crop import Crop
-from gpupipe.ops._shared.geometry import GeometryError, image_of, images_of, static, window
+from gpupipe.ops._shared.geometry import GeometryError, check_sides, image_of, images_of, static, window
 from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
@@ -44,8 +44,7 @@ class RandomCrop(Composite):
     channels: int | None = None
 
     def __post_init__(self) -> None:
-        for name in self.traceable:
-            check_number("random_crop", name, getattr(self, name), 1, 1 << 30, integer=True)
+        check_sides(self, "height", "width")
         if self.channels is not None:
             check_number("random_crop", "channels", self.channels, 1, integer=True)
 

@@ -62,6 +62,13 @@ def test_a_size_from_the_data_is_a_bad_element(name: str, backend: Any) -> None:
     assert len(list(ds.with_options(gp.Options(device="cpu", backend=backend, on_error="skip")))) == 2
 
 
+def test_a_side_of_a_window_may_be_as_long_as_any() -> None:
+    with pytest.raises(SpecError, match="random_crop needs width from 1 to 16777216, got 16777217"):
+        ops.random_crop(X, (5, HUGE + 1))
+    with pytest.raises(SpecError, match="crop_to_bounding_box needs target_height from 1 to 16777216, got 16777217"):
+        ops.crop_to_bounding_box(X, 0, 0, HUGE + 1, 5)
+
+
 def test_what_a_long_image_would_become_does_not_overflow() -> None:
     line = np.zeros((1, 3000, 1), np.uint8)
 
