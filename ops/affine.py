@@ -15,7 +15,6 @@ from gpupipe.ops._shared.composite import call
 from gpupipe.ops._shared.geometry import is_traced_number
 from gpupipe.ops._shared.warp import Warping, warp_settings
 from gpupipe.random import BatchRng
-from gpupipe.spec import TensorSpec
 
 __all__ = ["Affine", "affine"]
 
@@ -55,10 +54,6 @@ class Affine(Warping):
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         return (inverse_affine(hw, self.angle, self.translate, self.scale, self.shear, self.center),)
-
-    def is_identity(self, x: TensorSpec) -> bool:
-        given = (self.angle, *self.translate, self.scale, *self.shear)
-        return all(isinstance(number, (int, float)) for number in given) and given == (0, 0, 0, 1, 0, 0)
 
     @classmethod
     def cases(cls) -> Iterator[Case]:

@@ -15,7 +15,6 @@ from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.geometry import column, images_of, window, windows_inside
 from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
-from gpupipe.spec import TensorSpec
 
 __all__ = ["CentralCrop", "central_crop"]
 
@@ -52,9 +51,6 @@ class CentralCrop(Composite):
         start = ((hw - hw * column(self.fraction, count, np.float64)[:, None]) / 2).astype(np.int32)
         size = hw - 2 * start
         return window(start[:, 0], start[:, 1], size[:, 0], size[:, 1], count)
-
-    def is_identity(self, x: TensorSpec) -> bool:
-        return isinstance(self.fraction, (int, float)) and self.fraction == 1
 
     @classmethod
     def cases(cls) -> Iterator[Case]:

@@ -18,7 +18,6 @@ from gpupipe.ops._shared.libraries import opencv
 from gpupipe.ops._shared.warp import Warp, Warping, warp_settings
 from gpupipe.ops.gaussian_blur import SMALLEST, blurred
 from gpupipe.random import BatchRng
-from gpupipe.spec import TensorSpec
 
 __all__ = ["Displacement", "Elastic", "elastic"]
 
@@ -145,9 +144,6 @@ class Elastic(Warping):
         check_pixels(self.name, hw)
         strength = np.stack([column(value, len(hw), np.float64) for value in self.alpha], axis=1) / 2
         return grain_keys(rng, hw), strength.astype(np.float32)
-
-    def is_identity(self, x: TensorSpec) -> bool:
-        return self.alpha == (0, 0)
 
     @classmethod
     def cases(cls) -> Iterator[Case]:

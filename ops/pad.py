@@ -20,7 +20,6 @@ from gpupipe.ops._shared.padding import MODES, Padding
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops._shared.turn import WIDENED
 from gpupipe.random import BatchRng
-from gpupipe.spec import TensorSpec
 
 __all__ = ["Pad", "pad"]
 
@@ -76,9 +75,6 @@ class Pad(Composite):
                     reasons[row] = f"pad reflects less than the image, got top, left, bottom, right {got} for {h}x{w}"
                 raise GeometryError.of_rows(reasons)
         return -before, (before + hw + after).astype(np.int32), after
-
-    def is_identity(self, x: TensorSpec) -> bool:
-        return all(isinstance(n, int) and n == 0 for n in (self.left, self.top, self.right, self.bottom))
 
     @classmethod
     def cases(cls) -> Iterator[Case]:

@@ -79,9 +79,6 @@ class PermuteChannels(Permuting):
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         return (np.tile(np.array(self.permutation, np.int32), (len(hw), 1)),)
 
-    def is_identity(self, x: TensorSpec) -> bool:
-        return self.permutation == tuple(range(len(self.permutation)))
-
     @classmethod
     def cases(cls) -> Iterator[Case]:
         for order in ((2, 1, 0), (1, 2, 0)):

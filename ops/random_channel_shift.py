@@ -61,9 +61,6 @@ class RandomChannelShift(Op):
         (number,) = together_dali(d, [shift])
         return d.math.clamp(x + number, d.fn.reductions.min(x), d.fn.reductions.max(x))
 
-    def is_identity(self, x: TensorSpec) -> bool:
-        return isinstance(self.intensity_range, (int, float)) and self.intensity_range == 0
-
     @classmethod
     def cases(cls) -> Iterator[Case]:
         for x in (noise(9, 12, dtype="float32"), noise(5, 4, 1, "float32") / 255 - 3):

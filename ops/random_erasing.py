@@ -112,9 +112,6 @@ class RandomErasing(Op):
         x = d.fn.reshape(x, layout=self.layout)
         return d.fn.erase(x, anchor=anchor, shape=extent, axis_names="HW", fill_value=list(self.value))
 
-    def is_identity(self, x: TensorSpec) -> bool:
-        return isinstance(self.p, (int, float)) and self.p == 0
-
     @classmethod
     def cases(cls) -> Iterator[Case]:
         for x in (noise(17, 23), noise(9, 9, 1), noise(12, 8, dtype="float32"), noise(12, 8, 3, "int32")):

@@ -15,7 +15,6 @@ from gpupipe.ops._shared.geometry import column
 from gpupipe.ops._shared.homography import Homography, homographies
 from gpupipe.ops._shared.warp import Warp, Warping, warp_settings
 from gpupipe.random import BatchRng
-from gpupipe.spec import TensorSpec
 
 __all__ = ["RandomPerspective", "random_perspective"]
 
@@ -58,9 +57,6 @@ class RandomPerspective(Warping):
         matrices, _ = homographies(start, end)
         matrices[u[:, 0] >= column(self.p, count, np.float64)] = np.eye(3)
         return (matrices,)
-
-    def is_identity(self, x: TensorSpec) -> bool:
-        return isinstance(self.p, (int, float)) and self.p == 0
 
     @classmethod
     def cases(cls) -> Iterator[Case]:

@@ -250,9 +250,6 @@ class Resize(Resampling):
             **region,
         )
 
-    def is_identity(self, x: TensorSpec) -> bool:
-        return None not in (self.height, self.width) and self.infer(x) == x.require("resize", layout="HWC")
-
     @classmethod
     def cases(cls) -> Iterator[Case]:
         big, small, gray = noise(61, 83), noise(24, 31), noise(40, 33, 1)

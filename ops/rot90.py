@@ -15,7 +15,6 @@ from gpupipe.ops._shared.geometry import column, images_of, static
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops._shared.turn import WIDENED, Turn
 from gpupipe.random import BatchRng
-from gpupipe.spec import TensorSpec
 
 __all__ = ["Rot90", "rot90"]
 
@@ -49,10 +48,6 @@ class Rot90(Composite):
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         return ((column(self.k, len(hw)) % 4).astype(np.int32),)
-
-    def is_identity(self, x: TensorSpec) -> bool:
-        turns = static(self.k)
-        return turns is not None and turns % 4 == 0
 
     @classmethod
     def cases(cls) -> Iterator[Case]:

@@ -15,7 +15,6 @@ from gpupipe.ops._shared.affine import expanded, inverse_affine, numbers_of
 from gpupipe.ops._shared.composite import call
 from gpupipe.ops._shared.warp import Warping, warp_settings
 from gpupipe.random import BatchRng
-from gpupipe.spec import TensorSpec
 
 __all__ = ["Rotate", "Rotation", "rotate"]
 
@@ -73,9 +72,6 @@ class Rotate(Rotation):
 
     def angles(self, rng: BatchRng, count: int) -> Any:
         return self.angle
-
-    def is_identity(self, x: TensorSpec) -> bool:
-        return isinstance(self.angle, (int, float)) and self.angle == 0
 
     @classmethod
     def cases(cls) -> Iterator[Case]:

@@ -177,7 +177,7 @@ class Op:
         return ()
 
     def is_identity(self, x: TensorSpec) -> bool:
-        """Whether the op changes nothing for inputs of this spec."""
+        """Whether the op changes nothing for inputs of this spec. Called only if it has no parameters."""
         return False
 
     def merge(self, later: Op) -> Op | None:

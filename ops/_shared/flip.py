@@ -112,9 +112,6 @@ class RandomFlip(Composite):
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         return ((rng.uniform() < column(self.p, len(hw), np.float64)).astype(np.int32),)
 
-    def is_identity(self, x: TensorSpec) -> bool:
-        return isinstance(self.p, (int, float)) and self.p == 0
-
     @classmethod
     def cases(cls) -> Iterator[Case]:
         for p in (0, 0.5, 1):

@@ -375,9 +375,6 @@ class Policy(Colour):
                 x = where_dali(d, kinds[layer] == NUMBER[name], x, given, partial(_DALI[name], d))
         return x
 
-    def is_identity(self, x: Any) -> bool:
-        return self.layers == 0
-
     @classmethod
     def policy_cases(cls, *ops: Op) -> Iterator[Case]:
         """Cases of policies with these settings."""

@@ -16,7 +16,6 @@ from gpupipe.graph.op import Array, Op, check_number
 from gpupipe.ops._shared.colour import Colour
 from gpupipe.ops._shared.geometry import column
 from gpupipe.random import BatchRng
-from gpupipe.spec import TensorSpec
 
 __all__ = ["Sometimes", "flags", "where_dali"]
 
@@ -91,6 +90,3 @@ class Sometimes(Colour):
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
         applied, *rest = params
         return where_dali(d, applied, x, rest, lambda x, *rest: self.changed.dali(d, x, *rest))
-
-    def is_identity(self, x: TensorSpec) -> bool:
-        return isinstance(self.p, (int, float)) and self.p == 0

@@ -133,6 +133,13 @@ def test_the_size_is_that_of_the_pixels_for_arrays_that_do_not_say_their_layout(
         assert tuple(size) == result.shape[first : first + 2]
 
 
+def test_the_optimizer_asks_every_op_that_says_when_it_changes_nothing() -> None:
+    """It asks no op that draws: see `drop_identities` and `merge_adjacent`."""
+    known = {type(case.op): case.op for case in CASES if case.op.parameters}
+
+    assert [name.__name__ for name, op in known.items() if op.supports("is_identity") or op.supports("merge")] == []
+
+
 def test_ops_say_which_layout_they_take() -> None:
     for case in UNSAID:
         first, *others = (spec_of(as_leaf(x)) for x in case.inputs)

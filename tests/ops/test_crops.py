@@ -199,10 +199,3 @@ def test_numbers_that_mean_nothing_are_refused(
 ) -> None:
     with pytest.raises(error, match=function.__name__ if error is PlanTypeError else "needs|method"):
         function(noise(3, 3), *arguments)
-
-
-def test_only_the_whole_is_an_identity() -> None:
-    image = TensorSpec((7, 9, 3), "uint8", "HWC")
-
-    assert CentralCrop(1.0).is_identity(image)
-    assert not CentralCrop(0.999).is_identity(image)

@@ -80,11 +80,6 @@ def test_two_flips_cancel() -> None:
     assert not turned.is_identity(IMAGE)
 
 
-def test_a_flip_that_never_happens_is_an_identity() -> None:
-    assert RandomFlipLeftRight(0).is_identity(IMAGE)
-    assert not RandomFlipLeftRight(0.5).is_identity(IMAGE)
-
-
 def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(SpecError, match="p from 0 to 1, got"):
         ops.random_flip_left_right(X, p=1.5)

@@ -152,15 +152,6 @@ def test_specs_say_what_is_known() -> None:
     assert Resize().infer(image) == TensorSpec((None, None, 3), "float32", "HWC")
 
 
-def test_only_the_same_size_and_dtype_is_an_identity() -> None:
-    floats = TensorSpec((24, 31, 3), "float32", "HWC")
-
-    assert Resize(24, 31).is_identity(floats)
-    assert not Resize(24, 30).is_identity(floats)
-    assert not Resize(24, 31).is_identity(TensorSpec((24, 31, 3), "uint8", "HWC"))
-    assert not Resize(24, 31).is_identity(TensorSpec((None, 31, 3), "float32", "HWC"))
-
-
 def test_sizes_may_differ_from_row_to_row() -> None:
     op = Resize(np.array([3, 4]), 5)
 
