@@ -62,7 +62,7 @@ class Homography(Warp):
         return cv2.warpPerspective(x, to_centre @ m @ to_corner, size, flags=flags, **how)
 
     def dali(self, d: Any, x: Any, matrix: Any, size: Any = None) -> Any:
-        return self._by_channels(d, x, matrix, (0, 1, 3)) if d.unknown_channels else self._warped(d, x, matrix)
+        return self._by_channels(d, x, matrix, (0, 1, 2, 3)) if d.unknown_channels else self._warped(d, x, matrix)
 
     def _by_channels(self, d: Any, x: Any, matrix: Any, counts: tuple[int, ...]) -> Any:
         """Images of each number of channels apart: DALI writes beyond its memory for a batch of several, or of 0."""
