@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.errors import PlanTypeError, SpecError
-from gpupipe.graph.op import Case, Op, check_number
+from gpupipe.errors import PlanTypeError, ShapeError, SpecError
+from gpupipe.graph.op import MOST_PIXELS, Case, Op, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
 from gpupipe.spec import TensorSpec, as_dtype
@@ -38,7 +38,7 @@ class OneHot(Op):
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        check_number("one_hot", "depth", self.depth, 1, integer=True)
+        check_number("one_hot", "depth", self.depth, 1, MOST_PIXELS, integer=True)
         dtype = as_dtype(self.dtype)
         if dtype is None or dtype is bytes:
             raise SpecError(f"one_hot needs a numeric dtype, got {self.dtype!r}")
@@ -59,7 +59,12 @@ class OneHot(Op):
         return TensorSpec(None if x.shape is None else (*x.shape, self.depth), self.dtype)
 
     def reference(self, x: Any) -> Any:
-        hit = np.asarray(x)[..., None] == np.arange(self.depth)
+        x = np.asarray(x)
+        if x.size * self.depth > max(x.size, MOST_PIXELS):
+            raise ShapeError(
+                f"one_hot needs a result of at most {MOST_PIXELS} numbers, got a shape of {[*x.shape, self.depth]}"
+            )
+        hit = x[..., None] == np.arange(self.depth)
         on, off = (np.dtype(self.dtype).type(value) for value in (self.on_value, self.off_value))
         return np.where(hit, on, off)
 
@@ -75,7 +80,7 @@ def one_hot(indices: Any, depth: int, on_value: float = 1, off_value: float = 0,
 
     Args:
         indices: integers; one outside [0, depth) gives a vector of `off_value` only, as in `tf.one_hot`.
-        depth: number of classes, >= 1.
+        depth: number of classes, from 1 to 2**30.
         on_value: the value at the class.
         off_value: the value everywhere else.
         dtype: of the result.
@@ -84,6 +89,7 @@ def one_hot(indices: Any, depth: int, on_value: float = 1, off_value: float = 0,
 
     Raises:
         SpecError: `indices` are not integers, or a value does not fit `dtype`.
+        ShapeError: the result would have more than 2**30 numbers.
 
     Example:
         >>> one_hot(1, 3)

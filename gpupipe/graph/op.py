@@ -35,7 +35,7 @@ from ..errors import DataError, PlanTypeError, ShapeError, SpecError
 from ..random import BatchRng
 from ..spec import TensorSpec
 
-__all__ = ["Arg", "Case", "Op", "check_area", "drawn_for", "height_and_width", "unlike"]
+__all__ = ["MOST_PIXELS", "Arg", "Case", "Op", "check_area", "drawn_for", "height_and_width", "unlike"]
 
 Array = npt.NDArray[Any]
 

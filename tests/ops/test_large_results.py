@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +61,18 @@ def test_a_size_from_the_data_is_a_bad_element(name: str, backend: Any) -> None:
     with pytest.raises(ShapeError, match=TOO_LARGE.format(name)):
         list(ds.with_options(options))
     assert len(list(ds.with_options(gp.Options(device="cpu", backend=backend, on_error="skip")))) == 2
+
+
+def test_vectors_of_too_many_numbers_are_refused() -> None:
+    labels = gp.Dataset.from_tensor_slices(np.zeros((2, 1 << 8), np.int64))
+    many = "one_hot needs a result of at most 1073741824 numbers, got a shape of [256, 16777216]"
+
+    with pytest.raises(SpecError, match="one_hot needs depth from 1 to 1073741824, got 1073741825"):
+        ops.one_hot(1, (1 << 30) + 1)
+    with pytest.raises(ShapeError, match=re.escape(many)):
+        ops.one_hot(np.zeros(1 << 8, np.int64), HUGE)
+    with pytest.raises(ShapeError, match=re.escape(many)):
+        list(labels.map(lambda x: ops.one_hot(x, HUGE), traced=True))
 
 
 def test_a_side_of_a_window_may_be_as_long_as_any() -> None:
