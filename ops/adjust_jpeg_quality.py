@@ -42,7 +42,7 @@ class JpegQuality(Colour):
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
         there, back = self._conversions()
-        x = there.dali(d, x)
+        x = there.dali(d, self.checked_dali(d, x))
         # The operator takes only RGB. Gray as RGB has no chroma, and its Y is the gray: the result is the same.
         channels = x.shape(dtype=d.dtype(np.int32))[2]
         colours = x + d.types.Constant(np.zeros(3, np.uint8), device=d.device)

@@ -88,7 +88,7 @@ class ClaheOf(Colour):
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
         there, back = self._conversions()
-        x = there.dali(d, x)
+        x = there.dali(d, self.checked_dali(d, x))
         if d.device == "gpu":
             x = x.cpu()
         x = d.fn.python_function(x, params[-1], function=self._evened, output_layouts="HWC")

@@ -75,6 +75,7 @@ class GaussianNoise(Colour):
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
         keys, noise = params
+        x = self.checked_dali(d, x)
         upper = grain_dali(d, keys, x, True) // d.types.Constant(65536, dtype=d.dtype(np.uint32))
         levels = d.fn.cast(upper, dtype=d.dtype(np.uint16))
         table = {"keys": list(range(65536)), "values": normals().tolist()}

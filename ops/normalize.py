@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.errors import PlanError, PlanTypeError, SpecError
+from gpupipe.errors import PlanError, PlanTypeError, ShapeError, SpecError
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply
 from gpupipe.spec import TensorSpec
@@ -70,6 +70,7 @@ class Normalize(Op):
 
     def reference(self, x: Array, out: Array | None = None) -> Array:
         out = np.empty(x.shape, np.float32) if out is None else out
+        check_count(self.mean, self.std, x.shape[self.layout.index("C")])
         if self.layout == "CHW":
             mean, scale = factors(self.mean, self.std, x.shape[0])
             return scaled(x, mean[:, None, None], scale[:, None, None], out)
@@ -79,7 +80,7 @@ class Normalize(Op):
         return scaled_stack(x, self.mean, self.std, self.layout, out)
 
     def dali(self, d: Any, x: Any) -> Any:
-        x = d.fn.reshape(x, layout=self.layout)
+        x = counted_dali(d, x, self.layout, self.mean, self.std)
         return d.fn.crop_mirror_normalize(
             x,
             mean=list(per_channel(self.mean, 1)),
@@ -117,6 +118,29 @@ def check_channels(who: str, x: TensorSpec, layout: str, *values: float | tuple[
     for value in values:
         if isinstance(value, tuple) and channels is not None and len(value) != channels:
             raise SpecError(f"{who} needs an image of {len(value)} channels, as many as mean and std have, got {x}")
+
+
+def check_count(mean: float | tuple[float, ...], std: float | tuple[float, ...], channels: int) -> None:
+    """Check an image whose number of channels was not known before run time.
+
+    Raises:
+        ShapeError: it has another number of channels than `mean` or `std`.
+    """
+    for value in (mean, std):
+        if isinstance(value, tuple) and len(value) != channels:
+            raise ShapeError(
+                f"normalize needs an image of {len(value)} channels, as many as mean and std have, got {channels}"
+            )
+
+
+def counted_dali(d: Any, x: Any, layout: str, mean: float | tuple[float, ...], std: float | tuple[float, ...]) -> Any:
+    """`check_count` for DALI, which fails then, and without it ignores numbers for further channels."""
+    counts = {len(value) for value in (mean, std) if isinstance(value, tuple)} if d.unknown_channels else ()
+    for count in counts:
+        last = layout == "HWC"
+        dims, shape = ([0, 1, -1], [1, 1, count]) if last else ([-1, 1, 2], [count, 1, 1])
+        x = d.fn.reshape(x, src_dims=dims, rel_shape=shape)
+    return d.fn.reshape(x, layout=layout)
 
 
 def per_channel(value: float | tuple[float, ...], channels: int) -> tuple[float, ...]:
@@ -167,6 +191,7 @@ def scaled_hwc(x: Array, mean: float | tuple[float, ...], std: float | tuple[flo
 
 def scaled_stack(x: Array, mean: Any, std: Any, layout: str, out: Array | None) -> Array:
     """`scaled` for a stack of images, into `out` if there is one, which is contiguous."""
+    check_count(mean, std, x.shape[1 + layout.index("C")])
     out = np.empty(x.shape, np.float32) if out is None else out
     if layout == "CHW":
         centre, scale = factors(mean, std, x.shape[1])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -107,10 +108,14 @@ class Colour(Op):
         return restored_dali(d, self.formula_dali(d, f, *params), self.dtype)
 
     def checked_dali(self, d: Any, x: Any) -> Any:
-        """`check_channels` for ops on three channels: touches no pixel, and DALI fails where there are others."""
-        if self.legal != (3,):
+        """`check_channels` without touching a pixel: DALI fails where there are as many channels as may not be."""
+        if self.legal == (3,):
+            return d.fn.reshape(x, src_dims=[0, 1, -1], rel_shape=[1, 1, 3], layout="HWC")
+        if self.legal is None or not d.unknown_channels:
             return x
-        return d.fn.reshape(x, src_dims=[0, 1, -1], rel_shape=[1, 1, 3], layout="HWC")
+        height, width, channels = (x.shape(dtype=d.dtype(np.int32))[axis] for axis in range(3))
+        legal = self.legal[0] + sum((channels >= b) * (b - a) for a, b in pairwise(self.legal))
+        return d.fn.reshape(x, shape=d.fn.stack(height, width, legal), layout="HWC")
 
     def check_channels(self, x: Array) -> None:
         """Check an image whose number of channels was not known before run time.

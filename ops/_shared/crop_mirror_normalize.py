@@ -18,6 +18,8 @@ from gpupipe.ops.normalize import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     Normalize,
+    check_count,
+    counted_dali,
     factors,
     per_channel,
     scaled,
@@ -80,6 +82,7 @@ class CropMirrorNormalize(Op):
             x = self.crop.reference(x, *params[:2])
         mirror = self.mirrored and params[-1]
         height, width, channels = x.shape
+        check_count(self.mean, self.std, channels)
         if self.layout == "CHW":
             out = np.empty((channels, height, width), np.float32) if out is None else out
             mean, scale = factors(self.mean, self.std, channels)
@@ -104,6 +107,7 @@ class CropMirrorNormalize(Op):
         if self.crop is not None:
             x = self.crop.reference(x, *params[:2])
         height, width, channels = x.shape
+        check_count(self.mean, self.std, channels)
         if not x.size or channels > 4 or x.dtype.name not in ("uint8", "float32"):
             return replace(self, crop=None).reference(x, *params[-1:] if self.mirrored else (), out=out)
         cv2 = opencv()
@@ -120,7 +124,7 @@ class CropMirrorNormalize(Op):
         return out
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
-        x = d.fn.reshape(x, layout="HWC")
+        x = counted_dali(d, x, "HWC", self.mean, self.std)
         return d.fn.crop_mirror_normalize(
             x,
             mean=list(per_channel(self.mean, 1)),

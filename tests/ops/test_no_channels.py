@@ -1,4 +1,7 @@
-"""Images without channels, as masks [0,H,W] of an image without objects become: DALI's flip of one ends the process."""
+"""Images without channels, as masks [0,H,W] of an image without objects become: DALI's flip of one ends the process.
+
+And images whose number of channels is known only when the chain runs: executors move or refuse the same ones.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ import numpy as np
 from gpupipe import Dataset, Options, TensorSpec, ops
 
 MOVING = {
+    "autocontrast": ops.autocontrast,
     "flip_left_right": ops.flip_left_right,
     "flip_up_down": ops.flip_up_down,
+    "normalize": lambda x: ops.normalize(x, 3, 2),
     "pad": lambda x: ops.pad(x, 3, padding_mode="reflect"),
     "random_crop": lambda x: ops.random_crop(x, (20, 20)),
     "random_flip_left_right": lambda x: ops.random_flip_left_right(x, 0.7),
@@ -34,9 +39,17 @@ RESAMPLING = {  # the pixels of others differ between executors
     "random_resized_crop": lambda x: ops.random_resized_crop(x, (20, 20)),
     "resize": lambda x: ops.resize(x, (20, 20)),
 }
+REFUSING = {  # what has a number of channels that they are not defined for
+    "adjust_jpeg_quality": lambda x: ops.adjust_jpeg_quality(x, 50),
+    "clahe": ops.clahe,
+    "gaussian_noise": ops.gaussian_noise,
+    "normalize 3": lambda x: ops.normalize(x, (1, 2, 3), 2),
+    "normalize 3, channels first": lambda x: ops.normalize(ops.transpose(x, "CHW"), 1, (1, 2, 3), layout="CHW"),
+    "normalize 3, mirrored": lambda x: ops.normalize(ops.random_flip_left_right(x), (1, 2, 3), (1, 2, 3)),
+}
 draw = np.random.default_rng(0).integers
 
-for counts in ((3, 0, 1), (0, 0)):
+for counts in ((3, 0, 1), (0, 0), (4, 2)):
     pairs = [(draw(0, 9, (40, 60, 3), np.uint8), draw(0, 9, (n, 40, 60), np.uint8)) for n in counts]
     chain = Dataset.from_generator(lambda: iter(pairs), output_signature=SPEC).with_options(
         Options(device="cpu", backend=sys.argv[1], seed=1)
@@ -48,6 +61,9 @@ for counts in ((3, 0, 1), (0, 0)):
             print(name, [x.shape for x in made], [hash(x.tobytes()) for x in made])
     for name, move in RESAMPLING.items():
         print(name, [x.shape for x in chain.map(lambda image, masks: move(ops.transpose(masks, "HWC")))])
+    kept = chain.with_options(Options(on_error="skip"))
+    for name, move in REFUSING.items():
+        print(name, [x.shape for x in kept.map(lambda image, masks: move(ops.transpose(masks, "HWC")))])
 """
 
 
@@ -68,6 +84,9 @@ def test_masks_of_images_without_objects_are_moved_alike_on_every_executor() -> 
     numpy = _printed("numpy")
 
     assert "flip_left_right [(40, 60, 3), (40, 60, 0), (40, 60, 1)]" in numpy
+    assert "gaussian_noise [(40, 60, 3), (40, 60, 1)]" in numpy
+    assert "gaussian_noise [(40, 60, 4), (40, 60, 2)]" in numpy
+    assert "normalize 3 [(40, 60, 3)]" in numpy
     assert "rot90 [(60, 40, 0), (60, 40, 0)]" in numpy
     for backend in ["fast"] * has_fast() + ["dali"] * has_dali():
         assert _printed(backend) == numpy

@@ -118,9 +118,9 @@ def lower(d: Lowering, value: Value, nodes: dict[Value, Any]) -> Any:
 
 
 def _unknown_channels(call: Apply) -> bool:
-    """Whether the number of channels of an image {HWC} of a call is unknown, or 0."""
-    shapes = [x.spec.shape for x in call.x if x.spec.rank == 3 and x.spec.layout in (None, "HWC")]
-    return any(shape is not None and not shape[2] for shape in shapes)
+    """Whether the number of channels of an image of a call is unknown, or 0."""
+    images = [(x.spec.shape, x.spec.layout or call.op.takes) for x in call.x if x.spec.rank == 3]
+    return any(shape is not None and not shape[layout.index("C")] for shape, layout in images)
 
 
 def delivered(d: Lowering, node: Any) -> Any:
