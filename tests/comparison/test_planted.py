@@ -64,6 +64,16 @@ def test_equal_executors_differ_nowhere_beyond_the_stated_tolerances(chain: Data
     assert found.steps[0].gaps[0].own.psnr is None  # ordinary JPEGs are equal, bit by bit
 
 
+def test_a_comparison_of_the_sizes_of_images_is_no_step() -> None:
+    images = [np.full((20 + n % 2, 30, 3), n, np.uint8) for n in range(IMAGES)]
+    spec = gp.TensorSpec((None, None, 3), "uint8")
+    pairs = Dataset.from_generator(lambda: zip(images, images, strict=True), output_signature=(spec, spec))
+
+    found = compared(pairs.map(lambda x, y: ops.flip_left_right((x, y)), traced=True))
+
+    assert {step.name for step in found.steps} == {"reverse"}
+
+
 def test_the_steps_see_the_draws_of_the_whole_chain(chain: Dataset) -> None:
     """Step by step, the reference arrives at the very images that the chain delivers: the same windows and flips."""
     reference = Runner.on(chain, "cpu", "numpy", IMAGES)

@@ -15,6 +15,7 @@ from ...errors import GpupipeError
 from ...graph.values import Apply
 from ...ops._shared.crop_mirror_normalize import CropMirrorNormalize
 from ...ops._shared.decode_crop import DecodeCrop
+from ...ops._shared.one_size import OneSize
 from ...ops.normalize import Normalize, per_channel
 from ...options import Settings
 from ..pixels import LEVELS, gap_of, upright
@@ -97,7 +98,11 @@ class _Walk:
 
     def stage(self, number: int, material: Material, seen: Sequence[type]) -> None:
         """Compare the ops of one stage; with `seen`, only those of other classes: the fused ones."""
-        calls = [call for call in calls_of(material.program) if call.op.rows == "each" and type(call.op) not in seen]
+        calls = [
+            call
+            for call in calls_of(material.program)
+            if call.op.rows == "each" and type(call.op) not in (*seen, OneSize)
+        ]
         through = {} if seen else {key: self._all(material, settings) for key, settings in self._others.items()}
         for call in calls:
             self._found.steps.append(self._step(number, call, material, through, fused=bool(seen)))

@@ -13,6 +13,7 @@ from ...graph.frames import Frames
 from ...graph.host_values import is_image
 from ...graph.op import Op
 from ...graph.values import Apply, Const, Draw, Input, Item, Value
+from ...ops._shared.one_size import OneSize
 from ...plan.node import Node
 from ...transform import array
 from ...transform.choose import Choice
@@ -89,7 +90,7 @@ class StageNote:
             groups[how],
             tuple(map(_text, program.inputs)),
             (
-                *(_call(v) + _windows(choice, v.op) for v in program.values if isinstance(v, Apply)),
+                *(_call(v) + _windows(choice, v.op) for v in program.values if isinstance(v, Apply) and _is_call(v)),
                 *(f"{_call(v)} as array code ({_library(choice, stays)})" for v in array_calls(leaves)),
             ),
             tuple(str(value.spec) for value in given),
@@ -117,6 +118,11 @@ def _windows(choice: Choice, op: Op) -> str:
     return ", by nvImageCodec" if region_decoder() else ", by simplejpeg: nvImageCodec, which DALI brings, is faster"
 
 
+def _is_call(apply: Apply) -> bool:
+    """Whether an op is one that the user called or the optimizer made, rather than a comparison of sizes."""
+    return not isinstance(apply.op, OneSize)
+
+
 def _call(apply: Apply) -> str:
     """An op with its parameters and the specs of its results."""
     only = "" if apply.op.supports("reference") or apply.op.rows == "batch" else ", on DALI only"
@@ -142,6 +148,8 @@ def _parameters(apply: Apply) -> str:
 
 def _text(value: Value) -> str:
     match value:
+        case Item(value=Draw(op=OneSize() as op)):
+            return f"sizes of the images of {op.stage} (compared on the host)"
         case Item(value=Draw() as draw, index=i):
             kind = "drawn" if draw.site else "computed"
             return f"{draw.op.name}.{draw.op.parameters[i]} ({kind} on the host)"
