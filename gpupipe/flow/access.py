@@ -28,6 +28,7 @@ from .step import Running, close
 __all__ = [
     "FromFunction",
     "Joined",
+    "Later",
     "Picked",
     "RandomAccess",
     "Remapped",
@@ -143,6 +144,20 @@ class Remapped(RandomAccess):
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
         return self._source.pick(map(self._where, blocks))
+
+
+class Later(RandomAccess):
+    """Elements whose number is known, of a flow that is made once one of them is asked for."""
+
+    def __init__(self, size: int, make: Callable[[], RandomAccess]) -> None:
+        self.size = size
+        self._make = make
+        self._made: RandomAccess | None = None
+
+    def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made.pick(blocks)
 
 
 def strided(source: RandomAccess, start: int, step: int) -> RandomAccess:

@@ -290,6 +290,19 @@ def test_a_dataset_that_cannot_be_indexed_unlike_the_traced_one_is_named() -> No
         ds[0]
 
 
+def test_of_datasets_that_a_function_makes_only_the_one_that_is_read_is_computed() -> None:
+    called: list[int] = []
+
+    def noted(x: Any) -> Any:
+        called.append(int(x))
+        return np.int64(x)
+
+    ds = Range(9).flat_map(lambda n: Range(4).map(noted, traced=False))
+
+    assert int(ds[21]) == 1
+    assert len(called) <= 3  # the first element of all tells their type, that of the dataset the type of its own
+
+
 @pytest.mark.parametrize("taken", [0, 1, 9])
 def test_places_of_datasets_that_a_function_makes_are_resumed(taken: int) -> None:
     ds = Range(5).flat_map(lambda n: drawn(Range(4))).shuffle(gp.ALL, seed=3)

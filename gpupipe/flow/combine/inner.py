@@ -13,7 +13,7 @@ from ..run import Context, Flow
 from ..state.snapshot import Counted, State, int_part
 from ..step import Running, close
 
-__all__ = ["Inner", "inner_accesses", "open_inner"]
+__all__ = ["Inner", "failed_dataset", "inner_accesses", "open_inner"]
 
 
 class Opener(Protocol):
@@ -51,10 +51,10 @@ def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -
     try:
         return inner.open(at.inside(stream, position), outer, state)
     except DataError as error:
-        return alone(_failed(outer, error), state)
+        return alone(failed_dataset(outer, error), state)
 
 
-def _failed(outer: Element, error: DataError) -> Element:
+def failed_dataset(outer: Element, error: DataError) -> Element:
     """The hole in the place of a dataset that could not be made."""
     _, stream, position = outer
     return Hole(error.at(stream.name, position, "interleave", stream.unit)), stream, position
@@ -92,4 +92,4 @@ def _inner_access(inner: Inner, at: Context, outer: Element) -> RandomAccess:
     try:
         return inner.access(at.inside(stream, position), outer)
     except DataError as error:
-        return from_list([_failed(outer, error)])
+        return from_list([failed_dataset(outer, error)])

@@ -7,9 +7,10 @@ from dataclasses import field
 from typing import Any
 
 from ...classes import dataclass
-from ...errors import PlanError, PlanTypeError
-from ...flow.access import RandomAccess, access
+from ...errors import DataError, PlanError, PlanTypeError
+from ...flow.access import FromFunction, Later, RandomAccess, access
 from ...flow.check import failed
+from ...flow.combine.inner import failed_dataset
 from ...flow.combine.read_ahead import calls_python
 from ...flow.element import Element
 from ...flow.run import Context, Flow
@@ -49,33 +50,47 @@ class DynamicInner:
         self._lower = lower
         self._structure = element.structure or LEAF
         self._element: ElementType | None = None
-        self._called = self._python = False
+        self._called = self._lowered = self._python = False
 
     def __call__(self, at: Context, outer: Element, state: State = None) -> Running:
-        return self._flow(at, outer)[0].open(at, state)
+        return self._flow(at, self._plan(outer)).open(at, state)
 
     def access(self, at: Context, outer: Element) -> RandomAccess:
         """The elements of the dataset of an outer element, by index.
+
+        Lowering a dataset may compute its first element. So one that says how many it has is lowered once it is asked
+        for one of them.
 
         Raises:
             PlanError: the dataset cannot be indexed, unlike the one that was made of a traced element.
             DataError: the function failed.
         """
-        flow, plan = self._flow(at, outer)
+        plan = self._plan(outer)
         step = blocker(plan)
         if step is not None:
             raise PlanError(
                 f"{self._node.name} at {self._node.line} needs datasets whose steps can be indexed, and {why_not(step)}"
             )
-        return access(flow, at)
+        if plan.cardinality < 0:
+            return access(self._flow(at, plan), at)
 
-    def _flow(self, at: Context, outer: Element) -> tuple[Flow, Node]:
-        """The dataset of an outer element as a flow, whose elements are like those of the first one; and its plan."""
-        with called_before(self._called):
-            pending, plan = self._made(at, outer)
-        self._called = True
+        def made() -> RandomAccess:
+            try:
+                return access(self._flow(at, plan), at)
+            except DataError as error:  # so many elements failed: each of them has the error
+                bad = failed_dataset(outer, error)
+                return FromFunction(plan.cardinality, lambda index: bad)
+
+        return Later(plan.cardinality, made)
+
+    def _flow(self, at: Context, plan: Node) -> Flow:
+        """The dataset of an outer element as a flow, whose elements are like those of the first one."""
+        with called_before(self._lowered):
+            pending = self._lower(self._node, plan, at)
+        self._lowered = True
+        self._python = self._python or calls_python(pending.flow)
         if unknown(pending.element) or plan.cardinality == 0:  # no elements: NumPy makes float64 of an empty list
-            return pending.flow, plan
+            return pending.flow
         if self._element is None:
             self._element = pending.element
         elif pending.element.structure != self._element.structure:
@@ -85,10 +100,16 @@ class DynamicInner:
             )
         else:
             self._one_dtype(pending.element.specs, self._element.specs)
-        return pending.flow, plan
+        return pending.flow
 
-    def _made(self, at: Context, outer: Element) -> tuple[Pending, Node]:
-        """The dataset of an outer element, lowered, and its plan."""
+    def _plan(self, outer: Element) -> Node:
+        """The plan of the dataset of an outer element."""
+        with called_before(self._called):
+            plan = self._made(outer)
+        self._called = True
+        return plan
+
+    def _made(self, outer: Element) -> Node:
         name = self._node.name
         argument = self._structure.unflatten([as_leaf(column) for column in outer[0]])
         try:
@@ -103,9 +124,7 @@ class DynamicInner:
             )
         refuse_options(name, plan)
         dataset.refuse_epoch(name)
-        pending = self._lower(self._node, plan, at)
-        self._python = self._python or calls_python(pending.flow)
-        return pending, plan
+        return plan
 
     @property
     def python(self) -> bool:
