@@ -1,9 +1,10 @@
 """classes: `dataclass` as the standard library's, which makes a class in a fifth of the time.
 
 The standard library compiles six methods for each frozen class, about a millisecond, and the README's chain needs 300
-classes before its first batch. Here `__init__` alone is compiled, when it is needed first; the other methods are
-shared functions. What a class can do is the same, but for `order` and InitVar, which nothing uses. Its fields are those
-that the standard library finds, so the two may derive from each other.
+classes before its first batch. Here `__init__` alone is compiled, once a class has made a few instances, since most
+classes make no more than that; the other methods are shared functions. What a class can do is the same, but for
+`order` and InitVar, which nothing uses. Its fields are those that the standard library finds, so the two may derive
+from each other.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
@@ -110,17 +112,65 @@ def _check_order(cls: Any) -> None:
         raise TypeError(f"non-default argument {late[0].name!r} follows default argument")
 
 
+_UNCOMPILED = 24
+"""Instances that a class makes without a compiled `__init__`: compiling it takes as long as 60 of them save."""
+
+
 class _Init:
-    """`__init__` of a class until somebody asks for it."""
+    """`__init__` of a class until somebody asks for it, or the class has made `_UNCOMPILED` instances."""
 
     def __init__(self, cls: Any, frozen: bool) -> None:
         self.cls, self.frozen = cls, frozen
+        self.made = 0
+        self.fields: list[tuple[str, bool, Any, Any]] | None = None  # name, init, default, factory
+        self.set: Callable[[Any, str, Any], None] = _set if frozen else setattr
 
     def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is not None and self.made < _UNCOMPILED:
+            self.made += 1
+            return partial(self._fill, instance)
         if self.cls.__dict__["__init__"] is self:  # another thread may have been here
             self.cls.__init__ = _compiled(self.cls, self.frozen)
         found = self.cls.__dict__["__init__"]
         return found if instance is None else found.__get__(instance)
+
+    def _fill(self, instance: Any, /, *args: Any, **named: Any) -> None:
+        """Do what the compiled function does; it is left to that one to say which arguments are wrong."""
+        values = self._values(args, named)
+        if values is None:
+            self.__get__(None, self.cls)(instance, *args, **named)
+            return
+        for name, value in values:
+            self.set(instance, name, value)
+        if hasattr(self.cls, "__post_init__"):
+            instance.__post_init__()
+
+    def _values(self, args: tuple[Any, ...], named: dict[str, Any]) -> list[tuple[str, Any]] | None:
+        """The fields with their values; None if the arguments are not those of the class."""
+        if self.fields is None:
+            fields = dataclasses.fields(self.cls)
+            if any(field.kw_only for field in fields):  # these may stand between the others
+                return None
+            self.fields = [(one.name, one.init, one.default, one.default_factory) for one in fields]
+        left, given, missing = len(named), iter(args), dataclasses.MISSING
+        values = []
+        for name, init, default, factory in self.fields:
+            value = next(given, missing) if init else missing
+            if init and name in named:
+                if value is not missing:
+                    return None
+                value, left = named[name], left - 1
+            if value is missing:
+                if factory is not missing:
+                    value = factory()
+                elif default is missing:
+                    if init:
+                        return None
+                    continue
+                else:
+                    value = default
+            values.append((name, value))
+        return None if left or next(given, missing) is not missing else values
 
 
 def _compiled(cls: Any, frozen: bool) -> Any:

@@ -82,10 +82,14 @@ def test_a_class_does_what_the_standard_library_s_does(kind: Callable[..., Any],
         return [
             _outcome(lambda: one),
             repr(cls.__dataclass_params__),
-            str(inspect.signature(cls)),
             cls.__match_args__,
             _outcome(lambda: cls()),
+            _outcome(lambda: cls(1, "b", [2], 4)),
             _outcome(lambda: cls(1, "b", [2], 4, True)),
+            _outcome(lambda: cls(1, "b", [2], 4, 1.5, 6, True)),
+            _outcome(lambda: cls(1, x=1)),
+            _outcome(lambda: cls(x=1, told=2)),
+            _outcome(lambda: cls(x=1, loud=True)),
             cls(x=1) == cls(x=1, loud=False, secret=9),
             cls(x=1) == cls(x=2),
             cls(x=1) == 1,
@@ -102,6 +106,58 @@ def test_a_class_does_what_the_standard_library_s_does(kind: Callable[..., Any],
         ]
 
     assert outcomes(own) == outcomes(theirs)
+    assert str(inspect.signature(own)) == str(inspect.signature(theirs))  # from here on its `__init__` is compiled
+    assert outcomes(own) == outcomes(theirs)
+
+
+ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "none": ((), {}),
+    "by place": ((1, "b", [2]), {}),
+    "by name": ((), {"tags": [2], "x": 1}),
+    "both": ((1,), {"name": "b"}),
+    "too many": ((1, "b", [2], 4), {}),
+    "twice": ((1,), {"x": 2}),
+    "a field without init": ((1,), {"told": 2}),
+    "unknown": ((1,), {"more": 2}),
+}
+
+
+@pytest.mark.parametrize(("args", "named"), ARGUMENTS.values(), ids=ARGUMENTS)
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_class_takes_the_arguments_that_the_standard_library_s_takes(
+    args: tuple[Any, ...], named: dict[str, Any], frozen: bool
+) -> None:
+    class Point:
+        x: int
+        name: str = "p"
+        tags: list[int] = field(default_factory=list)
+        told: int = field(default=7, init=False)
+        later: int = field(init=False)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "later", self.x + self.told)
+
+    def made(make: Make) -> Any:
+        return make(frozen=frozen)(type("Point", (), dict(Point.__dict__)))
+
+    own, theirs = made(classes.dataclass), made(dataclasses.dataclass)
+    first = _outcome(lambda: own(*args, **named))
+    later = [_outcome(lambda: own(*args, **named)) for _ in range(2 * classes._UNCOMPILED)]
+
+    assert {first, *later} == {_outcome(lambda: theirs(*args, **named))}
+
+
+def test_the_initializer_is_compiled_once_a_class_has_made_some_instances() -> None:
+    @classes.dataclass(frozen=True)
+    class Point:
+        x: int
+        y: list[int] = field(default_factory=list)
+
+    first = [Point(n) for n in range(classes._UNCOMPILED)]
+
+    assert isinstance(Point.__dict__["__init__"], classes._Init)
+    assert [Point(n) for n in range(100)][: len(first)] == first
+    assert inspect.isfunction(Point.__dict__["__init__"])
 
 
 @classes.dataclass(frozen=True, slots=True)
