@@ -223,6 +223,10 @@ def _mentions_fields(owner: Any, seen: set[int], depth: int) -> bool:
     return any(_mentions(value, seen, depth + 1) for value in flat if callable(value))
 
 
+_UNUSED = 623
+"""The position in the state of NumPy's global generator before its first number."""
+
+
 _DEEP, _MANY = 5, 500
 """Largest depth and number of objects that `generators` examines."""
 
@@ -232,6 +236,7 @@ def generators(fn: Any) -> list[Any]:
 
     Follows the names it uses, its closure and its bound object, and the functions, attributes and lists found there.
     """
+    kinds = _kinds()
     found: list[Any] = []
     seen: set[int] = set()
     waiting: list[tuple[Any, int]] = [(fn, 0)]
@@ -240,11 +245,23 @@ def generators(fn: Any) -> list[Any]:
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if isinstance(value, (np.random.Generator, np.random.RandomState, python_random.Random)):
+        if isinstance(value, kinds):
             found.append(value)
         elif depth < _DEEP:
             waiting.extend((part, depth + 1) for part in _parts(value))
     return found
+
+
+def _of_numpy() -> Any:
+    """The module numpy.random. None until something uses it: importing it takes 9 ms, a thirtieth of a first batch."""
+    module = sys.modules.get("numpy.random")
+    return module if hasattr(module, "get_state") else None  # which is missing while it is being imported
+
+
+def _kinds() -> tuple[type, ...]:
+    """The classes of random generators that there may be."""
+    module = _of_numpy()
+    return (python_random.Random,) if module is None else (module.Generator, module.RandomState, python_random.Random)
 
 
 def _parts(value: Any) -> list[Any]:
@@ -272,16 +289,18 @@ def _parts(value: Any) -> list[Any]:
 
 def generator_states(known: Sequence[Any]) -> list[Any]:
     """The states of the global generators and of `known`, those that a function can reach."""
-    states: list[Any] = [np.random.get_state()[2], python_random.getstate()]  # type: ignore[index]
+    module = _of_numpy()
+    states: list[Any] = [_UNUSED if module is None else module.get_state()[2], python_random.getstate()]
     torch = sys.modules.get("torch")
     state = getattr(torch, "get_rng_state", None)  # missing while torch is being imported
     if state is not None:
         states.append(state().numpy().tobytes())
     for value in known:
-        if isinstance(value, np.random.Generator):
-            states.append(repr(value.bit_generator.state))
+        if isinstance(value, python_random.Random):
+            states.append(repr(value.getstate()))
         else:
-            states.append(repr(value.get_state() if isinstance(value, np.random.RandomState) else value.getstate()))
+            own = getattr(value, "bit_generator", None)  # of a Generator; a RandomState has `get_state`
+            states.append(repr(value.get_state() if own is None else own.state))
     return states
 
 

@@ -7,6 +7,8 @@ import logging
 import os
 import random
 import secrets
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -304,3 +306,24 @@ def test_what_differs_beside_it_is_refused() -> None:
 
     with pytest.raises(TraceError, match=r"shuffle with seed=1, then 3"):
         R.flat_map(lambda x: _numbered(next(count), TensorSpec((), "int64")).shuffle(9, seed=next(count)))
+
+
+def test_a_draw_that_imports_numpy_s_generators_is_noticed() -> None:
+    code = """
+import sys, numpy as np
+from gpupipe.graph.classify import generator_states, generators
+before = generator_states([])
+np.random.get_state()
+assert generator_states([]) == before, "importing them draws nothing"
+np.random.rand()
+assert generator_states([]) != before
+old, new = np.random.RandomState(1), np.random.default_rng(1)
+found = generators(lambda: (old, new))
+assert {*map(id, found)} == {id(old), id(new)}
+for one in (old.rand, new.random):
+    before = generator_states(found)
+    one()
+    assert generator_states(found) != before
+"""
+
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
