@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gpupipe as gp
@@ -380,6 +381,21 @@ def test_blocks_are_used_again_only_when_no_view_lives() -> None:
     assert id(blocks.take()) != name
     del view
     assert name in {id(blocks.take()) for _ in range(2)}
+
+
+def test_a_large_block_is_free_while_others_of_its_allocation_are_held() -> None:
+    blocks = Blocks(1 << 20)
+    views = [memoryview(blocks.take()) for _ in range(20)]
+    free = id(views[3].obj)
+    part = np.frombuffer(views[5][7:9], np.uint8)  # still holds its block
+    del views[5], views[3]
+
+    again = [blocks.take() for _ in range(3)]
+
+    assert [id(block) for block in again].count(free) == 1
+    assert not any(np.shares_memory(part, block) for block in again)
+    starts = sorted(np.asarray(block).ctypes.data for block in [*again, *views])
+    assert np.diff(starts).min() >= 1 << 20
 
 
 def test_a_free_block_is_found_behind_some_that_are_held() -> None:

@@ -1,8 +1,9 @@
 """blocks: buffers that files are read into, reused once no view of them is left.
 
 A fresh buffer costs a page fault for every 4 KB, more than reading a cached file does: a record of 110 KB takes 27 us
-with a new megabyte for each block, 16 us with a reused one. CPython can tell when a block is free: every view, slice or
-array over a bytearray holds a reference to it.
+with a new megabyte for each block, 16 us with a reused one. Where the system has huge pages, large blocks are parts of
+one allocation that asks for them: then a new block costs 8 us a record. CPython can tell when a block is free: every
+memoryview of it, and whatever is made of that, holds a reference to it.
 """
 
 from __future__ import annotations
@@ -10,18 +11,30 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
+from typing import Any
+
+import numpy as np
 
 from gpupipe.extract.storage.forking import renew_lock
 
 __all__ = ["Blocks"]
 
 
-def _references(blocks: deque[bytearray]) -> int:
+Block = Any  # uint8[size]; type checkers do not know before Python 3.12 that an array is a buffer
+
+
+def _references(blocks: deque[Block]) -> int:
     return sys.getrefcount(blocks[0])
 
 
 # The reference count of an unused block, measured by the same expression: it differs between Python versions.
-_IDLE = _references(deque([bytearray(1)])) if hasattr(sys, "getrefcount") else -1
+_IDLE = _references(deque([np.empty(1, np.uint8)])) if hasattr(sys, "getrefcount") else -1
+
+_LARGE = 1 << 20
+"""Bytes of a large block."""
+
+_TOGETHER = 16 << 20
+"""Bytes that are allocated at once, of which large blocks are parts: NumPy asks the system for huge pages then."""
 
 
 class Blocks:
@@ -36,11 +49,15 @@ class Blocks:
         self.size = size
         self._most = max(limit // size, 1)
         self._lock = threading.Lock()
-        self._ring: deque[bytearray] = deque()
+        self._ring: deque[Block] = deque()
+        self._new: list[Block] = []  # not used yet
         renew_lock(self)
 
-    def take(self) -> bytearray:
-        """Return a buffer that is not in use. Its content is whatever was in it."""
+    def take(self) -> Block:
+        """Return a buffer that is not in use. Its content is whatever was in it.
+
+        Take a memoryview of it: a view that NumPy makes holds no block, only the allocation that it is a part of.
+        """
         with self._lock:
             ring = self._ring
             for _ in range(min(len(ring), 16)):  # the oldest are the likeliest to be free; not all are searched
@@ -49,7 +66,10 @@ class Blocks:
                     ring.append(block)
                     return block
                 ring.rotate(-1)
-            block = bytearray(self.size)
+            if not self._new:
+                together = max(1, _TOGETHER // self.size) if self.size >= _LARGE else 1
+                self._new = np.split(np.empty(together * self.size, np.uint8), together)
+            block = self._new.pop()
             ring.append(block)
             if len(ring) > self._most:
                 ring.popleft()
