@@ -172,7 +172,6 @@ _BLOCK = 1 << 14
 """Numbers in a block of rows: blocks of one row take twice as long, those beyond the L1 cache a fifth more."""
 
 
-@lru_cache(256)
 def _blocks(height: int, row: int) -> int:
     """How many blocks of as many rows an image has, with up to `_BLOCK` numbers in each, or one row."""
     return next(n for n in range(max(1, -(-height * row // _BLOCK)), height + 1) if height % n == 0)
@@ -180,13 +179,20 @@ def _blocks(height: int, row: int) -> int:
 
 def scaled_hwc(x: Array, mean: float | tuple[float, ...], std: float | tuple[float, ...], out: Array) -> Array:
     """`scaled` for an image {HWC} and a contiguous `out`, with blocks of rows as one long axis: 16 times as fast."""
-    height, width, channels = x.shape
     if x.size:
-        blocks = _blocks(height, width * channels)
-        pixels = height * width // blocks
-        shape = (blocks, pixels * channels)
-        scaled(x.reshape(shape), *factors(mean, std, channels, pixels), out.reshape(shape))
+        shape, centre, scale = _in_blocks(mean, std, *x.shape)
+        scaled(x.reshape(shape), centre, scale, out.reshape(shape))
     return out
+
+
+@lru_cache(256)
+def _in_blocks(
+    mean: float | tuple[float, ...], std: float | tuple[float, ...], height: int, width: int, channels: int
+) -> tuple[tuple[int, int], Array, Array]:
+    """The shape of an image as blocks, and `factors` for one of them."""
+    blocks = _blocks(height, width * channels)
+    pixels = height * width // blocks
+    return (blocks, pixels * channels), *factors(mean, std, channels, pixels)
 
 
 def scaled_stack(x: Array, mean: Any, std: Any, layout: str, out: Array | None) -> Array:

@@ -67,11 +67,13 @@ class _Code:
         self.slots = len(slots)
         self.inputs = len(program.inputs)
         self.outputs: list[_Output] = []
+        self.targets: list[tuple[int, int]] = []  # (number of the output, slot)
         targets: dict[Value, int] = {}
-        for value in program.outputs:
+        for n, value in enumerate(program.outputs):
             shape = static_shape(value)
             if shape is not None:
                 targets[value] = self.slots
+                self.targets.append((n, self.slots))
                 self.slots += 1
             self.outputs.append(_Output(slots[value], targets.get(value), shape, value.spec.dtype))
         self.steps: list[tuple[Step, str]] = []
@@ -234,9 +236,8 @@ class NumpyExecutor(Executor):
 
     def _row(self, slots: list[Any], results: list[Any], row: int) -> None:
         code = self._code
-        for output, result in zip(code.outputs, results, strict=True):
-            if output.target is not None:
-                slots[output.target] = result[row]
+        for n, target in code.targets:
+            slots[target] = results[n][row]
         for step, name in code.steps:
             try:
                 step(slots)

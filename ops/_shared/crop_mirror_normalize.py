@@ -108,7 +108,7 @@ class CropMirrorNormalize(Op):
             x = self.crop.reference(x, *params[:2])
         height, width, channels = x.shape
         check_count(self.mean, self.std, channels)
-        if not x.size or channels > 4 or x.dtype.name not in ("uint8", "float32"):
+        if not x.size or channels > 4 or x.dtype.char not in "Bf":
             return replace(self, crop=None).reference(x, *params[-1:] if self.mirrored else (), out=out)
         cv2 = opencv()
         hwc = self.layout == "HWC"
@@ -118,7 +118,7 @@ class CropMirrorNormalize(Op):
             x = cv2.flip(x, 1, dst=out if hwc and x.dtype == np.float32 else None).reshape(x.shape)
         if hwc:
             return scaled_hwc(x, self.mean, self.std, out)
-        planes = cv2.split(x) if x.dtype == np.uint8 else x.transpose(2, 0, 1)
+        planes = cv2.split(x) if x.dtype.char == "B" else x.transpose(2, 0, 1)
         for plane, mean, scale, to in zip(planes, *factors(self.mean, self.std, channels), out, strict=True):
             scaled(plane, mean, scale, to)
         return out

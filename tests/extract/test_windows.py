@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -118,6 +120,35 @@ def test_an_image_that_the_region_decoder_refuses_is_decoded_by_another(
     monkeypatch.undo()
     assert (tried(damaged, 3, None) is None) == (tried(damaged, 3, Window(9, 20, 30, 31)) is None)
     assert capfd.readouterr().err == "", "nvImageCodec prints about damaged images"
+
+
+WHOLE = Window(0, 0, 131, 53)
+REFUSED: dict[str, tuple[Callable[[bytes], bytes], Window, int]] = {
+    "beyond the right": (bytes, Window(0, 40, 10, 14), 1 << 20),
+    "beyond the bottom": (bytes, Window(120, 0, 12, 10), 1 << 20),
+    "before the top": (bytes, Window(-1, 0, 10, 10), 1 << 20),
+    "before the left": (bytes, Window(0, -1, 10, 10), 1 << 20),
+    "empty": (bytes, Window(3, 3, 0, 5), 1 << 20),
+    "too many pixels": (bytes, WHOLE, 131 * 53 - 1),
+    "without its end": (lambda data: data[:-1] + b"\0", WHOLE, 1 << 20),
+    "of 12 bits": (lambda data: data.replace(b"\xff\xc0\0\x11\x08", b"\xff\xc0\0\x11\x0c"), WHOLE, 1 << 20),
+    "arithmetic": (lambda data: data.replace(b"\xff\xc0", b"\xff\xc9"), WHOLE, 1 << 20),
+}
+
+
+@pytest.mark.parametrize(("change", "window", "most"), REFUSED.values(), ids=REFUSED)
+def test_the_region_decoder_is_asked_for_windows_inside_of_images_that_pass_all_checks(
+    change: Callable[[bytes], bytes], window: Window, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, asked = encoded(noise(131, 53)), []
+    monkeypatch.setattr("gpupipe.extract.images.decode.decode_region", lambda *args: asked.append(args))
+
+    with suppress(DecodeError):
+        decode(change(data), most_pixels=most, window=window)
+
+    assert not asked
+    decode(data, most_pixels=131 * 53, window=WHOLE)
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("at", range(0, 600, 13))

@@ -17,6 +17,7 @@ from gpupipe.extract.images.jpeg_tables import describes_its_scan
 __all__ = [
     "FRAMES",
     "MOST_SCANNED",
+    "SEQUENTIAL",
     "check_end",
     "check_scans",
     "exif_blocks",
@@ -56,7 +57,11 @@ FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _PROGRESSIVE = frozenset((0xC2, 0xC6, 0xCA, 0xCE))
 
 
-_ORDINARY = frozenset((0xC0, 0xC1, 0xC2))  # baseline, extended, progressive: with Huffman codes
+SEQUENTIAL = frozenset((0xC0, 0xC1))
+"""The markers of frames with Huffman codes that are not progressive: baseline and extended."""
+
+
+_ORDINARY = SEQUENTIAL | {0xC2}  # ... and progressive
 
 
 _SKIPPED = _NO_SIZE | {0x00, 0xFF}

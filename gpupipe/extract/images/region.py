@@ -38,6 +38,7 @@ class _Own(threading.local):
             codec.DecodeParams(color_spec=spec, apply_exif_orientation=False)
             for spec in (codec.ColorSpec.SRGB, codec.ColorSpec.GRAY)
         )
+        self.stream, self.region = codec.CodeStream, codec.Region
 
 
 @lru_cache(1)
@@ -60,8 +61,9 @@ def region_decoder() -> Any:
 
 
 @lru_cache(1)
-def _own() -> _Own:
-    return _Own()
+def _own() -> _Own | None:
+    """What the calling thread has of its own; None where nvImageCodec is not there."""
+    return None if region_decoder() is None else _Own()
 
 
 def decode_region(
@@ -77,13 +79,11 @@ def decode_region(
     Returns:
         uint8[height,width,1 or 3], or None if nvImageCodec refuses the image or is not there.
     """
-    codec = region_decoder()
-    if codec is None:
+    own = _own()
+    if own is None:
         return None
     top, left, height, width = window
-    region = codec.Region((top, left), (top + height, left + width))
-    own = _own()
-    image = own.decode(
-        codec.CodeStream(data).get_sub_code_stream(region=region), params=own.gray if gray else own.colours
-    )
+    region = own.region((top, left), (top + height, left + width))
+    stream = own.stream(data).get_sub_code_stream(region=region)
+    image = own.decode(stream, params=own.gray if gray else own.colours)
     return None if image is None else np.asarray(image)
