@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from functools import lru_cache
+from importlib import import_module
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,16 @@ import pytest
 from gpupipe.comparison.photographs import take
 from gpupipe.graph.op import Array
 
-__all__ = ["albumentations", "chw", "hwc", "photograph", "torchvision"]
+__all__ = ["albumentations", "chw", "hwc", "original", "photograph", "torchvision"]
+
+
+def original(name: str) -> Any:
+    """A library that ops are compared with. Where it is not installed, the test is skipped, but in CI it fails."""
+    if find_spec(name.partition(".")[0]) is not None:
+        return import_module(name)
+    if os.environ.get("CI"):
+        pytest.fail(f"CI needs {name} for this comparison, found none; .ci/run installs it")
+    pytest.skip(f"{name} is not installed")
 
 
 @lru_cache(1)
@@ -25,17 +35,14 @@ def torchvision() -> Any:
 
     What else looks for torchvision would fail there. So it may be in a folder that nothing else is imported from.
     """
-    torch = pytest.importorskip("torch")
+    torch = original("torch")
     if "GPUPIPE_TORCHVISION" in os.environ:
         sys.path.append(os.environ["GPUPIPE_TORCHVISION"])
-    if find_spec("torchvision") is None:
-        pytest.skip("torchvision is not installed")
     library = torch.library.Library("torchvision", "DEF")
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    transforms = pytest.importorskip("torchvision.transforms")
-    v2 = pytest.importorskip("torchvision.transforms.v2")
+    transforms, v2 = original("torchvision.transforms"), original("torchvision.transforms.v2")
     return SimpleNamespace(v1=transforms, v2=v2, mode=transforms.InterpolationMode, library=library)
 
 
@@ -43,17 +50,14 @@ def torchvision() -> Any:
 def albumentations() -> Any:
     """albumentations 2.0.8, the last under MIT, where it is installed, or in the folder `GPUPIPE_ALBUMENTATIONS`.
 
-    No dependency of anything here: `pip install --no-deps --target FOLDER albumentations==2.0.8 albucore==0.0.24
-    simsimd stringzilla`, and what else they say is missing.
+    No dependency of anything here: `.ci/run` installs it, and what it needs that others do not bring, into a folder.
     """
     if "GPUPIPE_ALBUMENTATIONS" in os.environ:
         sys.path.append(os.environ["GPUPIPE_ALBUMENTATIONS"])
-    if find_spec("albumentations") is None:
-        pytest.skip("albumentations is not installed")
     os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # it would ask an index of packages when it is imported
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its imports warn about themselves
-        return pytest.importorskip("albumentations")
+        return original("albumentations")
 
 
 @lru_cache(32)
@@ -66,7 +70,7 @@ def photograph(number: int) -> Array:
 
 def chw(image: Array) -> Any:
     """An image {HWC} as a tensor {CHW}."""
-    torch = pytest.importorskip("torch")
+    torch = original("torch")
     return torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))
 
 

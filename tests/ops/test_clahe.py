@@ -17,7 +17,7 @@ from gpupipe.ops.random_clahe import RandomClahe
 from gpupipe.random import BatchRng
 from gpupipe.transform.machine import has_dali
 from tests.ops.frequencies import assert_shares
-from tests.ops.originals import albumentations, photograph
+from tests.ops.originals import albumentations, original, photograph
 
 LIMITS = (0.0, 0.5, 1.0, 2.0, 3.7, 4.0, 40.0)
 GRIDS = ((8, 8), (1, 1), (3, 5), (16, 2))
@@ -25,7 +25,7 @@ GRIDS = ((8, 8), (1, 1), (3, 5), (16, 2))
 
 @pytest.fixture(scope="module")
 def cv2() -> Any:
-    return pytest.importorskip("cv2")
+    return original("cv2")
 
 
 def gray(levels: list[list[int]]) -> Array:
