@@ -87,6 +87,35 @@ def test_photographs_are_as_torchvisions(name: str) -> None:
         assert (difference > 0).mean() < 1e-3
 
 
+def test_20_photographs_with_20_drawn_blurs_each_are_torchvisions() -> None:
+    functional = torchvision().v2.functional
+    for number in PHOTOGRAPHS:
+        image = photograph(number)[:96, : 60 + number]
+        for draw in range(20):
+            rng = np.random.default_rng([number, draw])
+            kernel, sigma = (2 * rng.integers(0, 8, 2) + 1).tolist(), rng.uniform(0.1, 3, 2).tolist()
+
+            difference = np.abs(
+                ops.gaussian_blur(image, kernel, sigma).astype(int)
+                - hwc(functional.gaussian_blur(chw(image), kernel, sigma))
+            )
+
+            assert difference.max() <= 1  # as above
+            assert (difference > 0).mean() < 3e-3
+
+
+def test_20_photographs_with_20_drawn_sharpnesses_each_are_torchvisions() -> None:
+    functional = torchvision().v2.functional
+    for number in PHOTOGRAPHS:
+        image = photograph(number)[:96, : 60 + number]
+        for factor in np.random.default_rng(number).uniform(0, 3, 20).tolist():
+            expected = hwc(functional.adjust_sharpness(chw(image), factor))
+            difference = np.abs(ops.adjust_sharpness(image, factor).astype(int) - expected)
+
+            assert difference.max() <= 1  # as above
+            assert (difference > 0).mean() < 3e-3
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_floats_are_as_torchvisions(name: str) -> None:
     ours, theirs = CALLS[name]

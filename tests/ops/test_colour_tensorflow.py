@@ -11,6 +11,7 @@ import pytest
 from gpupipe import ops
 from gpupipe.graph.op import Array
 from gpupipe.ops._shared.samples import noise, picture
+from tests.ops.originals import photograph
 
 pytestmark = pytest.mark.tf
 
@@ -91,6 +92,22 @@ def test_jpeg_quality_is_tensorflows_with_the_accurate_transform(tf: Any, qualit
             expected = tf.image.adjust_jpeg_quality(image, quality, dct_method="INTEGER_ACCURATE").numpy()
 
             np.testing.assert_array_equal(ops.adjust_jpeg_quality(image, quality), expected)
+
+
+@pytest.mark.parametrize("name", ["adjust_gamma", "adjust_jpeg_quality"])
+def test_20_photographs_with_20_draws_each_are_tensorflows(tf: Any, name: str) -> None:
+    for number in range(20):
+        x, rng = photograph(number)[:64, : 60 + number], np.random.default_rng(number)
+        for draw in range(20):
+            if name == "adjust_gamma":
+                args = tuple(rng.uniform((0.2, 0.5), (3, 1.5)).tolist())
+
+                assert_close(ops.adjust_gamma(x, *args), tf.image.adjust_gamma(x, *args).numpy(), f"{name}{args}")
+            else:
+                quality = int(rng.integers(0, 101))
+                expected = tf.image.adjust_jpeg_quality(x, quality, dct_method="INTEGER_ACCURATE").numpy()
+
+                np.testing.assert_array_equal(ops.adjust_jpeg_quality(x, quality), expected, f"{quality}, {draw}")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,10 @@ from gpupipe import Dataset, Options, ops
 from gpupipe.errors import PlanError, PlanTypeError, SpecError
 from gpupipe.ops import Sample
 from gpupipe.ops.random_iou_crop import RandomIouCrop
+from gpupipe.ops.random_zoom_out import RandomZoomOut
+from gpupipe.random import BatchRng
 from gpupipe.transform.machine import has_dali
-from tests.ops.originals import torchvision
+from tests.ops.originals import chw, hwc, original, photograph, torchvision
 
 BOXES = np.array([[10, 10, 40, 50], [50, 20, 90, 60], [70, 5, 80, 12]], np.float32)
 
@@ -104,6 +106,24 @@ def test_the_canvas_of_a_zoom_out_holds_the_image() -> None:
         assert (s.image == 7).all(axis=2).sum() == h * w - 200 + int((picture(10, 20).image == 7).all(axis=2).sum())
     assert len(sizes) > 20
     assert np.mean(np.array(factors) == 1) == pytest.approx(0.2, abs=0.09)
+
+
+def test_20_photographs_with_20_canvases_each_are_torchvisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch, v2 = original("torch"), torchvision().v2
+    for number in range(20):
+        image = photograph(number)[: 60 + number, : 90 - 2 * number]
+        hw = np.tile(np.array(image.shape[:2], np.int32), (20, 1))
+        bounds, fill = (1.0 + number / 20, 3.0 + number / 20), float(5 * number)
+        op = RandomZoomOut(bounds, 1.0, ((fill,),))
+        keys = np.arange(20, dtype=np.uint64) + np.uint64(20 * number)
+        u, params = BatchRng(1, 0, keys, 5).uniform(4), op.draw(BatchRng(1, 0, keys, 5), hw)
+        for draw in range(20):
+            drawn = iter((torch.tensor(u[draw, 1:2]), torch.tensor(u[draw, 2:])))  # the factor; the places
+            monkeypatch.setattr(torch, "rand", lambda _, drawn=drawn: next(drawn))
+            transform = v2.RandomZoomOut(fill, bounds, 1.0)
+            expected = hwc(transform.transform(chw(image), transform.make_params([chw(image)])))
+
+            np.testing.assert_array_equal(op.reference(image, *(param[draw] for param in params)), expected)
 
 
 def test_the_window_of_detr_has_sides_between_its_bounds() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from gpupipe.ops.gaussian_noise import GaussianNoise
 from gpupipe.ops.random_channel_permutation import RandomChannelPermutation
 from gpupipe.ops.salt_and_pepper import SaltAndPepper
 from gpupipe.random import BatchRng
-from tests.ops.originals import albumentations, chw, hwc, photograph, torchvision
+from tests.ops.originals import albumentations, chw, hwc, original, photograph, torchvision
 
 GRAY = np.full((256, 320, 3), 128, np.uint8)
 
@@ -91,6 +92,33 @@ def test_gaussian_noise_has_the_deviation_of_torchvisions() -> None:
     assert ours.mean() == pytest.approx(128, abs=0.2)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_20_photographs_with_20_draws_each_have_torchvisions_law_of_noise(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torchvision gets the normal numbers that were drawn here."""
+    torch, functional = original("torch"), torchvision().v2.functional
+    for number in range(20):
+        image = photograph(number)[:48, : 40 + number]
+        x = image if dtype == "uint8" else image.astype(np.float32) / np.float32(255)
+        hw = np.tile(np.array(x.shape[:2], np.int32), (20, 1))
+        for draw in range(20):
+            mean, sigma = np.random.default_rng([number, draw]).uniform((-0.3, 0), (0.3, 0.5)).tolist()
+            op = GaussianNoise(mean, sigma, bool(draw % 4), dtype=dtype)
+            keys, noise = (drawn[draw] for drawn in op.draw(rng(20), hw))
+            n = chw(normals()[grain(keys, x.shape, True) >> np.uint32(16)])
+            monkeypatch.setattr(torch, "randn_like", lambda *_, n=n, **__: n)
+
+            got, expected = op.reference(x, keys, noise), hwc(functional.gaussian_noise(chw(x), mean, sigma, op.clip))
+
+            if dtype == "float32":
+                np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # a product and a sum may be fused
+            elif op.clip:  # truncating the noise toward 0, as torchvision does, and rounding it are up to a level apart
+                assert np.abs(got.astype(int) - expected).max() <= 1
+                cut = np.trunc(n.numpy().transpose(1, 2, 0) * np.float32(sigma * 255) + np.float32(mean * 255))
+                assert (expected == np.clip(x + cut, 0, 255)).mean() > 0.9999
+
+
 def test_salt_and_pepper_changes_the_share_that_was_drawn() -> None:
     for amount, salt in ((0.3, 0.5), (0.05, 0.9), (1.0, 0.25)):
         x = ops.salt_and_pepper(GRAY, amount, salt, seed=3)
@@ -133,12 +161,13 @@ def test_salt_and_pepper_draws_within_its_bounds() -> None:
 
 
 def test_channels_are_permuted_as_torchvision_does() -> None:
-    image = photograph(3)
     functional = torchvision().v2.functional
-    for order in ((2, 1, 0), (1, 2, 0), (0, 2, 1)):
-        expected = hwc(functional.permute_channels(chw(image), list(order)))
+    for number in range(20):
+        image = photograph(number)
+        for order in permutations(range(3)):
+            expected = hwc(functional.permute_channels(chw(image), list(order)))
 
-        np.testing.assert_array_equal(ops.permute_channels(image, order), expected)
+            np.testing.assert_array_equal(ops.permute_channels(image, order), expected)
 
 
 def test_every_order_of_the_channels_is_equally_likely() -> None:

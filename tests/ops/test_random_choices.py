@@ -10,7 +10,11 @@ import pytest
 
 from gpupipe import Dataset, ops
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
+from gpupipe.graph import eager
+from gpupipe.graph.op import Array, Op
+from gpupipe.ops._shared.choice import Choice
 from gpupipe.ops._shared.samples import noise
+from tests.ops.originals import chw, hwc, original, photograph, torchvision
 from tests.ops.value_chains import BACKENDS, COUNT, assert_equal, dataset, mask_of, on, photo, rows
 
 X = noise(6, 5)
@@ -72,6 +76,42 @@ def test_random_order_applies_every_function_once() -> None:
         assert sum(same) == 1
         found.append(same.index(True))
     assert set(found) == {0, 1}
+
+
+def test_20_photographs_with_20_draws_each_are_what_torchvisions_containers_make_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch, v2 = original("torch"), torchvision().v2
+    F, params, found = v2.functional, eager._params, list[int]()
+
+    def noted(op: Op, first: Any, seed: int | None) -> list[Array]:
+        drawn = params(op, first, seed)
+        if isinstance(op, Choice):
+            found.append(int(drawn[0]))
+        return drawn
+
+    monkeypatch.setattr(eager, "_params", noted)
+    monkeypatch.setattr(torch, "randperm", lambda _: torch.tensor(found))
+    monkeypatch.setattr(torch, "multinomial", lambda *_: torch.tensor(found))
+    monkeypatch.setattr(torch, "rand", lambda _: torch.tensor(found))  # below 1 is applied
+    ours = [ops.flip_left_right, lambda x: ops.solarize(x, 90), lambda x: ops.posterize(x, 3)]
+    theirs = [F.horizontal_flip, lambda x: F.solarize(x, 90), lambda x: F.posterize(x, 3)]
+    containers: dict[str, tuple[Any, Any]] = {
+        "random_apply": (lambda x, seed: ops.random_apply(ours, x, seed=seed), v2.RandomApply(theirs, 0.5)),
+        "random_choice": (lambda x, seed: ops.random_choice(ours, x, seed=seed), v2.RandomChoice(theirs)),
+        "random_order": (lambda x, seed: ops.random_order(ours, x, seed=seed), v2.RandomOrder(theirs)),
+    }  # fmt: skip
+    draws: dict[str, set[tuple[int, ...]]] = {name: set() for name in containers}
+    for number in range(20):
+        image = photograph(number)
+        for draw in range(20):
+            for name, (call, container) in containers.items():
+                found.clear()
+                np.testing.assert_array_equal(call(image, 20 * number + draw), hwc(container(chw(image))))
+                draws[name].add(tuple(found))
+    assert {name: len(drawn) for name, drawn in draws.items()} == {
+        "random_apply": 2, "random_choice": 3, "random_order": 6
+    }  # fmt: skip
 
 
 def test_an_image_and_its_mask_have_one_order() -> None:

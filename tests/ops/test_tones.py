@@ -77,6 +77,16 @@ def test_photographs_are_as_torchvisions(name: str) -> None:
         assert_within(ours(image), expected, 1 if name == "grayscale" else 0, share=1e-3)
 
 
+def test_20_photographs_with_20_draws_each_are_solarized_and_posterized_as_torchvision_does() -> None:
+    functional = torchvision().v2.functional
+    for number in PHOTOGRAPHS:
+        image = photograph(number)
+        x, rng = chw(image), np.random.default_rng(number)
+        for threshold, bits in zip(rng.uniform(0, 255, 20).tolist(), rng.integers(0, 9, 20).tolist(), strict=True):
+            np.testing.assert_array_equal(ops.solarize(image, threshold), hwc(functional.solarize(x, threshold)))
+            np.testing.assert_array_equal(ops.posterize(image, bits), hwc(functional.posterize(x, bits)))
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_photographs_are_as_pillows(name: str) -> None:
     pil = pytest.importorskip("PIL.Image")
