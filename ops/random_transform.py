@@ -32,7 +32,10 @@ T = TypeVar("T")
 
 WHO = "random_transform"
 
-FILL_MODES = ("nearest", "constant", "reflect")
+FILL_MODES = ("nearest", "constant", "reflect", "wrap")
+
+CONTINUED = {"reflect": "symmetric", "wrap": "wrap"}
+"""Modes in which the image goes on outside, as `Padding` calls them."""
 
 Shift = float | tuple[float, ...]
 """The largest shift, or all there are, each also in the other direction; below 1 they are shares of a side."""
@@ -50,7 +53,7 @@ class RandomTransform(Composite):
         height_shift: shifts along the columns.
         shear: the largest angle in degrees.
         zoom: bounds of the factors that divide the size, one for each axis.
-        mode: "nearest", "constant" or "reflect".
+        mode: "nearest", "constant", "reflect" or "wrap".
         cval: of what lies outside in mode "constant".
         order: 0 or 1 for the nearest pixel or the mean of four, one per image.
 
@@ -81,9 +84,9 @@ class RandomTransform(Composite):
 
     def row(self, image: int = 0) -> Row:
         method = ("nearest", "bilinear")[self.order[image]]
-        if self.mode == "reflect":
-            mirrored = Padding("symmetric", stage=WHO)
-            return (mirrored, (1, 2, 3)), (Warp(method, (), expand=True, stage=WHO), (0, 4))
+        if self.mode in CONTINUED:
+            larger = Padding(CONTINUED[self.mode], stage=WHO)
+            return (larger, (1, 2, 3)), (Warp(method, (), expand=True, stage=WHO), (0, 4))
         return ((Warp(method, (self.cval,) if self.mode == "constant" else (), stage=WHO), (0,)),)
 
     def _infer(self, index: int, x: TensorSpec) -> TensorSpec:
@@ -109,7 +112,7 @@ class RandomTransform(Composite):
         offset = middle - linear @ middle + rotation @ shift.T[:, :, None]
         matrix = np.concatenate([linear, offset], axis=2)
         before = after = np.zeros_like(hw)
-        if self.mode == "reflect":
+        if self.mode in CONTINUED:
             before, after = _reach(matrix, hw)
             matrix[:, :, 2] += before[:, ::-1]
         size = hw.astype(np.int32)
@@ -195,7 +198,8 @@ def random_transform(
         zoom_range: z for 1 - z to 1 + z, or the two bounds; both axes are drawn, and above 1 makes things smaller.
         channel_shift_range: see `random_channel_shift`.
         fill_mode: what comes from outside: "nearest" repeats the edge, "constant" is `cval`, "reflect" a mirror image,
-            once. ("wrap" is not supported.)
+            "wrap" the image again, both once; behind it the edge is repeated. (Of "wrap" Keras' docs show the first
+            pixel behind the last one, as here; in its code, which is SciPy's, the two fall together.)
         cval: of "constant".
         horizontal_flip: flip left to right with probability 1/2.
         vertical_flip: flip upside down with probability 1/2.

@@ -20,6 +20,7 @@ from gpupipe.spec import TensorSpec
 __all__ = ["MODES", "Padding"]
 
 MODES = ("constant", "edge", "reflect", "symmetric")
+"""Those of torchvision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Padding(Op):
 
     Attributes:
         mode: what they are: "constant", `fill`; "edge", the pixel at the edge; "reflect", a mirror image about the
-            pixel at the edge; "symmetric", one about the edge itself.
+            pixel at the edge; "symmetric", one about the edge itself; "wrap", what lies at the opposite edge.
         fill: one number, or one per channel.
         around: top, left, bottom and right, where all images have the same, else None.
         widened: of mode "edge": whether the image has one of the dtypes `WIDENED`; a DALI node does not know its own.
@@ -85,7 +86,7 @@ class Padding(Op):
         if self.mode == "edge":
             return self._clamped(d, x, start, shape)
         if not d.unknown_channels:
-            return self._reflected(d, x, start, shape, after)
+            return self._continued(d, x, start, shape, after)
         full = replace(
             d, unknown_channels=False
         )  # DALI's cat of nothing but images without channels has the size of one
@@ -94,7 +95,7 @@ class Padding(Op):
             x.shape()[2] > 0,
             x,
             (start, shape, after),
-            lambda x, start, shape, after: self._reflected(full, x, start, shape, after),
+            lambda x, start, shape, after: self._continued(full, x, start, shape, after),
             lambda x, start, shape, after: self._filled(d, x, start, shape),
         )
 
@@ -102,22 +103,24 @@ class Padding(Op):
         fill = list(self.fill)
         return d.fn.slice(x, start, shape, axis_names="HW", out_of_bounds_policy="pad", fill_values=fill)
 
-    def _reflected(self, d: Any, x: Any, start: Any, shape: Any, after: Any) -> Any:
-        skipped = int(self.mode == "reflect")
+    def _continued(self, d: Any, x: Any, start: Any, shape: Any, after: Any) -> Any:
+        skipped, wraps = int(self.mode == "reflect"), self.mode == "wrap"
         for axis, name in ((0, "H"), (1, "W")):
             before, behind = 0 - start[axis : axis + 1], after[axis : axis + 1]
             length = shape[axis : axis + 1] - before - behind
             parts = [x]
             if self.around[axis] != 0:
-                parts.insert(0, self._mirrored(d, x, before * 0 + skipped, before, name))
+                first = length - before if wraps else before * 0 + skipped
+                parts.insert(0, self._part(d, x, first, before, name))
             if self.around[axis + 2] != 0:
-                parts.append(self._mirrored(d, x, length - behind - skipped, behind, name))
+                last = behind * 0 if wraps else length - behind - skipped
+                parts.append(self._part(d, x, last, behind, name))
             x = d.fn.cat(*parts, axis_name=name) if len(parts) > 1 else x
         return x
 
-    def _mirrored(self, d: Any, x: Any, start: Any, shape: Any, axis: str) -> Any:
+    def _part(self, d: Any, x: Any, start: Any, shape: Any, axis: str) -> Any:
         part = d.fn.slice(x, start, shape, axis_names=axis)
-        return flipped(d, part, columns=axis == "W", lines=axis == "H")
+        return part if self.mode == "wrap" else flipped(d, part, columns=axis == "W", lines=axis == "H")
 
     def _clamped(self, d: Any, x: Any, start: Any, shape: Any) -> Any:
         """A shift by whole pixels, of which DALI takes the nearest one inside."""

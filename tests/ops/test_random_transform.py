@@ -5,7 +5,6 @@ Keras' code gets the drawn matrices as SciPy's: axis by axis, between the centre
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
@@ -18,18 +17,20 @@ from gpupipe.graph.op import Array
 from gpupipe.ops.random_channel_shift import RandomChannelShift
 from gpupipe.ops.random_transform import RandomTransform
 from gpupipe.random import BatchRng
+from tests.ops.originals import original
 from tests.ops.test_affine import BACKENDS, COUNT, on, photograph
 
-MODES = ("nearest", "constant", "reflect")
+MODES = {"nearest": "nearest", "constant": "constant", "reflect": "reflect", "wrap": "grid-wrap"}
+"""What SciPy, which Keras hands its modes to, calls each; its "wrap" has one line and column less."""
 
 
 @pytest.fixture
 def keras(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Keras' old module of image preprocessing; the test is skipped where Keras or SciPy is not installed."""
+    """Keras' old module of image preprocessing, which needs SciPy."""
     monkeypatch.setenv("KERAS_BACKEND", "torch")
-    for name in ("torch", "scipy", "keras"):
-        pytest.importorskip(name)
-    return importlib.import_module("keras.src.legacy.preprocessing.image")
+    for name in ("torch", "scipy"):
+        original(name)
+    return original("keras.src.legacy.preprocessing.image")
 
 
 def numbers(u: Array, h: int, w: int) -> dict[str, float]:
@@ -55,7 +56,7 @@ def test_one_map_for_each_image_is_that_of_keras(number: int, mode: str, keras: 
     op = RandomTransform(40, 0.2, 0.3, 20, (0.7, 1.3), mode, 9.0)
     drawn = op.draw(BatchRng(0, 0, keys), np.array([[side, side]] * COUNT, np.int32))
     u = BatchRng(0, 0, keys).uniform(8)
-    generator = keras.ImageDataGenerator(fill_mode=mode, cval=9.0, data_format="channels_last")
+    generator = keras.ImageDataGenerator(fill_mode=MODES[mode], cval=9.0, data_format="channels_last")
     for row in range(COUNT):
         got = op.reference(x, *(part[row] for part in drawn))
 
@@ -98,6 +99,14 @@ def test_a_mirror_image_continues_the_image_once() -> None:
     got = ops.random_transform(x, width_shift_range=[3], fill_mode="reflect", seed=0).ravel().tolist()
 
     assert got in ([3, 2, 1, 1, 2, 3], [4, 5, 6, 6, 5, 4])
+
+
+def test_an_image_that_goes_on_has_its_first_pixel_behind_its_last() -> None:
+    x = np.arange(1, 7, dtype=np.float32).reshape(1, 6, 1)
+
+    got = ops.random_transform(x, width_shift_range=[2], fill_mode="wrap", seed=0).ravel().tolist()
+
+    assert got in ([5, 6, 1, 2, 3, 4], [3, 4, 5, 6, 1, 2])
 
 
 @pytest.mark.parametrize("number", range(COUNT))
@@ -161,7 +170,7 @@ def test_everything_at_once_is_the_same_everywhere(backend: str) -> None:
 
 
 BAD: dict[str, tuple[Any, Any, str]] = {
-    "wrap": (SpecError, {"fill_mode": "wrap"}, "fill_mode from nearest, constant, reflect"),
+    "mode": (SpecError, {"fill_mode": "mirror"}, "fill_mode from nearest, constant, reflect, wrap"),
     "an order of 3": (SpecError, {"interpolation_order": 3}, "interpolation_order 0 or 1"),
     "a rotation below 0": (SpecError, {"rotation_range": -3}, "rotation_range from 0"),
     "a zoom of 1": (SpecError, {"zoom_range": 1.0}, "zoom_range from 0.001"),
