@@ -3,13 +3,13 @@
 A case says which settings an op is tested with, and on what kind of array. Here a photograph that gpupipe draws takes
 the place of the case's noise: in its dtype and with its channels, enlarged with all lengths among the settings, so that
 something can be seen. The pictures are those of the op's reference, with parameters drawn as a chain draws them. Ops
-that move positions are shown with two boxes.
+that move positions are shown with two boxes. Functions that are made of several ops are called.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
@@ -40,6 +40,9 @@ BOXES = np.array([[0.15, 0.2, 0.5, 0.65], [0.55, 0.45, 0.9, 0.9]])
 
 COLOURS = ("red", "yellow")
 
+GAP = 4
+"""Pixels between images that stand beside one another."""
+
 LENGTHS = {
     "height", "width", "length", "top", "left", "offset_height", "offset_width", "target_height", "target_width",
     "min_size", "max_size",
@@ -58,8 +61,6 @@ WITHOUT = {
     "decode_and_crop_jpeg": "it is decode_jpeg and crop_to_bounding_box",
     "expand_dims": "its result is no image",
     "extract_jpeg_shape": "its result is a shape",
-    "extract_patches": "its result has a patch in place of each pixel",
-    "five_crop": "it is four crops of corners and center_crop",
     "from_hf": "it makes a function of other ops",
     "from_timm": "it makes a function of other ops",
     "from_torchvision": "it makes a function of other ops",
@@ -68,16 +69,11 @@ WITHOUT = {
     "minimum": "it compares numbers",
     "one_hot": "its result is a vector",
     "py_function": "it runs any Python function",
-    "random_apply": "it applies a function of the user's",
-    "random_choice": "it applies functions of the user's",
-    "random_iou_crop": "it is a crop, chosen by boxes",
-    "random_order": "it applies functions of the user's",
     "random_uniform": "its result is a number",
     "reshape": "its result is no image",
     "sample_distorted_bounding_box": "its result is a box",
     "squeeze": "its result is no image",
     "stack": "its result is no image",
-    "ten_crop": "it is five_crop of the image and of its mirror image",
     "where": "it chooses between numbers",
 }
 """Functions that have no picture, and why."""
@@ -88,18 +84,20 @@ class Shown:
     """A photograph before and after an op.
 
     Attributes:
-        op: the op, with its settings.
+        call: the op, with its settings.
         before: uint8[h,w,c].
         after: one picture for each draw.
     """
 
-    op: Op
+    call: str
     before: Array
     after: list[Array]
 
 
 def shown(name: str) -> list[Shown]:
     """What is shown of an op: up to `SETTINGS` of its settings, if possible such that change something."""
+    if name in CALLED:
+        return [_called(name)]
     (kind,) = (kind for kind in CATALOGUE if kind.__name__.lower() == name.replace("_", ""))
     found: dict[str, Shown] = {}
     for case in kind.cases():
@@ -141,27 +139,77 @@ def _picture(case: Case) -> Shown | None:
 
 def _made(case: Case, before: Array) -> Shown:
     if case.op.rows == "batch":
-        return Shown(case.op, _seen(before), [_seen(image) for image in _of_batches(case)])
+        return Shown(str(case.op), _seen(before), [_seen(image) for image in _of_batches(case)])
     batch = Batch.of(case, rows=ROWS if case.op.random else 1)
     after = [_seen(row[0]) for row in batch.references()]
     if not has_motion(case.op) or before.shape[-1] != 3:
-        return Shown(case.op, _seen(before), after)
+        return Shown(str(case.op), _seen(before), after)
     height, width = before.shape[:2]
     boxes = np.rint(BOXES * (width, height, width, height)).astype(np.float32)
     size = np.array([height, width], np.int32)
     for row, image in enumerate(after):
         params = batch.arguments(row)[len(case.inputs) :]
         after[row] = _boxed(image, Moved(case.op).reference(boxes, *params, size))
-    return Shown(case.op, _boxed(_seen(before), boxes), after)
+    return Shown(str(case.op), _boxed(_seen(before), boxes), after)
 
 
-def _boxed(image: Array, boxes: Array) -> Array:
+def _boxed(image: Array, boxes: Array, colours: Sequence[str] = COLOURS) -> Array:
     """The picture with the outlines of boxes."""
     picture = Image.fromarray(image)
-    for (left, top, right, bottom), colour in zip(np.rint(boxes).astype(int).tolist(), COLOURS, strict=True):
+    for (left, top, right, bottom), colour in zip(np.rint(boxes).astype(int).tolist(), colours, strict=True):
         last = max(right - 1, left), max(bottom - 1, top)  # the pixels inside
         ImageDraw.Draw(picture).rectangle((left, top, *last), outline=colour, width=2)
     return np.asarray(picture)
+
+
+def _beside(images: Array) -> Array:
+    """Images of one size in a row, or in rows, white between them: [n,h,w,c] or [rows,columns,h,w,c]."""
+    images = images if images.ndim == 5 else images[None]
+    around = np.pad(images, ((0, 0), (0, 0), (0, GAP), (0, GAP), (0, 0)), constant_values=255)
+    rows, columns, height, width, channels = around.shape
+    return around.transpose(0, 2, 1, 3, 4).reshape(rows * height, columns * width, channels)
+
+
+def _of_boxes(image: Array, seed: int) -> Array:
+    """What random_iou_crop gives of the image with its boxes."""
+    boxes = BOXES * np.tile(image.shape[1::-1], 2)
+    made = ops.random_iou_crop(ops.Sample(image, boxes, np.arange(len(boxes))), seed=seed)
+    return _boxed(made.image, made.boxes, [COLOURS[number] for number in made.labels])
+
+
+STEPS: list[Callable[[Any], Any]] = [ops.flip_left_right, lambda x: ops.solarize(x, 100), ops.autocontrast]
+
+CALLED: dict[str, tuple[str, Callable[[Array, int], Array]]] = {
+    "extract_patches": (
+        "extract_patches(image, 44)",
+        lambda x, _: _beside(ops.extract_patches(x, 44).reshape(-1, x.shape[1] // 44, 44, 44, 3)),
+    ),
+    "five_crop": ("five_crop(image, (60, 90))", lambda x, _: _beside(ops.five_crop(x, (60, 90)))),
+    "random_apply": (
+        "random_apply(invert, image, p=0.5)",
+        lambda x, seed: ops.random_apply(ops.invert, x, 0.5, seed=seed),
+    ),
+    "random_choice": (
+        "random_choice([flip_left_right, lambda x: solarize(x, 100), autocontrast], image)",
+        lambda x, seed: ops.random_choice(STEPS, x, seed=seed),
+    ),
+    "random_iou_crop": ("random_iou_crop(Sample(image, boxes, labels))", _of_boxes),
+    "random_order": (
+        "random_order([flip_left_right, lambda x: solarize(x, 100), autocontrast], image)",
+        lambda x, seed: ops.random_order(STEPS, x, seed=seed),
+    ),
+    "ten_crop": ("ten_crop(image, (60, 90))", lambda x, _: _beside(ops.ten_crop(x, (60, 90)))),
+}
+"""Functions that are no op of their own: the call, and its result of a photograph and a seed."""
+
+
+def _called(name: str) -> Shown:
+    call, make = CALLED[name]
+    before = _photograph(0, 2 * HEIGHT, 3 * HEIGHT, 3)
+    after = [make(before, seed) for seed in range(ROWS if name.startswith("random") else 1)]
+    if name == "random_iou_crop":
+        before = _boxed(before, BOXES * np.tile(before.shape[1::-1], 2))
+    return Shown(call, before, after)
 
 
 def _of_batches(case: Case) -> Iterator[Array]:
@@ -234,4 +282,4 @@ def _entries(folder: Path) -> Iterator[str]:
             for file, image in zip(files, [one.before, *one.after], strict=True):
                 Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(folder / file)
             pictures = "".join(f'<img src="{folder.name}/{file}" alt="">' for file in files)
-            yield f"<p><code>{html.escape(str(one.op))}</code></p><p>{pictures}</p>"
+            yield f"<p><code>{html.escape(one.call)}</code></p><p>{pictures}</p>"
