@@ -58,13 +58,16 @@ RECIPES: dict[str, list[tuple[tuple[int | None, ...], str]]] = {
     "train": [((8, 224, 224, 3), "float32"), ((8,), "int64")],
     "validation": [((8, 224, 224, 3), "float32"), ((8,), "int64")],
     "train_v2": [((8, 176, 176, 3), "float32"), ((8, 3), "float32")],
+    "a1": [((8, 224, 224, 3), "float32"), ((8, 3), "float32")],
+    "a2": [((8, 224, 224, 3), "float32"), ((8, 3), "float32")],
     "a3": [((8, 160, 160, 3), "float32"), ((8, 3), "float32")],
     "deit_train": [((8, 224, 224, 3), "float32"), ((8, 3), "float32")],
+    "deit_3_train": [((8, 224, 224, 3), "float32"), ((8, 3), "float32")],
     "pairs": [((4, 224, 224, 3), "float32")] * 2,
     "views": [*[((4, 224, 224, 3), "float32")] * 2, *[((4, 96, 96, 3), "float32")] * 4],
     "masked": [((8, 224, 224, 3), "float32"), ((8, 196), "float32")],
     "cifar10": [((64, 32, 32, 3), "float32"), ((64,), "int64")],
-    "segments": [((4, 128, 128, 3), "float32"), ((4, 128, 128), "int32")],
+    "segments": [((4, 480, 480, 3), "float32"), ((4, 480, 480), "int32")],
     "coco": [((150, 200, 3), "uint8"), ((1, 4), "float64"), ((1,), "int64")],
     "detection": [((4, 300, 300, 3), "float32"), ((4, None, 4), "float32"), ((4, None), "int64")],
     "queries": [((2, None, None, 3), "float32"), ((2, None, 4), "float32"), ((2, None), "int64")],
@@ -94,7 +97,7 @@ def test_every_recipe_gives_batches_of_its_shapes_that_depend_on_the_epoch(data:
     a, b = next(chains["pairs"].iterator(epoch=0))
     assert not np.array_equal(a, b)
     scene, classes = next(names["segments"].iterator(epoch=0))
-    assert set(np.unique(classes)) <= {0, 1, 2} and scene.shape[:3] == classes.shape
+    assert set(np.unique(classes)) <= {0, 1, 2, 255} and scene.shape[:3] == classes.shape
 
 
 def _equal(one: Any, other: Any) -> bool:

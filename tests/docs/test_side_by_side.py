@@ -1,9 +1,11 @@
-"""Three recipes of the page beside their original code, on the same photographs and with the same draws.
+"""Six recipes of the page beside their original code, on the same photographs and with the same draws.
 
 Each function of the page is called on the bytes of a photograph, and what its ops draw is written down. Then the
-original's transforms get these numbers in place of their own. Images of the original are tensors here: torchvision
-resizes them with sums in another order than Pillow, whose law gpupipe has, so a cropped value may differ by one level
-of 255, and by more where a later step makes differences larger.
+original's transforms get these numbers in place of their own. Where the original only crops and flips, they run on
+images of Pillow, as they do there: these are equal, but for kernels that overshoot, which Pillow may clip elsewhere, as
+it resizes the height first. Images of the others are tensors here: torchvision resizes them with sums in another order
+than Pillow, whose law gpupipe has, so a cropped value may differ by one level of 255, and by more where a later step
+makes differences larger.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ class Draws:
         return self._found[kind].pop(0)
 
     def left(self) -> list[str]:
-        return [kind for kind, found in self._found.items() if found and kind != "TrivialAugmentWide"]
+        alone = ("TrivialAugmentWide", "RandomUniform")  # whose draws are noted as a plan; which nothing else draws
+        return [kind for kind, found in self._found.items() if found and kind not in alone]
 
     def clear(self) -> None:
         self._found.clear()
@@ -74,6 +77,7 @@ def fed(transform: Any, draws: Draws) -> Any:
             (top, left), (height, width), _ = draws.next("RandomResizedCrop")
             params = {"top": int(top), "left": int(left), "height": int(height), "width": int(width)}
             transform.make_params = lambda _: params
+            transform.get_params = lambda *_: tuple(params.values())  # of the transforms on Pillow's images
         case "RandomHorizontalFlip":
             transform.p = float(draws.next("RandomFlipLeftRight")[0])
         case "RandomGrayscale":
@@ -86,6 +90,9 @@ def fed(transform: Any, draws: Draws) -> Any:
             jitter = {name: float(factor) for name, factor in zip(names, factors, strict=True)}
             jitter["fn_idx"] = torch.tensor([step for step in order.tolist() if step >= 0])
             transform.make_params = lambda _: jitter
+        case "RandomChoice":
+            every = [fed(part, draws) for part in transform.transforms]
+            transform.transforms, transform.p = [every[int(draws.next("RandomChoice")[0])]], [1.0]
         case "RandomApply":
             (part,) = (fed(part, draws) for part in transform.transforms)
             blurs = type(part).__name__ == "GaussianBlur"
@@ -121,6 +128,28 @@ class BlurOfPillow:
         return torch.from_numpy(np.asarray(image).transpose(2, 0, 1).copy())
 
 
+def resnet(v1: Any, mode: Any, torch: Any) -> list[Any]:
+    """The first `ClassificationPresetTrain` of torchvision's references, on Pillow's images."""
+    return [v1.RandomResizedCrop(224), v1.RandomHorizontalFlip(0.5), v1.ToTensor(), v1.Normalize(MEAN, STD)]
+
+
+def mae(v1: Any, mode: Any, torch: Any) -> list[Any]:
+    """The transforms of MAE's `main_pretrain.py`, on Pillow's images."""
+    return [
+        v1.RandomResizedCrop(224, (0.2, 1.0), interpolation=mode.BICUBIC), v1.RandomHorizontalFlip(), v1.ToTensor(),
+        v1.Normalize(MEAN, STD),
+    ]  # fmt: skip
+
+
+def deit_3(v2: Any, mode: Any, torch: Any) -> list[Any]:
+    """DeiT's `new_data_aug_generator`, which is 3-Augment."""
+    return [
+        v2.RandomResizedCrop(224, interpolation=mode.BICUBIC), v2.RandomHorizontalFlip(),
+        v2.RandomChoice([v2.RandomGrayscale(1.0), v2.Lambda(lambda x: v2.functional.solarize(x, 128)), BlurOfPillow()]),
+        v2.ColorJitter(0.3, 0.3, 0.3), v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD),
+    ]  # fmt: skip
+
+
 def resnet_v2(v2: Any, mode: Any, torch: Any) -> list[Any]:
     """`ClassificationPresetTrain` of torchvision's references, as its weights V2 were trained."""
     return [
@@ -149,9 +178,15 @@ def dino(v2: Any, mode: Any, torch: Any) -> list[Any]:
     ]  # fmt: skip
 
 
+ON_PILLOW = ("resnet", "mae")
+"""Recipes whose original transforms images of Pillow here, as it does itself."""
+
 # The original, how the page's function is called, and what may differ: the mean in levels of 255, and the share of
 # values that differ by more than 2 levels.
 RECIPES: dict[str, tuple[Any, Callable[[dict[str, Any], bytes], Any], float, float]] = {
+    "resnet": (resnet, lambda names, data: names["resnet"](data, 0)[0], 1e-4, 0.0),
+    "mae": (mae, lambda names, data: names["mae"](data, 0)[0], 0.1, 0.0001),
+    "deit_3": (deit_3, lambda names, data: names["deit_3"](data, 0)[0], 0.5, 0.01),
     "resnet_v2": (resnet_v2, lambda names, data: names["resnet_v2"](data, 0)[0], 0.05, 0.002),
     "simclr": (simclr, lambda names, data: names["simclr_view"](data), 0.05, 0.0005),
     "dino, first": (dino, lambda names, data: names["dino_view"](data, 224, (0.4, 1.0), 1.0, 0.0), 0.5, 0.01),
@@ -177,15 +212,17 @@ def test_a_recipe_gives_what_its_original_gives(
     of = torchvision()
     torch = pytest.importorskip("torch")
     make, call, mean, share = RECIPES[name]
+    transforms = of.v1 if name in ON_PILLOW else of.v2
     draws, means, shares = Draws(monkeypatch), [], []
     for number in range(PHOTOGRAPHS):
         data = encode(take(number)[1])
-        decoded = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+        opened = Image.open(io.BytesIO(data)).convert("RGB")
+        decoded = np.asarray(opened).transpose(2, 0, 1)
         for _ in range(DRAWS):
             draws.clear()
             ours = np.asarray(call(page, data))
-            x = torch.from_numpy(decoded.transpose(2, 0, 1).copy())
-            for transform in make(of.v2, of.mode, torch):
+            x: Any = opened if name in ON_PILLOW else torch.from_numpy(decoded.copy())
+            for transform in make(transforms, of.mode, torch):
                 x = fed(transform, draws)(x)
             assert draws.left() == []
             theirs = x.numpy().transpose(1, 2, 0)
@@ -194,4 +231,4 @@ def test_a_recipe_gives_what_its_original_gives(
             shares.append((difference > 2.01).mean())
 
     assert np.mean(means) < mean
-    assert np.mean(shares) < share
+    assert np.mean(shares) <= share
