@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,62 @@ def test_windows_are_distributed_as_torchvisions() -> None:
         assert abs(ours[:, column].mean() - theirs[:, column].mean()) < error
     left = [(made[:, 2:] == size).all(axis=1).mean() for made in (ours, theirs)]
     assert abs(left[0] - left[1]) < 3 * np.sqrt(0.5 / count)
+
+
+class Numbers:
+    """What `RandomIouCrop` draws from two words, in the place of torch's random functions."""
+
+    def __init__(self, torch: Any, words: Any, size: tuple[int, int], crop: RandomIouCrop) -> None:
+        self._torch, self._size, self._crop = torch, size, crop
+        self._rng = BatchRng(int(words[0]), int(words[1]), np.zeros(1, np.uint64))
+        self._trials: Iterator[Any] = iter(())
+        self._place: Any = None
+
+    def randint(self, low: int, high: int, size: Any) -> Any:
+        u = self._rng.uniform(1 + 4 * self._crop.trials)[0]
+        self._trials, self._place = iter(u[1:].reshape(-1, 4)), None
+        return self._torch.tensor([int(u[0] * high)])
+
+    def rand(self, _: int) -> Any:
+        """Sides of a window, or, if their ratio is one that is wanted, then its place."""
+        if self._place is not None:
+            numbers, self._place = self._place, None
+            return self._torch.tensor(numbers)
+        trial = next(self._trials)
+        (low, high), (least, most) = self._crop.scale, self._crop.ratio
+        h, w = (
+            int(side * (low + number * (high - low))) for side, number in zip(self._size, trial[1::-1], strict=True)
+        )
+        self._place = trial[2:] if least <= w / h <= most else None
+        return self._torch.tensor(trial[:2])
+
+
+def test_20_sets_of_boxes_with_20_draws_each_are_cropped_as_by_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch, v2 = original("torch"), torchvision().v2
+    tv_tensors, whole = importlib.import_module("torchvision.tv_tensors"), 0
+    for number in range(20):
+        rng = np.random.default_rng(number)
+        height, width = (int(side) for side in rng.integers(60, 300, 2))
+        corner = rng.uniform(0, 0.7, (1 + number % 5, 2)) * (width, height)
+        boxes = np.concatenate([corner, corner + rng.uniform(0.1, 0.3, corner.shape) * (width, height)], 1)
+        boxes = boxes.astype(np.float32)
+        inputs = [
+            tv_tensors.Image(torch.zeros(3, height, width, dtype=torch.uint8)),
+            tv_tensors.BoundingBoxes(torch.tensor(boxes), format="XYXY", canvas_size=(height, width)),
+        ]
+        for words in rng.integers(0, 1 << 32, (20, 2), dtype=np.uint64):
+            numbers = Numbers(torch, words, (height, width), RandomIouCrop())
+            monkeypatch.setattr(torch, "randint", numbers.randint)
+            monkeypatch.setattr(torch, "rand", numbers.rand)
+            expected = v2.RandomIoUCrop().make_params(inputs)
+
+            got = RandomIouCrop().reference(boxes, words, np.array([height, width], np.int32)).tolist()
+
+            whole += not expected
+            assert got == [expected.get(key, side) for key, side in zip(
+                ("top", "left", "height", "width"), (0, 0, height, width), strict=True
+            )]  # fmt: skip
+    assert 20 < whole < 200
 
 
 def test_the_canvas_of_a_zoom_out_holds_the_image() -> None:
