@@ -17,6 +17,15 @@ ROOT = Path(remote.__file__).parents[2]
 needs_http = pytest.mark.skipif(importlib.util.find_spec("aiohttp") is None, reason="fsspec's HTTP needs aiohttp")
 
 
+@pytest.mark.parametrize(("slowest", "met"), [(0.5, "met"), (0.51, "NOT met")])
+def test_the_slowest_question_at_200_ms_is_held_to_its_goal(slowest: float, met: str) -> None:
+    run = {f"{key}_s": slowest if key == "list_cold" else 0.2 for key in remote.QUESTIONS}
+    lines = remote._questions({"50": {"this": [run]}, "200": {"this": [run], "other": [run]}})
+
+    assert [line.rpartition("goal")[2] for line in lines if "goal" in line] == [f" <= 0.5: {met}"]
+    assert lines[2].startswith("200 ms ") and lines[2].endswith(f"0.20   goal <= 0.5: {met}")
+
+
 @needs_http
 def test_an_epoch_is_timed_and_its_requests_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["remote", "--pairs", "1", "--latencies", "0,50", "--each", "2", "--against", str(ROOT), "--out"]
