@@ -25,7 +25,7 @@ from benchmarks.pairs import ContestantFailed
 from benchmarks.planted import PROGRAMS, planted
 from benchmarks.requests import requests
 from benchmarks.stop import Stopped, stoppable
-from benchmarks.suites import augment, cold, decode, every, far, first, on_ray, places, remote, training
+from benchmarks.suites import augment, cold, decode, every, far, first, on_ray, places, ranks, remote, training
 from benchmarks.suites import cores as cores_suite
 
 __all__ = ["main"]
@@ -58,9 +58,10 @@ COMMANDS = (
     "remote",
     "places",
     "far",
+    "ranks",
     "all",
 )
-SUITES = (first, decode, augment, cores_suite, training, cold, remote, places, far, on_ray, every)
+SUITES = (first, decode, augment, cores_suite, training, cold, remote, places, far, ranks, on_ray, every)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -363,6 +364,7 @@ def _parser() -> argparse.ArgumentParser:
                 "remote",
                 "places",
                 "far",
+                "ranks",
                 "on-ray",
                 "all",
             )

@@ -86,6 +86,7 @@ PLAN = (
     Suite("remote", ("remote",), 3, (*_ONE, "--latencies", "0", "--each", "2")),
     Suite("places", ("places",), 3, (*_ONE, "--files", "64", "--images", "64")),
     Suite("far", ("far",), 4, (*_ONE, "--records", "1300", "--windows", "2")),
+    Suite("ranks", ("ranks",), 4, (*_ONE, "--kinds", "seed", "--ranks", "2")),
     Suite("on-ray", ("on-ray",), 10, (*_ONE, "--batches", "4", "--epochs", "1")),
     Suite("chain on a GPU", ("bench-gpu",), 9, (*_SHORT, "--contestants", "gpupipe-gpu"), gpu=True),
 )  # fmt: skip
