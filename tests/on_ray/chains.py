@@ -94,17 +94,21 @@ class Noted:
         return {int(name.split("-")[0]) for name in os.listdir(self.folder)}
 
 
-def damaged(folder: Path, bad: tuple[int, ...] = (0, 13, 16, 17, 37)) -> gp.Dataset:
-    """8 batches of 8 numbers from records, some of which have a wrong checksum."""
-    (folder / "bad").mkdir(exist_ok=True)
-    path = folder / "bad" / "damaged.tfrecord"
+def write_damaged(folder: Path) -> None:
+    """64 records of numbers, some of which have a wrong checksum."""
+    path = folder / "damaged.tfrecord"
     with gp.io.TFRecordWriter(str(path)) as writer:
         for i in range(64):
             writer.write(np.int64(i).tobytes())
     data = bytearray(path.read_bytes())
-    for i in bad:
+    for i in (0, 13, 16, 17, 37):
         data[(12 + 8 + 4) * i + 12] ^= 1
     path.write_bytes(data)
+
+
+def damaged(folder: Path) -> gp.Dataset:
+    """8 batches of 8 numbers from the records of `write_damaged`."""
+    path = folder / "damaged.tfrecord"
     records = gp.Dataset.list_files(str(path), shuffle=False).interleave(gp.TFRecordDataset)
     return records.map(number).batch(8, drop_remainder=True).with_options(gp.Options(device="cpu", threads=1))
 

@@ -28,6 +28,7 @@ from tests.on_ray.chains import (
     numbers,
     odd,
     ragged,
+    write_damaged,
     write_images,
 )
 from tests.on_ray.killed_program import endless_kills, six_kills
@@ -185,7 +186,7 @@ def told(items: Any) -> dict[str, Any]:
 
 def bad_raised() -> Any:
     """As `ds[i]`: a batch with a bad record is an error, and the next one follows."""
-    ds = damaged(FOLDER)
+    ds = damaged(FOLDER / "bad")
     on_ray = ds.on_ray(1, segment=2)
     by_workers = told(on_ray.iterator(epoch=0))
     own = []
@@ -207,7 +208,7 @@ def bad_replaced() -> Any:
     for name in ("loop", "workers"):
         manifest = FOLDER / f"{name}.jsonl"
         options = gp.Options(on_error="replace", error_manifest=str(manifest))
-        ds = damaged(FOLDER).with_options(options)
+        ds = damaged(FOLDER / "bad").with_options(options)
         ds = ds.on_ray(1, segment=1) if name == "workers" else ds
         items, valid = ds.iterator(epoch=0), []
         found: list[str] = []
@@ -221,7 +222,7 @@ def bad_replaced() -> Any:
 
 
 def too_many_bad() -> Any:
-    ds = damaged(FOLDER).with_options(gp.Options(on_error="replace", max_bad=2)).on_ray(1)
+    ds = damaged(FOLDER / "bad").with_options(gp.Options(on_error="replace", max_bad=2)).on_ray(1)
     return error_of(lambda: list(ds.iterator(epoch=0)))
 
 
@@ -342,6 +343,9 @@ def main() -> None:
     faulthandler.dump_traceback_later(250, exit=True)  # where it hangs, if it does
     said: dict[str, Any] = {"not_connected": error_of(lambda: next(iter(numbers().on_ray(2))))}
     write_images(FOLDER)
+    bad = FOLDER / "bad"  # written once: scenarios that run at the same time read it
+    bad.mkdir()
+    write_damaged(bad)
     address: dict[str, Any] = {"_node_ip_address": "127.0.0.1", "_temp_dir": os.environ["RAY_TEST_FOLDER"]}
     ray.init(num_cpus=4, include_dashboard=False, object_store_memory=256 << 20, log_to_driver=False, **address)
     chosen = sys.argv[2:]
