@@ -112,16 +112,16 @@ def test_passing_faults_of_a_server_lose_nothing(server: Faulty, fault: str) -> 
     assert server.faults
 
 
-def test_a_rank_of_many_starts_within_a_second_and_three_requests(tmp_path: Path) -> None:
+def test_a_rank_of_many_starts_with_three_requests(tmp_path: Path) -> None:
+    """`benchmarks far` has the seconds that it takes."""
     pretended(tmp_path / "files.gpindex", [128] * 10_000, scheme=b"faulty")
-    with Faulty(tmp_path, keeps=True, delay=0.05).serving() as server:
-        url, start = server.url("files.gpindex"), time.perf_counter()
+    with Faulty(tmp_path, keeps=True).serving() as server:
+        url = server.url("files.gpindex")
 
         ds = TFRecordDataset.from_manifest(url).shuffle(gp.ALL, streams=1024, window=1250, seed=1)
         rank = ds.batch(8192).by_rank(517, 1024, check=False)
         steps, state = len(rank), rank.iterator(epoch=0).state_dict()
 
-        assert time.perf_counter() - start <= 1.0
         assert server.gets + server.heads <= 3
     assert steps == 156
     assert state["files"]["count"] == 10_000
@@ -146,13 +146,12 @@ def test_records_that_come_next_are_requested_at_a_time(tmp_path: Path, monkeypa
 
 def test_each_file_is_compared_once_and_many_at_a_time(tmp_path: Path) -> None:
     manifest, _, values = written(tmp_path, [3] * 60)
-    with Faulty(tmp_path, keeps=True, delay=0.05).serving() as server:
+    with Faulty(tmp_path, keeps=True, delay=0.3).serving() as server:  # in which a slow machine sends 8, too
         ds = TFRecordDataset.from_manifest(server.url(os.path.basename(manifest))).shuffle(gp.ALL, seed=1)
-        start = time.perf_counter()
 
         assert sorted(map(bytes, ds)) == sorted(flat(values))
 
-        assert time.perf_counter() - start < 60 * 0.05
+        assert server.most_heads >= 8
         assert server.heads == 1 + 60
 
 

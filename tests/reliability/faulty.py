@@ -51,6 +51,7 @@ class Faulty:
         retry_after: what 429 says.
         delay: seconds that each request takes.
         most: requests at a time, so far.
+        most_heads: HEADs at a time, so far.
         sent: bytes of files, so far.
         keeps: connections are kept for the next request, as HTTP/1.1 has it.
     """
@@ -64,10 +65,12 @@ class Faulty:
     retry_after: str = "0.01"
     delay: float = 0.0
     most: int = 0
+    most_heads: int = 0
     sent: int = 0
     keeps: bool = False
     port: int = 0
     _now: int = 0
+    _heads_now: int = 0
     times: list[float] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _ended: threading.Event = field(default_factory=threading.Event)
@@ -122,13 +125,15 @@ class Faulty:
                 kind = self.looking(self.heads)
             self.times.append(time.monotonic())
             self._now += 1
-            self.most = max(self.most, self._now)
+            self._heads_now += not body
+            self.most, self.most_heads = max(self.most, self._now), max(self.most_heads, self._heads_now)
         try:
             self._ended.wait(self.delay)
             self._send(request, body, kind)
         finally:
             with self._lock:
                 self._now -= 1
+                self._heads_now -= not body
 
     def _send(self, request: http.server.BaseHTTPRequestHandler, body: bool, kind: str | None) -> None:
         path = self.folder / request.path.lstrip("/")
