@@ -51,7 +51,18 @@ _LARGE = ("--batch", "32", "--batches", "8", "--warmup", "3", "--shuffle", "64")
 _TINY = (*_SHORT, "--contestants", "gpupipe-numpy")
 _TINY_PLAIN = (*_SHORT, "--contestants", "plain-gpupipe-numpy")
 
-_TAKE_DATA = ("chain", "extract", "on-error", "first-batch", "cores", "training", "decode", "overhead", "prepared")
+_TAKE_DATA = (
+    "chain",
+    "extract",
+    "on-error",
+    "first-batch",
+    "cores",
+    "training",
+    "decode",
+    "overhead",
+    "prepared",
+    "on-ray",
+)
 
 PLAN = (
     Suite("first-batch", ("first-batch",), 10, (*_ONE, "--shuffle", "16", *_NUMPY)),
@@ -87,7 +98,7 @@ PLAN = (
     Suite("places", ("places",), 3, (*_ONE, "--files", "64", "--images", "64")),
     Suite("far", ("far",), 4, (*_ONE, "--records", "1300", "--windows", "2")),
     Suite("ranks", ("ranks",), 4, (*_ONE, "--kinds", "seed", "--ranks", "2")),
-    Suite("on-ray", ("on-ray",), 10, (*_ONE, "--batches", "4", "--epochs", "1")),
+    Suite("on-ray", ("on-ray",), 10, (*_ONE, "--batches", "4", "--epochs", "1", "--kills", "0")),
     Suite("chain on a GPU", ("bench-gpu",), 9, (*_SHORT, "--contestants", "gpupipe-gpu"), gpu=True),
 )  # fmt: skip
 

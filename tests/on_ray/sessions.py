@@ -33,7 +33,7 @@ needs_ray = [
 ]
 
 
-def _apart() -> list[str]:
+def apart() -> list[str]:
     """The command before a command, which runs it with loopback only; nothing where that is not allowed."""
     prefix = ["unshare", "-rn", "bash", "-c", UP, "lo"]
     try:
@@ -95,7 +95,7 @@ def said(module: str, folder: Path, seconds: float = 240) -> dict[str, Any]:
     mark, ray = uuid.uuid4().hex, tempfile.mkdtemp(prefix="gp-ray-", dir="/tmp")  # short: sockets have paths
     env = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANK", "WORLD_"))}
     env |= {"PYTHONPATH": str(ROOT), "HOME": ray, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TEST_FOLDER": ray, MARK: mark}
-    command = [*_apart(), sys.executable, "-m", f"tests.on_ray.{module}", str(folder)]
+    command = [*apart(), sys.executable, "-m", f"tests.on_ray.{module}", str(folder)]
     # Files, not pipes: Ray's servers inherit them, and one that is left would keep a pipe open.
     texts = [folder / f"{module}.{name}" for name in ("out", "err")]
     with open(texts[0], "w") as out_file, open(texts[1], "w") as err_file:
