@@ -95,8 +95,10 @@ def _measure(name: str, files: Sequence[str], batches: int, epochs: int, kills: 
     if done.returncode:
         why = done.stderr.strip().rpartition("\n")[2] or f"exit status {done.returncode}"
         raise ContestantFailed(name, why, f"{name} failed: {why}")
-    one: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    print(f"{name} {one['cpu_ms']:.2f} CPU-ms an image", file=sys.stderr, flush=True)
+    # Ray prints there as well, also while it shuts down.
+    one: dict[str, Any] = json.loads(next(x for x in reversed(done.stdout.splitlines()) if x.startswith('{"cpu_ms"')))
+    took = f"{one['wait_s']:.1f} s" if name == "killed" else f"{one['cpu_ms']:.2f} CPU-ms an image"
+    print(f"{name} {took}", file=sys.stderr, flush=True)
     return one
 
 
