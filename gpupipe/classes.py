@@ -134,43 +134,44 @@ class _Init:
         found = self.cls.__dict__["__init__"]
         return found if instance is None else found.__get__(instance)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Of a class that is pickled as a whole, as cloudpickle does: the compiled function."""
+        return _itself, (self.__get__(None, self.cls),)
+
     def _fill(self, instance: Any, /, *args: Any, **named: Any) -> None:
         """Do what the compiled function does; it is left to that one to say which arguments are wrong."""
-        values = self._values(args, named)
-        if values is None:
+        given = self._given(args, named)
+        if given is None or self.fields is None:
             self.__get__(None, self.cls)(instance, *args, **named)
             return
-        for name, value in values:
-            self.set(instance, name, value)
+        for name, _, default, factory in self.fields:
+            if name in given:
+                self.set(instance, name, given[name])
+            elif factory is not dataclasses.MISSING:
+                self.set(instance, name, factory())
+            elif default is not dataclasses.MISSING:
+                self.set(instance, name, default)
         if hasattr(self.cls, "__post_init__"):
             instance.__post_init__()
 
-    def _values(self, args: tuple[Any, ...], named: dict[str, Any]) -> list[tuple[str, Any]] | None:
-        """The fields with their values; None if the arguments are not those of the class."""
+    def _given(self, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:
+        """The arguments by the names of their fields; None if they are not those of the class."""
         if self.fields is None:
             fields = dataclasses.fields(self.cls)
             if any(field.kw_only for field in fields):  # these may stand between the others
                 return None
             self.fields = [(one.name, one.init, one.default, one.default_factory) for one in fields]
-        left, given, missing = len(named), iter(args), dataclasses.MISSING
-        values = []
-        for name, init, default, factory in self.fields:
-            value = next(given, missing) if init else missing
-            if init and name in named:
-                if value is not missing:
-                    return None
-                value, left = named[name], left - 1
-            if value is missing:
-                if factory is not missing:
-                    value = factory()
-                elif default is missing:
-                    if init:
-                        return None
-                    continue
-                else:
-                    value = default
-            values.append((name, value))
-        return None if left or next(given, missing) is not missing else values
+        names = [name for name, init, _, _ in self.fields if init]
+        given = dict(zip(names, args, strict=False))
+        if len(args) > len(names) or not given.keys().isdisjoint(named) or not named.keys() <= set(names):
+            return None
+        given.update(named)
+        required = (name for name, init, *ways in self.fields if init and ways == [dataclasses.MISSING] * 2)
+        return given if all(name in given for name in required) else None
+
+
+def _itself(function: Any) -> Any:
+    return function
 
 
 def _compiled(cls: Any, frozen: bool) -> Any:

@@ -7,6 +7,8 @@ import dataclasses
 import inspect
 import pickle
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import KW_ONLY, FrozenInstanceError, field
 from pathlib import Path
@@ -254,3 +256,51 @@ def test_no_module_of_gpupipe_makes_classes_the_slow_way() -> None:
     ]
 
     assert [path.name for path in slow] == ["classes.py"]
+
+
+@pytest.mark.parametrize("made", [0, 1, 30])
+def test_a_class_that_is_pickled_whole_is_made_as_before(made: int) -> None:
+    """As Ray does with classes of a script: `__init__` goes along, compiled or not yet."""
+    cloudpickle = pytest.importorskip("ray.cloudpickle")
+
+    def make() -> Any:
+        @classes.dataclass(frozen=True)
+        class Local:
+            x: int
+            tags: list[int] = dataclasses.field(default_factory=list)
+            name: str = "a"
+
+        return Local
+
+    cls = make()
+    for _ in range(made):
+        cls(1)
+
+    pickled = cloudpickle.dumps(cls)
+    del cls
+
+    code = f"import pickle; cls = pickle.loads({pickled!r}); print(cls(1), [cls(n).x for n in range(30)][-1])"
+    root = Path(gpupipe.__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, timeout=60)
+    assert "Local(x=1, tags=[], name='a') " in done.stdout, done.stderr
+    assert done.stdout.endswith("29\n")
+
+
+def test_what_is_not_given_is_told_from_a_value() -> None:
+    class Plain:
+        x: Any
+        y: Any = 5
+
+    class Same:
+        x: Any
+        y: Any = 5
+
+    kinds: list[Any] = [classes.dataclass(Plain), dataclasses.dataclass(Same)]
+    missing = dataclasses.MISSING
+
+    for cls in kinds:
+        assert cls(missing, missing).y is missing
+        with pytest.raises(TypeError):
+            cls(1, 2, missing)
+        with pytest.raises(TypeError):
+            cls(y=1)

@@ -250,7 +250,7 @@ def _floors(a: float, b: float, c: float, width: int, height: int) -> Array:
     down += c * 65536
     terms = [np.rint(term, out=term) for term in (across, down)]
     if not small:
-        terms = [np.clip(term, -FARTHEST, FARTHEST) for term in terms]
+        terms = [np.clip(np.nan_to_num(term, nan=FARTHEST), -FARTHEST, FARTHEST) for term in terms]
     right, low = (term.astype(np.int32 if small else np.int64) for term in terms)
     sums: Array = right + low[:, None]
     sums >>= 16
@@ -276,7 +276,7 @@ def _takes(cv2: Any, x: Array, height: int, width: int) -> bool:
         int(cv2.__version__.split(".")[0]) >= 5
         and x.dtype.name in ("uint8", "uint16", "float32")
         and x.shape[2] in (1, 3, 4)
-        and min(x.shape) > 0
+        and min(*x.shape, height, width) > 0
         and max(*x.shape, height, width) < 1 << 15
     )
 

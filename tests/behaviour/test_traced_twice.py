@@ -327,3 +327,12 @@ for one in (old.rand, new.random):
 """
 
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_numpy_s_generator_has_the_position_of_one_that_was_not_used() -> None:
+    """`generator_states` assumes it before numpy.random is imported, for which a trace does not wait."""
+    code = "import numpy; from gpupipe.graph.classify import _UNUSED; print(numpy.random.get_state()[2] == _UNUSED)"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout == "True\n"

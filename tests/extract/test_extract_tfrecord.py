@@ -374,36 +374,47 @@ def test_a_reference_beyond_its_file_names_the_record(tmp_path: Path) -> None:
 def test_blocks_are_used_again_only_when_no_view_lives() -> None:
     blocks = Blocks(100, limit=300)
     first = blocks.take()
-    name = id(first)
-    view = memoryview(first)[10:20].toreadonly()
+    name = id(first.obj)
+    view = first[10:20].toreadonly()
     del first
 
-    assert id(blocks.take()) != name
+    assert id(blocks.take().obj) != name
     del view
-    assert name in {id(blocks.take()) for _ in range(2)}
+    assert name in {id(blocks.take().obj) for _ in range(2)}
 
 
 def test_a_large_block_is_free_while_others_of_its_allocation_are_held() -> None:
     blocks = Blocks(1 << 20)
-    views = [memoryview(blocks.take()) for _ in range(20)]
+    views = [blocks.take() for _ in range(20)]
     free = id(views[3].obj)
     part = np.frombuffer(views[5][7:9], np.uint8)  # still holds its block
     del views[5], views[3]
 
     again = [blocks.take() for _ in range(3)]
 
-    assert [id(block) for block in again].count(free) == 1
-    assert not any(np.shares_memory(part, block) for block in again)
+    assert [id(block.obj) for block in again].count(free) == 1
+    assert not any(np.shares_memory(part, np.asarray(block)) for block in again)
     starts = sorted(np.asarray(block).ctypes.data for block in [*again, *views])
     assert np.diff(starts).min() >= 1 << 20
+
+
+def test_no_more_is_allocated_at_once_than_is_kept() -> None:
+    blocks = Blocks(1 << 20, limit=2 << 20)
+
+    block = blocks.take()
+
+    assert block.nbytes == 1 << 20
+    assert len(blocks._new) == 1
+    allocated: Any = block.obj
+    assert allocated.base.nbytes == 2 << 20
 
 
 def test_a_free_block_is_found_behind_some_that_are_held() -> None:
     blocks = Blocks(100, limit=3000)
     held = [blocks.take() for _ in range(12)]
-    free = id(blocks.take())
+    free = id(blocks.take().obj)
 
-    assert id(blocks.take()) == free
+    assert id(blocks.take().obj) == free
     assert len(blocks._ring) == len(held) + 1
 
 
@@ -423,5 +434,5 @@ def test_blocks_that_are_held_for_ever_are_forgotten() -> None:
 
     held = [blocks.take() for _ in range(50)]
 
-    assert len({id(block) for block in held}) == 50
+    assert len({id(block.obj) for block in held}) == 50
     assert len(blocks._ring) == 3

@@ -332,3 +332,10 @@ def test_nearest_pixels_hold_the_positions_whatever_the_map() -> None:
         found = np.stack(Warp("nearest").pixels(matrix, (9, 13))).reshape(2, -1)
 
         assert np.abs(found + 0.5 - there).max() <= 0.5 + 2.0**-15  # the terms of a sum are rounded to 1/65536
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 3e38])
+def test_what_is_nowhere_is_outside(number: float) -> None:
+    matrix = np.full((2, 3), number, np.float32)
+
+    assert (Warp("nearest", (9.0,)).reference(np.ones((3, 4, 1), np.uint8), matrix) == 9).all()

@@ -164,7 +164,7 @@ def read_many(
                 # Before memory is allocated: a shorter file may have replaced this one, or the reference is wrong.
                 storage.check(reference.path, start, size)
                 fits = left > _SMALL and size <= _blocks.size
-                block = memoryview(_blocks.take() if fits else bytearray(max(size, left)))
+                block = _blocks.take() if fits else memoryview(bytearray(max(size, left)))
                 at, end = 0, size
             readinto(reference.path, start, block[at:end])
             payload = block[at : at + length].toreadonly()

@@ -33,8 +33,10 @@ _IDLE = _references(deque([np.empty(1, np.uint8)])) if hasattr(sys, "getrefcount
 _LARGE = 1 << 20
 """Bytes of a large block."""
 
-_TOGETHER = 16 << 20
-"""Bytes that are allocated at once, of which large blocks are parts: NumPy asks the system for huge pages then."""
+_TOGETHER = 4 << 20
+"""Bytes that are allocated at once, of which large blocks are parts: the fewest for which NumPy asks for huge pages.
+
+A view of one block keeps all of them."""
 
 
 class Blocks:
@@ -53,10 +55,11 @@ class Blocks:
         self._new: list[Block] = []  # not used yet
         renew_lock(self)
 
-    def take(self) -> Block:
+    def take(self) -> memoryview:
         """Return a buffer that is not in use. Its content is whatever was in it.
 
-        Take a memoryview of it: a view that NumPy makes holds no block, only the allocation that it is a part of.
+        The memoryview, and all that is made of it, holds the block: a view that NumPy makes of the block itself would
+        hold only the allocation that it is a part of.
         """
         with self._lock:
             ring = self._ring
@@ -64,13 +67,13 @@ class Blocks:
                 if _IDLE >= 0 and _references(ring) == _IDLE:
                     block = ring.popleft()
                     ring.append(block)
-                    return block
+                    return memoryview(block)
                 ring.rotate(-1)
             if not self._new:
-                together = max(1, _TOGETHER // self.size) if self.size >= _LARGE else 1
+                together = max(1, min(_TOGETHER // self.size, self._most)) if self.size >= _LARGE else 1
                 self._new = np.split(np.empty(together * self.size, np.uint8), together)
             block = self._new.pop()
             ring.append(block)
             if len(ring) > self._most:
                 ring.popleft()
-            return block
+            return memoryview(block)

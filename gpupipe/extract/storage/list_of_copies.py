@@ -82,7 +82,9 @@ def share_list(files: Any) -> None:
     """
     with _LOCK:
         own = object.__getattribute__(files, "__dict__")  # other attributes of `files` are those of what it caches
-        found = [(name, real) for name, real in own.items() if all(hasattr(type(real), change) for change in CHANGES)]
+        found = [
+            (name, real) for name, real in list(own.items()) if all(hasattr(type(real), change) for change in CHANGES)
+        ]
         for name, real in found:
             if not isinstance(real, ListOfCopies):
                 own[name] = ListOfCopies(real)

@@ -59,7 +59,7 @@ class DynamicInner:
         """The elements of the dataset of an outer element, by index.
 
         Lowering a dataset may compute its first element. So one that says how many it has is lowered once it is asked
-        for one of them.
+        for one of them, and only then is it noticed if its elements are of another type than those read before.
 
         Raises:
             PlanError: the dataset cannot be indexed, unlike the one that was made of a traced element.
