@@ -140,13 +140,12 @@ class _Plain:
         capacity = self._blocks.size
         if self._want + HEADER > capacity:  # a record larger than a block; its length is within the file
             have = room = min(self._want + HEADER, left)
-            buffer = bytearray(room)
+            whole = memoryview(bytearray(room))
         else:
-            buffer = self._blocks.take()
+            whole = self._blocks.take()
             room = min(capacity, left)
             # Leave room for the rest of the last record: no byte is read twice or copied.
             have = min(max(capacity - (capacity >> 2), self._want), room)
-        whole = memoryview(buffer)
         view = whole.toreadonly()
         self._file.readinto(base, whole[:have])
         at, want = self._cut(view[:have], base, 0, out, whole)

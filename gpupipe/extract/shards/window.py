@@ -85,7 +85,7 @@ class FileWindow(Window):
         ahead = block if offset - self.end <= _NEAR else self._near
         size = max(n, min(ahead, self._stop - offset))
         self.data, self.base, self.end = _EMPTY, offset, offset
-        whole = memoryview(self._ring.take() if size <= block else bytearray(size))[:size]
+        whole = self._ring.take()[:size] if size <= block else memoryview(bytearray(size))
         try:
             self._file.readinto(offset, whole)
         except DataError as error:

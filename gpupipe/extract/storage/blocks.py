@@ -72,8 +72,8 @@ class Blocks:
             if not self._new:
                 together = max(1, min(_TOGETHER // self.size, self._most)) if self.size >= _LARGE else 1
                 self._new = np.split(np.empty(together * self.size, np.uint8), together)
-            block = self._new.pop()
-            ring.append(block)
+            new: Block = self._new.pop()
+            ring.append(new)
             if len(ring) > self._most:
                 ring.popleft()
-            return memoryview(block)
+            return memoryview(new)
