@@ -87,9 +87,8 @@ class Padding(Op):
             return self._clamped(d, x, start, shape)
         if not d.unknown_channels:
             return self._continued(d, x, start, shape, after)
-        full = replace(
-            d, unknown_channels=False
-        )  # DALI's cat of nothing but images without channels has the size of one
+        # DALI's cat of nothing but images without channels has the size of one
+        full = replace(d, unknown_channels=False)
         return where_dali(
             d,
             x.shape()[2] > 0,

@@ -135,10 +135,10 @@ def decode(
         MissingDependencyError: a TIFF that tifffile alone reads, and it is not installed.
     """
     most = MOST_PIXELS.get() if most_pixels is None else most_pixels
-    asked = False
+    region_asked = False
     if window is not None and dct is _EXACT and dtype == "uint8" and not (exif_orientation or indices):
-        asked = _is_ordinary(data, channels, window, most)
-        if asked and (region := decode_region(data, window, channels == _GRAY)) is not None:
+        region_asked = _passes_all_checks(data, channels, window, most)
+        if region_asked and (region := decode_region(data, window, channels == _GRAY)) is not None:
             return region
     header = read_header(data, orientation=exif_orientation)
     check_complete(data, header)
@@ -157,7 +157,7 @@ def decode(
     if channels == 0 and header.channels == _GRAY:
         channels = _GRAY
     if deep is None and window is not None and (header.format, header.orientation) == ("jpeg", NORMAL):
-        region = None if asked or dct != _EXACT else _region(data, header, channels, window)
+        region = None if region_asked or dct != _EXACT else _region(data, header, channels, window)
         if region is not None:
             return as_dtype(region, dtype, header.format)
         deep = _upper_rows(data, header, channels, window.rows.stop, dct)
@@ -282,7 +282,7 @@ def _jpeg(data: Encoded, header: ImageHeader, channels: int, dct: Dct = _EXACT) 
         return _jpeg(bytes(data[:cut]) + b"\xff\xd9", header, channels, dct)
 
 
-def _is_ordinary(data: Encoded, channels: int, window: Window, most: int) -> bool:
+def _passes_all_checks(data: Encoded, channels: int, window: Window, most: int) -> bool:
     """Whether a JPEG is sure to pass all checks of `decode`, and a window of it those of `_region`.
 
     Nearly every image is. Making the checks one by one takes ten times as long as in a loop over them: each image that
