@@ -66,7 +66,7 @@ def _back() -> tuple[Array, Array, Array, Array, Array]:
     root = np.where(dark, y * 841 / 108 + 16 / 116, (lightness + 16) / 116)
     at = np.arange(_LEAST, _LEAST + _BASE * 9 // 4)
     offset = _BASE * 16 // 116 * 108 // 841
-    line = np.fix(at * 108 / 841).astype(np.int32) - offset
+    line = np.trunc(at * 108 / 841).astype(np.int32) - offset
     cube = np.where(at <= _BASE * 6 // 29, line, at * at // _BASE * at // _BASE).astype(np.int32)
     linear = np.arange(1 << _BITS) / (1 << _BITS)
     level = np.where(linear <= 0.0031308, linear * 12.92, 1.055 * linear ** (1 / 2.4) - 0.055)
