@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import tracemalloc
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -436,3 +437,16 @@ def test_blocks_that_are_held_for_ever_are_forgotten() -> None:
 
     assert len({id(block.obj) for block in held}) == 50
     assert len(blocks._ring) == 3
+
+
+def test_files_of_one_block_size_share_their_blocks_while_one_is_read(tmp_path: Path) -> None:
+    path = str(tmp_path / "x")
+    readers = [RecordReader(path, block=1 << 16) for _ in range(2)]
+    other, usual = RecordReader(path, block=1 << 17), RecordReader(path)
+    blocks = weakref.ref(readers[0].ring)
+
+    assert readers[0].ring is readers[1].ring
+    assert len({id(one.ring) for one in (readers[0], other, usual)}) == 3
+    del readers
+    gc.collect()
+    assert blocks() is None

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gpupipe.errors import RecordError
+from gpupipe.extract.storage import ranges_ahead
 from gpupipe.extract.storage.files import short
 from gpupipe.extract.storage.ranges_ahead import AHEAD, RangeBudget, RangesAhead
 
@@ -22,6 +23,7 @@ class Server:
 
     random_reads = False
     reads_ahead = True
+    answers_at_once = False
 
     def __init__(self) -> None:
         self.requests: list[tuple[int, int]] = []
@@ -67,6 +69,18 @@ def taken(file: RangesAhead, offset: int, n: int) -> bytes:
     out = bytearray(n)
     file.readinto(offset, memoryview(out))
     return bytes(out)
+
+
+@pytest.mark.parametrize(("at_once", "size"), [(True, 40), (False, EACH), (True, 400)])
+def test_ranges_are_smaller_where_the_storage_answers_at_once(
+    server: Server, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, at_once: bool, size: int
+) -> None:
+    monkeypatch.setattr(ranges_ahead, "SMALL", size)
+    server.answers_at_once = at_once
+    file = RangesAhead(server, "x", pool, RangeBudget(10**6), EACH)
+
+    assert taken(file, 0, len(DATA)) == DATA
+    assert {n for _, n in server.requests[:-1]} == {min(size, EACH)}
 
 
 @pytest.mark.parametrize("limit", [0, EACH, 10 * EACH])

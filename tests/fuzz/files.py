@@ -29,6 +29,7 @@ class Memory:
 
     random_reads = True
     reads_ahead = False
+    answers_at_once = True
 
     def __init__(self, data: bytes, broken: int | None = None, passing: bool = False) -> None:
         self.data = data
@@ -60,6 +61,7 @@ class Network(Memory):
 
     random_reads = False
     reads_ahead = False
+    answers_at_once = True
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)

@@ -6,6 +6,8 @@ the GIL, for many records. A thread pool reads the next block while this one is 
 
 from __future__ import annotations
 
+from weakref import WeakValueDictionary
+
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records.framing import HEADER, OVERHEAD, SEARCHED, Framer, Item, find_header, seek_header, sniff
 from gpupipe.extract.records.index import MEMORY, offset_after
@@ -27,6 +29,21 @@ _MOST = 4096  # items after which a block of much damage ends, so that closing t
 
 
 _ring = Blocks(BLOCK)
+
+_rings: WeakValueDictionary[int, Blocks] = WeakValueDictionary()
+"""Blocks of other sizes, for as long as a file is read by them."""
+
+_KEPT = 128 << 20
+"""Bytes of such blocks: 32 of those of remote files, of which an interleave has 8 open and opens 8 ahead."""
+
+
+def _ring_of(size: int) -> Blocks:
+    if size == BLOCK:
+        return _ring
+    found = _rings.get(size)
+    if found is None:
+        _rings[size] = found = Blocks(size, _KEPT)
+    return found
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -67,7 +84,7 @@ class RecordReader(BlockReader):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.first = 0 if self.start == 0 else self.first
-        self.ring = _ring if self.block == BLOCK else Blocks(max(self.block, 64))
+        self.ring = _ring_of(max(self.block, 64))
 
     def source(self) -> Source:
         """Open the file."""

@@ -22,6 +22,10 @@ AHEAD = 2
 """Ranges of a file that are requested behind the one that is used."""
 
 
+SMALL = 2 << 20
+"""Bytes of a range where the storage answers at once: the first records come sooner, and more of the work overlaps."""
+
+
 class Pool(Protocol):
     """The part of a thread pool that a reader needs, as in `concurrent.futures.ThreadPoolExecutor`."""
 
@@ -84,7 +88,7 @@ class RangesAhead(OpenFile):
         path: its name there.
         pool: its threads make the requests.
         budget: for all files of the run.
-        each: bytes of one range.
+        each: most bytes of one range.
         start: offset of the first byte that will be read.
 
     Raises:
@@ -93,7 +97,8 @@ class RangesAhead(OpenFile):
 
     def __init__(self, storage: Storage, path: str, pool: Pool, budget: RangeBudget, each: int, start: int = 0) -> None:
         super().__init__(storage, path)
-        self._pool, self._budget, self._each = pool, budget, each
+        self._pool, self._budget = pool, budget
+        self._each = min(each, SMALL) if storage.answers_at_once else each
         self._ranges: deque[_Range] = deque()
         self._next = start  # the first byte that was not requested
         self._closed = False
