@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import sys
 import threading
 import time
@@ -16,7 +15,7 @@ import pytest
 
 from benchmarks.gpu_day import inputs
 from benchmarks.gpu_day.day import Day
-from benchmarks.gpu_day.parts import bench, capture, overlap, speed, stall, train
+from benchmarks.gpu_day.parts import bench, capture, speed, stall, train
 from benchmarks.gpu_day.threads import ThreadTimes, switch_interval
 from gpupipe.comparison.photographs import Shot
 from gpupipe.transform import machine
@@ -333,58 +332,3 @@ def test_a_loader_beside_a_training_loop_is_measured_alone_too(day: Day) -> None
 
     assert found["batch_ms"] > 0 and found["ms"] > 0 and found["threads"]["main"] > 0
     assert "batch_ms" not in asked["a batch that stays"]()
-
-
-@needs_dali
-def test_each_thing_that_is_left_out_is_there_again_afterwards(day: Day) -> None:
-    from gpupipe.extract.images import jpeg
-    from gpupipe.flow.stage import runner
-    from gpupipe.transform import array
-
-    def things() -> list[Any]:
-        return [array.has_cupy, jpeg.has_whole_header, runner.IN_FLIGHT, sys.getswitchinterval()]
-
-    before, seen = things(), []
-
-    def look(items: Any, count: int, kept: int) -> None:
-        seen.append([now != then for now, then in zip(things(), before, strict=True)])
-        list(itertools.islice(items, count))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(overlap, "_take", look)
-        found = {name: ask() for name, ask in overlap.questions(day).items() if name != "by hand"}
-
-    assert seen[::2] == seen[1::2] == [
-        *[[False] * 4] * 3, *([i == at for i in range(4)] for at in range(4)), [True] * 4
-    ]  # fmt: skip
-    assert things() == before
-    assert all(one["images_s"] > 0 and one["steps"] for one in found.values())
-
-
-@pytest.mark.parametrize(("kept", "most"), [(1, 1), (3, 3)])
-def test_batches_are_dropped_by_so_many(kept: int, most: int) -> None:
-    class Batch:
-        alive = 0
-
-        def __init__(self) -> None:
-            Batch.alive += 1
-            seen.append(Batch.alive)
-
-        def __del__(self) -> None:
-            Batch.alive -= 1
-
-    seen: list[int] = []
-    overlap._take((Batch() for _ in range(9)), 7, kept)
-
-    assert max(seen) == most and len(seen) == 7 and Batch.alive == 0
-
-
-def test_the_chain_is_compared_with_the_rate_by_hand() -> None:
-    hand = {"images_s": 14000, "cpu_ms": 0.6}
-    chain = {"images_s": 7000, "cpu_ms": 0.7, "threads": {"DALI": 0.6}, "steps": {"stage 1 x.py:3": {"waiting": 1.5}}}
-
-    assert overlap.summary({"by hand": hand, "the chain": chain}) == [
-        "by hand: 14000 images/s, 0.6 CPU-ms",
-        "the chain: 7000 images/s, 0.7 CPU-ms, 0.50 of the rate by hand; CPU-ms an image by thread: DALI 0.6",
-        "  stage 1 x.py:3: waiting 1.5",
-    ]
