@@ -10,7 +10,6 @@ import pytest
 
 from gpupipe.errors import RecordError
 from gpupipe.extract.records.manifest_writer import _Ranges
-from gpupipe.extract.storage import remote
 from gpupipe.extract.storage.files import LocalStorage, Storage
 from gpupipe.extract.storage.remote import RemoteStorage
 
@@ -105,29 +104,3 @@ def test_a_storage_says_how_it_is_read_best(made: Made) -> None:
 
     local, remote = isinstance(storage, LocalStorage), isinstance(storage, RemoteStorage)
     assert (storage.random_reads, storage.reads_ahead) == (local, remote)
-
-
-def test_a_storage_answers_at_once_if_the_quickest_of_its_last_answers_came_soon(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    storage, path = made
-    if not isinstance(storage, RemoteStorage):
-        assert storage.answers_at_once
-        return
-    took, asked = iter([0.006, 0.004, *[0.006] * 16]), storage.files.info
-    now = 0.0
-
-    def info(name: str, **how: object) -> object:
-        nonlocal now
-        now += next(took)
-        return asked(name, **how)
-
-    storage = RemoteStorage(path("a"))
-    monkeypatch.setattr(storage.files, "info", info)
-    monkeypatch.setattr(remote, "perf_counter", lambda: now)
-    seen = [storage.answers_at_once]
-    for _ in range(18):
-        storage.size(path("a"))
-        seen.append(storage.answers_at_once)
-
-    assert seen == [False, False, *[True] * 16, False]

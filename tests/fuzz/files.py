@@ -29,7 +29,6 @@ class Memory:
 
     random_reads = True
     reads_ahead = False
-    answers_at_once = True
 
     def __init__(self, data: bytes, broken: int | None = None, passing: bool = False) -> None:
         self.data = data
@@ -61,7 +60,6 @@ class Network(Memory):
 
     random_reads = False
     reads_ahead = False
-    answers_at_once = True
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)

@@ -201,7 +201,6 @@ class _Ranges:
 
     random_reads = False
     reads_ahead = False
-    answers_at_once = True
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

@@ -41,7 +41,7 @@ def _ring_of(size: int) -> Blocks:
     if size == BLOCK:
         return _ring
     found = _rings.get(size)
-    if found is None:
+    if found is None:  # two threads may make one each: that of the first serves its file alone
         _rings[size] = found = Blocks(size, _KEPT)
     return found
 

@@ -44,11 +44,6 @@ class Storage(Protocol):
         """Whether it pays to request ranges in other threads before they are needed, see `ranges_ahead`."""
         ...
 
-    @property
-    def answers_at_once(self) -> bool:
-        """Whether a request takes little time but for the bytes that it returns."""
-        ...
-
     def size(self, name: str) -> tuple[int, str]:
         """Return the size in bytes, and a tag that changes when the content does."""
         ...
@@ -100,7 +95,6 @@ class LocalStorage:
 
     random_reads = True
     reads_ahead = False
-    answers_at_once = True
 
     def __init__(self, limit: int = 256) -> None:
         self._limit = limit

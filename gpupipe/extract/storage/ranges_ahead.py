@@ -22,10 +22,6 @@ AHEAD = 2
 """Ranges of a file that are requested behind the one that is used."""
 
 
-SMALL = 2 << 20
-"""Bytes of a range where the storage answers at once: the first records come sooner, and more of the work overlaps."""
-
-
 class Pool(Protocol):
     """The part of a thread pool that a reader needs, as in `concurrent.futures.ThreadPoolExecutor`."""
 
@@ -98,7 +94,8 @@ class RangesAhead(OpenFile):
     def __init__(self, storage: Storage, path: str, pool: Pool, budget: RangeBudget, each: int, start: int = 0) -> None:
         super().__init__(storage, path)
         self._pool, self._budget = pool, budget
-        self._each = min(each, SMALL) if storage.answers_at_once else each
+        count = -(-(self.size - start) // each)
+        self._each = -(-(self.size - start) // count) if count > 0 else each  # equal: the first one comes sooner
         self._ranges: deque[_Range] = deque()
         self._next = start  # the first byte that was not requested
         self._closed = False

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from contextlib import suppress
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 from gpupipe.errors import DataError, DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
@@ -26,11 +25,6 @@ __all__ = ["RemoteStorage", "expand_url", "remote_storage", "storage_of"]
 
 _PARTS = re.compile(r"((?:[\w+.-]+::)*[\w+.-]+://)(.*?)(::.*)?", re.DOTALL)
 
-
-_ANSWERS = 16
-
-_AT_ONCE = 0.005
-"""Seconds of an answer that cost little beside its bytes: 2 MB take twice as long at 200 MB/s."""
 
 _STAMPS = "ETag etag generation checksum md5 mtime modified LastModified last_modified updated created".split()
 
@@ -73,7 +67,6 @@ class RemoteStorage:
             share_list(self.files)
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[int, str]] = OrderedDict()
-        self._answers: deque[float] = deque(maxlen=_ANSWERS)
         renew_lock(self)
 
     def size(self, name: str) -> tuple[int, str]:
@@ -83,9 +76,7 @@ class RemoteStorage:
             MissingFileError, DirectoryError: the URL is not a file.
             RecordError: the storage does not answer, or does not report the size.
         """
-        path, started = self.path(name), perf_counter()
-        info = asked(_translated, name, None, self._info, path)
-        self._answers.append(perf_counter() - started)
+        info = asked(_translated, name, None, self._info, self.path(name))
         if info.get("type") == "directory":
             raise DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
         size = info.get("size")
@@ -141,12 +132,6 @@ class RemoteStorage:
     def ahead(self, name: str, offset: int, n: int) -> bool:
         """No: it keeps nothing between two requests. Who needs a range soon requests it in another thread."""
         return False
-
-    @property
-    def answers_at_once(self) -> bool:
-        """Whether the quickest of the last answers to `size` took little time; False before the first one."""
-        answers = list(self._answers)
-        return bool(answers) and min(answers) < _AT_ONCE
 
     def _drop_copy(self, path: str) -> None:
         """Have a cache fetch a file again, whose download broke off; ``simplecache`` cannot."""
