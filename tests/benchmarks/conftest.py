@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.gpu_day import command as day_command
 from benchmarks.gpu_day import parts, plan, run
+from benchmarks.gpu_day.day import Day
 from benchmarks.probe import write_probes
 from tests.benchmarks.days import PART, Write
 
@@ -45,3 +46,13 @@ def shards(tmp_path: Path) -> str:
     folder.mkdir()
     write_probes(folder, 64, 2)
     return f"{folder}/*.tfrecord"
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> Day:
+    return Day(dry=True, has_gpu=False, out=str(tmp_path), folder=str(tmp_path))
+
+
+@pytest.fixture
+def wet(tmp_path: Path) -> Day:
+    return Day(dry=False, has_gpu=True, out=str(tmp_path / "out"), folder=str(tmp_path))

@@ -24,16 +24,6 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 needs_dali = pytest.mark.skipif(not machine.has_dali(), reason="DALI is not installed")
 
 
-@pytest.fixture
-def day(tmp_path: Path) -> Day:
-    return Day(dry=True, has_gpu=False, out=str(tmp_path), folder=str(tmp_path))
-
-
-@pytest.fixture
-def wet(tmp_path: Path) -> Day:
-    return Day(dry=False, has_gpu=True, out=str(tmp_path / "out"), folder=str(tmp_path))
-
-
 def test_a_dry_run_has_the_smallest_and_the_largest_photographs(day: Day, wet: Day) -> None:
     def sizes(day: Day) -> list[int]:
         shots = [Shot.of(number) for number in inputs.drawn(day)]

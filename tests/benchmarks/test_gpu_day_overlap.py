@@ -23,16 +23,6 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 needs_dali = pytest.mark.skipif(not machine.has_dali(), reason="DALI is not installed")
 
 
-@pytest.fixture
-def day(tmp_path: Path) -> Day:
-    return Day(dry=True, has_gpu=False, out=str(tmp_path), folder=str(tmp_path))
-
-
-@pytest.fixture
-def wet(tmp_path: Path) -> Day:
-    return Day(dry=False, has_gpu=True, out=str(tmp_path / "out"), folder=str(tmp_path))
-
-
 @needs_dali
 def test_each_step_of_the_ladder_is_measured_and_its_functions_are_put_back(day: Day) -> None:
     places = [*overlap._STEPS.values(), *overlap._FUNCTIONS.values()]

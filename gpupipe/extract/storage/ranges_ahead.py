@@ -94,8 +94,8 @@ class RangesAhead(OpenFile):
     def __init__(self, storage: Storage, path: str, pool: Pool, budget: RangeBudget, each: int, start: int = 0) -> None:
         super().__init__(storage, path)
         self._pool, self._budget = pool, budget
-        count = -(-(self.size - start) // each)
-        self._each = -(-(self.size - start) // count) if count > 0 else each  # equal: the first one comes sooner
+        left = max(self.size - start, 1)
+        self._each = -(-left // -(-left // each))  # as few ranges, equally large: the first one comes sooner
         self._ranges: deque[_Range] = deque()
         self._next = start  # the first byte that was not requested
         self._closed = False
