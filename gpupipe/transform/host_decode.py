@@ -64,14 +64,11 @@ class HostDecoder:
             if not len(row):
                 continue  # `tensors_of` refuses it
             try:
-                if row[0] == 0xFF and jpeg.is_ordinary(row) and (not self._on_gpu or jpeg.has_whole_header(row)):
-                    out[i] = (upright and jpeg.with_plain_orientation(row)) or row
-                elif not (
-                    png.is_ordinary(row, reading.gray, upright)
-                    if row[0] == 0x89
-                    else bmp.is_ordinary(row, reading.gray)
-                ):
+                image = self._for_graph(row, reading.gray, upright)
+                if image is None:
                     others.append(i)
+                else:
+                    out[i] = image
             except DecodeError as error:
                 causes[i] = error
         if others and not self._said:
@@ -80,6 +77,20 @@ class HostDecoder:
         for i, image in self._decoded({i: (as_plain, rows[i], *reading) for i in others}, causes).items():
             out[i] = image
         return out
+
+    def _for_graph(self, row: Any, gray: bool, upright: bool) -> Any:
+        """An image as DALI gets it; None if the host decodes it."""
+        if row[0] == 0xFF:
+            if not jpeg.is_ordinary(row):
+                return None
+            if not (self._on_gpu or upright):
+                return row
+            segments = jpeg.jpeg_segments(row)
+            if self._on_gpu and not jpeg.has_whole_header(row, segments):
+                return None
+            return (upright and jpeg.with_plain_orientation(row, segments)) or row
+        ordinary = png.is_ordinary(row, gray, upright) if row[0] == 0x89 else bmp.is_ordinary(row, gray)
+        return row if ordinary else None
 
     def second_opinion(self, n: int, row: Any) -> bytes:
         """An image of input `n`, decoded by the host because DALI refuses it or decodes it otherwise.

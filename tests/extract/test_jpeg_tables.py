@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from gpupipe.errors import DecodeError
+from gpupipe.extract.images import jpeg_tables
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.headers import check_complete, check_decodable, read_header
 from gpupipe.extract.images.jpeg import has_whole_header, is_ordinary
@@ -29,10 +30,10 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def jpeg(mode: str = "RGB", **how: Any) -> bytes:
+def jpeg(mode: str = "RGB", size: tuple[int, int] = (48, 40), **how: Any) -> bytes:
     out = io.BytesIO()
     pixels = np.random.default_rng(3).integers(0, 256, (5, 6, 3), dtype=np.uint8)
-    Image.fromarray(pixels).resize((48, 40)).convert(mode).save(out, "JPEG", **how)
+    Image.fromarray(pixels).resize(size).convert(mode).save(out, "JPEG", **how)
     return out.getvalue()
 
 
@@ -131,3 +132,16 @@ def test_what_libjpeg_refuses_because_of_any_byte_of_the_header_is_not_whole(kin
                 refused += 1
                 assert not has_whole_header(data), (place, value)
     assert refused
+
+
+def test_files_of_other_sizes_share_an_answer_and_files_of_other_tables_do_not() -> None:
+    """Files that differ in size and notes are looked at once; a changed table is found in each of them."""
+    jpeg_tables._agree.cache_clear()
+    small, large = jpeg(size=(40, 24)), jpeg(size=(48, 64))
+    noted = large[:2] + b"\xff\xfe\x00\x05abc" + large[2:]
+
+    assert all(map(has_whole_header, (small, large, noted)))
+    assert jpeg_tables._agree.cache_info().misses == 1
+    for kind in DAMAGES:
+        assert not has_whole_header(DAMAGES[kind](large))
+        assert has_whole_header(large)

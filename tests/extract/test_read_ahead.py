@@ -234,3 +234,24 @@ def test_a_file_that_cannot_be_asked_for_fails_when_it_is_read(tmp_path: Path) -
 
     with pytest.raises(gp.DataError, match="no such file"):
         missing.read()
+
+
+@pytest.mark.parametrize(
+    ("size", "at_once"), [(100, read_payloads.MOST), (read_payloads.ENOUGH // 20, 24), (read_payloads.ENOUGH, 8)]
+)
+def test_a_thread_that_reads_ahead_takes_many_small_records_or_a_few_large_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, at_once: int
+) -> None:
+    jobs: list[int] = []
+
+    def noted(references: Any) -> Any:
+        jobs.append(len(references))
+        return read_many(references)
+
+    monkeypatch.setattr("gpupipe.flow.run.cpu_count", lambda: 4)
+    monkeypatch.setattr(read_payloads, "read_many", noted)
+    path, count = _written(tmp_path, 10, size), 200
+
+    assert len(list(gp.TFRecordDataset([path] * (count // 10)).shuffle(50))) == count
+
+    assert jobs == [at_once] * (count // at_once) + [count % at_once] * (count % at_once > 0)

@@ -65,6 +65,7 @@ _SMALL = (
     (scan, "LARGEST", 4),
     (access, "AT_ONCE", 4),
     (read_payloads, "AT_ONCE", 2),
+    (read_payloads, "MOST", 4),
     (place, "MICRO_BATCH", 3),
 )
 """What is done in blocks, and blocks so small that chains of some elements cross them."""

@@ -14,13 +14,17 @@ from operator import mul
 __all__ = ["describes_its_scan"]
 
 _HUFFMAN, _QUANTIZERS, _SCAN, _RESTARTS = 0xC4, 0xDB, 0xDA, 0xDD
-_COMMENT = 0xFE
+_NOTES = frozenset((*range(0xE0, 0xF0), 0xFE))  # of applications, and comments
 _MOST_SEGMENTS = 1000
 """A profile or EXIF of 16 MB takes 256."""
 _MOST_TABLES = 8
 """In one segment: there are at most 4 for DC and 4 for AC coefficients."""
 _FRAMES = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive: with Huffman codes
 _PROGRESSIVE = 0xC2
+_SIZE = slice(1, 5)
+"""Where a frame says how large the image is."""
+_MOST_KEPT = 4096
+"""Bytes of a header whose answer is kept."""
 _AC = 0x10  # a Huffman table is stored with its number, 0 to 3, plus 16 if it is for AC coefficients
 _ALL = 1 << 16
 _SHARES = tuple(_ALL >> bits for bits in range(1, 17))
@@ -46,30 +50,49 @@ def describes_its_scan(data: bytes | bytearray | memoryview, segments: Sequence[
     """
     if len(segments) > _MOST_SEGMENTS:
         return False
+    expected, tables, size = 2, -1, -1
+    for marker, start, end in segments:
+        if start - 4 != expected:
+            return False
+        expected = end
+        if tables < 0 and marker not in _NOTES:
+            tables = start - 4
+        if size < 0 and marker in _FRAMES and end - start > _SIZE.stop:
+            size = start
+    if tables < 0 or expected > len(data):
+        return False
+    header = bytearray(data[tables:expected])
+    if size >= 0:  # nothing depends on it, and files that differ in nothing else are then looked at once
+        header[size - tables + _SIZE.start : size - tables + _SIZE.stop] = bytes(4)
+    return (_agree if len(header) <= _MOST_KEPT else _agree.__wrapped__)(bytes(header))
+
+
+@lru_cache(256)  # files of one encoder and quality have equal tables
+def _agree(header: bytes) -> bool:
+    """`describes_its_scan` of segments that follow one another from the first table or frame to the scan."""
     codes: set[int] = set()
     quantizers: set[int] = set()
     frame = b""
-    kind, expected = 0, 2
-    for marker, start, end in segments:
-        if start - 4 != expected or end > len(data):
-            return False
-        expected = end
+    kind, at = 0, 0
+    while at < len(header):
+        marker, segment = header[at + 1], header[at + 4 : at + 2 + int.from_bytes(header[at + 2 : at + 4], "big")]
+        at += 4 + len(segment)
         if marker == _HUFFMAN:
-            if not (found := _codes(bytes(data[start:end]))):
+            if not (found := _codes(segment)):
                 return False
             codes |= found
         elif marker == _QUANTIZERS:
-            if not (tables := _quantizers(bytes(data[start:end]))):
+            if not (found := _quantizers(segment)):
                 return False
-            quantizers |= tables
+            quantizers |= found
         elif marker == _SCAN:
-            needs = _needs(frame[5:], bytes(data[start:end]), kind == _PROGRESSIVE)
+            needs = _needs(frame[5:], segment, kind == _PROGRESSIVE)
             return needs is not None and needs[0] <= codes and needs[1] <= quantizers
         elif marker & 0xF0 == 0xC0:
             if frame or marker not in _FRAMES:
                 return False
-            kind, frame = marker, bytes(data[start:end])
-        elif (end - start != 2) if marker == _RESTARTS else not (0xE0 <= marker <= 0xEF or marker == _COMMENT):
+            kind, frame = marker, segment
+        elif len(segment) != 2 if marker == _RESTARTS else marker not in _NOTES:
             return False
     return False
 
