@@ -47,6 +47,13 @@ _W0, _W1 = 0x9E37_79B9, 0xBB67_AE85
 
 Array = npt.NDArray[Any]
 
+_A0, _A1, _ALOW, _A32 = (np.array(number, np.uint64) for number in (_M0, _M1, _LOW, 32))
+
+_HELD, _CACHED = 500, 1 << 14
+"""Counters at a time. NumPy gives the GIL away for arrays of more than 500 numbers, at each of a hundred operations,
+and gets it back after up to 5 ms if other threads run Python. More numbers than batches need are drawn in larger parts,
+which a CPU's cache holds."""
+
 
 def hash64(text: str) -> int:
     """A 64-bit hash of a name, equal on every machine and in every process (BLAKE2b)."""
@@ -127,11 +134,35 @@ def philox(counter: Array, key: tuple[int, int]) -> Array:
     Returns:
         uint64[N, 4], each value below 2**32.
     """
-    return np.stack(_rounds(counter.T, key), axis=1)
+    out = np.empty((len(counter), 4), np.uint64)
+    step = _HELD if len(counter) <= 16 * _HELD else _CACHED
+    for start in range(0, len(counter), step):
+        part = slice(start, start + step)
+        out[part].T[:] = _rounds_of_arrays(counter[part].T, key)
+    return out
 
 
-def _rounds(counter: Any, key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:
-    """The rounds of Philox4x32-10 over four uint64 arrays, or four Python integers."""
+def _rounds_of_arrays(counter: Array, key: tuple[int, int]) -> tuple[Array, Array, Array, Array]:
+    """`_rounds` of uint64[4, N], in two thirds of its operations and without new arrays."""
+    c0, c1, c2, c3 = (np.array(words) for words in counter)  # copies one after another in memory
+    a, b = np.empty_like(c0), np.empty_like(c0)
+    multiply, take, xor, shift = np.multiply, np.bitwise_and, np.bitwise_xor, np.right_shift
+    k0, k1 = key
+    for _ in range(10):
+        multiply(c0, _A0, a)
+        multiply(c2, _A1, b)
+        xor(shift(b, _A32, c0), c1, c0)
+        xor(c0, np.uint64(k0), c0)
+        xor(shift(a, _A32, c2), c3, c2)
+        xor(c2, np.uint64(k1), c2)
+        take(b, _ALOW, c1)
+        take(a, _ALOW, c3)
+        k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
+    return c0, c1, c2, c3
+
+
+def _rounds(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
+    """The rounds of Philox4x32-10 over four words."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(10):
@@ -149,8 +180,7 @@ def one_word(key: tuple[int, int], element: int, site: int) -> int:
         element: its key.
         site: see `BatchRng`.
     """
-    word: int = _rounds((element & _LOW, element >> 32, site & _LOW, 0), key)[0]
-    return word
+    return _rounds((element & _LOW, element >> 32, site & _LOW, 0), key)[0]
 
 
 class BatchRng:
