@@ -192,6 +192,8 @@ class NumpyExecutor(Executor):
         return flight
 
     def _finish(self, flight: _Flight) -> list[Any]:
+        if flight.futures:
+            flight.futures[-1].exception()  # the last to start: so this thread wakes up once and not for each
         for future in flight.futures:
             future.result()
         if flight.causes:

@@ -84,11 +84,11 @@ LOADERS = {"cv2": opencv, "cykooz_resizer": _own}
 
 
 @lru_cache(64)
-def _way(dtype: str, channels: int, method: str) -> tuple[Any, Any]:
+def _way(dtype: np.dtype[Any], channels: int, method: str) -> tuple[Any, Any]:
     """The type of a pixel, and the options of the resizer."""
     from cykooz_resizer import FilterType, PixelType, ResizeAlg, ResizeOptions
 
-    name = _PIXELS[dtype] + (f"x{channels}" if channels > 1 else "")
+    name = _PIXELS[dtype.name] + (f"x{channels}" if channels > 1 else "")
     kernel = ResizeAlg.convolution(FilterType[_FILTERS[method]])
     return PixelType[name], ResizeOptions(kernel, use_alpha=False)
 
@@ -108,7 +108,7 @@ def averaged(x: Array, height: int, width: int, method: str) -> Array:
     from cykooz_resizer import ImageData
 
     rows, _, channels = x.shape
-    pixel, options = _way(x.dtype.name, channels, method)
+    pixel, options = _way(x.dtype, channels, method)
     image = ImageData(x.shape[1], rows, pixel, x.tobytes())
     for size in ((width, rows), (width, height)):
         if size != (image.width, image.height):
