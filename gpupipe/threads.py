@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from time import monotonic, perf_counter, thread_time
 from typing import Any, Generic, TypeVar
 
@@ -106,6 +106,10 @@ class Thread(threading.Thread):
         self._tracker = TRACKER.get()
 
     def run(self) -> None:
+        # Free-threaded Python 3.14 starts a thread with the context variables of its starter, others with none.
+        Context().run(self._in_context)
+
+    def _in_context(self) -> None:
         if self._tracker is not None:
             TRACKER.set(self._tracker)
         super().run()
@@ -227,14 +231,22 @@ class DaemonPool:
         if self._closed:
             raise RuntimeError("the pool is closed")
         if not self._started:
-            self._started = True
-            for thread in self._threads:
-                thread.start()
+            self._start()
         future: Job[Any] = Job()
         if (tracker := TRACKER.get()) is not None:
             fn = tracker.carried(fn)
         self._work.put((future, copy_context().run, (fn, *args)))
+        if self._closed and future.cancel():  # just now, by another thread, which may not have seen this function
+            raise RuntimeError("the pool is closed")
         return future
+
+    def _start(self) -> None:
+        """Start the threads, in the first of the threads that submit."""
+        with self._room:
+            if not self._started:
+                self._started = True
+                for thread in self._threads:
+                    thread.start()
 
     def wait(self, ready: Callable[[], bool]) -> bool:
         """Wait until `ready()` holds, checked after each function; return False once the pool is closed."""

@@ -1,0 +1,90 @@
+"""Threads and pools of threads, whichever thread uses them."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError, Future
+from contextvars import ContextVar, copy_context
+from time import sleep
+from typing import Any
+
+import pytest
+
+from gpupipe.threads import DaemonPool, Thread
+from gpupipe.timing import TRACKER, Tracker
+
+MARK: ContextVar[str] = ContextVar("mark", default="nothing")
+
+
+def test_a_thread_has_no_context_of_its_starter() -> None:
+    """Free-threaded Python 3.14 runs it in the starter's: here, `run` is called in one."""
+    seen: list[Any] = []
+    MARK.set("the starter's")
+    TRACKER.set(tracker := Tracker())
+    thread = Thread(lambda: seen.extend([MARK.get(), TRACKER.get()]), name="test")
+
+    copy_context().run(thread.run)
+    TRACKER.set(None)
+
+    assert seen == ["nothing", tracker]
+
+
+class Hesitating(DaemonPool):
+    """Between reading whether the threads run and starting them, every other thread gets its turn."""
+
+    @property
+    def _started(self) -> bool:
+        started = self.__dict__["started"]
+        if not started:
+            sleep(0.05)
+        return bool(started)
+
+    @_started.setter
+    def _started(self, started: bool) -> None:
+        self.__dict__["started"] = started
+
+
+def test_threads_that_submit_first_start_the_pool_once() -> None:
+    pool = Hesitating(2, "test")
+    answers: list[Any] = []
+
+    def submit(number: int) -> None:
+        try:
+            answers.append(pool.submit(lambda: number).result(10))
+        except RuntimeError as error:
+            answers.append(error)
+
+    threads = [threading.Thread(target=submit, args=(n,)) for n in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    pool.close()
+
+    assert sorted(answers, key=str) == [0, 1]
+
+
+def test_a_function_that_is_submitted_while_the_pool_closes_is_refused_not_forgotten() -> None:
+    pool = DaemonPool(1, "test")
+    pool.submit(int).result(10)
+    put = pool._work.put
+
+    class Late:
+        """Puts a function behind the tokens that end the threads: `close` comes first."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(work, name)
+
+        def put(self, item: Any) -> None:
+            pool._work = work
+            pool.close()
+            put(item)
+
+    work, pool._work = pool._work, Late()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+
+    with pytest.raises(RuntimeError, match="the pool is closed"):
+        pool.submit(int)
+
+    found: Future[Any] = work.get_nowait()[0]  # type: ignore[index]  # pyright: ignore[reportOptionalSubscript]
+    with pytest.raises(CancelledError):
+        found.result(0)
