@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import signal
-from collections import OrderedDict
 
 import pytest
 
@@ -68,5 +67,5 @@ def _no_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture(autouse=True)
 def _no_chain_was_built_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each test be a program of its own: the same lines of another one have built no chain."""
-    monkeypatch.setattr(epochs, "_LAST_AT", OrderedDict())
-    monkeypatch.setattr(epochs, "_WARNED", OrderedDict())
+    monkeypatch.setattr(epochs, "_LAST_AT", {})
+    monkeypatch.setattr(epochs, "_WARNED", {})

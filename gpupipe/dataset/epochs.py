@@ -6,7 +6,6 @@ import os
 import sys
 import types
 import weakref
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -238,10 +237,10 @@ _REQUESTS = _Requests()
 _KEPT = 256
 """Chains, and warnings, that are remembered."""
 
-_LAST_AT: OrderedDict[bytes, ChainCount] = OrderedDict()
+_LAST_AT: dict[bytes, ChainCount] = {}
 """The chain that started last at each place in the program."""
 
-_WARNED: OrderedDict[tuple[Any, ...], None] = OrderedDict()
+_WARNED: dict[tuple[Any, ...], None] = {}
 
 _STARTS_AGAIN = (
     "the chain that ends at %s was built again and starts at epoch 0, with the random numbers of epoch 0. If this "
@@ -270,11 +269,12 @@ def _warn_once(what: tuple[Any, ...], text: str, *args: Any) -> None:
         logger.warning(text, *args)
 
 
-def _remember(memory: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+def _remember(memory: dict[Any, Any], key: Any, value: Any) -> None:
+    """Keep a value as the newest. Several threads may do so at once, each call of the dict on its own."""
+    memory.pop(key, None)
     memory[key] = value
-    memory.move_to_end(key)
-    if len(memory) > _KEPT:
-        memory.popitem(last=False)
+    for oldest in list(memory)[:-_KEPT]:
+        memory.pop(oldest, None)
 
 
 def _written_at(plan: Node, settings: Settings) -> bytes:
