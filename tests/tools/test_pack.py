@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.comparison.photographs import encode
-from gpupipe.errors import DecodeError, PlanError
+from gpupipe.errors import DecodeError, MissingDependencyError, PlanError
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.exif import segment_of
 from gpupipe.tools.pack import Skipped, pack
@@ -280,6 +281,17 @@ def test_an_image_that_only_decoding_finds_damaged_is_bad_when_it_is_shrunk(tmp_
     packed = pack(source, tmp_path / "out", 1, resize_shorter=16, on_error="skip")
 
     assert [Path(one.image).name for one in packed.skipped] == ["000.jpg"]
+
+
+def test_without_simplejpeg_images_are_packed_as_they_are_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "simplejpeg", None)
+    source = folder_of(tmp_path / "photos", 3)
+
+    with pytest.raises(MissingDependencyError, match="pack needs simplejpeg to shrink or decode images"):
+        pack(source, tmp_path / "small", 1, resize_shorter=32)
+
+    assert not (tmp_path / "small").exists()
+    assert pack(source, tmp_path / "same", 1).records == 3
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gpupipe.cpus import cpu_count
-from gpupipe.errors import DataError, DecodeError, PlanError, io_reason, shown_name
+from gpupipe.errors import DataError, DecodeError, MissingDependencyError, PlanError, io_reason, shown_name
 from gpupipe.extract.examples.encode import encode_example
 from gpupipe.flow.order.permutation import Permutation
 from gpupipe.integers import is_integer, plain
@@ -192,7 +192,14 @@ def _plan(source: str, inputs: Inputs, options: Mapping[str, Any]) -> Mapping[st
     versions: dict[str, int | str] = {"format": _FORMAT, "random numbers": LAW}
     if options["--resize-shorter"] is not None or "--decoded" in options:
         import PIL
-        import simplejpeg
+
+        try:
+            import simplejpeg
+        except ImportError as error:
+            raise MissingDependencyError(
+                "pack needs simplejpeg to shrink or decode images, and it is not installed; install it with "
+                "`pip install simplejpeg`, or pack with another Python: it has no wheel for CPython without the GIL"
+            ) from error
 
         versions |= {"pillow": PIL.__version__, "simplejpeg": simplejpeg.__version__}
     return {
