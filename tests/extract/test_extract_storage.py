@@ -235,9 +235,9 @@ def test_a_file_is_opened_once_for_a_question_and_the_read_after_it(
     opened: list[Any] = []
     was = os.open
 
-    def noted(*given: Any) -> int:
+    def noted(*given: Any, **how: Any) -> int:
         opened.append(given[0])
-        return was(*given)
+        return was(*given, **how)
 
     monkeypatch.setattr(os, "open", noted)
 
@@ -252,8 +252,12 @@ def test_a_file_is_opened_once_for_a_question_and_the_read_after_it(
 def test_a_question_does_not_wait_for_a_file_that_cannot_be_opened(
     tmp_path: Path, ask: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: Any) -> int:
-        raise OSError(errno.EIO, "broken")
+    was = os.open
+
+    def broken(path: Any, *given: Any, **how: Any) -> int:
+        if path == str(tmp_path / "a"):
+            raise OSError(errno.EIO, "broken")
+        return was(path, *given, **how)
 
     monkeypatch.setattr(os, "open", broken)
     monkeypatch.setattr(retry, "pause", lambda *given: pytest.fail("it paused for another try"))
