@@ -48,6 +48,15 @@ def chosen(schema: Any, names: Sequence[str] | None) -> tuple[list[str], dict[st
     return list(columns), columns
 
 
+def _number(kind: Any) -> Any:
+    """The type of a boolean, an integer or a float in NumPy. pyarrow's own answer, `to_pandas_dtype`, needs pandas."""
+    is_ = arrow("").types
+    if is_.is_boolean(kind):
+        return np.bool_
+    letter = "f" if is_.is_floating(kind) else "u" if is_.is_unsigned_integer(kind) else "i"
+    return np.dtype(f"{letter}{kind.bit_width // 8}").type
+
+
 def type_of(kind: Any) -> TensorSpec | str:
     """The type of the values of an Arrow type, or why they have none, to follow "a column"."""
     pa = arrow("")
@@ -57,7 +66,7 @@ def type_of(kind: Any) -> TensorSpec | str:
     if is_.is_dictionary(kind):
         return type_of(kind.value_type)
     if is_.is_boolean(kind) or is_.is_integer(kind) or is_.is_floating(kind):
-        return TensorSpec((), kind.to_pandas_dtype())
+        return TensorSpec((), _number(kind))
     if _is_bytes(kind) or (is_.is_struct(kind) and _encoded(kind) is not None):
         return TensorSpec((), bytes)
     if is_.is_fixed_size_list(kind) or is_.is_list(kind) or is_.is_large_list(kind):
@@ -125,7 +134,7 @@ def column_of(values: Any) -> tuple[Column, Nulls]:
 
 def kind_zero(kind: Any) -> Any:
     """Zero, as a scalar of an Arrow type of numbers."""
-    return arrow("").scalar(kind.to_pandas_dtype()(0), kind)
+    return arrow("").scalar(_number(kind)(0), kind)
 
 
 def _nulls(values: Any) -> Array | None:
