@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import PlanError, PlanTypeError
+from ..extract.storage.sharing import handed_over
 from ..ragged import Ragged
 from ..spec import byte_array
 from .structures import Malformed
@@ -165,14 +166,14 @@ def read_columns(cursor: Cursor) -> tuple[Any, ...]:
 
 
 def read_column(cursor: Cursor, depth: int = 0) -> Any:
-    """Read one leaf. Arrays own their memory; byte strings are views of the cursor's memory.
+    """Read one leaf. Arrays own their memory; byte strings are views of the cursor's, without the GIL copies.
 
     Raises:
         Malformed: the bytes are not a leaf, or it is larger than what is left.
     """
     tag = cursor.u8()
     if tag == _BYTES:
-        return cursor.take(cursor.u64())
+        return handed_over(cursor.take(cursor.u64()))
     if tag == _SCALAR:
         dtype = _dtype(cursor)
         return _numbers(cursor.take(dtype.itemsize), dtype)[0]

@@ -105,7 +105,7 @@ def _parts(job: Job, at: Context, pool: DaemonPool | None) -> Iterator[Part]:
     for block in _reader(job, at.run).blocks():
         records += len(block)
         offset = block[-1][0]
-        wrong = [item for item in block if type(item[1]) is not memoryview]
+        wrong = [item for item in block if isinstance(item[1], DataError)]
         if examine is not None:
             wrong += _undecodable(block, examine, pool)
             wrong.sort(key=_offset)
@@ -155,7 +155,7 @@ def _part(records: int, offset: int, bad: Sequence[tuple[int, DataError]], strea
     return Part(records, offset, len(bad), lines, dict(causes))
 
 
-Examine = Callable[[memoryview], DataError | None]
+Examine = Callable[[memoryview | bytes], DataError | None]
 
 
 def _examiner(features: Sequence[str]) -> Examine | None:
@@ -164,7 +164,7 @@ def _examiner(features: Sequence[str]) -> Examine | None:
         return None
     parse = ExampleParser({name: FixedLenFeature((), bytes) for name in features}).parse
 
-    def examine(payload: memoryview) -> DataError | None:
+    def examine(payload: memoryview | bytes) -> DataError | None:
         try:
             for image in parse(payload):
                 decode(image)
@@ -179,7 +179,7 @@ def _undecodable(
     block: Sequence[tuple[int, Any]], examine: Examine, pool: DaemonPool | None
 ) -> list[tuple[int, DataError]]:
     """The records of a block whose image cannot be decoded."""
-    good = [item for item in block if type(item[1]) is memoryview]
+    good = [item for item in block if not isinstance(item[1], DataError)]
     if pool is None:
         errors = [examine(payload) for _, payload in good]
     else:

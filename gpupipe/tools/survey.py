@@ -153,7 +153,7 @@ def survey(files: Sequence[DataFile], compression: Compression | None, sample: i
             found.append(one)
             before = sum(sizes[:number])
             for block in RecordReader(file.path, compression=one.compression).blocks():
-                good = [item[1] for item in block if type(item[1]) is memoryview]
+                good = [item[1] for item in block if not isinstance(item[1], DataError)]
                 one.lengths.extend(map(len, good))
                 if len(good) < len(block):
                     for _, error in block:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..extract.storage.sharing import gil_is_on
 from ..graph.op import Array
 
 __all__ = ["Buffers"]
@@ -49,7 +50,7 @@ class Buffers:
         self._blocks: list[Array] = []
         self._lock = threading.Lock()
         # Without the GIL a count of references is no more than a hint.
-        self._kept = MOST if getattr(sys, "_is_gil_enabled", lambda: True)() else 0
+        self._kept = MOST if gil_is_on() else 0
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
         """An array of any values that starts at a multiple of `ALIGNMENT`, with memory that nothing else uses."""

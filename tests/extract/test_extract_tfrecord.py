@@ -19,13 +19,14 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe.errors import PlanError, PlanTypeError, RecordError
+from gpupipe.errors import DataError, PlanError, PlanTypeError, RecordError
 from gpupipe.extract.records import crc
 from gpupipe.extract.records.crc import masked_crc32c
 from gpupipe.extract.records.reference import HeaderWalker, Reference, read_many
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.extract.records.writer import TFRecordWriter
 from gpupipe.extract.storage.blocks import Blocks
+from gpupipe.extract.storage.sharing import gil_is_on
 
 SIZES = [0, 1, 5, 12, 63, 64, 100, 1000, 5000, 0, 0, 70_000, 3, 200_000, 16, 2_500_000, 9, 1_200_000, 1_100_000, 7]
 RECORDS = [bytes([k]) * n for k, n in enumerate(SIZES)]
@@ -157,8 +158,7 @@ def test_a_reader_can_be_iterated_again(tmp_path: Path) -> None:
 def test_payloads_are_read_only(tmp_path: Path) -> None:
     ((_, record),) = RecordReader(write(tmp_path / "one", [b"hello"]))
 
-    assert isinstance(record, memoryview)
-    assert record.readonly
+    assert isinstance(record, bytes) or (isinstance(record, memoryview) and record.readonly)
 
 
 def test_payloads_stay_valid_while_the_file_is_read_on(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_payloads_stay_valid_while_the_file_is_read_on(tmp_path: Path) -> None:
 
     items = list(RecordReader(write(tmp_path / "many", records)))
 
-    assert [bytes(record) for _, record in items if isinstance(record, memoryview)] == records
+    assert [bytes(record) for _, record in items if not isinstance(record, DataError)] == records
 
 
 def test_closing_ends_the_iteration(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_flush_makes_what_was_written_readable(tmp_path: Path, compression: str 
     out.close()
 
     record = items[0][1]
-    assert isinstance(record, memoryview)
+    assert not isinstance(record, DataError)
     assert bytes(record) == b"hello"
 
 
@@ -372,6 +372,10 @@ def test_a_reference_beyond_its_file_names_the_record(tmp_path: Path) -> None:
         Reference(path, 0, 11).read()
 
 
+reused = pytest.mark.skipif(not gil_is_on(), reason="without the GIL no block is used again")
+
+
+@reused
 def test_blocks_are_used_again_only_when_no_view_lives() -> None:
     blocks = Blocks(100, limit=300)
     first = blocks.take()
@@ -384,6 +388,7 @@ def test_blocks_are_used_again_only_when_no_view_lives() -> None:
     assert name in {id(blocks.take().obj) for _ in range(2)}
 
 
+@reused
 def test_a_large_block_is_free_while_others_of_its_allocation_are_held() -> None:
     blocks = Blocks(1 << 20)
     views = [blocks.take() for _ in range(20)]
@@ -410,6 +415,7 @@ def test_no_more_is_allocated_at_once_than_is_kept() -> None:
     assert allocated.base.nbytes == 2 << 20
 
 
+@reused
 def test_a_free_block_is_found_behind_some_that_are_held() -> None:
     blocks = Blocks(100, limit=3000)
     held = [blocks.take() for _ in range(12)]
@@ -426,7 +432,8 @@ def test_records_that_wait_hold_little_more_than_their_bytes(tmp_path: Path, siz
     views: list[Any] = read_many([Reference(path, n * (size + 16), size) for n in range(4)])
 
     assert [bytes(view) for view in views] == [bytes([n]) * size for n in range(4)]
-    held = {id(view.obj): len(view.obj) for view in views}
+    owners = [view.obj if isinstance(view, memoryview) else view for view in views]
+    held = {id(owner): len(owner) for owner in owners}
     assert sum(held.values()) <= most
 
 
@@ -436,7 +443,7 @@ def test_blocks_that_are_held_for_ever_are_forgotten() -> None:
     held = [blocks.take() for _ in range(50)]
 
     assert len({id(block.obj) for block in held}) == 50
-    assert len(blocks._ring) == 3
+    assert len(blocks._ring) == (3 if gil_is_on() else 0)
 
 
 def test_files_of_one_block_size_share_their_blocks_while_one_is_read(tmp_path: Path) -> None:

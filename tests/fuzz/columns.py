@@ -40,14 +40,14 @@ def held(column: Any) -> int:
         return held(column.values) + held(column.row_splits)
     if isinstance(column, np.ndarray) and column.dtype == object:
         return sum(map(len, column.flat))
-    return int(column.nbytes)
+    return len(column) if isinstance(column, bytes) else int(column.nbytes)
 
 
 def same(a: Any, b: Any) -> bool:
     """Whether two leaves are of one type, shape and dtype, bit for bit."""
     if isinstance(a, Ragged):
         return isinstance(b, Ragged) and same(a.values, b.values) and same(a.row_splits, b.row_splits)
-    if isinstance(a, memoryview):
+    if isinstance(a, (bytes, memoryview)):
         return bool(a == b)
     if type(a) is not type(b) or a.dtype != b.dtype or a.shape != b.shape:
         return False

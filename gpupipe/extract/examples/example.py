@@ -17,6 +17,7 @@ from gpupipe.errors import ParseError, PlanError, PlanTypeError
 from gpupipe.extract.examples.encode import encode_example
 from gpupipe.extract.examples.features import Feature, FixedLenFeature, FixedLenSequenceFeature
 from gpupipe.extract.examples.wire import BYTES, FIXED32, VARINT, WireError, fields, varint, varints
+from gpupipe.extract.storage.sharing import gil_is_on, handed_over
 
 __all__ = ["ExampleParser", "encode_example"]
 
@@ -90,8 +91,9 @@ class ExampleParser:
         """Parse one record.
 
         Returns:
-            One value for each feature. FixedLen: bytes of shape () as a view of `payload`, numbers of shape () as NumPy
-            scalars, else arrays. The others: arrays. Arrays of bytes have dtype object, and hold `bytes`.
+            One value for each feature. FixedLen: bytes of shape () as a view of `payload` (without the GIL a copy),
+            numbers of shape () as NumPy scalars, else arrays. The others: arrays. Arrays of bytes have dtype object,
+            and hold `bytes`.
 
         Raises:
             ParseError: the record is not an Example, lacks a feature, or holds another type or number of values. The
@@ -264,7 +266,9 @@ def _scalar(name: str, feature: FixedLenFeature) -> _Decode:
         values = general(data, start, end)
         return None if values is None else values[0]
 
-    return blob if feature.dtype == "bytes" else number
+    if feature.dtype != "bytes":
+        return number
+    return blob if gil_is_on() else lambda data, start, end: handed_over(blob(data, start, end))
 
 
 def _array(name: str, feature: Feature, shape: tuple[int, ...], count: int | None) -> _Decode:

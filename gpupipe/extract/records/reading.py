@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import KW_ONLY
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from gpupipe.errors import DataError
@@ -18,6 +19,7 @@ from gpupipe.extract.records.inflate import Inflater
 from gpupipe.extract.storage.files import OpenFile, Storage
 from gpupipe.extract.storage.ranges_ahead import Pool, RangeBudget, RangesAhead
 from gpupipe.extract.storage.remote import storage_of
+from gpupipe.extract.storage.sharing import gil_is_on, handed_over
 
 from ...classes import dataclass
 
@@ -102,7 +104,7 @@ class BlockReader(ABC):
 
     def _first(self) -> tuple[Source, list[Any]]:
         source = self.source()
-        return source, source.block()
+        return source, _block(source)
 
     def __iter__(self) -> Iterator[Any]:
         for block in self.blocks():
@@ -132,11 +134,12 @@ class BlockReader(ABC):
             yield [(self.start, error.kept().hiding())]
             return
         ahead: Future[list[Any]] | None = None
+        following = partial(_block, source)
         try:
             while items and not self._closed:
-                ahead = self._ahead = self._submit(source.block)
+                ahead = self._ahead = self._submit(following)
                 yield items
-                items = self._result(ahead, source.block)
+                items = self._result(ahead, following)
         finally:
             if ahead is not None:
                 ahead.cancel()
@@ -160,6 +163,14 @@ class BlockReader(ABC):
             return ahead.result()
         except CancelledError:  # by a shutdown of the pool, before the job started
             return fn()
+
+
+def _block(source: Source) -> list[Any]:
+    """The next items of a source, as other threads may use them. Those of a table are no pairs, and hold no views."""
+    items = source.block()
+    if gil_is_on() or not items or type(items[0]) is not tuple:
+        return items
+    return [(offset, handed_over(value)) for offset, value in items]
 
 
 class ByteSource:

@@ -3,7 +3,8 @@
 A fresh buffer costs a page fault for every 4 KB, more than reading a cached file does: a record of 110 KB takes 27 us
 with a new megabyte for each block, 16 us with a reused one. Where the system has huge pages, large blocks are parts of
 one allocation that asks for them: then a new block costs 8 us a record. CPython can tell when a block is free: every
-memoryview of it, and whatever is made of that, holds a reference to it.
+memoryview of it, and whatever is made of that, holds a reference to it. Without the GIL it cannot, as an object then
+has two counts of references, which other threads change while both are read; so each block is a new one there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gpupipe.extract.storage.forking import renew_lock
+from gpupipe.extract.storage.sharing import gil_is_on
 
 __all__ = ["Blocks"]
 
@@ -62,9 +64,9 @@ class Blocks:
         hold only the allocation that it is a part of.
         """
         with self._lock:
-            ring = self._ring
+            ring, counts = self._ring, _IDLE >= 0 and gil_is_on()
             for _ in range(min(len(ring), 16)):  # the oldest are the likeliest to be free; not all are searched
-                if _IDLE >= 0 and _references(ring) == _IDLE:
+                if counts and _references(ring) == _IDLE:
                     block = ring.popleft()
                     ring.append(block)
                     return memoryview(block)
@@ -73,7 +75,8 @@ class Blocks:
                 together = max(1, min(_TOGETHER // self.size, self._most)) if self.size >= _LARGE else 1
                 self._new = np.split(np.empty(together * self.size, np.uint8), together)
             new: Block = self._new.pop()
-            ring.append(new)
+            if counts:
+                ring.append(new)
             if len(ring) > self._most:
                 ring.popleft()
             return memoryview(new)

@@ -153,7 +153,7 @@ def _slices(values: Any) -> Column:
     kind = values.type
     if pa.types.is_fixed_size_binary(kind):
         ends = (np.arange(len(values) + 1) + values.offset) * kind.byte_width
-        return Slices(_view(values.buffers()[1]), ends)
+        return Slices(_data(values.buffers()[1]), ends)
     if not any(test(kind) for test in (pa.types.is_large_binary, pa.types.is_large_string)):
         small = pa.types.is_binary(kind) or pa.types.is_string(kind)
         if not small:
@@ -163,13 +163,13 @@ def _slices(values: Any) -> Column:
         width = np.int64
     buffers = values.buffers()
     if not len(values):
-        return Slices(memoryview(b""), np.zeros(1, np.int64))
+        return Slices(b"", np.zeros(1, np.int64))
     ends = np.frombuffer(buffers[1], width)[values.offset : values.offset + len(values) + 1]
-    return Slices(_view(buffers[2]), ends)
+    return Slices(_data(buffers[2]), ends)
 
 
-def _view(buffer: Any) -> memoryview:
-    return memoryview(b"") if buffer is None else memoryview(buffer)
+def _data(buffer: Any) -> Any:
+    return b"" if buffer is None else buffer
 
 
 def _fixed(values: Any) -> tuple[Column, Array | None]:

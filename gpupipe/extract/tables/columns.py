@@ -79,11 +79,11 @@ class Slices(Column):
     """Byte strings that follow one another.
 
     Args:
-        data: all of them.
+        data: all of them, in any buffer. Each call makes a view of its own: without the GIL threads cannot share one.
         ends: where each starts, and the end of the last, int[N + 1].
     """
 
-    def __init__(self, data: memoryview, ends: Array) -> None:
+    def __init__(self, data: Any, ends: Array) -> None:
         self.data = data
         self.ends = ends
 
@@ -91,10 +91,10 @@ class Slices(Column):
         return len(self.ends) - 1
 
     def one(self, i: int) -> bytes:
-        return bytes(self.data[self.ends[i] : self.ends[i + 1]])
+        return bytes(memoryview(self.data)[self.ends[i] : self.ends[i + 1]])
 
     def some(self, start: int) -> Iterator[bytes]:
-        data, ends = self.data, self.ends[start:].tolist()
+        data, ends = memoryview(self.data), self.ends[start:].tolist()
         return (bytes(data[a:b]) for a, b in pairwise(ends))
 
     @property

@@ -188,10 +188,10 @@ class _Fetching(Running):
                 self._cold = COLD
             for row, payload in zip(wanted, payloads, strict=True):
                 columns, stream, position = elements[row]
-                if type(payload) is memoryview:
-                    elements[row] = (*columns[:i], payload, *columns[i + 1 :]), stream, position
-                elif isinstance(payload, DataError):
+                if isinstance(payload, DataError):
                     elements[row] = Hole(payload.at(stream.name, position, "read", stream.unit)), stream, position
+                else:
+                    elements[row] = (*columns[:i], payload, *columns[i + 1 :]), stream, position
         return elements
 
     def close(self) -> None:

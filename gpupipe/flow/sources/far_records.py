@@ -26,6 +26,7 @@ from ...extract.storage.names import Names
 from ...extract.storage.patterns import is_url, stable_names
 from ...extract.storage.pieces import Piece, Pieces
 from ...extract.storage.remote import storage_of
+from ...extract.storage.sharing import handed_over
 from ...graph.op import Array
 from ..access import RandomAccess
 from ..element import Element, Hole, Stream
@@ -215,7 +216,8 @@ class FarRecords(RandomAccess):
         why = _wrong(data)
         if why:
             raise RecordError(why, file=opened.path, offset=one.start, stage="read")
-        return memoryview(data)[HEADER : len(data) - FOOTER]
+        payload: bytes | memoryview = handed_over(memoryview(data)[HEADER : len(data) - FOOTER])
+        return payload
 
 
 def _joined(one: _Wanted, pieces: Pieces) -> bytes | None:

@@ -1,0 +1,195 @@
+"""What threads hand to one another where CPython runs without the GIL, and what they do not use again there."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe.errors import DataError
+from gpupipe.extract.examples import example
+from gpupipe.extract.examples.encode import encode_example
+from gpupipe.extract.examples.example import ExampleParser
+from gpupipe.extract.examples.features import FixedLenFeature
+from gpupipe.extract.records import reading
+from gpupipe.extract.records.fixed import FixedReader
+from gpupipe.extract.records.reference import Reference, read_many
+from gpupipe.extract.records.tfrecord import RecordReader
+from gpupipe.extract.storage import blocks, sharing
+from gpupipe.extract.storage.blocks import Blocks
+from gpupipe.extract.storage.sharing import gil_is_on, handed_over
+from gpupipe.extract.tables.columns import Slices
+from gpupipe.serial.columns import Cursor, add_column, read_column
+
+RECORDS = [bytes([k]) * (k + 1) for k in range(200)]
+
+free_threaded = pytest.mark.skipif(gil_is_on(), reason="needs CPython without the GIL (python3.14t, PYTHON_GIL=0)")
+
+
+@pytest.fixture
+def gil(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Let the code believe that there is a GIL, or that there is none."""
+    for module in (sharing, blocks, reading, example):
+        monkeypatch.setattr(module, "gil_is_on", lambda: request.param)
+    return bool(request.param)
+
+
+both = pytest.mark.parametrize("gil", [True, False], indirect=True, ids=["GIL", "no GIL"])
+
+
+def written(path: Path, records: list[bytes]) -> str:
+    with gp.io.TFRecordWriter(path) as out:
+        for record in records:
+            out.write(record)
+    return str(path)
+
+
+def from_records(folder: Path) -> list[Any]:
+    return [value for _, value in RecordReader(written(folder / "x", RECORDS))]
+
+
+def from_compressed_records(folder: Path) -> list[Any]:
+    with gp.io.TFRecordWriter(folder / "x", "GZIP") as out:
+        for record in RECORDS:
+            out.write(record)
+    return [value for _, value in RecordReader(str(folder / "x"), compression="GZIP")]
+
+
+def from_references(folder: Path) -> list[Any]:
+    path, references, at = written(folder / "x", RECORDS), [], 0
+    for record in RECORDS:
+        references.append(Reference(path, at, len(record)))
+        at += len(record) + 16
+    return list(read_many(references))
+
+
+def from_fixed_length(folder: Path) -> list[Any]:
+    (folder / "x").write_bytes(b"".join(record[:1] * 8 for record in RECORDS))
+    return [value for _, value in FixedReader(str(folder / "x"), record_bytes=8)]
+
+
+def from_examples(folder: Path) -> list[Any]:
+    parse = ExampleParser({"x": FixedLenFeature((), bytes)}).parse
+    return [parse(encode_example({"x": record}))[0] for record in RECORDS]
+
+
+def from_saved_columns(folder: Path) -> list[Any]:
+    out: list[Any] = []
+    for record in RECORDS:
+        add_column(record, out)
+    cursor = Cursor(memoryview(b"".join(out)))
+    return [read_column(cursor) for _ in RECORDS]
+
+
+@both
+@pytest.mark.parametrize(
+    "source",
+    [
+        from_records,
+        from_compressed_records,
+        from_references,
+        from_fixed_length,
+        from_examples,
+        from_saved_columns,
+    ],
+    ids=lambda source: source.__name__,
+)
+def test_views_go_to_other_threads_only_under_the_gil(
+    source: Callable[[Path], list[Any]], tmp_path: Path, gil: bool
+) -> None:
+    values = source(tmp_path)
+
+    assert {type(value) for value in values} == {memoryview if gil else bytes}
+    expected = [record[:1] * 8 for record in RECORDS] if source is from_fixed_length else RECORDS
+    assert [bytes(value) for value in values] == expected
+
+
+@both
+def test_an_error_among_records_stays_where_it_is(tmp_path: Path, gil: bool) -> None:
+    path = tmp_path / "x"
+    data = bytearray(Path(written(path, RECORDS[:3])).read_bytes())
+    data[17 + 13] ^= 1  # of the second record
+    path.write_bytes(data)
+
+    first, second, third = (value for _, value in RecordReader(str(path)))
+
+    assert isinstance(second, DataError)
+    assert [bytes(first), bytes(third)] == [RECORDS[0], RECORDS[2]]
+
+
+@both
+def test_the_columns_of_a_sample_are_handed_over_one_by_one(gil: bool) -> None:
+    row = memoryview(b"image"), b"key", np.int64(3)
+
+    given = handed_over(row)
+
+    assert type(given[0]) is (memoryview if gil else bytes)
+    assert (bytes(given[0]), *given[1:]) == (b"image", b"key", 3)
+
+
+@pytest.mark.parametrize("gil", [False], indirect=True)
+def test_without_the_gil_no_block_is_used_again(gil: bool) -> None:
+    found = Blocks(100)
+    held = [found.take() for _ in range(50)]
+    addresses = {np.asarray(block).ctypes.data for block in held}
+    del held
+
+    again = found.take()
+
+    assert len(addresses) == 50
+    assert not found._ring
+    assert again.nbytes == 100
+
+
+def in_threads(count: int, work: Callable[[int], None]) -> list[BaseException]:
+    """Run a function in several threads; what they raise."""
+    wrong: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return wrong
+
+
+@free_threaded
+def test_threads_parse_records_of_one_block_while_others_drop_theirs(tmp_path: Path) -> None:
+    images = [struct.pack("<Q", n) * 12 for n in range(4000)]
+    path = written(tmp_path / "x", [encode_example({"image": image, "n": n}) for n, image in enumerate(images)])
+    parse = ExampleParser({"image": FixedLenFeature((), bytes), "n": FixedLenFeature((), np.int64)}).parse
+    for _ in range(20):  # one in three fails where views are shared
+        records = [value for _, value in RecordReader(path)]
+
+        def work(thread: int, records: list[Any] = records) -> None:
+            for number in range(thread, len(records), 4):
+                image, n = parse(records[number])
+                records[number] = None
+                assert bytes(image) == images[n]
+
+        assert in_threads(4, work) == []
+
+
+@free_threaded
+def test_threads_read_rows_of_one_column() -> None:
+    rows = [struct.pack("<Q", n) * 3 for n in range(4000)]
+    column = Slices(b"".join(rows), np.arange(len(rows) + 1) * 24)
+
+    def work(thread: int) -> None:
+        for _ in range(40):  # ten fail every second time where a view is shared
+            for number in range(thread, len(rows), 4):
+                assert column.one(number) == rows[number]
+
+    assert in_threads(4, work) == []
