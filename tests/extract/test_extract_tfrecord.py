@@ -432,7 +432,7 @@ def test_records_that_wait_hold_little_more_than_their_bytes(tmp_path: Path, siz
     views: list[Any] = read_many([Reference(path, n * (size + 16), size) for n in range(4)])
 
     assert [bytes(view) for view in views] == [bytes([n]) * size for n in range(4)]
-    owners = [view.obj if isinstance(view, memoryview) else view for view in views]
+    owners: list[Any] = [view.obj if isinstance(view, memoryview) else view for view in views]
     held = {id(owner): len(owner) for owner in owners}
     assert sum(held.values()) <= most
 
