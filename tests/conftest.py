@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import gc
 import signal
+from collections.abc import Generator
 
 import pytest
 
 from gpupipe.dataset import epochs
+from gpupipe.errors import MissingDependencyError
 from gpupipe.transform import machine
 
 
@@ -54,6 +56,17 @@ def pytest_configure() -> None:
     """Take Python's own handler back, so that the processes which tests interrupt can be interrupted."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """Skip a test that needs DALI where it is not installed: there are no wheels for some Pythons and systems."""
+    try:
+        return (yield)
+    except MissingDependencyError as error:
+        if machine.has_dali():
+            raise
+        pytest.skip(str(error))
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 from PIL.PngImagePlugin import PngInfo
-from simplejpeg import encode_jpeg
 
 import gpupipe as gp
 from gpupipe import ops
@@ -27,6 +26,8 @@ from gpupipe.transform.program import Program
 from tests.chains.data import on, records, sample_folder
 from tests.reliability.image_files import png
 from tests.transform.tiny import ENCODED
+
+encode_jpeg: Any = pytest.importorskip("simplejpeg").encode_jpeg
 
 COUNT = 1000
 PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()

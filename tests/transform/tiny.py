@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import simplejpeg
+import pytest
 from PIL import Image
 
 from gpupipe.graph.op import Array, Op
@@ -16,6 +16,8 @@ from gpupipe.graph.values import Apply, Draw, Input, Item, Value
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 from gpupipe.transform.program import Feed, Program
+
+simplejpeg: Any = pytest.importorskip("simplejpeg")
 
 SIZE = 16
 
