@@ -206,7 +206,8 @@ class BlockCache:
     @property
     def nbytes(self) -> int:
         """Bytes of the kept blocks."""
-        return sum(block.nbytes for block in self._blocks.values() if isinstance(block, Block))
+        with self._lock:
+            return sum(block.nbytes for block in self._blocks.values() if isinstance(block, Block))
 
     def clear(self) -> None:
         """Drop all blocks."""
