@@ -51,8 +51,8 @@ _A0, _A1, _ALOW, _A32 = (np.array(number, np.uint64) for number in (_M0, _M1, _L
 
 _HELD, _CACHED = 500, 1 << 14
 """Counters at a time. NumPy gives the GIL away for arrays of more than 500 numbers, at each of a hundred operations,
-and gets it back after up to 5 ms if other threads run Python. More numbers than batches need are drawn in larger parts,
-which a CPU's cache holds."""
+and gets it back after up to 5 ms if other threads run Python. So up to four parts keep it, for twice the CPU time; of
+more, each is as large as a CPU's second cache."""
 
 
 def hash64(text: str) -> int:
@@ -135,7 +135,7 @@ def philox(counter: Array, key: tuple[int, int]) -> Array:
         uint64[N, 4], each value below 2**32.
     """
     out = np.empty((len(counter), 4), np.uint64)
-    step = _HELD if len(counter) <= 16 * _HELD else _CACHED
+    step = _HELD if len(counter) <= 4 * _HELD else _CACHED
     for start in range(0, len(counter), step):
         part = slice(start, start + step)
         out[part].T[:] = _rounds_of_arrays(counter[part].T, key)

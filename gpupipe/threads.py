@@ -106,7 +106,7 @@ class Thread(threading.Thread):
         self._tracker = TRACKER.get()
 
     def run(self) -> None:
-        # Free-threaded Python 3.14 starts a thread with the context variables of its starter, others with none.
+        # Python 3.14 can start a thread with the context variables of its starter, and does so without the GIL.
         Context().run(self._in_context)
 
     def _in_context(self) -> None:
@@ -244,9 +244,10 @@ class DaemonPool:
         """Start the threads, in the first of the threads that submit."""
         with self._room:
             if not self._started:
-                self._started = True
                 for thread in self._threads:
-                    thread.start()
+                    if thread.ident is None:  # else Ctrl-C ended an earlier try behind it
+                        thread.start()
+                self._started = True
 
     def wait(self, ready: Callable[[], bool]) -> bool:
         """Wait until `ready()` holds, checked after each function; return False once the pool is closed."""

@@ -15,7 +15,8 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from contextvars import copy_context
 from operator import itemgetter
 from typing import Any
@@ -193,7 +194,8 @@ class NumpyExecutor(Executor):
 
     def _finish(self, flight: _Flight) -> list[Any]:
         if flight.futures:
-            flight.futures[-1].exception()  # the last to start: so this thread wakes up once and not for each
+            with suppress(CancelledError):  # an earlier one may say why
+                flight.futures[-1].exception()  # the last to start: so this thread wakes up once and not for each
         for future in flight.futures:
             future.result()
         if flight.causes:

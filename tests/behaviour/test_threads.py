@@ -88,3 +88,21 @@ def test_a_function_that_is_submitted_while_the_pool_closes_is_refused_not_forgo
     found: Future[Any] = work.get_nowait()[0]  # type: ignore[index]  # pyright: ignore[reportOptionalSubscript]
     with pytest.raises(CancelledError):
         found.result(0)
+
+
+def test_a_pool_whose_start_was_interrupted_starts_with_the_next_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = DaemonPool(3, "test")
+    start, starts = Thread.start, iter([False, True])
+
+    def interrupted(thread: Thread) -> None:
+        if next(starts, False):
+            raise KeyboardInterrupt
+        start(thread)
+
+    monkeypatch.setattr(Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pool.submit(int)
+
+    assert pool.submit(int, "7").result(10) == 7
+    assert all(thread.is_alive() for thread in pool._threads)
+    pool.close()

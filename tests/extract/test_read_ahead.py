@@ -9,15 +9,19 @@ import errno
 import os
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe.extract.records.reference import Reference, read_ahead, read_many
+from gpupipe.extract.records.reference import HeaderWalker, Reference, read_ahead, read_many
 from gpupipe.extract.records.walk import walk_headers
 from gpupipe.extract.storage import files
 from gpupipe.flow.maps import read_payloads
+from gpupipe.threads import DaemonPool, Flag
+from gpupipe.transform.cached_array import CachedArray
 from tests.fuzz.files import Memory
 
 Ranges = list[tuple[str, int, int]]
@@ -236,22 +240,89 @@ def test_a_file_that_cannot_be_asked_for_fails_when_it_is_read(tmp_path: Path) -
         missing.read()
 
 
-@pytest.mark.parametrize(
-    ("size", "at_once"), [(100, read_payloads.MOST), (read_payloads.ENOUGH // 20, 24), (read_payloads.ENOUGH, 8)]
-)
-def test_a_thread_that_reads_ahead_takes_many_small_records_or_a_few_large_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, at_once: int
-) -> None:
-    jobs: list[int] = []
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A reader thread as on machines with many CPUs, and how many elements each of its jobs has."""
+    found: list[int] = []
+    fetch = read_payloads._Fetching._fetch
 
-    def noted(references: Any) -> Any:
-        jobs.append(len(references))
-        return read_many(references)
+    def noted(self: Any, elements: Any) -> Any:
+        found.append(len(elements))
+        return fetch(self, elements)
 
     monkeypatch.setattr("gpupipe.flow.run.cpu_count", lambda: 4)
-    monkeypatch.setattr(read_payloads, "read_many", noted)
-    path, count = _written(tmp_path, 10, size), 200
+    monkeypatch.setattr(read_payloads._Fetching, "_fetch", noted)
+    return found
 
-    assert len(list(gp.TFRecordDataset([path] * (count // 10)).shuffle(50))) == count
 
-    assert jobs == [at_once] * (count // at_once) + [count % at_once] * (count % at_once > 0)
+@pytest.mark.parametrize(
+    ("size", "count", "most"),
+    [(100, 200, read_payloads.MOST), (read_payloads.ENOUGH // 20, 100, 24), (read_payloads.ENOUGH, 30, 8)],
+)
+def test_jobs_grow_to_many_small_records_or_a_few_large_ones(
+    tmp_path: Path, jobs: list[int], size: int, count: int, most: int
+) -> None:
+    path = _written(tmp_path, 10, size)
+
+    assert len(list(gp.TFRecordDataset([path] * (count // 10)).shuffle(20))) == count
+
+    grown = [min(8 << n, most) for n in range(len(jobs) - 1)]
+    assert jobs == [*grown, count - sum(grown)]
+
+
+def test_jobs_of_a_state_are_no_larger(tmp_path: Path, jobs: list[int]) -> None:
+    dataset = gp.TFRecordDataset(_written(tmp_path, 2_000, 100)).shuffle(50)
+    with dataset.iterator(0) as items:
+        expected = list(items)
+    found: list[Any] = []
+    state: Any = None
+    for _ in range(6):
+        with dataset.iterator(0) as items:
+            if state is not None:
+                items.load_state_dict(state)
+            found += [next(items) for _ in range(100)]
+            state = items.state_dict()
+
+    assert found == expected[:600]
+    assert max(jobs) == read_payloads.MOST
+
+
+def test_a_number_of_cpus_that_changes_loses_nothing(
+    tmp_path: Path, jobs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = gp.TFRecordDataset(_written(tmp_path, 300, 100)).shuffle(50)
+    expected = list(dataset.iterator(0))
+    with dataset.iterator(0) as items:
+        found = [next(items) for _ in range(10)]
+        monkeypatch.setattr("gpupipe.flow.run.cpu_count", lambda: 2)
+        found += items
+
+    assert found == expected
+
+
+def test_a_job_ends_soon_after_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing waits for the job that runs, which may read from a slow disk."""
+    references = [one for _, one in HeaderWalker(_written(tmp_path, 64, 100))]
+    one = object.__new__(read_payloads._Fetching)
+    stopped = Flag()
+    one._columns, one._says, one._run = (0,), True, cast(Any, SimpleNamespace(stopped=stopped))
+
+    def stops(some: Any) -> Any:
+        stopped.set()
+        return read_many(some)
+
+    elements: list[Any] = [((reference,), None, 0) for reference in references]
+    assert len(one._fetch(elements)) == 64
+
+    monkeypatch.setattr(read_payloads, "read_many", stops)
+    assert len(one._fetch(elements)) == read_payloads.AT_ONCE
+
+
+def test_arrays_of_a_cache_count_as_what_reading_them_gives(jobs: list[int]) -> None:
+    images = [CachedArray(np.zeros(read_payloads.ENOUGH // 20, np.uint8)) for _ in range(24)]
+    one = object.__new__(read_payloads._Fetching)
+    one._columns, one._most, one._readers = (0,), 64, DaemonPool(1, "unused")
+
+    elements: list[Any] = [((image,), None, 0) for image in images * 2]
+
+    assert len(one._job(iter(elements))) == 24

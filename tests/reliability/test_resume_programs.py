@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe.flow import access, words
+from gpupipe.flow import access, run, words
 from gpupipe.flow.batching import resumable
 from gpupipe.flow.maps import read_payloads, scan
 from gpupipe.flow.sources import arrays, numbers, readers
@@ -66,6 +66,7 @@ _SMALL = (
     (access, "AT_ONCE", 4),
     (read_payloads, "AT_ONCE", 2),
     (read_payloads, "MOST", 4),
+    (run, "cpu_count", lambda: 4),  # so that a thread reads payloads ahead
     (place, "MICRO_BATCH", 3),
 )
 """What is done in blocks, and blocks so small that chains of some elements cross them."""

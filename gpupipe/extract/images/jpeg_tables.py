@@ -21,8 +21,8 @@ _MOST_TABLES = 8
 """In one segment: there are at most 4 for DC and 4 for AC coefficients."""
 _FRAMES = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive: with Huffman codes
 _PROGRESSIVE = 0xC2
-_SIZE = slice(1, 5)
-"""Where a frame says how large the image is."""
+_SIZE = 5
+"""Where the height and width in a frame end; they start at its second byte."""
 _MOST_KEPT = 4096
 """Bytes of a header whose answer is kept."""
 _AC = 0x10  # a Huffman table is stored with its number, 0 to 3, plus 16 if it is for AC coefficients
@@ -50,26 +50,26 @@ def describes_its_scan(data: bytes | bytearray | memoryview, segments: Sequence[
     """
     if len(segments) > _MOST_SEGMENTS:
         return False
-    expected, tables, size = 2, -1, -1
+    expected = 2
+    header: list[bytes | bytearray | memoryview] = []
     for marker, start, end in segments:
         if start - 4 != expected:
             return False
         expected = end
-        if tables < 0 and marker not in _NOTES:
-            tables = start - 4
-        if size < 0 and marker in _FRAMES and end - start > _SIZE.stop:
-            size = start
-    if tables < 0 or expected > len(data):
+        if marker in _FRAMES and end - start > _SIZE:
+            # Nothing depends on the size, so files that differ in nothing else are looked at once.
+            header += [data[start - 4 : start + 1], bytes(4), data[start + _SIZE : end]]
+        elif marker not in _NOTES:
+            header.append(data[start - 4 : end])
+    if expected > len(data):
         return False
-    header = bytearray(data[tables:expected])
-    if size >= 0:  # nothing depends on it, and files that differ in nothing else are then looked at once
-        header[size - tables + _SIZE.start : size - tables + _SIZE.stop] = bytes(4)
-    return (_agree if len(header) <= _MOST_KEPT else _agree.__wrapped__)(bytes(header))
+    whole = b"".join(header)
+    return (_agree if len(whole) <= _MOST_KEPT else _agree.__wrapped__)(whole)
 
 
 @lru_cache(256)  # files of one encoder and quality have equal tables
 def _agree(header: bytes) -> bool:
-    """`describes_its_scan` of segments that follow one another from the first table or frame to the scan."""
+    """`describes_its_scan` of a header's tables, frame, restart interval and scan, one after another."""
     codes: set[int] = set()
     quantizers: set[int] = set()
     frame = b""
@@ -92,7 +92,7 @@ def _agree(header: bytes) -> bool:
             if frame or marker not in _FRAMES:
                 return False
             kind, frame = marker, segment
-        elif len(segment) != 2 if marker == _RESTARTS else marker not in _NOTES:
+        elif marker != _RESTARTS or len(segment) != 2:
             return False
     return False
 

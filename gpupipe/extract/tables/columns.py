@@ -97,6 +97,11 @@ class Slices(Column):
         data, ends = memoryview(self.data), self.ends[start:].tolist()
         return (bytes(data[a:b]) for a, b in pairwise(ends))
 
+    def between(self, start: int, stop: int) -> list[bytes]:
+        """Rows start..stop."""
+        data, ends = memoryview(self.data), self.ends[start : stop + 1].tolist()
+        return [bytes(data[a:b]) for a, b in pairwise(ends)]
+
     @property
     def nbytes(self) -> int:
         return int(self.ends[-1] - self.ends[0]) + int(self.ends.nbytes)
@@ -121,6 +126,8 @@ class Lists(Column):
         start, stop = int(self.ends[i]), int(self.ends[i + 1])
         if isinstance(self.inner, Scalars):
             return self.inner.values[start:stop].copy()
+        if isinstance(self.inner, Slices):
+            return byte_array(self.inner.between(start, stop))
         return byte_array([self.inner.one(k) for k in range(start, stop)])
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future
 from itertools import islice
 from time import perf_counter
@@ -22,15 +23,15 @@ from ..step import Running, close
 __all__ = ["ReadPayloadsFlow"]
 
 AT_ONCE = 8
-"""Records that are read at once where no thread reads ahead, and fewest of a job of one that does."""
+"""Records that are read at once: those of the first job, and of every one where no thread reads ahead."""
 
 
 MOST = 64
-"""Most records of a job: for each job the GIL changes hands several times. With 8 a chain had 0.8 times the rate."""
+"""Records of a job, to which jobs grow: for each the GIL changes hands several times."""
 
 
 ENOUGH = 4 << 20
-"""Bytes after which a job gets no more records: three jobs wait, and their payloads are in memory."""
+"""Bytes after which a job gets no more elements. Three jobs wait while the elements of a fourth are given."""
 
 
 JOBS = 3
@@ -71,10 +72,12 @@ class _Fetching(Running):
         self._columns = flow.columns
         self._input = CheckpointedInput(flow.source, at, part(state))
         self._run = at.run
+        self._readers = at.run.readers  # once: how many CPUs a thread may use can change
         self._jobs: deque[Future[list[Element]]] = deque()
         self._ready: deque[Element] = deque()
         self._held = [element for element, _ in self._input.recovered]  # taken; the first `_given` were given
-        self._again = self._held.copy()
+        self._again = iter(self._held.copy())
+        self._most = AT_ONCE  # elements of the next job
         self._given = 0
         self._cold = 0  # jobs for which the disk is asked ahead
         self._looks = 0  # jobs until a record is looked at
@@ -83,14 +86,13 @@ class _Fetching(Running):
 
     def __next__(self) -> Element:
         while not self._ready:
-            readers = self._run.readers
-            if readers is None:
+            if self._readers is None:
                 self._ready.extend(self._fetch(self._some()))
             else:
-                self._ask(readers)
+                self._ask(self._readers)
                 if self._jobs:
                     self._ready.extend(self._jobs.popleft().result())
-                self._ask(readers)
+                self._ask(self._readers)
             if not self._ready and not self._jobs:
                 raise StopIteration
         self._given += 1
@@ -107,7 +109,12 @@ class _Fetching(Running):
 
     def _ask(self, readers: DaemonPool) -> None:
         while len(self._jobs) < JOBS and (elements := self._some()):
-            self._jobs.append(readers.submit(self._fetch, elements))
+            try:
+                self._jobs.append(readers.submit(self._fetch, elements))
+            except RuntimeError:
+                if not self._run.stopped.on:
+                    raise
+                return  # the run was closed, and the pool with it: nobody wants the elements
 
     def _some(self) -> list[Element]:
         """Take the next elements; none at the end."""
@@ -115,27 +122,34 @@ class _Fetching(Running):
         self._given = 0
         if self._input.due():
             self._input.checkpoint(self._input.count - len(self._held))
-        elements, self._again = self._again, []
+        elements = self._job(self._again)
         if not elements:
-            elements = self._come() if self._run.asked else self._job()
+            elements = self._come() if self._run.asked else self._job(self._input.items)
             self._held += elements
             self._ask_disk(elements)
         return elements
 
-    def _job(self) -> list[Element]:
-        """Take elements to be read together: more of small records than of large ones."""
-        items = self._input.items
-        elements = list(islice(items, AT_ONCE))
-        if self._run.readers is None:
-            return elements
-        some, size = elements.copy(), 0
-        while len(some) == AT_ONCE and len(elements) < MOST:
-            size += sum([reference.length for reference in self._references(some)])
-            if size >= ENOUGH:
-                break
+    def _job(self, items: Iterator[Element]) -> list[Element]:
+        """Take elements to be read together: more of small ones than of large ones, and few at first."""
+        elements: list[Element] = []
+        size = 0
+        while size < ENOUGH:
             some = list(islice(items, AT_ONCE))
             elements += some
+            if len(some) < AT_ONCE or len(elements) >= self._most:
+                break
+            size += self._bytes(some)
+        if elements and self._readers is not None:
+            self._most = min(2 * self._most, MOST)
         return elements
+
+    def _bytes(self, elements: list[Element]) -> int:
+        """The bytes that reading some elements gives."""
+        rows = [row for row, _, _ in elements if type(row) is tuple]
+        found = [row[i] for i in self._columns for row in rows]
+        arrays = [one.array.nbytes for one in found if type(one) is CachedArray]
+        total: int = sum([one.length for one in found if type(one) in _RECORDS], start=sum(arrays))
+        return total
 
     def _references(self, elements: list[Element]) -> list[Reference | Extent]:
         """The references among some elements."""
@@ -174,6 +188,15 @@ class _Fetching(Running):
         return elements
 
     def _fetch(self, elements: list[Element]) -> list[Element]:
+        """Read the payloads of some elements; only those of the first ones if the run is stopped meanwhile."""
+        out: list[Element] = []
+        for start in range(0, len(elements), AT_ONCE):
+            if out and self._run.stopped.on:
+                break
+            out += self._read(elements[start : start + AT_ONCE])
+        return out
+
+    def _read(self, elements: list[Element]) -> list[Element]:
         """Read all payloads of some elements at once; one that cannot be read makes its element a hole."""
         for i in self._columns:
             kinds = [type(columns[i]) if type(columns) is tuple else None for columns, _, _ in elements]

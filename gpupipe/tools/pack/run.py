@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gpupipe.cpus import cpu_count
-from gpupipe.errors import DataError, DecodeError, MissingDependencyError, PlanError, io_reason, shown_name
+from gpupipe.errors import DataError, DecodeError, MissingDependencyError, PlanError, io_reason, shown_name, text_of
 from gpupipe.extract.examples.encode import encode_example
 from gpupipe.flow.order.permutation import Permutation
 from gpupipe.integers import is_integer, plain
@@ -197,8 +197,8 @@ def _plan(source: str, inputs: Inputs, options: Mapping[str, Any]) -> Mapping[st
             import simplejpeg
         except ImportError as error:
             raise MissingDependencyError(
-                "pack needs simplejpeg to shrink or decode images, and it is not installed; install it with "
-                "`pip install simplejpeg`, or pack with another Python: it has no wheel for CPython without the GIL"
+                f"pack needs simplejpeg to shrink or decode images, and importing it fails with {text_of(error)}; "
+                "`pip install simplejpeg`, which has wheels for every CPython but the free-threaded ones"
             ) from error
 
         versions |= {"pillow": PIL.__version__, "simplejpeg": simplejpeg.__version__}
