@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from itertools import islice
 from time import perf_counter
+from typing import Any
 
 from ...classes import dataclass
 from ...errors import DataError
@@ -143,25 +144,24 @@ class _Fetching(Running):
             self._most = min(2 * self._most, MOST)
         return elements
 
+    def _values(self, elements: list[Element]) -> list[Any]:
+        """What the columns hold that are read."""
+        rows = [row for row, _, _ in elements if type(row) is tuple]
+        return [row[i] for i in self._columns for row in rows]
+
     def _bytes(self, elements: list[Element]) -> int:
         """The bytes that reading some elements gives."""
-        rows = [row for row, _, _ in elements if type(row) is tuple]
-        found = [row[i] for i in self._columns for row in rows]
-        arrays = [one.array.nbytes for one in found if type(one) is CachedArray]
-        total: int = sum([one.length for one in found if type(one) in _RECORDS], start=sum(arrays))
+        values = self._values(elements)
+        arrays = [one.array.nbytes for one in values if type(one) is CachedArray]
+        total: int = sum([one.length for one in values if type(one) in _RECORDS], start=sum(arrays))
         return total
-
-    def _references(self, elements: list[Element]) -> list[Reference | Extent]:
-        """The references among some elements."""
-        rows = [row for row, _, _ in elements if type(row) is tuple]
-        return [row[i] for i in self._columns for row in rows if type(row[i]) in _RECORDS]
 
     def _ask_disk(self, elements: list[Element]) -> None:
         """Ask the disk for the records of some elements, if records come from it now."""
         if not self._cold and self._looks:
             self._looks -= 1
             return
-        wanted = self._references(elements)
+        wanted = [one for one in self._values(elements) if type(one) in _RECORDS]
         if not wanted:
             return
         self._looks = LOOK - 1
