@@ -40,6 +40,7 @@ GOALS: Mapping[str, tuple[tuple[str, str, float, float], ...]] = {
         ("gpupipe-dali", "dali", 1.03, 0.97),
         ("gpupipe-fast", "dali", 0.75, 0.0),
         ("gpupipe-fast", "torch", 0.6, 0.0),
+        ("gpupipe-fast", "torch-alone", 0.6, 0.0),
     ),
     "chain-plain": (("plain-gpupipe-fast", "plain-tfdata", 0.6, 1.5),),
     "extract": (("gpupipe-extract", "tfdata-extract", 0.45, 1.4),),

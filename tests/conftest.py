@@ -8,6 +8,7 @@ the same in every process, or pytest-xdist refuses to run them.
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from collections.abc import Generator
 
@@ -60,11 +61,14 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, object, object]:
-    """Skip a test that needs DALI where it is not installed: there are no wheels for some Pythons and systems."""
+    """Skip a test that needs DALI where it is not installed: there are no wheels for some Pythons and systems.
+
+    Not in CI, which installs it.
+    """
     try:
         return (yield)
     except MissingDependencyError as error:
-        if machine.has_dali():
+        if machine.has_dali() or "dali" not in str(error).lower() or os.environ.get("CI"):
             raise
         pytest.skip(str(error))
 

@@ -76,6 +76,9 @@ _ALL = (
     ),
     Contestant("other-numpy", "chain", "gpupipe_chain", "another, NumPy", _GPUPIPE, {"backend": "numpy"}, True),
     Contestant("torch", "chain", "torch_chain", "torch DataLoader + Pillow", ("torch", "PIL")),
+    Contestant(
+        "torch-alone", "chain", "torch_chain", "torch, no workers", ("torch", "PIL"), {"workers": False}, peer=True
+    ),
     Contestant("tfdata", "chain", "tf_chain", "tf.data", _TF),
     Contestant(
         "dali-dynamic", "chain", "peers.dali_dynamic", "DALI, dynamic mode", _DALI, {"capture": False}, peer=True

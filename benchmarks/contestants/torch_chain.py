@@ -89,16 +89,23 @@ class Normalize:
         return images.view(len(rows), SIZE, SIZE, 3), torch.tensor([label for _, label in rows])
 
 
-def batches(job: Job) -> Iterator[tuple[Any, Any]]:
-    """Yield one pass of (images, labels) as torch tensors, made by `job.threads` worker processes."""
+def batches(job: Job, workers: bool = True) -> Iterator[tuple[Any, Any]]:
+    """Yield one pass of (images, labels) as torch tensors.
+
+    Args:
+        job: the files and the sizes.
+        workers: whether `job.threads` processes make them; else the thread that takes them does, alone.
+    """
     torch: Any = importlib.import_module("torch")
+    if not workers:
+        torch.set_num_threads(1)  # as a worker does
     known = {name: list(entries(name)) for name in dict.fromkeys(job.files)}
     loader = torch.utils.data.DataLoader(
         Photographs([place for name in job.files for place in known[name]]),
         batch_size=job.batch,
         shuffle=True,
         drop_last=True,
-        num_workers=job.threads,
+        num_workers=job.threads if workers else 0,
         collate_fn=Normalize(),
         generator=torch.Generator().manual_seed(job.seed),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..extract.storage.forking import renew_lock
 from ..graph.values import digest_of
 from ..log import logger
 from ..options import Settings
@@ -92,7 +94,8 @@ class EpochCounter:
 
     def set(self, plan: Node, epoch: int) -> None:
         """Note a `set_epoch` call on the dataset of a plan."""
-        self._requests[epoch_key(plan)] = (_REQUESTS.another(), epoch)
+        with _REQUESTS.lock:
+            self._requests[epoch_key(plan)] = (_REQUESTS.another(), epoch)
 
     def requested(self, plan: Node) -> tuple[int, int] | None:
         """The last `set_epoch` call on a dataset or on one that it extends: the number of the call, and the epoch."""
@@ -100,10 +103,11 @@ class EpochCounter:
         if not requests:
             return None
         keys = {epoch_key(node) for node in walk(plan)}
-        return max((call for calls in requests for key, call in calls.items() if key in keys), default=None)
+        with _REQUESTS.lock:
+            return max((call for calls in requests for key, call in calls.items() if key in keys), default=None)
 
     def take(self, plan: Node, settings: Settings, progress: Progress | None = None, first: int | None = None) -> int:
-        """The number of a loop that starts now.
+        """The number of a loop that starts now; loops that start in several threads have different ones.
 
         Args:
             plan: the chain.
@@ -111,7 +115,17 @@ class EpochCounter:
             progress: of the iterator.
             first: the number, where a state gives it.
         """
-        key = epoch_key(plan), settings.seed
+        with _REQUESTS.lock:
+            epoch, doubts = self._take(plan, settings, progress, first)
+        for doubt in doubts:
+            _warn_once(*doubt)
+        return epoch
+
+    def _take(
+        self, plan: Node, settings: Settings, progress: Progress | None, first: int | None
+    ) -> tuple[int, list[tuple[Any, ...]]]:
+        """The number, and what may have been meant otherwise: arguments of `_warn_once`."""
+        key, doubts = (epoch_key(plan), settings.seed), list[tuple[Any, ...]]()
         count, request = self._chains.get(key), self.requested(plan)
         new = count is None
         if count is None:
@@ -125,32 +139,35 @@ class EpochCounter:
         elif _looked(plan, count):
             count.following -= 1
         elif draws(plan):
-            self._warn(plan, settings, count, new)
-        return count.start(plan, progress)
+            doubts = list(self._doubts(plan, settings, count, new))
+        return count.start(plan, progress), doubts
 
-    def _warn(self, plan: Node, settings: Settings, count: ChainCount, new: bool) -> None:
-        """Say, once each, where counting probably does not give what was meant."""
+    def _doubts(self, plan: Node, settings: Settings, count: ChainCount, new: bool) -> Iterator[tuple[Any, ...]]:
+        """Where counting probably does not give what was meant: arguments of `_warn_once`."""
         if in_torch_worker() and not count.request:
-            _warn_once(("worker",), _IN_A_WORKER, count.following)
+            yield ("worker",), _IN_A_WORKER, count.following
         last = count.progress
         here = count.process == os.getpid()
         if last is not None and last.delivered == 1 and not (last.ended or last.look) and here:
-            _warn_once(("peek", plan.line), _PEEKED, plan.line, last.epoch, count.following)
+            yield ("peek", plan.line), _PEEKED, plan.line, last.epoch, count.following
         if not new:
             return
         place = _written_at(plan, settings)
         before = _LAST_AT.get(place)
         if before is not None and before.gone and (not before.kept or before in self._chains.values()):
-            _warn_once(("again", place), _STARTS_AGAIN, plan.line, before.following)
+            yield ("again", place), _STARTS_AGAIN, plan.line, before.following
         _remember(_LAST_AT, place, count)
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return {key: (c.following, c.request) for key, c in self._chains.items()}, self._requests, self._inputs
+        with _REQUESTS.lock:
+            chains = {key: (c.following, c.request) for key, c in self._chains.items()}
+        return chains, self._requests, self._inputs
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         chains, self._requests, self._inputs = state
         self._chains = {key: ChainCount(*numbers) for key, numbers in chains.items()}
-        _REQUESTS.last = max(_REQUESTS.last, *(number for number, _ in self._requests.values()), 0)
+        with _REQUESTS.lock:
+            _REQUESTS.last = max(_REQUESTS.last, *(number for number, _ in self._requests.values()), 0)
 
 
 class Counted:
@@ -191,13 +208,14 @@ class Visits:
             plan: the chain.
             elements: how many there are.
         """
-        if self._latest != _REQUESTS.last:
-            request, self._latest = counter.requested(plan) or (0, 0), _REQUESTS.last
-            if request != self._request:
-                self._request, self._count = request, 0
-        number, epoch = self._request
-        self._count += 1
-        again = self._count == elements + 1 or (self._count == 1 and not number and in_torch_worker())
+        with _REQUESTS.lock:
+            if self._latest != _REQUESTS.last:
+                request, self._latest = counter.requested(plan) or (0, 0), _REQUESTS.last
+                if request != self._request:
+                    self._request, self._count = request, 0
+            number, epoch = self._request
+            self._count += 1
+            again = self._count == elements + 1 or (self._count == 1 and not number and in_torch_worker())
         if again and draws(plan):
             _warn_once(("visits", plan.line), _VISITED_AGAIN, plan.line, epoch)
         return epoch
@@ -222,10 +240,17 @@ def _looked(plan: Node, count: ChainCount) -> bool:
 
 
 class _Requests:
-    """Numbers the `set_epoch` calls of this process, so that the last of several is known."""
+    """Numbers the `set_epoch` calls of this process, so that the last of several is known.
+
+    Attributes:
+        last: the number of the last call, 0 for none.
+        lock: held while epochs and `set_epoch` calls are counted.
+    """
 
     def __init__(self) -> None:
         self.last = 0
+        self.lock = threading.RLock()  # a destructor may run in a thread that holds it
+        renew_lock(self, "lock")
 
     def another(self) -> int:
         self.last += 1
@@ -264,17 +289,20 @@ _VISITED_AGAIN = (
 
 
 def _warn_once(what: tuple[Any, ...], text: str, *args: Any) -> None:
-    if what not in _WARNED:
-        _remember(_WARNED, what, None)
+    with _REQUESTS.lock:
+        new = what not in _WARNED
+        if new:
+            _remember(_WARNED, what, None)
+    if new:  # not with the lock held: a handler may be slow
         logger.warning(text, *args)
 
 
 def _remember(memory: dict[Any, Any], key: Any, value: Any) -> None:
-    """Keep a value as the newest. Several threads may do so at once, each call of the dict on its own."""
+    """Keep a value as the newest; the caller holds the lock."""
     memory.pop(key, None)
     memory[key] = value
     for oldest in list(memory)[:-_KEPT]:
-        memory.pop(oldest, None)
+        del memory[oldest]
 
 
 def _written_at(plan: Node, settings: Settings) -> bytes:

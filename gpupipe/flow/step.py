@@ -29,7 +29,8 @@ other. A `Running` yields elements, reports its position (`snapshot`) and closes
 - *A step that can do neither* is opened by `replayed` (`state/snapshot.py`), which runs it again from the start.
 
 A snapshot is data: None for the start, numbers, text, lists and dicts of them. No thread is inside `next` while it is
-taken. A loop ends when `at.run.stopped` is set.
+taken. A loop ends when `at.run.stopped` is set; a step may leave elements out from then on, or give errors for them, so
+one that keeps elements looks at it before it keeps them.
 
 A step has one owner: the thread that takes its elements also closes it. A step with threads of its own ends them in
 `Run.on_close`, which may be called from any thread, and its input in `close`.

@@ -159,11 +159,11 @@ class Asked:
     Attributes:
         places: an iterator of integers, which serves one pass; or an iterable, or a function that returns one, which
             serve each pass anew.
-        taken: has an item once a pass has taken the iterator.
+        taken: an object of each pass that has asked for an iterator's; the first of them has it.
     """
 
     places: Iterable[int] | Callable[[], Iterable[int]]
-    taken: list[bool] = field(default_factory=list, compare=False)
+    taken: list[object] = field(default_factory=list, compare=False)
 
     @property
     def once(self) -> bool:

@@ -74,6 +74,10 @@ class Chain:
             except RowsFailed as failed:
                 elements = without(elements, failed)
                 continue
+            except Exception:
+                if self._run.stopped.on:  # what closing does to an executor at work
+                    raise closed() from None
+                raise
             finally:
                 close(running)
             break

@@ -24,13 +24,28 @@ _FILTERS = {"bilinear": "bilinear", "bicubic": "catmull_rom", "lanczos3": "lancz
 """The names of the kernels of `resampling`; catmull_rom is Keys with a = -0.5."""
 
 
+_KEPT = 1 << 20
+"""Bytes of the largest image that a thread keeps to resize the next one into: a new one is filled with zeros first."""
+
+
 class _Own(threading.local):
-    """What each thread has of its own: a resizer, which keeps its intermediate image."""
+    """What each thread has of its own: a resizer, and the image that it resized into last."""
 
     def __init__(self) -> None:
-        from cykooz_resizer import Resizer
+        from cykooz_resizer import ImageData, Resizer
 
         self.resizer = Resizer()
+        self._new = ImageData
+        self._last: Any = None
+        self._key: Any = None
+
+    def target(self, width: int, height: int, pixel: Any, nbytes: int) -> Any:
+        """An image of any content, whose content is to be copied before the next call."""
+        if nbytes > _KEPT:
+            return self._new(width, height, pixel)
+        if self._key != (key := (width, height, pixel)):
+            self._last, self._key = self._new(width, height, pixel), key
+        return self._last
 
 
 @lru_cache(1)
@@ -107,14 +122,17 @@ def averaged(x: Array, height: int, width: int, method: str) -> Array:
     """
     from cykooz_resizer import ImageData
 
-    rows, _, channels = x.shape
+    rows, columns, channels = x.shape
     pixel, options = _way(x.dtype, channels, method)
-    image = ImageData(x.shape[1], rows, pixel, x.tobytes())
-    for size in ((width, rows), (width, height)):
-        if size != (image.width, image.height):
-            target = ImageData(*size, pixel)
-            _own().resizer.resize(image, target, options)
-            image = target
+    image, own = ImageData(columns, rows, pixel, x.tobytes()), _own()
+    if columns != width and rows != height:
+        narrow = ImageData(width, rows, pixel)
+        own.resizer.resize(image, narrow, options)
+        image = narrow
+    if columns != width or rows != height:
+        target = own.target(width, height, pixel, width * height * channels * x.itemsize)
+        own.resizer.resize(image, target, options)
+        image = target
     return np.frombuffer(image.get_buffer(), x.dtype).reshape(height, width, channels)
 
 

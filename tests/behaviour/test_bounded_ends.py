@@ -300,6 +300,18 @@ def test_collected_in_a_thread_of_a_pipeline_it_is_told_to_stop_and_not_waited_f
     assert "still runs" not in caplog.text
 
 
+def test_a_run_that_has_ended_starts_no_reader_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpupipe.flow import run as runs
+
+    monkeypatch.setattr(runs, "cpu_count", lambda: 4)
+    run = runs.Run(Options().resolve())
+    assert run.readers is not None
+    assert run.readers is run.readers
+    run.close()
+
+    assert run.readers is None
+
+
 def test_a_closer_that_fails_keeps_no_other_from_being_called() -> None:
     from gpupipe.flow.run import Run
 

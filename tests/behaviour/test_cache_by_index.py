@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -66,6 +68,31 @@ def test_a_pass_that_ends_early_keeps_nothing() -> None:
     assert function.calls == before + N
     assert len(list(ds)) == N
     assert function.calls == before + N
+
+
+def test_an_error_of_the_last_element_of_a_pass_that_another_thread_closes_is_not_kept() -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def function(x: Any) -> Any:
+        calls.append(x)
+        if len(calls) == N:
+            inside.set()
+            go_on.wait(20)
+            raise ValueError("closed meanwhile")
+        return x
+
+    calls: list[Any] = []
+    ds = Dataset.range(N).map(function, traced=False, spec=gp.TensorSpec((), "int64")).cache().shuffle(gp.ALL)
+    items = ds.iterator()
+    with ThreadPoolExecutor(1) as pool:
+        loop = pool.submit(list, items)
+        assert inside.wait(20)
+        items.close()
+        go_on.set()
+        with pytest.raises(gp.GpupipeError):
+            loop.result(20)
+
+    assert sorted(int(x) for x in ds) == list(range(N))
 
 
 def test_single_elements_are_computed_each_time_until_it_is_full() -> None:

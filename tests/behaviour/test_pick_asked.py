@@ -8,6 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from gpupipe import threads as pools
 from gpupipe.errors import StateError
 from gpupipe.flow.order.asked import PLACES_AHEAD
 from gpupipe.io import TFRecordWriter
+from gpupipe.plan.index import Select
 from tests.behaviour.test_pick import CHAINS, PLACES, one_by_one, picked, plain
 from tests.chains import damage
 from tests.chains.data import parse
@@ -198,6 +200,34 @@ def test_an_iterator_serves_one_loop() -> None:
         gp.PlanError, match=r"^pick\(list_iterator\) at .*gave its places to an earlier one; give pick a"
     ):
         next(iter(ds))
+
+
+def test_of_two_threads_that_start_at_once_one_has_the_iterator() -> None:
+    both = threading.Barrier(2)
+
+    class Meeting(list[object]):
+        """Lets both threads come to the place where they ask for the iterator before either of them goes on."""
+
+        def append(self, item: object) -> None:
+            both.wait(20)
+            super().append(item)
+
+    ds = Range(20).pick(iter(PLACES))
+    assert isinstance(ds.plan, Select)
+    object.__setattr__(ds.plan.order, "taken", Meeting())
+
+    def loop() -> list[Any]:
+        try:
+            return [plain(x) for x in ds]
+        except gp.PlanError as error:
+            return [str(error)]
+
+    with ThreadPoolExecutor(2) as pool:
+        found = [task.result(60) for task in [pool.submit(loop), pool.submit(loop)]]
+
+    refused = [one for one in found if one != PLACES]
+    assert len(refused) == 1
+    assert "gave its places to an earlier one" in refused[0][0]
 
 
 def test_a_chain_with_an_iterator_has_no_state_and_says_what_has() -> None:

@@ -9,6 +9,7 @@ import gc
 import json
 import os
 import pickle
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -564,3 +565,59 @@ def test_a_rebuilt_chain_that_ran_for_several_epochs_is_another_training(said: A
         assert [list(ds), list(ds)] == EPOCHS[:2]
 
     assert said() == []
+
+
+def test_an_epoch_that_another_thread_sets_during_a_visit_is_seen_by_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ds = Dataset.range(30).shuffle(gp.ALL)
+    requested, setting = epochs.EpochCounter.requested, threading.Thread(target=ds.set_epoch, args=(5,))
+
+    def slow(counter: epochs.EpochCounter, plan: Any) -> tuple[int, int] | None:
+        found = requested(counter, plan)
+        if setting.ident is None:
+            setting.start()
+            setting.join(0.5)  # it has to wait for the visit
+        return found
+
+    ds.set_epoch(0)
+    monkeypatch.setattr(epochs.EpochCounter, "requested", slow)
+    _ = ds[3]
+    setting.join(30)
+
+    assert [ds[i] for i in range(30)] == [ds.epoch(5)[i] for i in range(30)]
+
+
+def test_loops_that_start_at_once_in_two_threads_are_two_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thread, half-way through counting, waits for the other one, which must not be there."""
+    both = threading.Barrier(2)
+    start = epochs.ChainCount.start
+    met = []
+
+    def slow(count: epochs.ChainCount, *args: Any) -> int:
+        following = count.following
+        try:
+            both.wait(0.5)
+            met.append(True)
+        except threading.BrokenBarrierError:
+            pass
+        count.following = following
+        return start(count, *args)
+
+    monkeypatch.setattr(epochs.ChainCount, "start", slow)
+    source = _source()
+    chain = _shuffled(source)
+    found: list[int | None] = []
+
+    def loop() -> None:
+        with chain.iterator() as iterator:
+            next(iterator)
+            found.append(iterator.epoch)
+
+    threads = [threading.Thread(target=loop) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not met
+    assert set(found) == {0, 1}

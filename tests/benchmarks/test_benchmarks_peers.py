@@ -93,7 +93,7 @@ def test_a_peer_takes_part_where_it_is_named_or_all_are() -> None:
 
     peers = {name for name, one in CONTESTANTS.items() if one.peer}
 
-    assert len(peers) == 10 and not peers & names()
+    assert len(peers) == 11 and not peers & names()
     assert names("opencv") == {"opencv", "gpupipe-numpy"}
     assert names("all") == {*names(), *peers}
 

@@ -13,6 +13,7 @@ from gpupipe.graph.op import Array
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops._shared.decode_crop import DecodeCrop
+from gpupipe.ops._shared.libraries import averaged
 from gpupipe.ops._shared.samples import encoded, noise, picture
 from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.ops.normalize import IMAGENET_MEAN, IMAGENET_STD
@@ -53,6 +54,16 @@ def test_a_decoded_window_is_bit_identical_wherever_it_lies() -> None:
     for y, x, h, w in ((0, 0, 1, 1), (0, 90, 20, 7), (50, 3, 40, 40), (120, 0, 11, 97), (0, 0, 131, 97)):
         args = data, ints(y, x), ints(h, w)
         np.testing.assert_array_equal(op.fast(*args), op.reference(*args))
+
+
+def test_a_resized_image_stays_what_it_is_when_the_next_one_is_resized() -> None:
+    images = [noise(61, 83), noise(40, 61), noise(24, 83), noise(61, 31), noise(24, 31)]
+    sizes = [(24, 31), (24, 31), (24, 31), (24, 31), (31, 24), (600, 700), (600, 700)]
+    made = [(x, size, averaged(x, *size, "bilinear")) for size in sizes for x in images]
+
+    for x, size, found in made:
+        expected = Resize(*size, antialias=True, keep_dtype=True).reference(x, ints(*size))
+        assert np.abs(found.astype(int) - expected.astype(int)).max() <= 1  # as in the test below
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -303,6 +304,26 @@ def test_close_during_a_request_ends_it(monkeypatch: pytest.MonkeyPatch) -> None
         assert inside.wait(20)
         preprocess.close()
         go_on.set()
+        with pytest.raises(gp.ClosedError, match="closed"):
+            request.result(20)
+
+
+def test_close_while_rows_wait_for_a_thread_ends_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, chunk = threading.Event(), NumpyExecutor._chunk
+
+    def slow(self: NumpyExecutor, *args: Any) -> None:
+        inside.set()
+        while not self._closed:
+            time.sleep(0.001)
+        time.sleep(0.2)  # until what no thread has taken is cancelled
+        chunk(self, *args)
+
+    monkeypatch.setattr(NumpyExecutor, "_chunk", slow)
+    preprocess = gp.preprocessor(plain, options("numpy"))
+    with ThreadPoolExecutor(1) as pool:
+        request = pool.submit(preprocess, IMAGES)
+        assert inside.wait(20)
+        preprocess.close()
         with pytest.raises(gp.ClosedError, match="closed"):
             request.result(20)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -180,6 +181,21 @@ def test_submitting_does_not_wait_and_all_threads_share_a_batch() -> None:
     executor.close()
 
     assert images.shape == (8, 4, 4, 3)
+
+
+def test_a_cancelled_chunk_does_not_hide_why_another_one_failed() -> None:
+    """As when the executor is closed, by another thread, while a batch that runs out of memory is collected."""
+    executor = NumpyExecutor(Program((Apply(Spy(), (FIXED,)),)), 2, 2)
+    executor.submit(Feed(2, (ROWS[:2],)))
+    failed: Future[None] = Future()
+    failed.set_exception(MemoryError("too large"))
+    cancelled: Future[None] = Future()
+    cancelled.cancel()
+    executor._flights[0].futures[:] = [failed, cancelled]
+
+    with pytest.raises(MemoryError, match="too large"):
+        executor.collect()
+    executor.close()
 
 
 def test_results_are_the_same_with_any_number_of_threads() -> None:

@@ -145,6 +145,7 @@ class _FilledByIndex(RandomAccess):
         assert flow.source is not None
         self._source = access(flow.source, at.neutral())
         self._rekey = Rekey(at)
+        self._stopped = at.run.stopped
         self.size = self._source.size
         self._kept = store.start_by_index(at.run, flow.element, self.size) if self.size < ENDLESS else None
         self._keep = store.keeper(at.run, self._kept is not None)
@@ -161,7 +162,7 @@ class _FilledByIndex(RandomAccess):
         try:
             for found in picked:
                 element = self._keep(found)
-                if not is_element(element):
+                if not is_element(element) or self._stopped.on:  # inputs leave elements out, or give errors, then
                     self._kept = None  # elements are missing: the next pass tries again
                 elif self._kept is not None and self._kept.add(asked.popleft(), element):
                     self._kept = None  # it is full

@@ -134,13 +134,15 @@ class AskedElements(ByIndex):
         Raises:
             PlanError: they come from an iterator, and another pass has taken it.
         """
-        order = self._flow.order
-        if order.once and order.taken:
-            raise PlanError(
-                f"{self._flow.where.step} at {self._flow.where.line} needs places for another pass, got an iterator, "
-                "which gave its places to an earlier one; give pick a list, or a function that returns an iterator"
-            )
-        order.taken.append(True)
+        order, mine = self._flow.order, object()
+        if order.once:
+            order.taken.append(mine)
+            if order.taken[0] is not mine:  # of several threads the first has it
+                raise PlanError(
+                    f"{self._flow.where.step} at {self._flow.where.line} needs places for another pass, got an "
+                    "iterator, which gave its places to an earlier one; give pick a list, or a function that returns "
+                    "an iterator"
+                )
         return _guarded(order.places, self._at.stream("places", "pick"))
 
     def _blocks(self, places: Iterator[Any], n: int, skip: int) -> Iterator[Array]:
