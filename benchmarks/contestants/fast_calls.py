@@ -86,6 +86,7 @@ def _calls() -> Callable[..., None]:
     )
     colours = nvimgcodec.DecodeParams(color_spec=nvimgcodec.ColorSpec.SRGB, apply_exif_orientation=False)
     resizer, pixel = Resizer(), PixelType.U8x3
+    resized = ImageData(SIZE, SIZE, pixel)
     options = ResizeOptions(ResizeAlg.convolution(FilterType.bilinear), use_alpha=False)
     numbers = SIZE * SIZE // _BLOCKS
     mean = np.tile(np.array(IMAGENET_MEAN, np.float32), numbers)
@@ -97,11 +98,10 @@ def _calls() -> Callable[..., None]:
         found = codec.decode(nvimgcodec.CodeStream(data).get_sub_code_stream(region=region), params=colours)
         image = decode(data, window=Window(top, left, height, width)) if found is None else np.asarray(found)
         source = ImageData(width, height, pixel, image.tobytes())
-        for size in ((SIZE, height), (SIZE, SIZE)):
-            target = ImageData(*size, pixel)
-            resizer.resize(source, target, options)
-            source = target
-        image = np.frombuffer(source.get_buffer(), np.uint8).reshape(SIZE, SIZE, 3)
+        narrow = ImageData(SIZE, height, pixel)
+        resizer.resize(source, narrow, options)
+        resizer.resize(narrow, resized, options)
+        image = np.frombuffer(resized.get_buffer(), np.uint8).reshape(SIZE, SIZE, 3)
         if flip:
             image = cv2.flip(image, 1)
         flat = out.reshape(_BLOCKS, -1)
