@@ -94,8 +94,9 @@ class EpochCounter:
 
     def set(self, plan: Node, epoch: int) -> None:
         """Note a `set_epoch` call on the dataset of a plan."""
+        key = epoch_key(plan)  # of a long array it takes a while
         with _REQUESTS.lock:
-            self._requests[epoch_key(plan)] = (_REQUESTS.another(), epoch)
+            self._requests[key] = (_REQUESTS.another(), epoch)
 
     def requested(self, plan: Node) -> tuple[int, int] | None:
         """The last `set_epoch` call on a dataset or on one that it extends: the number of the call, and the epoch."""
@@ -115,17 +116,18 @@ class EpochCounter:
             progress: of the iterator.
             first: the number, where a state gives it.
         """
+        key = epoch_key(plan), settings.seed
         with _REQUESTS.lock:
-            epoch, doubts = self._take(plan, settings, progress, first)
+            epoch, doubts = self._take(key, plan, settings, progress, first)
         for doubt in doubts:
             _warn_once(*doubt)
         return epoch
 
     def _take(
-        self, plan: Node, settings: Settings, progress: Progress | None, first: int | None
+        self, key: Key, plan: Node, settings: Settings, progress: Progress | None, first: int | None
     ) -> tuple[int, list[tuple[Any, ...]]]:
         """The number, and what may have been meant otherwise: arguments of `_warn_once`."""
-        key, doubts = (epoch_key(plan), settings.seed), list[tuple[Any, ...]]()
+        doubts: list[tuple[Any, ...]] = []
         count, request = self._chains.get(key), self.requested(plan)
         new = count is None
         if count is None:
@@ -161,11 +163,13 @@ class EpochCounter:
     def __getstate__(self) -> tuple[Any, ...]:
         with _REQUESTS.lock:
             chains = {key: (c.following, c.request) for key, c in self._chains.items()}
-        return chains, self._requests, self._inputs
+            return chains, dict(self._requests), self._inputs
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        chains, self._requests, self._inputs = state
-        self._chains = {key: ChainCount(*numbers) for key, numbers in chains.items()}
+        chains, requests, self._inputs = state
+        first = self._inputs[0] if self._inputs else None
+        self._chains = first._chains if first else {key: ChainCount(*numbers) for key, numbers in chains.items()}
+        self._requests = first._requests if first else requests
         with _REQUESTS.lock:
             _REQUESTS.last = max(_REQUESTS.last, *(number for number, _ in self._requests.values()), 0)
 
@@ -302,7 +306,7 @@ def _remember(memory: dict[Any, Any], key: Any, value: Any) -> None:
     memory.pop(key, None)
     memory[key] = value
     for oldest in list(memory)[:-_KEPT]:
-        del memory[oldest]
+        memory.pop(oldest, None)  # a destructor that runs in this thread may have removed it
 
 
 def _written_at(plan: Node, settings: Settings) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dataset.base import new
-from ..errors import DataError
+from ..errors import DataError, DeviceError, TooManyBadError
 from ..extract.images.decode import MOST_PIXELS
 from ..extract.storage.forking import renew_lock
 from ..extract.storage.waiting import LIMITS
@@ -74,6 +74,8 @@ class Chain:
             except RowsFailed as failed:
                 elements = without(elements, failed)
                 continue
+            except (DeviceError, TooManyBadError, MemoryError):
+                raise  # closing does not cause these
             except Exception:
                 if self._run.stopped.on:  # what closing does to an executor at work
                     raise closed() from None

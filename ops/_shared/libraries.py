@@ -2,7 +2,8 @@
 
 OpenCV releases the GIL. It divides the resize of one float image among threads of its own, whose number is the
 process's: beside threads that each compute another image that takes 0.12 instead of 0.07 CPU-ms for 300x290 to 224x224.
-cykooz-resizer holds the GIL, for 0.2 ms where a window of 300x300 becomes 224x224.
+cykooz-resizer releases the GIL, too, but not while an image is copied into it and out of it: 0.05 ms of the 0.23 in
+which a window of 300x300 becomes 224x224.
 """
 
 from __future__ import annotations
@@ -109,7 +110,11 @@ def _way(dtype: np.dtype[Any], channels: int, method: str) -> tuple[Any, Any]:
 
 
 def averaged(x: Array, height: int, width: int, method: str) -> Array:
-    """Resize an image with antialias, the width first: integers are rounded after each axis, as in Pillow.
+    """Resize an image with antialias: integers are rounded, and held to their range, after each axis, as in Pillow.
+
+    Pillow begins with the width. The order shows where a kernel overshoots the range, which "bilinear" never does: with
+    it the resizer does both axes at once, height first, without an image in between: on "fast" the chain of the README
+    takes 0.93 of the CPU-time.
 
     Args:
         x: uint8 or float32[H,W,C] of 1 to 4 channels, with at least one pixel.
@@ -125,15 +130,13 @@ def averaged(x: Array, height: int, width: int, method: str) -> Array:
     rows, columns, channels = x.shape
     pixel, options = _way(x.dtype, channels, method)
     image, own = ImageData(columns, rows, pixel, x.tobytes()), _own()
-    if columns != width and rows != height:
+    if method != "bilinear" and columns != width and rows != height:
         narrow = ImageData(width, rows, pixel)
         own.resizer.resize(image, narrow, options)
         image = narrow
-    if columns != width or rows != height:
-        target = own.target(width, height, pixel, width * height * channels * x.itemsize)
-        own.resizer.resize(image, target, options)
-        image = target
-    return np.frombuffer(image.get_buffer(), x.dtype).reshape(height, width, channels)
+    target = own.target(width, height, pixel, width * height * channels * x.itemsize)
+    own.resizer.resize(image, target, options)
+    return np.frombuffer(target.get_buffer(), x.dtype).reshape(height, width, channels)
 
 
 def turned(x: Array) -> Array:

@@ -41,11 +41,14 @@ def agrees(found: Audit, box: bool = False) -> None:
     assert found.figures["contrast"] == pytest.approx(0.42 if box else 0.28, abs=0.05)
 
 
-@pytest.mark.parametrize("name", ["dali-dynamic", "dali-captured", "grain", "grain-workers", "spdl-pillow", "opencv"])
+@pytest.mark.parametrize(
+    "name", ["torch-alone", "dali-dynamic", "dali-captured", "grain", "grain-workers", "spdl-pillow", "opencv"]
+)
 def test_a_peer_does_the_work_of_the_chain(name: str, tmp_path: Path) -> None:
     if why := missing(CONTESTANTS[name]):
         pytest.skip(why)
-    own = name.startswith("dali") or name == "grain-workers"  # what DALI or Grain's processes leave behind ends with it
+    # What DALI or Grain's processes leave behind, and the one thread of torch, end with a process.
+    own = name.startswith(("dali", "torch")) or name == "grain-workers"
     work = job(tmp_path, name)
     agrees(audit(work) if own else audit_images(name, batches(work)), box=name == "opencv")
 

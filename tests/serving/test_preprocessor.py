@@ -319,7 +319,7 @@ def test_close_while_rows_wait_for_a_thread_ends_the_request(monkeypatch: pytest
         chunk(self, *args)
 
     monkeypatch.setattr(NumpyExecutor, "_chunk", slow)
-    preprocess = gp.preprocessor(plain, options("numpy"))
+    preprocess = gp.preprocessor(plain, options("numpy", threads=2))
     with ThreadPoolExecutor(1) as pool:
         request = pool.submit(preprocess, IMAGES)
         assert inside.wait(20)

@@ -162,7 +162,7 @@ class _FilledByIndex(RandomAccess):
         try:
             for found in picked:
                 element = self._keep(found)
-                if not is_element(element) or self._stopped.on:  # inputs leave elements out, or give errors, then
+                if not is_element(element) or self._stopped.on:  # once stopped, inputs give errors or too few
                     self._kept = None  # elements are missing: the next pass tries again
                 elif self._kept is not None and self._kept.add(asked.popleft(), element):
                     self._kept = None  # it is full
