@@ -98,9 +98,7 @@ def _calls() -> Callable[..., None]:
         found = codec.decode(nvimgcodec.CodeStream(data).get_sub_code_stream(region=region), params=colours)
         image = decode(data, window=Window(top, left, height, width)) if found is None else np.asarray(found)
         source = ImageData(width, height, pixel, image.tobytes())
-        narrow = ImageData(SIZE, height, pixel)
-        resizer.resize(source, narrow, options)
-        resizer.resize(narrow, resized, options)
+        resizer.resize(source, resized, options)
         image = np.frombuffer(resized.get_buffer(), np.uint8).reshape(SIZE, SIZE, 3)
         if flip:
             image = cv2.flip(image, 1)

@@ -70,7 +70,7 @@ def with_pillow(encoded: bytes, rng: Any = random) -> npt.NDArray[np.uint8]:
 
 
 class Normalize:
-    """Collate uint8 images into a normalised float32 batch, in the worker.
+    """Collate uint8 images into a normalised float32 batch, in the worker if there is one.
 
     A row of pixels is one vector of 3 * 224 values, mean and std repeated along it: broadcasting over three channels
     takes 0.16 to 0.40 ms per image, this 0.05.

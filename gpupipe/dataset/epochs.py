@@ -94,7 +94,7 @@ class EpochCounter:
 
     def set(self, plan: Node, epoch: int) -> None:
         """Note a `set_epoch` call on the dataset of a plan."""
-        key = epoch_key(plan)  # of a long array it takes a while
+        key = epoch_key(plan)  # outside the lock: the digest of a long array takes a while
         with _REQUESTS.lock:
             self._requests[key] = (_REQUESTS.another(), epoch)
 
@@ -253,7 +253,7 @@ class _Requests:
 
     def __init__(self) -> None:
         self.last = 0
-        self.lock = threading.RLock()  # a destructor may run in a thread that holds it
+        self.lock = threading.RLock()  # reentrant: `take` calls `requested`, and a destructor may start a loop
         renew_lock(self, "lock")
 
     def another(self) -> int:

@@ -219,7 +219,7 @@ class Run:
 
     @property
     def readers(self) -> DaemonPool | None:
-        """The thread that reads ahead; None on two CPUs or fewer; a run that was stopped starts none.
+        """The thread that reads ahead; None on two CPUs or fewer. A run that was stopped starts none.
 
         One thread: on cached files it gave 60-69 thousand records/s where four gave 33-51. None on two CPUs: with the
         reader thread a record of 126 KB cost 27 CPU-us at 34 thousand per second, without it 23 at 42 thousand.

@@ -159,7 +159,7 @@ class Asked:
     Attributes:
         places: an iterator of integers, which serves one pass; or an iterable, or a function that returns one, which
             serve each pass anew.
-        taken: one object for each pass that asked for the places of an iterator; that of the first object has them.
+        taken: one object for each pass that asked for the places of an iterator; the pass of the first object has them.
     """
 
     places: Iterable[int] | Callable[[], Iterable[int]]
