@@ -621,3 +621,21 @@ def test_loops_that_start_at_once_in_two_threads_are_two_epochs(monkeypatch: pyt
         thread.join(30)
     assert not met
     assert set(found) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda ds: pickle.loads(pickle.dumps(ds))], ids=["deepcopy", "pickle"]
+)
+def test_a_copy_of_a_dataset_of_several_inputs_follows_set_epoch(copied: Callable[[Dataset], Dataset]) -> None:
+    ds = Dataset.zip((_shuffled(_source()), _shuffled(_source())))
+    ds.set_epoch(3)
+    same = copied(ds)
+    epochs_of = []
+    for epoch in (None, 7):
+        if epoch is not None:
+            same.set_epoch(epoch)
+        with same.iterator() as iterator:
+            next(iterator)
+            epochs_of.append(iterator.epoch)
+
+    assert epochs_of == [3, 7]

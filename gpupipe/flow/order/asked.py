@@ -134,8 +134,9 @@ class AskedElements(ByIndex):
         Raises:
             PlanError: they come from an iterator, and another pass has taken it.
         """
-        order, mine = self._flow.order, object()
+        order = self._flow.order
         if order.once:
+            mine = object()
             order.taken.append(mine)
             if order.taken[0] is not mine:  # of several threads the first has it
                 raise PlanError(
