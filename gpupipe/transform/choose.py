@@ -2,8 +2,8 @@
 
 The order of "auto" is fixed and not timed at run time, because executors differ in the last bit of some pixels: DALI
 on a GPU; then "fast" where it has at most 6 threads, its libraries are installed and every op has a form in NumPy; then
-DALI on the CPU, then NumPy. Where photographs are decoded, cropped, resized and normalised, "fast" needs 0.75 of the
-CPU-time of a pipeline of DALI on 2 threads (benchmarks/results/chain-2026-11-28-4.json), but Python and the copies of
+DALI on the CPU, then NumPy. Where photographs are decoded, cropped, resized and normalised, "fast" needs 0.72 of the
+CPU-time of a pipeline of DALI on 2 threads (benchmarks/results/chain-2026-11-28-5.json), but Python and the copies of
 images hold the GIL for some 0.2 ms an image: more than 6 threads would wait for one another. A stage that decodes
 nothing runs in NumPy rather than DALI: 1.01 against 1.56 CPU-ms for a decoded image of 500x375 that is cropped, resized
 to 224x224 and normalised, 0.02 against 0.04 for one of 32x32.

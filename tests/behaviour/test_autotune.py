@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe import Dataset, Options
+from gpupipe import Dataset, Options, ops
 from gpupipe.errors import PlanError, PlanTypeError
 from gpupipe.flow import tuning
 from gpupipe.flow.counters import Counters
@@ -572,6 +572,32 @@ def test_explain_says_which_numbers_change_and_within_what() -> None:
     assert "the numbers stay as they are at the start" in fixed
     assert "prefetch(7): finished elements" in fixed
     assert "AUTOTUNE:" not in Dataset.range(3).prefetch(2).explain()
+
+
+def _in_rotation(python: bool) -> Dataset:
+    def some(_: Any) -> Dataset:
+        numbers = Dataset.range(5)
+        return numbers.map(same) if python else numbers.map(lambda x: x + 1)
+
+    return Dataset.range(6).interleave(some, 2, num_parallel_calls=gp.AUTOTUNE)
+
+
+@pytest.mark.parametrize("python", [False, True])
+def test_an_interleave_whose_datasets_call_no_python_has_no_number_that_changes(python: bool) -> None:
+    dataset = _in_rotation(python)
+    items = iter(dataset)
+    list(items)
+
+    changes = "the numbers of interleave(" in dataset.explain()
+    assert (changes, bool(items.stats().tuned)) == (python, python)
+    assert ("AUTOTUNE: no number of this chain changes while it runs" in dataset.explain()) is not python
+
+
+def test_explain_says_that_a_stage_has_no_number_that_changes() -> None:
+    encoded = Dataset.from_tensor_slices([b"a", b"b"])
+    images = encoded.map(ops.decode_jpeg, num_parallel_calls=gp.AUTOTUNE).batch(2).prefetch(gp.AUTOTUNE)
+
+    assert "AUTOTUNE: no number of this chain changes while it runs: traced functions use the" in images.explain()
 
 
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {

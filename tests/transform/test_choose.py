@@ -85,6 +85,32 @@ def test_the_choice(
 
 
 @pytest.mark.parametrize(
+    ("gpus", "dali", "options", "executor"),
+    [
+        (0, True, Options(threads=choose.FEW_THREADS), "fast"),
+        (0, True, Options(threads=choose.FEW_THREADS + 1), "dali-cpu"),
+        (0, False, Options(threads=choose.FEW_THREADS), "fast"),
+        (0, False, Options(threads=choose.FEW_THREADS + 1), "numpy"),
+        (1, True, Options(threads=2), "dali-gpu"),
+        (1, True, Options(threads=2, device="cpu"), "fast"),
+        (0, True, Options(threads=2, backend="dali"), "dali-cpu"),
+        (0, True, Options(threads=2, backend="numpy"), "numpy"),
+        (0, True, Options(threads=choose.FEW_THREADS + 1, backend="fast"), "fast"),
+    ],
+)
+def test_where_its_libraries_are_auto_takes_fast_for_few_threads(
+    machine: Any, gpus: int, dali: bool, options: Options, executor: str
+) -> None:
+    machine(gpus, dali, fast=True)
+
+    choice = resolve_device(options.resolve())
+
+    assert choice.executor == executor
+    if executor == "fast" and options.backend == "auto":
+        assert "OpenCV and cykooz-resizer found" in choice.why
+
+
+@pytest.mark.parametrize(
     ("gpus", "dali", "options", "error", "text"),
     [
         (0, True, Options(device="gpu"), PlanError, "needs an NVIDIA GPU and its driver, found none.*device='auto'"),

@@ -191,7 +191,10 @@ def _opened(lowerer: Lowerer, node: FlatMap, source: Flow, inner: Inner) -> Flow
         return FlatMapFlow(source, inner, where(node))
     settings = lowerer.settings
     deterministic = settings.deterministic if node.deterministic is None else node.deterministic
-    calls, tuned = lowerer.number(node, node.calls, settings.threads)
+    if isinstance(inner.open, StaticInner) and not inner.open.python:  # its threads only ever call Python
+        calls, tuned = settings.threads if node.calls < 0 else node.calls, False
+    else:
+        calls, tuned = lowerer.number(node, node.calls, settings.threads)
     threads = min(calls, node.cycle)
     return InterleaveFlow(source, inner, node.cycle, node.block, deterministic, where(node), threads, tuned)
 

@@ -8,10 +8,12 @@ from ...cpus import cpu_share
 from ...flow.tuning import most_threads
 from ...ops._shared.decode_smaller import MARGIN
 from ...options import Settings
+from ...plan.maps import Interleave, Map
 from ...plan.node import INFINITE, UNKNOWN_CARDINALITY, Node, walk
-from ...plan.order import never_ends
+from ...plan.order import Prefetch, never_ends
 from ...spec import describe
 from ..lower.compile import Lowered, lower_dry
+from ..pending import AHEAD
 from ..place.stage_report import StageNote
 from .checks import check
 
@@ -64,6 +66,11 @@ def explain(root: Node, settings: Settings) -> Explanation:
     )
     if lowered.tuned:
         lines.append(f"  {_tuned(lowered.tuned, settings)}")
+    elif any(map(_is_autotuned, walk(root))):
+        lines.append(
+            "  AUTOTUNE: no number of this chain changes while it runs: traced functions use the threads of their "
+            f"stage, which keeps as many batches ready as prefetch says, {AHEAD} for AUTOTUNE"
+        )
     if settings.bad_records is not None:
         lines.append(f"  bad from the start: the records that {settings.bad_records} lists")
     if settings.verify:
@@ -79,6 +86,11 @@ def explain(root: Node, settings: Settings) -> Explanation:
     if findings:
         lines += ["", "worth a look", *(f"  {finding}" for finding in findings)]
     return Explanation("\n".join(lines))
+
+
+def _is_autotuned(node: Node) -> bool:
+    """Whether a step was given AUTOTUNE as its number."""
+    return (node.size if isinstance(node, Prefetch) else node.calls if isinstance(node, Map | Interleave) else 0) < 0
 
 
 def _tuned(steps: Sequence[str], settings: Settings) -> str:
