@@ -48,6 +48,10 @@ BUSY = 0.5
 FULL = 0.9
 """The share of all CPUs that this process uses if more threads cannot help."""
 
+NEARLY, COMPUTES = 0.8, 0.75
+"""The same where a step's threads compute for such a share of the time that they work, or that all CPUs have: what
+seems to be free is often another process's, and trying more threads costs 5 to 15 % of the rate while it lasts."""
+
 MOST_THREADS = 1 << 16
 """Where nothing but `Options` limits the threads of a step."""
 
@@ -343,11 +347,13 @@ class Tuner:
         work = {one: load.steps[one].first / (one.value * one.times) for one in load.steps if one.workers is not None}
         for one in sorted(work, key=lambda one: -work[one]):
             cores = load.steps[one].second
-            crowded = one.value > self._cpus and (full or cores >= 0.7)
+            nearly = load.cpu >= NEARLY * self._cpus
+            computes = nearly and cores >= COMPUTES * min(load.steps[one].first, self._cpus)
+            crowded = one.value > self._cpus and cores >= (0.3 if full else 0.7)
             if crowded and self._may(one, up=False):
                 fewer = max(self._cpus, one.value // 2)
                 yield _Change(((one, fewer),), f"its threads use {cores:.1f} CPUs, fewer may do")
-            if work[one] >= BUSY and not full and self._may(one, up=True):
+            if work[one] >= BUSY and not (full or computes) and self._may(one, up=True):
                 reason = f"its {one.value} threads work {min(1.0, work[one]):.0%} of the time"
                 yield from self._more(one, 2 * one.value, reason, work)
         for one in load.steps:

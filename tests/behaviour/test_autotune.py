@@ -93,6 +93,28 @@ def test_threads_that_need_the_cpus_become_fewer(monkeypatch: pytest.MonkeyPatch
     assert all(one.kept for one in machine.tuner.decisions)
 
 
+@pytest.mark.parametrize(("cores", "most"), [(1.6, 2), (0.9, 4)], ids=["compute", "wait"])
+def test_where_cpus_are_nearly_used_only_threads_that_wait_become_more(
+    cores: float, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(monkeypatch, lambda m: 20.0 * m["map"])
+    machine.threads("map", 2, lambda: (machine["map"], min(cores * machine["map"] / 2, 2.0)), most=64)
+    machine.cpus = 1.65
+    machine.go()
+
+    assert machine["map"] == most
+    assert bool(machine.tuner.decisions) is (most > 2)
+
+
+def test_threads_that_hardly_compute_are_not_fewer_where_cpus_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, lambda m: 100.0)
+    machine.threads("reads", 8, lambda: (0.2, 0.1))
+    machine.cpus = 1.9
+    machine.go()
+
+    assert (machine["reads"], list(machine.tuner.decisions)) == (8, [])
+
+
 def test_threads_that_hold_the_gil_are_not_more_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, lambda m: 100.0)
     machine.threads("map", 2, lambda: (machine["map"], 1.0))
