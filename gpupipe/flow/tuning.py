@@ -48,9 +48,12 @@ BUSY = 0.5
 FULL = 0.9
 """The share of all CPUs that this process uses if more threads cannot help."""
 
-NEARLY, COMPUTES = 0.8, 0.75
-"""The same where a step's threads compute for such a share of the time that they work, or that all CPUs have: what
-seems to be free is often another process's, and trying more threads costs 5 to 15 % of the rate while it lasts."""
+NEARLY, COMPUTES = 0.8, 0.7
+"""The shares of all CPUs that this process and a step use if more threads cannot help that step, which has one for each
+CPU: what seems to be free then is often another process's."""
+
+FEW = 0.3
+"""CPUs that a step uses if fewer threads of it may help while all CPUs are used, or half an equal share of those."""
 
 MOST_THREADS = 1 << 16
 """Where nothing but `Options` limits the threads of a step."""
@@ -343,13 +346,12 @@ class Tuner:
 
     def _changes(self, load: _Load) -> Iterator[_Change]:
         """The changes that may help, the most promising first."""
-        full = load.cpu >= FULL * self._cpus
+        full, nearly = load.cpu >= FULL * self._cpus, load.cpu >= NEARLY * self._cpus
         work = {one: load.steps[one].first / (one.value * one.times) for one in load.steps if one.workers is not None}
         for one in sorted(work, key=lambda one: -work[one]):
             cores = load.steps[one].second
-            nearly = load.cpu >= NEARLY * self._cpus
-            computes = nearly and cores >= COMPUTES * min(load.steps[one].first, self._cpus)
-            crowded = one.value > self._cpus and cores >= (0.3 if full else 0.7)
+            computes = nearly and cores >= COMPUTES * self._cpus and one.value * one.times >= self._cpus
+            crowded = one.value > self._cpus and cores >= (min(FEW, load.cpu / len(work) / 2) if full else 0.7)
             if crowded and self._may(one, up=False):
                 fewer = max(self._cpus, one.value // 2)
                 yield _Change(((one, fewer),), f"its threads use {cores:.1f} CPUs, fewer may do")

@@ -191,7 +191,7 @@ def _opened(lowerer: Lowerer, node: FlatMap, source: Flow, inner: Inner) -> Flow
         return FlatMapFlow(source, inner, where(node))
     settings = lowerer.settings
     deterministic = settings.deterministic if node.deterministic is None else node.deterministic
-    if isinstance(inner.open, StaticInner) and not inner.open.python:  # its threads only ever call Python
+    if isinstance(inner.open, StaticInner) and not inner.open.python:  # threads start only for datasets that call it
         calls, tuned = settings.threads if node.calls < 0 else node.calls, False
     else:
         calls, tuned = lowerer.number(node, node.calls, settings.threads)

@@ -67,10 +67,7 @@ def explain(root: Node, settings: Settings) -> Explanation:
     if lowered.tuned:
         lines.append(f"  {_tuned(lowered.tuned, settings)}")
     elif any(map(_is_autotuned, walk(root))):
-        lines.append(
-            "  AUTOTUNE: no number of this chain changes while it runs: traced functions use the threads of their "
-            f"stage, which keeps as many batches ready as prefetch says, {AHEAD} for AUTOTUNE"
-        )
+        lines.append(f"  {_untuned(bool(lowered.placer.notes))}")
     if settings.bad_records is not None:
         lines.append(f"  bad from the start: the records that {settings.bad_records} lists")
     if settings.verify:
@@ -91,6 +88,15 @@ def explain(root: Node, settings: Settings) -> Explanation:
 def _is_autotuned(node: Node) -> bool:
     """Whether a step was given AUTOTUNE as its number."""
     return (node.size if isinstance(node, Prefetch) else node.calls if isinstance(node, Map | Interleave) else 0) < 0
+
+
+def _untuned(staged: bool) -> str:
+    """Why AUTOTUNE chooses nothing."""
+    stage = f"; a stage has threads of its own, and {AHEAD} batches ready where prefetch does not say how many"
+    return (
+        "AUTOTUNE: no number of this chain changes while it runs, as no threads of its steps call Python functions"
+        f"{stage if staged else ''}"
+    )
 
 
 def _tuned(steps: Sequence[str], settings: Settings) -> str:
