@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ...cpus import cpu_share
 from ...flow.tuning import most_threads
@@ -64,10 +64,8 @@ def explain(root: Node, settings: Settings) -> Explanation:
         f"  lost_files={settings.lost_files!r}: a file that cannot be read to its end, unless an index says what it "
         f"holds, is {'raised, whatever on_error says' if settings.lost_files == 'raise' else 'left out from there on'}"
     )
-    if lowered.tuned:
-        lines.append(f"  {_tuned(lowered.tuned, settings)}")
-    elif any(map(_is_autotuned, walk(root))):
-        lines.append(f"  {_untuned(bool(lowered.placer.notes))}")
+    if lowered.tuned or any(map(_is_autotuned, walk(root))):
+        lines.append(f"  {_tuned(lowered, settings)}")
     if settings.bad_records is not None:
         lines.append(f"  bad from the start: the records that {settings.bad_records} lists")
     if settings.verify:
@@ -90,18 +88,15 @@ def _is_autotuned(node: Node) -> bool:
     return (node.size if isinstance(node, Prefetch) else node.calls if isinstance(node, Map | Interleave) else 0) < 0
 
 
-def _untuned(staged: bool) -> str:
-    """Why AUTOTUNE chooses nothing."""
-    stage = f"; a stage has threads of its own, and {AHEAD} batches ready where prefetch does not say how many"
-    return (
-        "AUTOTUNE: no number of this chain changes while it runs, as no threads of its steps call Python functions"
-        f"{stage if staged else ''}"
-    )
-
-
-def _tuned(steps: Sequence[str], settings: Settings) -> str:
-    """Which numbers AUTOTUNE chooses, and within what."""
-    which = ", ".join(dict.fromkeys(steps))
+def _tuned(lowered: Lowered, settings: Settings) -> str:
+    """Which numbers AUTOTUNE chooses, and within what; why, if it chooses none."""
+    if not lowered.tuned:
+        stage = f"; a stage has threads of its own, and {AHEAD} batches ready where prefetch does not say how many"
+        return (
+            "AUTOTUNE: no number of this chain changes while it runs, as no threads of its steps call Python functions"
+            f"{stage if lowered.placer.notes else ''}"
+        )
+    which = ", ".join(dict.fromkeys(lowered.tuned))
     if not settings.autotune:
         return f"autotune=False: {which}: the numbers stay as they are at the start"
     return (
