@@ -164,6 +164,7 @@ def _compare(options: argparse.Namespace, folder: Path, work: str) -> int:
         timeout=options.timeout,
         megapixels=options.megapixels,
         dry=options.dry,
+        minutes=options.minutes,
     )
     path = compare(found, folder, options.out)
     return _written(path)
@@ -302,6 +303,12 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--probes", type=_positive, default=40, help="passes over 512 probes (%(default)s)")
         command.add_argument("--shuffle", type=_positive, default=1000, help="records in the buffer (%(default)s)")
         command.add_argument("--timeout", type=_positive, default=600, help="seconds for one process (%(default)s)")
+        command.add_argument(
+            "--minutes",
+            type=float,
+            default=8.0 if command is gpu else 0.0,
+            help="leave out pairs that would end later, but the first of each contestant; 0: measure all (%(default)g)",
+        )
     approximate.set_defaults(shuffle=64)  # a thousand photographs of a megabyte are a gigabyte
     chain.add_argument("--checkout", type=Path, help="another checkout of gpupipe: other-dali, other-numpy")
     chain.add_argument(

@@ -3,7 +3,8 @@
 Three chains that read with Python functions, map, batch and prefetch: two wait most of the time, as for slow storage
 and for a slow service; in the third, photographs are decoded, cropped, resized and mirrored on the CPU. Each run is a
 process of its own: it takes batches for some seconds, and its rate is that of the seconds after. "Nothing to tune" is
-the third chain with its best numbers, with and without tuning, in alternating pairs.
+the third chain with its best numbers, with and without tuning, in alternating pairs, by rate and by CPU time; "the
+noise" is that without tuning divided by another such run of the same round.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from time import perf_counter, sleep
+from time import perf_counter, process_time, sleep
 from typing import Any
 
 from benchmarks import report, tied
@@ -145,21 +146,23 @@ def build(run: Run) -> Any:
 
 
 def measured(run: Run) -> dict[str, Any]:
-    """Take batches; return their rate in elements per second, the numbers, and the decisions."""
+    """Take batches; return their rate in elements per second, their CPU time, the numbers, and the decisions."""
     with build(run).iterator() as items:
         next(items)
-        start, count, begun = perf_counter(), 0, 0.0
+        start, count, begun, cpu = perf_counter(), 0, 0.0, 0.0
         while True:
             next(items)
             now = perf_counter()
             count += 1
             if not begun and now - start >= run.warmup:
-                begun, count = now, 0
+                begun, count, cpu = now, 0, process_time()
             if begun and now - begun >= run.seconds:
                 break
+        cpu = process_time() - cpu
         stats = items.stats()
         changes = [f"{one.seconds:.1f} s: {one.before} to {one.after}, {one.reason}" for one in stats.decisions]
-        return {"rate": count * BATCH / (now - begun), "tuned": stats.tuned, "decisions": changes}
+        rate, cpu_ms = count * BATCH / (now - begun), 1e3 * cpu / (count * BATCH)
+        return {"rate": rate, "cpu_ms": cpu_ms, "tuned": stats.tuned, "decisions": changes}
 
 
 def autotune(
@@ -200,21 +203,23 @@ def autotune(
     summary: dict[str, Any] = {}
     for chain in chains:
 
-        def go(run: Run) -> float:
+        def go(run: Run) -> dict[str, Any]:
             found = _alone(replace(run, folder=str(folder)))
             runs.append({**asdict(run), **found})
-            return float(found["rate"])
+            return found
+
+        def rate(run: Run) -> float:
+            return float(go(run)["rate"])
 
         calls = (1, 2, 4, 16) if chain == "training" else CALLS
-        grid = {(r, c, AHEAD): go(Run(chain, (r, c, AHEAD), seconds=SHORT)) for r in READERS for c in calls}
+        grid = {(r, c, AHEAD): rate(Run(chain, (r, c, AHEAD), seconds=SHORT)) for r in READERS for c in calls}
         last = sorted(grid, key=lambda numbers: grid[numbers])[-2:]
-        best, numbers = max((go(Run(chain, one)), one) for one in last)
+        best, numbers = max((rate(Run(chain, one)), one) for one in last)
         summary[chain] = {"best of the grid": numbers, "rate": best, "goal": GOALS[chain]}
         for start in starts:
-            rate = go(Run(chain, (AUTO, AUTO, AUTO), STARTS[start], True, float(seconds)))
-            summary[chain][start] = rate / best
+            summary[chain][start] = rate(Run(chain, (AUTO, AUTO, AUTO), STARTS[start], True, float(seconds))) / best
         if chain == "training" and pairs:
-            summary[chain]["nothing to tune"] = asdict(_harm(go, numbers, pairs))
+            summary[chain]["nothing to tune"] = _harm(go, numbers, pairs)
         print(lines(chain, summary[chain]), flush=True)
     document = {
         **report.header("autotune", {"images": images, "seconds": seconds, "pairs": pairs, "starts": dict(STARTS)}),
@@ -225,13 +230,23 @@ def autotune(
     return report.write(document, out)
 
 
-def _harm(go: Callable[[Run], float], best: tuple[int, int, int], pairs: int) -> Spread:
-    """The rate with tuning over that without, from numbers that are right."""
-    rates: dict[bool, list[float]] = {True: [], False: []}
+def _harm(go: Callable[[Run], dict[str, Any]], best: tuple[int, int, int], pairs: int) -> dict[str, Any]:
+    """Tuning over no tuning, from numbers that are right: rates, CPU times, and how far two runs without it differ."""
+    found: dict[str, list[dict[str, Any]]] = {"tuned": [], "fixed": [], "again": []}
     for number in range(pairs):
-        for tunes in [(True, False)[i] for i in pair_order(number)]:
-            rates[tunes].append(go(Run("training", (AUTO, AUTO, AUTO), best, tunes, seconds=2 * LAST)))
-    return ratios(rates[True], rates[False])
+        for which in [("tuned", "fixed", "again")[i] for i in (*pair_order(number), 2)]:
+            run = Run("training", (AUTO, AUTO, AUTO), best, which == "tuned", seconds=2 * LAST)
+            found[which].append(go(run))
+
+    def ratio(one: str, key: str) -> Spread:
+        return ratios([each[key] for each in found[one]], [each[key] for each in found["fixed"]])
+
+    return {
+        **asdict(ratio("tuned", "rate")),
+        "cpu": asdict(ratio("tuned", "cpu_ms")),
+        "noise": asdict(ratio("again", "rate")),
+        "noise of cpu": asdict(ratio("again", "cpu_ms")),
+    }
 
 
 def lines(chain: str, found: Mapping[str, Any]) -> str:
@@ -246,9 +261,14 @@ def lines(chain: str, found: Mapping[str, Any]) -> str:
             text.append(f"  from {start:<16}{found[start]:>8.3f} of it   (goal: at least {found['goal']:g}; {met})")
     if "nothing to tune" in found:
         harm = found["nothing to tune"]
-        spread = f"{harm['median']:.3f} ({harm['least']:.3f}-{harm['most']:.3f})"
-        text.append(f"  nothing to tune, rate with over without: {spread}   (goal: at least {1 - HARM:g})")
+        text.append(f"  nothing to tune, rate with over without: {_spread(harm)}   (goal: at least {1 - HARM:g})")
+        text.append(f"  ... CPU time: {_spread(harm['cpu'])}; the noise: {_spread(harm['noise'])}, "
+                    f"{_spread(harm['noise of cpu'])}")  # fmt: skip
     return "\n".join(text)
+
+
+def _spread(one: Mapping[str, Any]) -> str:
+    return f"{one['median']:.3f} ({one['least']:.3f}-{one['most']:.3f})"
 
 
 def _alone(run: Run) -> dict[str, Any]:

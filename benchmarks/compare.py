@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -78,6 +80,8 @@ class Comparison:
     """Of the photographs that are drawn."""
     dry: bool = False
     """Whether unequal work is printed instead of refused: a trial with few probes, whose figures mean nothing."""
+    minutes: float = 0.0
+    """Within which `compare` should end, by leaving out rounds of pairs but the first; 0: all are measured."""
 
     @property
     def size(self) -> float:
@@ -130,6 +134,7 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
         Stopped: a signal has ended it. If each contestant had at least one pair, then the table of the pairs so far was
             printed and the result file written, whose field `stopped` says so; likewise for the end of the reference.
     """
+    until = time.monotonic() + 60 * what.minutes if what.minutes else math.inf
     names, absent = present(what)
     checkout = "" if what.checkout is None else checkout_in(what.checkout, what.work)
     shards = data.load(what.data, folder, what.size)
@@ -159,7 +164,7 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
     audits, crc = audited(what, names, folder, job, failed)
     names = [name for name in names if name not in absent]
     decoded = large.decoding([large.draw(n) for n in range(DECODED)]) if what.work == "approximate" else None
-    pairs, end = _paired(what, names, job, failed)
+    pairs, end = _paired(what, names, job, failed, until)
     pairs = [pair for pair in pairs if pair.contestant not in absent]  # one may have failed in a later round
     names = [name for name in names if name not in absent]
     if end is not None and len({pair.contestant for pair in pairs}) < len(names):
@@ -173,27 +178,30 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
     document = report.document(name, settings, pairs, what.reference, audits, absent)
     if decoded is not None:
         document["decoding"] = decoded
-    if end is not None:
-        document["stopped"] = f"{_why(end)} after {len(pairs)} of {what.pairs * len(names)} pairs"
+    if end is not None or len(pairs) < what.pairs * len(names):
+        why = f"the end of {what.minutes:g} minutes" if end is None else _why(end)
+        document["stopped"] = f"{why} after {len(pairs)} of {what.pairs * len(names)} pairs"
     written = report.write(document, out)  # before it is printed, which a signal may end
     print(report.table(found, what.reference, absent, "record" if what.work == "extract" else "image"))
     for line in _goals(what, found):
         print(line)
-    if end is not None:
+    if "stopped" in document:
         _say(f"stopped: {document['stopped']}; they are in {written}")
+    if end is not None:
         raise end
     return written
 
 
 def _paired(
-    what: Comparison, names: Sequence[str], job: Job, failed: Callable[[ContestantFailed], None]
+    what: Comparison, names: Sequence[str], job: Job, failed: Callable[[ContestantFailed], None], until: float
 ) -> tuple[list[Pair], Stopped | ContestantFailed | None]:
-    """Measure pairs; return them, and what ended that early: a signal, or the end of the reference."""
+    """Measure pairs; return them, and what broke that off: a signal, or the end of the reference."""
     unit = "records" if what.work == "extract" else "images"
     pairs: list[Pair] = []
     try:
+        one_seed = what.work.startswith("on-error")
         for pair in run_pairs(
-            job, names, what.reference, what.pairs, one_seed=what.work.startswith("on-error"), on_failure=failed
+            job, names, what.reference, what.pairs, one_seed=one_seed, on_failure=failed, until=until
         ):
             pairs.append(pair)
             told = [f"{who} {run.cpu_ms:.3f} CPU-ms, {run.rate:.0f} {unit}/s"

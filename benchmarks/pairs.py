@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -122,6 +123,7 @@ def run_pairs(
     measure: Callable[[Job], Run] = measure,
     one_seed: bool = False,
     on_failure: Callable[[ContestantFailed], None] | None = None,
+    until: float = math.inf,
 ) -> Iterator[Pair]:
     """Yield `count` pairs of each contestant with the reference; the reference is also paired with itself.
 
@@ -130,13 +132,18 @@ def run_pairs(
     more pixels than those of another, which is more work. With `one_seed` the two runs of a pair share their seed: then
     one library does the same work twice, with an option and without.
 
-    A contestant that fails is passed to `on_failure` and left out from then on.
+    A contestant that fails is passed to `on_failure` and left out from then on. The first round is always run, a later
+    one only if it would end before `until` (of `time.monotonic()`), should it take as long as the longest so far.
 
     Raises:
         ContestantFailed: the reference failed, or there is no `on_failure`.
     """
     others = [name for name in contestants if name != reference]
+    longest = 0.0
     for i in range(count):
+        begun = time.monotonic()
+        if i and begun + longest > until:
+            return
         for name in (reference, *others):
             jobs = (
                 replace(job, contestant=name, seed=job.seed + 2 * i),
@@ -153,3 +160,4 @@ def run_pairs(
                 others = [other for other in others if other != name]
                 continue
             yield Pair(name, runs[0], runs[1], reference_first=pair_order(i)[0] == 1)
+        longest = max(longest, time.monotonic() - begun)

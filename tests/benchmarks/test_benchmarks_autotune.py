@@ -36,7 +36,7 @@ def test_a_chain_gives_the_same_with_fixed_numbers_and_with_those_that_are_tuned
 def test_starts_are_compared_with_the_best_of_the_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def alone(run: Run) -> dict[str, Any]:
         rate = 100.0 * min(run.numbers) if AUTO not in run.numbers else 50.0 * run.start[1] + run.tunes
-        return {"rate": rate, "tuned": {}, "decisions": []}
+        return {"rate": rate, "cpu_ms": 2.0 + run.tunes, "tuned": {}, "decisions": []}
 
     monkeypatch.setattr(suite, "_alone", alone)
     monkeypatch.setattr(suite, "AHEAD", 20)
@@ -50,9 +50,13 @@ def test_starts_are_compared_with_the_best_of_the_grid(tmp_path: Path, monkeypat
         "16 threads": 801 / 1600,
         "one reader": 201 / 1600,
     }
-    assert found["summary"]["training"]["nothing to tune"]["count"] == 2
+    harm = found["summary"]["training"]["nothing to tune"]
+    assert harm["count"] == 2
+    assert harm["median"] > 1
+    assert harm["cpu"]["median"] == 1.5
+    assert harm["noise"]["values"] == harm["noise of cpu"]["values"] == [1, 1]
     assert "NOT met" in lines("slow files", best)
-    assert "nothing to tune" in lines("training", found["summary"]["training"])
+    assert "CPU time: 1.500 (1.500-1.500); the noise: 1.000" in lines("training", found["summary"]["training"])
 
 
 def test_the_command_measures_one_chain_from_one_start(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from benchmarks import pairs
 from benchmarks.job import Job, Run
 from benchmarks.pairs import run_pairs
 from benchmarks.report import summary
@@ -43,18 +46,18 @@ def test_every_second_pair_runs_the_reference_first() -> None:
         order.append(job.contestant)
         return made(job.contestant)
 
-    pairs = list(run_pairs(Job("", ()), ["a", "reference"], "reference", 2, measure))
+    found = list(run_pairs(Job("", ()), ["a", "reference"], "reference", 2, measure))
 
     assert [pair_order(i) for i in range(3)] == [(0, 1), (1, 0), (0, 1)]
     assert order == ["reference", "reference", "a", "reference", "reference", "reference", "reference", "a"]
-    assert [(pair.contestant, pair.reference_first) for pair in pairs] == [
+    assert [(pair.contestant, pair.reference_first) for pair in found] == [
         ("reference", False),
         ("a", False),
         ("reference", True),
         ("a", True),
     ]
-    assert all(pair.run.contestant == pair.contestant for pair in pairs)
-    assert all(pair.reference.contestant == "reference" for pair in pairs)
+    assert all(pair.run.contestant == pair.contestant for pair in found)
+    assert all(pair.reference.contestant == "reference" for pair in found)
 
 
 @pytest.mark.parametrize(("one_seed", "expected"), [(True, [5, 5, 7, 7]), (False, [5, 6, 7, 8])])
@@ -69,6 +72,23 @@ def test_the_two_of_a_pair_share_their_seed_only_if_asked_to(one_seed: bool, exp
 
     assert seeds["a"] == [expected[0], expected[2]]
     assert max(seeds["b"]) == expected[3]
+
+
+@pytest.mark.parametrize(("until", "rounds"), [(0.0, 1), (17.9, 1), (18.0, 2), (21.9, 2), (22.0, 3), (99.0, 3)])
+def test_rounds_that_would_end_too_late_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, until: float, rounds: int
+) -> None:
+    """The first round takes 8 s, the second 4, and a third might take 8 again: not 4, as the last."""
+    now, seconds = [2.0], iter((2.0,) * 4 + (1.0,) * 8)
+    monkeypatch.setattr(pairs, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def measure(job: Job) -> Run:
+        now[0] += next(seconds)
+        return made(job.contestant)
+
+    found = list(run_pairs(Job("", ()), ["a"], "reference", 3, measure, until=until))
+
+    assert [pair.contestant for pair in found] == ["reference", "a"] * rounds
 
 
 def test_a_summary_divides_cpu_time_and_rate_by_the_partner_of_the_pair() -> None:

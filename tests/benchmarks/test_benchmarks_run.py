@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import subprocess
@@ -45,9 +46,9 @@ def two(monkeypatch: pytest.MonkeyPatch) -> dict[str, Audit]:
         monkeypatch.setattr(place, {**names, "absent": ABSENT})
 
     def pairs(
-        job: Job, contestants: list[str], reference: str, count: int, one_seed: bool, on_failure: Any
+        job: Job, contestants: list[str], reference: str, count: int, one_seed: bool, on_failure: Any, until: float
     ) -> Iterator[Pair]:
-        assert not one_seed
+        assert not one_seed and until == math.inf
         for name in contestants:
             for i in range(count):
                 yield Pair(name, made(Job(name, ())), made(Job(reference, ())), i % 2 == 1)

@@ -1,9 +1,11 @@
-"""A comparison that is stopped, or whose reference ends, keeps the pairs it has once every contestant has one."""
+"""A comparison that ends early, by a signal, the clock or its reference, keeps its pairs if each contestant has one."""
 
 from __future__ import annotations
 
 import json
+import math
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ def reference_fails() -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], int]:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """A comparison of three contestants that is ended after some pairs."""
     names = {name: Contestant(name, "chain", "nowhere", f"the {name} one", ("sys",)) for name in NAMES}
     figures = {"share": 0.43, "contrast": 0.28, "flipped": 0.5, "level": 128.0}
@@ -48,16 +50,16 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Calla
     def made(name: str, seconds: float) -> Run:
         return Run(name, 100, seconds, 2.0, 0.1, 0.2, 50.0, (64, 224, 224, 3), "float32")
 
-    def ended(count: int, end: Callable[[], None]) -> int:
+    def ended(count: int, end: Callable[[], Any], *more: str) -> int:
         def pairs(job: Job, contestants: list[str], reference: str, rounds: int, **_: Any) -> Iterator[Pair]:
             for i in range(rounds * len(contestants)):
-                if i == count:
-                    end()
+                if i == count and end():
+                    return
                 yield Pair(contestants[i % len(contestants)], made("one", 0.5), made(reference, 0.8), i % 2 == 1)
 
         monkeypatch.setattr(compare, "run_pairs", pairs)
         words = ["--out", str(tmp_path / "results"), "--probes", "1", "--pairs", "3", "--data", f"{shards}/*.tfrecord"]
-        return command.main(["chain", *words])
+        return command.main(["chain", *words, *more])
 
     return ended
 
@@ -97,6 +99,39 @@ def test_nothing_is_written_before_each_contestant_has_a_pair(
 
     assert not (tmp_path / "results").exists()
     assert capsys.readouterr().out == ""
+
+
+def test_rounds_that_are_left_out_for_the_time_are_told(
+    run: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(6, lambda: "the time is over", "--minutes", "7") == 0
+
+    (path,) = (tmp_path / "results").iterdir()
+    found = json.loads(path.read_text())
+    assert found["stopped"] == "the end of 7 minutes after 6 of 9 pairs"
+    assert found["settings"]["minutes"] == 7
+    printed = capsys.readouterr()
+    assert "medians of 2 pairs" in printed.out
+    assert f"stopped: the end of 7 minutes after 6 of 9 pairs; they are in {path}" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"), [((), math.inf), (("--minutes", "0"), math.inf), (("--minutes", "7"), 420)]
+)
+def test_a_comparison_has_as_many_minutes_as_it_is_given(
+    run: Callable[..., int], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], seconds: float
+) -> None:
+    given: list[float] = []
+
+    def paired(*arguments: Any) -> Any:
+        given.append(arguments[-1] - time.monotonic())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compare, "_paired", paired)
+    with pytest.raises(KeyboardInterrupt):
+        run(-1, lambda: None, *words)
+
+    assert given[0] == seconds or seconds - 60 < given[0] < seconds  # what came before takes a part of them
 
 
 def test_a_comparison_to_its_end_was_not_stopped(run: Callable[..., int], tmp_path: Path) -> None:
