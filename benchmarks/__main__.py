@@ -25,7 +25,7 @@ from benchmarks.pairs import ContestantFailed
 from benchmarks.planted import PROGRAMS, planted
 from benchmarks.requests import requests
 from benchmarks.stop import Stopped, stoppable
-from benchmarks.suites import augment, cold, decode, every, far, first, on_ray, places, ranks, remote, training
+from benchmarks.suites import augment, cold, decode, every, far, first, gil, on_ray, places, ranks, remote, training
 from benchmarks.suites import cores as cores_suite
 
 __all__ = ["main"]
@@ -52,6 +52,7 @@ COMMANDS = (
     "decode",
     "augment",
     "cores",
+    "gil",
     "training",
     "cold",
     "on-ray",
@@ -61,7 +62,7 @@ COMMANDS = (
     "ranks",
     "all",
 )
-SUITES = (first, decode, augment, cores_suite, training, cold, remote, places, far, ranks, on_ray, every)
+SUITES = (first, decode, augment, cores_suite, gil, training, cold, remote, places, far, ranks, on_ray, every)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -366,6 +367,7 @@ def _parser() -> argparse.ArgumentParser:
                 "decode",
                 "augment",
                 "cores",
+                "gil",
                 "training",
                 "cold",
                 "remote",

@@ -1,8 +1,8 @@
 """prepared: images shrunk once, so that later epochs cut crops out of them: the forms that are read, made once.
 
 A folder of forms has the shards as they are (`whole`), what `gpupipe pack --resize-shorter 256` makes of them
-(`small`), what it makes of them with `--decoded` (`decoded`), and the images in a tar archive with their labels, for
-contestants that make forms of their own.
+(`small`), what it makes of them with `--decoded` (`decoded`) and with a `--budget` for half of them (`half`), and the
+images in a tar archive with their labels, for contestants that make forms of their own.
 """
 
 from __future__ import annotations
@@ -31,8 +31,12 @@ def forms(files: Sequence[str], folder: Path) -> str:
     for number, file in enumerate(files):
         os.symlink(os.path.abspath(file), whole / f"{number:05}.tfrecord")
     _write_tar(files, folder)
-    for name, decoded in (("small", False), ("decoded", True)):
-        pack(folder / IMAGES, folder / name, len(files), resize_shorter=SHORTER, decoded=decoded)
+    small, decoded = (
+        pack(folder / IMAGES, folder / name, len(files), resize_shorter=SHORTER, decoded=name == "decoded").bytes
+        for name in ("small", "decoded")
+    )
+    budget = (small + decoded) // 2
+    pack(folder / IMAGES, folder / "half", len(files), resize_shorter=SHORTER, decoded=True, budget=budget)
     return str(folder)
 
 

@@ -168,6 +168,7 @@ _ALL = (
     ),
     Contestant("prepared-whole", "prepared", "prepared_gpupipe", "gpupipe, JPEGs as they are", _GPUPIPE),
     Contestant("prepared-small", "prepared", "prepared_gpupipe", "gpupipe, shrunk JPEGs", _GPUPIPE, {"form": "small"}),
+    Contestant("prepared-half", "prepared", "prepared_gpupipe", "gpupipe, half decoded", _GPUPIPE, {"form": "half"}),
     Contestant("prepared-decoded", "prepared", "prepared_gpupipe", "gpupipe, decoded", _GPUPIPE, {"form": "decoded"}),
     Contestant("prepared-cache", "prepared", "prepared_gpupipe", "gpupipe, cache(file)", _GPUPIPE, {"cached": True}),
     Contestant(

@@ -16,7 +16,7 @@ __all__ = ["batches"]
 
 
 def batches(
-    job: Job, form: Literal["whole", "small", "decoded"] = "whole", cached: bool = False
+    job: Job, form: Literal["whole", "small", "half", "decoded"] = "whole", cached: bool = False
 ) -> Iterator[tuple[Any, Any]]:
     """Yield as many epochs of (images, labels) as `job.files` has entries, which all name the folder of forms.
 

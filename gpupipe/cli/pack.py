@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
+from fractions import Fraction
 
 from gpupipe.errors import shown_name
 from gpupipe.progress import Progress
@@ -32,6 +34,8 @@ images stay gray, all others become RGB. Images that are not larger stay as they
 With --decoded, every image is stored decoded and upright, as an uncompressed BMP of 3 bytes a pixel (1 of gray images):
 no epoch decodes it again, and a crop is cut out of it. Shrink them, too, as they are ten times as large as JPEGs.
 Chains with decode_jpeg or decode_image read both. Transparency is dropped; of 16 bits the upper 8 stay.
+With --budget as many images are decoded as fit into so many bytes, the same part of each shard, and the others are
+stored as without --decoded; both forms of 256 images are measured first.
 
 Equal images and options give equal shards, byte for byte, for any number of workers. After Ctrl-C, a full disk or a
 crash the same command goes on: finished shards, listed in OUT/pack.jsonl, stay."""
@@ -39,11 +43,13 @@ crash the same command goes on: finished shards, listed in OUT/pack.jsonl, stay.
 EXAMPLES = (
     "gpupipe pack imagenet/train packed/train --shards 1024 --resize-shorter 256",
     "gpupipe pack imagenet/train prepared --shards 1024 --resize-shorter 256 --decoded",
+    "gpupipe pack imagenet/train prepared --shards 1024 --resize-shorter 256 --decoded --budget 200GB",
     "gpupipe pack imagenet/val packed/val --shards 64 --name validation",
     "gpupipe pack 'webdataset/*.tar' packed --shards 128 --on-error skip --json",
     "gpupipe pack cifar.parquet packed --shards 8 --image-column img --label-column fine_label",
 )
 
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(?:([kmgt])(i?)b?|b)?", re.IGNORECASE)
 _SHOWN = 10  # images that were left out; pack.jsonl has all of them
 
 
@@ -56,9 +62,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--resize-shorter", type=int, metavar="PIXELS", help="shrink larger images to this shorter side"
     )
     parser.add_argument(
-        "--quality", type=int, metavar="1..100", help="of the shrunk JPEGs (default: 90); not with --decoded"
+        "--quality", type=int, metavar="1..100", help="of the shrunk JPEGs (default: 90); not with --decoded alone"
     )
     parser.add_argument("--decoded", action="store_true", help="store images decoded, as BMPs: large, and fast to read")
+    parser.add_argument(
+        "--budget", type=_bytes, metavar="SIZE", help="that all shards may take: decode as many as fit (500MB, 1.5TB)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="decides the order (default: %(default)s)")
     parser.add_argument("--name", default="train", help="NAME-00000-of-0000N.tfrecord (default: %(default)s)")
     parser.add_argument(
@@ -73,6 +82,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--label-column", metavar="NAME", help="of Parquet files (default: label, or the only integers)"
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def _bytes(text: str) -> int:
+    """A number of bytes, with or without a unit: ``200GB``, ``1.5 TiB``, ``4096``."""
+    if (found := _SIZE.fullmatch(text.strip())) is None:
+        raise argparse.ArgumentTypeError(f"needs bytes, such as 200GB, 1.5TiB or 4096, got {text!r}")
+    number, prefix, binary = found.groups()
+    power = "kmgt".index(prefix.lower()) + 1 if prefix else 0
+    return int(Fraction(number) * (1024 if binary else 1000) ** power)
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -111,6 +129,7 @@ def _packed(parsed: argparse.Namespace, progress: Progress) -> Packed:
         resize_shorter=parsed.resize_shorter,
         quality=parsed.quality,
         decoded=parsed.decoded,
+        budget=parsed.budget,
         seed=parsed.seed,
         name=parsed.name,
         on_error=parsed.on_error,
@@ -126,6 +145,7 @@ def _summary(packed: Packed) -> dict[str, object]:
         "shards": len(packed.files),
         "records": packed.records,
         "bytes": packed.bytes,
+        "decoded": packed.decoded,
         "skipped": [{"image": one.image, "reason": one.reason} for one in packed.skipped],
         "classes": packed.classes,
         "class_names": list(packed.class_names),
@@ -139,6 +159,8 @@ def _sentence(packed: Packed) -> str:
     classes = f"of {_count(packed.classes, 'class', 'classes')}" if packed.classes else "without labels"
     shards = _count(len(packed.files), "shard", "shards")
     text = f"{_count(packed.records, 'image', 'images')} {classes} in {shards}, {packed.bytes / 1e6:,.1f} MB"
+    if 0 < packed.decoded < packed.records:
+        text += f", {packed.decoded:,} of them decoded"
     notes = (
         (packed.found, "shard was finished before", "shards were finished before"),
         (len(packed.skipped), "image was left out", "images were left out"),

@@ -1,12 +1,13 @@
 """choose: choose the executor of a chain from its options and the machine, without importing DALI.
 
 The order of "auto" is fixed and not timed at run time, because executors differ in the last bit of some pixels: DALI
-on a GPU; then "fast" where it has at most 6 threads, its libraries are installed and every op has a form in NumPy; then
-DALI on the CPU, then NumPy. Where photographs are decoded, cropped, resized and normalised, "fast" needs 0.72 of the
-CPU-time of a pipeline of DALI on 2 threads (benchmarks/results/chain-2026-11-28-5.json), but Python and the copies of
-images hold the GIL for some 0.2 ms an image: more than 6 threads would wait for one another. A stage that decodes
-nothing runs in NumPy rather than DALI: 1.01 against 1.56 CPU-ms for a decoded image of 500x375 that is cropped, resized
-to 224x224 and normalised, 0.02 against 0.04 for one of 32x32.
+on a GPU; then "fast" where it has at most 8 threads or DALI is not installed, its libraries are, and every op has a
+form in NumPy; then DALI on the CPU, then NumPy. Where photographs are decoded, cropped, resized and normalised, "fast"
+needs 0.72 of the CPU-time of a pipeline of DALI on 2 threads (benchmarks/results/chain-2026-11-28-5.json), but Python
+and the copies of images hold the GIL, so that more than 8 threads would wait for one another more than DALI's need
+longer; they would wait as long in NumPy (gil-2026-11-28.json, a simulation). A stage that decodes nothing runs in NumPy
+rather than DALI: 1.01 against 1.56 CPU-ms for a decoded image of 500x375 that is cropped, resized to 224x224 and
+normalised, 0.02 against 0.04 for one of 32x32.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ __all__ = [
 ]
 
 
-FEW_THREADS = 6
-"""Threads up to which "auto" takes "fast"."""
+FEW_THREADS = 8
+"""Threads up to which "auto" takes "fast" rather than DALI on the CPU."""
 
 _LABELS = {"numpy": "NumPy on CPU", "fast": "fast libraries on CPU"}
 """Labels of the executors that run without DALI."""
@@ -120,9 +121,10 @@ def resolve_device(settings: Settings, fast: bool = True) -> Choice:
         return Choice("dali-gpu", device_id, ", ".join(filter(None, (f"{_gpus(gpus)} and DALI found", where))))
     reason = "device='cpu'" if kind == "cpu" else f"{_gpus(gpus)} found" if gpus else "no GPU found"
     reason += f", but {trouble}" if trouble else ""
-    if fast and settings.backend == "auto" and settings.threads <= FEW_THREADS and has_fast():
-        why = f"{reason}; OpenCV and cykooz-resizer found, which on up to {FEW_THREADS} threads need less than DALI"
-        return Choice("fast", None, why, fallback=gpus > 0)
+    few = settings.threads <= FEW_THREADS
+    if fast and settings.backend == "auto" and (few or not dali) and has_fast():
+        less = f"which on up to {FEW_THREADS} threads need less than DALI" if few else "which need less than NumPy"
+        return Choice("fast", None, f"{reason}; OpenCV and cykooz-resizer found, {less}", fallback=gpus > 0)
     if trouble:
         return Choice("dali-cpu", None, reason, fallback=True)
     if dali:

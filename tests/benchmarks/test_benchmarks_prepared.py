@@ -29,23 +29,33 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_every_form_has_each_image_once_with_its_label(folder: str) -> None:
-    kinds = {"whole": ("jpeg", 375), "small": ("jpeg", 256), "decoded": ("bmp", 256)}
+    kinds = {
+        "whole": ({"jpeg"}, 375),
+        "small": ({"jpeg"}, 256),
+        "decoded": ({"bmp"}, 256),
+        "half": ({"bmp", "jpeg"}, 256),
+    }
     for form, (kind, shorter) in kinds.items():
+        formats = set()
         found = []
         for path in sorted(Path(folder, form).glob("*.tfrecord")):
             for entry in entries(path):
                 data = path.read_bytes()[entry.offset : entry.offset + entry.length]
                 header = read_header(data)
-                assert (header.format, min(header.size)) == (kind, shorter)
+                formats.add(header.format)
+                assert min(header.size) == shorter
                 assert decode(data).shape == (*header.size, 3)
                 found.append(entry.label)
         assert sorted(found) == list(range(16)), form
+        assert formats == kind
 
 
 def test_sizes_are_those_of_the_forms_alone(folder: str) -> None:
     found = prepared.sizes(folder)
 
-    assert list(found) == sorted(["decoded", "small", "whole", *(name for name in found if name.endswith(".tbl"))])
+    assert list(found) == sorted(
+        ["decoded", "half", "small", "whole", *(name for name in found if name.endswith(".tbl"))]
+    )
     assert found["decoded"] > 16 * 3 * 256 * 341
 
 
@@ -96,5 +106,5 @@ def test_the_command_measures_and_says_which_goals_are_met(
     (path,) = (tmp_path / "out").glob("prepared-*.json")
     found = json.loads(path.read_text())
     assert found["settings"]["warmup"] == 5
-    assert set(found["settings"]["bytes_of_forms"]) == {"decoded", "small", "whole"}
+    assert set(found["settings"]["bytes_of_forms"]) == {"decoded", "half", "small", "whole"}
     assert all("contrast" not in audit["figures"] for audit in found["audits"])

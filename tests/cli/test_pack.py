@@ -44,6 +44,32 @@ def test_decoded_images_are_bmps(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("40000", 40_000), ("40kB", 40_000), ("0.04 MB", 40_000), ("40KiB", 40_960), ("0.00004G", 40_000)],
+)
+def test_a_budget_is_a_number_of_bytes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, size: int
+) -> None:
+    source, out = folder_of(tmp_path / "photos", 10), tmp_path / "out"
+
+    assert main(["pack", str(source), str(out), "--shards", "1", "--decoded", "--budget", text]) == 0
+
+    decoded = sum(bytes(r["image/format"]) == b"BMP" for r in packed_records(out))
+    assert f" MB, {decoded} of them decoded\n" in capsys.readouterr().out
+    assert 0 < decoded < 10
+    assert json.loads((out / "pack.jsonl").read_text().splitlines()[0])["options"]["--budget"] == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1", "1e9", "5 PB", "1.5.2GB"])
+def test_anything_else_is_no_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    words = ["pack", str(folder_of(tmp_path / "photos", 1)), str(tmp_path / "out"), "--shards", "1", "--decoded"]
+    with pytest.raises(SystemExit, match="2"):
+        main([*words, f"--budget={text}"])
+
+    assert f"needs bytes, such as 200GB, 1.5TiB or 4096, got {text!r}" in capsys.readouterr().err
+
+
 def test_the_summary_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = folder_of(tmp_path / "photos", 10)
     (source / "class1/x.jpg").write_bytes(b"no image")
@@ -57,6 +83,7 @@ def test_the_summary_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         "shards": 2,
         "records": 10,
         "bytes": sum(os.path.getsize(file) for file in files),
+        "decoded": 0,
         "skipped": [
             {
                 "image": str(source / "class1/x.jpg"),

@@ -90,7 +90,8 @@ def test_the_choice(
         (0, True, Options(threads=choose.FEW_THREADS), "fast"),
         (0, True, Options(threads=choose.FEW_THREADS + 1), "dali-cpu"),
         (0, False, Options(threads=choose.FEW_THREADS), "fast"),
-        (0, False, Options(threads=choose.FEW_THREADS + 1), "numpy"),
+        (0, False, Options(threads=choose.FEW_THREADS + 1), "fast"),
+        (1, False, Options(threads=choose.FEW_THREADS + 1), "fast"),
         (1, True, Options(threads=2), "dali-gpu"),
         (1, True, Options(threads=2, device="cpu"), "fast"),
         (0, True, Options(threads=2, backend="dali"), "dali-cpu"),
@@ -98,7 +99,7 @@ def test_the_choice(
         (0, True, Options(threads=choose.FEW_THREADS + 1, backend="fast"), "fast"),
     ],
 )
-def test_where_its_libraries_are_auto_takes_fast_for_few_threads(
+def test_where_its_libraries_are_auto_takes_fast_for_few_threads_or_without_dali(
     machine: Any, gpus: int, dali: bool, options: Options, executor: str
 ) -> None:
     machine(gpus, dali, fast=True)
@@ -108,6 +109,7 @@ def test_where_its_libraries_are_auto_takes_fast_for_few_threads(
     assert choice.executor == executor
     if executor == "fast" and options.backend == "auto":
         assert "OpenCV and cykooz-resizer found" in choice.why
+        assert ("need less than NumPy" in choice.why) == (options.threads == choose.FEW_THREADS + 1)
 
 
 @pytest.mark.parametrize(

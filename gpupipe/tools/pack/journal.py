@@ -44,12 +44,13 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A finished shard: its number, its records and bytes, and the images that it lacks."""
+    """A finished shard: its number, its records and bytes, the images that it lacks, how many records are decoded."""
 
     shard: int
     records: int
     bytes: int
     skipped: tuple[Skipped, ...]
+    decoded: int = 0
 
 
 class Journal:
@@ -71,6 +72,11 @@ class Journal:
             file.flush()
             os.fsync(file.fileno())
         self.finished[shard.shard] = shard
+
+    def discard(self) -> None:
+        """Remove a journal without shards: the folder may be begun with another plan."""
+        if not self.finished:
+            self._path.unlink()
 
 
 @contextlib.contextmanager
@@ -149,7 +155,9 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[int, Finished]]:
 
 def _finished(shard: Any) -> Finished:
     skipped = tuple(Skipped(str(one["image"]), str(one["reason"])) for one in shard["skipped"])
-    return Finished(int(shard["shard"]), int(shard["records"]), int(shard["bytes"]), skipped)
+    return Finished(
+        int(shard["shard"]), int(shard["records"]), int(shard["bytes"]), skipped, int(shard.get("decoded", 0))
+    )
 
 
 def _given(value: Any) -> str:

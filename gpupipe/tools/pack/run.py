@@ -11,21 +11,18 @@ from contextlib import closing, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, TypeVar
 
 from gpupipe.cpus import cpu_count
-from gpupipe.errors import DataError, DecodeError, MissingDependencyError, PlanError, io_reason, shown_name, text_of
-from gpupipe.extract.examples.encode import encode_example
-from gpupipe.flow.order.permutation import Permutation
+from gpupipe.errors import DecodeError, MissingDependencyError, PlanError, io_reason, text_of
 from gpupipe.integers import is_integer, plain
-from gpupipe.random import LAW, hash64, mix64
+from gpupipe.random import LAW
+from gpupipe.tools.pack.budget import SAMPLE, decoded_within
 from gpupipe.tools.pack.find import find_inputs
-from gpupipe.tools.pack.image import as_stored
 from gpupipe.tools.pack.inputs import Inputs, Progress
 from gpupipe.tools.pack.journal import Finished, Journal, Skipped, opened
 from gpupipe.tools.pack.shard import records_in, write_shard
+from gpupipe.tools.pack.work import Record, Work, refusal
 
 from ...classes import dataclass
 
@@ -39,6 +36,8 @@ _TOGETHER = 4
 
 _SCRATCH = ".images"
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Packed:
@@ -48,6 +47,7 @@ class Packed:
         files: the shards, in order.
         records: in all of them.
         bytes: of all of them.
+        decoded: how many of the records hold a decoded image.
         skipped: the images that cannot be decoded and were left out.
         classes: the number of classes; 0 for images without labels.
         class_names: by label, where the source has names.
@@ -58,6 +58,7 @@ class Packed:
     files: tuple[Path, ...]
     records: int
     bytes: int
+    decoded: int
     skipped: tuple[Skipped, ...]
     classes: int
     class_names: tuple[str, ...]
@@ -73,6 +74,7 @@ def pack(
     resize_shorter: int | None = None,
     quality: int | None = None,
     decoded: bool = False,
+    budget: int | None = None,
     seed: int = 0,
     name: str = "train",
     on_error: str = "raise",
@@ -98,6 +100,9 @@ def pack(
         quality: of the JPEGs that are encoded then, 1..100; None for 90.
         decoded: store every image decoded and upright, as a BMP of 24 bits, or of 8 bits if it is gray: no later epoch
             decodes. Transparency is dropped, and the lower bits of 16.
+        budget: bytes that all shards may take. As many images are decoded as fit, the same part of each shard, and the
+            others are stored as without `decoded`. How many that are is computed from both forms of a sample of 256
+            images, with a margin of two standard errors: of 40 data sets one takes a little more.
         seed: decides the order, 0..2**64-1.
         name: of the files, ``train-00000-of-00008.tfrecord``.
         on_error: "raise" ends at an image that cannot be decoded, "skip" leaves it out.
@@ -107,7 +112,8 @@ def pack(
         progress: called as (task, done, total); a total of 0 is not known.
 
     Raises:
-        PlanError: an argument, the source or the folder is wrong; nothing was written.
+        PlanError: an argument, the source or the folder is wrong, or the images do not fit into the budget; nothing was
+            written.
         DecodeError: an image cannot be decoded. Finished shards stay.
         MissingDependencyError: Parquet needs pyarrow, which is not installed.
         OSError: a file cannot be read or written. Finished shards stay.
@@ -121,9 +127,12 @@ def pack(
         >>> pack("photos", "packed", 2, resize_shorter=256).records
         4
     """
-    shards, seed, quality, resize_shorter, workers = map(plain, (shards, seed, quality, resize_shorter, workers))
-    _check_arguments(shards, resize_shorter, quality, decoded, seed, name, on_error, workers)
-    quality = None if decoded else 90 if quality is None else quality
+    shards, seed, quality, resize_shorter, workers, budget = map(
+        plain, (shards, seed, quality, resize_shorter, workers, budget)
+    )
+    _check_form(quality, decoded, budget)
+    _check_arguments(shards, resize_shorter, quality, budget, seed, name, on_error, workers)
+    quality = None if decoded and budget is None else 90 if quality is None else quality
     source, out, told = os.fspath(source), _folder(source, out), progress or (lambda task, done, total: None)
     _check_apart(source, out)
     inputs = find_inputs(source, image_column, label_column, told)
@@ -132,18 +141,23 @@ def pack(
         raise PlanError(f"pack needs {most}, got {shards}")
     paths = tuple(out / f"{name}-{shard:05d}-of-{shards:05d}.tfrecord" for shard in range(shards))
     options = {"--shards": shards, "--seed": seed, "--name": name, "--resize-shorter": resize_shorter}
-    if decoded or resize_shorter is not None:
-        options |= {"--decoded": True} if decoded else {"--quality": quality}
+    if decoded:
+        options["--decoded"] = True
+    if quality is not None and resize_shorter is not None:
+        options["--quality"] = quality
+    if budget is not None:
+        options["--budget"] = budget
     with opened(out, _plan(source, inputs, options)) as journal:
         found = _still_there(journal, paths, on_error)
-        work = _Work(inputs, shards, seed, resize_shorter, quality, on_error == "skip")
+        work = Work(inputs, shards, seed, resize_shorter, quality, on_error == "skip", decoded)
         with _said_when_full(out, journal, shards):
-            _write(work, journal, paths, found, workers or cpu_count(), told)
+            _write(work, journal, paths, found, workers or cpu_count(), told, budget)
         done = [journal.finished[shard] for shard in range(shards)]
     return Packed(
         paths,
         sum(shard.records for shard in done),
         sum(shard.bytes for shard in done),
+        sum(shard.records if quality is None else shard.decoded for shard in done),
         tuple(one for shard in done for one in shard.skipped),
         len(inputs.classes) or len(set(inputs.labels or ())),
         tuple(inputs.classes),
@@ -152,15 +166,21 @@ def pack(
     )
 
 
-def _check_arguments(
-    shards: Any, shorter: Any, quality: Any, decoded: bool, seed: Any, name: str, on_error: str, workers: Any
-) -> None:
-    if decoded and quality is not None:
+def _check_form(quality: Any, decoded: bool, budget: Any) -> None:
+    if decoded and quality is not None and budget is None:
         raise PlanError(f"pack needs --quality or --decoded, got both: a BMP has no quality, got {quality!r}")
+    if budget is not None and not decoded:
+        raise PlanError(f"pack needs --decoded for --budget, which says how many images are, got {budget!r} alone")
+
+
+def _check_arguments(
+    shards: Any, shorter: Any, quality: Any, budget: Any, seed: Any, name: str, on_error: str, workers: Any
+) -> None:
     for option, value, least, most in (
         ("--shards", shards, 1, 99_999),
         ("--resize-shorter", 1 if shorter is None else shorter, 1, 65_500),
         ("--quality", 1 if quality is None else quality, 1, 100),
+        ("--budget", 1 if budget is None else budget, 1, 2**63 - 1),
         ("--seed", seed, 0, 2**64 - 1),
         ("--workers", 1 if workers is None else workers, 1, 1024),
     ):
@@ -222,7 +242,7 @@ def _still_there(journal: Journal, paths: Sequence[Path], on_error: str) -> froz
             continue
         if had.skipped and on_error == "raise":
             one = had.skipped[0]
-            raise _refusal(DecodeError(f"an earlier run left it out: {one.reason}", file=one.image))
+            raise refusal(DecodeError(f"an earlier run left it out: {one.reason}", file=one.image))
         found.add(shard)
     return frozenset(found)
 
@@ -241,89 +261,66 @@ def _said_when_full(out: Path, journal: Journal, shards: int) -> Iterator[None]:
         raise OSError(error.errno, text, str(out)) from error
 
 
-def _refusal(error: DataError) -> DataError:
-    text = f"{error.reason}; mend or remove the image, or leave such images out with --on-error skip"
-    return type(error)(text, file=error.file)
-
-
-class _Work:
-    """Which image goes where, and what becomes of it."""
-
-    def __init__(
-        self, inputs: Inputs, shards: int, seed: int, shorter: int | None, quality: int | None, skip: bool
-    ) -> None:
-        self.inputs = inputs
-        self._order = Permutation(len(inputs), mix64(hash64("pack"), seed))(np.arange(len(inputs)))
-        self._bounds = [shard * len(inputs) // shards for shard in range(shards + 1)]
-        self._shorter, self._quality, self._skip = shorter, quality, skip
-
-    def images_of(self, shard: int) -> list[int]:
-        """The images of a shard, in order."""
-        return [int(i) for i in self._order[self._bounds[shard] : self._bounds[shard + 1]]]
-
-    def prepared(self, read: Callable[[int], bytes], images: Sequence[int]) -> list[bytes | Skipped]:
-        """Make the records of some images."""
-        return [self._record(read, i) for i in images]
-
-    def _record(self, read: Callable[[int], bytes], i: int) -> bytes | Skipped:
-        inputs = self.inputs
-        try:
-            stored = as_stored(read(i), self._shorter, self._quality)
-        except DataError as error:
-            error.at(file=inputs.where(i))
-            if not self._skip:
-                raise _refusal(error) from error
-            return Skipped(shown_name(inputs.where(i)), error.reason)
-        features: dict[str, bytes | int] = {
-            "image/encoded": stored.encoded,
-            "image/format": stored.format.encode(),
-            "image/filename": _text(inputs.names[i]),
-            "image/height": stored.height,
-            "image/width": stored.width,
-        }
-        if inputs.labels is not None:
-            label = features["image/class/label"] = inputs.labels[i]
-            if 0 <= label < len(inputs.classes):
-                features["image/class/text"] = _text(inputs.classes[label])
-        return encode_example(features)
-
-
-def _text(name: str) -> bytes:
-    return name.encode(errors="surrogateescape")
-
-
 def _write(
-    work: _Work, journal: Journal, paths: Sequence[Path], found: frozenset[int], workers: int, progress: Progress
+    work: Work,
+    journal: Journal,
+    paths: Sequence[Path],
+    found: frozenset[int],
+    workers: int,
+    progress: Progress,
+    budget: int | None,
 ) -> None:
     """Write the shards that are not there, one after another, while threads prepare the images that come next."""
     scratch = paths[0].parent / _SCRATCH
     missing = [shard for shard in range(len(paths)) if shard not in found]
     if missing:
         read = work.inputs.reader(scratch, progress)
-        left, total = {shard: len(work.images_of(shard)) for shard in missing}, len(work.inputs)
+        if budget is not None:
+            try:
+                work.decoded = _fitting(work, read, workers, progress, budget)
+            except PlanError:
+                scratch.unlink(missing_ok=True)
+                journal.discard()
+                raise
+        left, total = {shard: len(work.places_of(shard)) for shard in missing}, len(work.inputs)
         done = total - sum(left.values())
-        chunks = (
-            images[i : i + _TOGETHER]
-            for images in map(work.images_of, missing)
-            for i in range(0, len(images), _TOGETHER)
-        )
+        chunks = _chunked(map(work.places_of, missing))
         with closing(_in_order(partial(work.prepared, read), chunks, workers)) as prepared:
             for shard in missing:
                 skipped: list[Skipped] = []
-                tell = partial(_tell, progress, done, total)
-                records = _good(islice(prepared, left[shard]), skipped, tell)
-                count, size = write_shard(paths[shard], records)
-                journal.add(Finished(shard, count, size, tuple(skipped)))
+                tell = partial(_tell, progress, "packing", done, total)
+                forms: list[bool] = []
+                good = _good(islice(prepared, left[shard]), skipped, tell)
+                count, size = write_shard(paths[shard], _noted(good, forms))
+                journal.add(Finished(shard, count, size, tuple(skipped), sum(forms)))
                 done += left[shard]
     scratch.unlink(missing_ok=True)
 
 
-def _tell(progress: Progress, before: int, total: int, count: int) -> None:
-    progress("packing", before + count, total)
+def _fitting(work: Work, read: Callable[[int], bytes], workers: int, progress: Progress, budget: int) -> int:
+    """How many images are decoded so that all take no more than the budget, by the first ones in their order.
+
+    Raises:
+        PlanError: not even one is.
+    """
+    count = len(work.inputs)
+    places = range(min(SAMPLE, count))
+    skipped: list[Skipped] = []
+    with closing(_in_order(partial(work.measured, read), _chunked([places]), workers)) as measured:
+        tell = partial(_tell, progress, "measuring", 0, len(places))
+        return decoded_within(budget, list(_good(measured, skipped, tell)), count)
 
 
-def _good(prepared: Iterable[bytes | Skipped], skipped: list[Skipped], tell: Callable[[int], None]) -> Iterator[bytes]:
-    """Yield the records, and append what is none to `skipped`; `tell` is called with the number of both."""
+def _chunked(parts: Iterable[range]) -> Iterator[range]:
+    return (places[i : i + _TOGETHER] for places in parts for i in range(0, len(places), _TOGETHER))
+
+
+def _tell(progress: Progress, task: str, before: int, total: int, count: int) -> None:
+    progress(task, before + count, total)
+
+
+def _good(prepared: Iterable[T | Skipped], skipped: list[Skipped], tell: Callable[[int], None]) -> Iterator[T]:
+    """Yield what is no `Skipped`, and append what is one; `tell` is called with the number of both."""
     for count, one in enumerate(prepared, 1):
         tell(count)
         if isinstance(one, Skipped):
@@ -332,12 +329,19 @@ def _good(prepared: Iterable[bytes | Skipped], skipped: list[Skipped], tell: Cal
             yield one
 
 
+def _noted(records: Iterable[Record], forms: list[bool]) -> Iterator[bytes]:
+    """Yield the bytes of records, and note in `forms` whether each image is decoded."""
+    for data, decoded in records:
+        forms.append(decoded)
+        yield data
+
+
 def _in_order(
-    prepare: Callable[[list[int]], list[bytes | Skipped]], chunks: Iterator[list[int]], workers: int
-) -> Generator[bytes | Skipped, None, None]:
+    prepare: Callable[[range], list[T | Skipped]], chunks: Iterator[range], workers: int
+) -> Generator[T | Skipped, None, None]:
     """Prepare chunks of images in threads, a bounded number ahead, and yield the results in order."""
     pool = ThreadPoolExecutor(workers, "gpupipe-pack")
-    running: deque[Future[list[bytes | Skipped]]] = deque()
+    running: deque[Future[list[T | Skipped]]] = deque()
     try:
         for chunk in chunks:
             running.append(pool.submit(prepare, chunk))
