@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import tempfile
@@ -306,7 +307,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--timeout", type=_positive, default=600, help="seconds for one process (%(default)s)")
         command.add_argument(
             "--minutes",
-            type=float,
+            type=_minutes,
             default=8.0 if command is gpu else 0.0,
             help="leave out pairs that would end later, but the first of each contestant; 0: measure all (%(default)g)",
         )
@@ -403,6 +404,13 @@ def _parser() -> argparse.ArgumentParser:
             "--scratch", type=Path, default=None, help="folder for temporary files, removed at the end"
         )
     return parser
+
+
+def _minutes(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"needs a number from 0 on, got {text}")
+    return value
 
 
 def _positive(text: str) -> int:

@@ -20,12 +20,12 @@ __all__ = ["SHOWN", "Bar", "bars", "draw"]
 RESULTS = Path(__file__).parent / "results"
 
 SHOWN = (
-    ("README chain, fast", "chain-2026-11-28-5", "gpupipe-fast"),
-    ("README chain, DALI on CPU", "chain-2026-11-28-7", "gpupipe-dali"),
-    ("... without antialias, fast", "chain-plain-2026-11-28-2", "plain-gpupipe-fast"),
-    ("interleave and parse, in a stage", "extract-2026-11-20-2", "gpupipe-extract"),
-    ("... in a loop over elements", "extract-2026-11-20-elements", "gpupipe-extract"),
-    ("... in batches of 256", "extract-2026-11-20-elements", "gpupipe-batch"),
+    ("README chain, fast", "chain-2026-11-28-10", "gpupipe-fast"),
+    ("README chain, DALI on CPU", "chain-2026-11-28-9", "gpupipe-dali"),
+    ("... without antialias, fast", "chain-plain-2026-11-28-3", "plain-gpupipe-fast"),
+    ("interleave and parse, in a stage", "extract-2026-11-28", "gpupipe-extract"),
+    ("... in a loop over elements", "extract-2026-11-28", "gpupipe-elements"),
+    ("... in batches of 256", "extract-2026-11-28", "gpupipe-batches"),
     ("later epochs, prepared shards", "prepared-2026-11-28", "prepared-decoded"),
     ("later epochs, cache(file)", "prepared-2026-11-28", "prepared-cache"),
 )

@@ -208,6 +208,10 @@ _ALL = (
     Contestant("flowers-generator", "flowers", "flowers_generator", "ImageDataGenerator", (*_KERAS, "scipy")),
     Contestant("flowers-torch", "flowers", "flowers_torch", "torch DataLoader + Pillow", ("torch", "PIL")),
     Contestant("cifar-gpupipe", "cifar", "cifar_gpupipe", "gpupipe, NumPy", _GPUPIPE),
+    Contestant("cifar-gpupipe-fast", "cifar", "cifar_gpupipe", "gpupipe, fast", _GPUPIPE + _FAST, {"backend": "fast"}),
+    Contestant(
+        "cifar-gpupipe-dali", "cifar", "cifar_gpupipe", "gpupipe, DALI on CPU", _GPUPIPE + _DALI, {"backend": "dali"}
+    ),
     Contestant("cifar-tfdata", "cifar", "cifar_tf", "tf.data", _TF, {"batched": False}),
     Contestant("cifar-tfdata-batched", "cifar", "cifar_tf", "tf.data, whole batches", _TF, {"batched": True}),
     Contestant("cifar-torch", "cifar", "cifar_torch", "torch DataLoader", _TORCH, {"batched": False, "workers": False}),

@@ -35,7 +35,7 @@ With --decoded, every image is stored decoded and upright, as an uncompressed BM
 no epoch decodes it again, and a crop is cut out of it. Shrink them, too, as they are ten times as large as JPEGs.
 Chains with decode_jpeg or decode_image read both. Transparency is dropped; of 16 bits the upper 8 stay.
 With --budget as many images are decoded as fit into so many bytes, the same part of each shard, and the others are
-stored as without --decoded; both forms of 256 images are measured first.
+shrunk JPEGs; both forms of 256 images are measured first.
 
 Equal images and options give equal shards, byte for byte, for any number of workers. After Ctrl-C, a full disk or a
 crash the same command goes on: finished shards, listed in OUT/pack.jsonl, stay."""
@@ -104,7 +104,7 @@ def run(parsed: argparse.Namespace) -> int:
     if parsed.json:
         print(json.dumps(_summary(packed)))
         return 0
-    print(_sentence(packed))
+    print(_sentence(packed, parsed.budget))
     for one in packed.skipped[:_SHOWN]:
         print(f"left out: {one.image}: {one.reason}", file=sys.stderr)
     if len(packed.skipped) > _SHOWN:
@@ -155,12 +155,14 @@ def _summary(packed: Packed) -> dict[str, object]:
     }
 
 
-def _sentence(packed: Packed) -> str:
+def _sentence(packed: Packed, budget: int | None) -> str:
     classes = f"of {_count(packed.classes, 'class', 'classes')}" if packed.classes else "without labels"
     shards = _count(len(packed.files), "shard", "shards")
     text = f"{_count(packed.records, 'image', 'images')} {classes} in {shards}, {packed.bytes / 1e6:,.1f} MB"
-    if 0 < packed.decoded < packed.records:
+    if budget is not None:
         text += f", {packed.decoded:,} of them decoded"
+        if packed.bytes > budget:
+            text += f" ({(packed.bytes - budget) / 1e6:,.1f} MB over the budget)"
     notes = (
         (packed.found, "shard was finished before", "shards were finished before"),
         (len(packed.skipped), "image was left out", "images were left out"),

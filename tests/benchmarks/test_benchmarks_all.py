@@ -13,7 +13,7 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks import data, report
 from benchmarks.contestants import CONTESTANTS
-from benchmarks.suites import cold_reads, decode, decoders, every
+from benchmarks.suites import cold_reads, decode, decoders, every, gil
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="benchmarks need /proc")
 
@@ -112,7 +112,7 @@ def test_the_options_of_every_suite_are_known_to_its_command(suite: every.Suite)
     tiny = parser.parse_args([*suite.words, *suite.tiny, "--out", "x"])
 
     assert given.command == suite.words[0]
-    known = set(CONTESTANTS) | set(decoders.DECODERS) | set(cold_reads.READERS) | {"", "all"}
+    known = set(CONTESTANTS) | set(decoders.DECODERS) | set(cold_reads.READERS) | set(gil.EXECUTORS) | {"", "all"}
     assert {name for one in (given, tiny) for name in one.contestants.split(",")} <= known
 
 

@@ -115,6 +115,13 @@ def test_rounds_that_are_left_out_for_the_time_are_told(
     assert f"stopped: the end of 7 minutes after 6 of 9 pairs; they are in {path}" in printed.err
 
 
+@pytest.mark.parametrize("minutes", ["-1", "nan", "inf", "soon"])
+def test_minutes_are_a_number_from_0_on(minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["chain", "--minutes", minutes])
+    assert "--minutes" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "seconds"), [((), math.inf), (("--minutes", "0"), math.inf), (("--minutes", "7"), 420)]
 )

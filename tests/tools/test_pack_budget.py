@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpupipe.errors import PlanError
-from gpupipe.tools.pack import Packed, pack
+from gpupipe.errors import DecodeError, PlanError
+from gpupipe.tools.pack import Packed, pack, run
 from gpupipe.tools.pack.budget import decoded_within
 from tests.tools.packing import digests, folder_of, jpeg, packed_records
 
@@ -78,7 +78,8 @@ def test_a_budget_that_is_too_small_is_refused_and_another_can_be_tried(source: 
     encoded, _ = both(source, tmp_path)
     out = tmp_path / "out"
 
-    with pytest.raises(PlanError, match=r"--budget for 40 images that take 0\.\d MB without --decoded, got 0\.0 MB"):
+    said = r"--budget for 40 images that may take 4\d,\d{3} bytes without --decoded, got 1,000 bytes"
+    with pytest.raises(PlanError, match=said):
         pack(source, out, SHARDS, **FORM, budget=1000)
     assert list(out.iterdir()) == []
     assert pack(source, out, SHARDS, **FORM, budget=2 * encoded.bytes).bytes <= 2 * encoded.bytes
@@ -95,30 +96,101 @@ def test_a_parquet_file_leaves_no_copy_behind(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
 
     with pytest.raises(PlanError, match="--budget for 6 images"):
-        pack(tmp_path / "x.parquet", tmp_path / "out", 2, decoded=True, budget=10)
+        pack(tmp_path / "x.parquet", tmp_path / "out", 2, resize_shorter=20, decoded=True, budget=10)
 
     assert list((tmp_path / "out").iterdir()) == []
-    assert pack(tmp_path / "x.parquet", tmp_path / "out", 2, decoded=True, budget=10**6).decoded == 6
+    how: dict[str, Any] = {"resize_shorter": 20, "decoded": True, "budget": 10**6}
+    assert pack(tmp_path / "x.parquet", tmp_path / "out", 2, **how).decoded == 6
 
 
-def test_images_that_cannot_be_decoded_are_left_out_of_the_sample(source: Path, tmp_path: Path) -> None:
-    encoded, decoded = both(source, tmp_path)
-    (source / "class0/000.jpg").write_bytes(b"no image")
-    budget = (encoded.bytes + decoded.bytes) // 2
+def test_images_that_are_left_out_take_no_room(source: Path, tmp_path: Path) -> None:
+    """Of 40 images 12 are bad: the budget for all of the others, decoded, is enough."""
+    for path in sorted(source.glob("*/*.jpg"))[:12]:
+        path.write_bytes(b"no image")
+    decoded = pack(source, tmp_path / "decoded", SHARDS, **FORM, on_error="skip")
+    budget = int(decoded.bytes * 1.4)
 
     packed = pack(source, tmp_path / "out", SHARDS, **FORM, budget=budget, on_error="skip")
 
-    assert len(packed.skipped) == 1
-    assert packed.bytes <= budget
-    assert COUNT // 2 - 2 <= packed.decoded <= COUNT // 2 + 1
+    assert len(packed.skipped) == 12
+    assert packed.decoded == packed.records == COUNT - 12
+    with pytest.raises(DecodeError, match=r"not an image.*--on-error skip"):
+        pack(source, tmp_path / "raises", SHARDS, **FORM, budget=budget)
+
+
+def test_an_image_that_is_stored_as_it_is_need_not_be_decoded(tmp_path: Path) -> None:
+    """Measuring decodes it, and storing does not: it is no reason to end."""
+    source = folder_of(tmp_path / "photos", 4, size=(20, 30))
+    path = source / "class0/000.jpg"
+    path.write_bytes(path.read_bytes().replace(b"\xff\xdb", b"\xff\xfe"))  # its tables are comments now
+    encoded = pack(source, tmp_path / "encoded", 1, resize_shorter=SIDE)
+
+    packed = pack(source, tmp_path / "out", 1, **FORM, budget=encoded.bytes + 100)
+
+    assert (packed.records, packed.bytes) == (4, encoded.bytes)
+
+
+def test_the_first_images_of_the_order_are_the_sample(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "SAMPLE", 8)
+    both(source, tmp_path)
+    given: list[tuple[int, Any, int]] = []
+
+    def within(budget: int, sizes: Any, count: int) -> int:
+        given.append((budget, sizes, count))
+        return 10
+
+    monkeypatch.setattr(run, "decoded_within", within)
+    said: list[tuple[str, int, int]] = []
+    packed = pack(source, tmp_path / "out", SHARDS, **FORM, budget=12345, progress=lambda *told: said.append(told))
+
+    ((budget, sizes, count),) = given
+    assert (budget, count) == (12345, COUNT)
+    first = [len(record["image/encoded"]) for record in packed_records(tmp_path / "encoded")[:8]]
+    assert [size - first for (size, _), first in zip(sizes, first, strict=True)] == [sizes[0][0] - first[0]] * 8
+    assert len({size for _, size in sizes}) == 1  # all are of one size, as are the names
+    assert [told for told in said if told[0] == "measuring"] == [("measuring", n, 8) for n in range(1, 9)]
+    assert packed.decoded == 10
+
+
+def test_a_run_that_goes_on_decodes_as_many_as_it_began_with(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded, decoded = both(source, tmp_path)
+    how = {**FORM, "budget": (encoded.bytes + decoded.bytes) // 2}
+    packed = pack(source, tmp_path / "out", SHARDS, **how)
+    expected = digests(tmp_path / "out")
+    packed.files[2].unlink()
+
+    monkeypatch.setattr(run, "decoded_within", lambda budget, sizes, count: 0)  # of another version
+    assert pack(source, tmp_path / "out", SHARDS, **how).decoded == packed.decoded
+    assert digests(tmp_path / "out") == expected
+
+
+def test_a_run_without_shards_does_not_bind(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: Any) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "decoded_within", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            pack(source, tmp_path / "out", SHARDS, **FORM, budget=10**5)
+    assert (tmp_path / "out/pack.jsonl").exists()
+
+    assert pack(source, tmp_path / "out", 2, **FORM, budget=10**6).decoded == COUNT
 
 
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ({"budget": 1000}, "--decoded for --budget"),
-        ({"budget": 0, "decoded": True}, "--budget to be an integer of 1"),
-        ({"budget": 1e6, "decoded": True}, "--budget to be an integer of 1"),
+        (
+            {"budget": 1000, "resize_shorter": SIDE},
+            "--decoded for --budget, which limits how many images are, got 1000",
+        ),
+        ({"budget": 1000, "decoded": True}, "--resize-shorter for --budget"),
+        ({"budget": 0, **FORM}, "--budget to be an integer of 1"),
+        ({"budget": 1e6, **FORM}, "--budget to be an integer of 1"),
     ],
 )
 def test_a_wrong_budget_is_refused_before_anything_is_written(
@@ -134,7 +206,6 @@ def test_images_of_one_size_fill_a_budget_to_its_last_byte() -> None:
 
     assert [decoded_within(budget, sizes, 3) for budget in (60, 239, 240, 419, 420, 599, 600)] == [0, 0, 1, 1, 2, 2, 3]
     assert decoded_within(1, [(9, 1)], 1) == 1  # decoded is the smaller one
-    assert decoded_within(1, [], 7) == 7  # every image is bad
 
 
 @pytest.mark.parametrize(("count", "sample"), [(5000, 64), (100, 64), (64, 64)])

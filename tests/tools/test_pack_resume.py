@@ -138,8 +138,12 @@ def test_a_shard_that_is_not_as_it_was_is_written_again(tmp_path: Path, damage: 
         ({"quality": 80}, "--quality was 90, now 80"),
         ({"name": "val"}, "--name was train, now val"),
         ({"decoded": True}, r"something else: --decoded was not given, now given\. Repeat"),
+        (
+            {"decoded": True, "budget": 10**6},
+            r"something else: --budget was not given, now 1000000; --decoded was not given, now given\. Repeat",
+        ),
     ],
-    ids=["shards", "seed", "resize", "no resize", "quality", "name", "decoded"],
+    ids=["shards", "seed", "resize", "no resize", "quality", "name", "decoded", "budget"],
 )
 def test_other_options_are_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:
     source = folder_of(tmp_path / "photos", 12)

@@ -156,7 +156,10 @@ def _no_dali(facts: Facts, gpu: bool) -> Check:
         return Check("DALI", "ok", f"not installed: it has no wheels for {facts.system}, so NumPy runs chains")
     if gpu:
         return Check("DALI", "problem", "not installed, so the GPU stays unused", _install(facts))
-    return Check("DALI", "warning", "not installed, so NumPy runs chains; DALI is faster", _install(facts))
+    from gpupipe.transform.choose import FEW_THREADS
+
+    text = f'not installed, so "fast" or NumPy runs chains; on more than {FEW_THREADS} CPUs DALI is faster'
+    return Check("DALI", "warning", text, _install(facts))
 
 
 def _nvimagecodec(facts: Facts) -> Iterator[Check]:

@@ -23,18 +23,17 @@ def decoded_within(budget: int, sizes: Sequence[tuple[int, int]], count: int) ->
 
     What all take is estimated by the mean of a sample without replacement, and two standard errors: with n of N images
     sqrt((1 - n/N) / n) times the standard deviation of a size, for each of the N (Cochran, Sampling Techniques, 2.5),
-    and sqrt(K (1 - K/N)) times that of the difference of both forms, as K of them are decoded.
+    and sqrt(K (1 - K/N)) times that of the difference of both forms, as K of them are decoded. A few images that are
+    far larger than all of a sample are not foreseen.
 
     Args:
         budget: in bytes.
-        sizes: of the sample: bytes of the encoded and of the decoded form of each image.
+        sizes: of the sample, at least one image: bytes of its encoded and of its decoded form.
         count: of all images.
 
     Raises:
-        PlanError: none is: encoded, all images take more already.
+        PlanError: encoded, all images may take more already.
     """
-    if not sizes:
-        return count
     encoded, decoded = np.array(sizes, float).T
 
     more = decoded - encoded
@@ -49,8 +48,8 @@ def decoded_within(budget: int, sizes: Sequence[tuple[int, int]], count: int) ->
         return count
     if needed(0) > budget:
         raise PlanError(
-            f"pack needs --budget for {count:,} images that take {needed(0) / 1e6:,.1f} MB without --decoded, got "
-            f"{budget / 1e6:,.1f} MB; shrink them more with --resize-shorter, or give more"
+            f"pack needs a --budget for {count:,} images that may take {needed(0):,.0f} bytes without --decoded, got "
+            f"{budget:,} bytes; shrink them more with --resize-shorter, or give more"
         )
     fits, least_too_many = 0, count
     while least_too_many - fits > 1:

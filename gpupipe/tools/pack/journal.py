@@ -1,7 +1,8 @@
 """journal: what was asked for, and which shards are finished, in a file beside them.
 
 The first line of `pack.jsonl` is the plan; each further line is a finished shard, in the order in which they were
-finished. A line without an end was cut off by a crash, and is not there.
+finished, or before these how many images are decoded, where a budget decides that. A line without an end was cut off by
+a crash, and is not there.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from gpupipe.extract.storage.replacing import named_errors, replacing
 
 from ...classes import dataclass
 
-__all__ = ["NAME", "Finished", "Journal", "Skipped", "opened"]
+__all__ = ["NAME", "SCRATCH", "Finished", "Journal", "Skipped", "opened"]
 
 NAME = "pack.jsonl"
 
+SCRATCH = ".images"
+"""The copy of the images of a source without random access, while a run needs it."""
+
 _OF_ENCODING = ("--quality", "pillow", "simplejpeg")  # which say nothing more if one of the others has changed
-_ENCODING = ("--resize-shorter ", "--decoded ")
+_ENCODING = ("--resize-shorter ", "--decoded ", "--budget ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +62,33 @@ class Journal:
 
     Attributes:
         finished: by number.
+        decoded: how many of all images are decoded; None where that was not noted.
     """
 
-    def __init__(self, path: Path, finished: dict[int, Finished]) -> None:
+    def __init__(self, path: Path, finished: dict[int, Finished], decoded: int | None = None) -> None:
         self._path = path
-        self.finished = finished
+        self.finished, self.decoded = finished, decoded
 
     def add(self, shard: Finished) -> None:
         """Note a finished shard; it is on the disk when this returns."""
-        line = json.dumps(asdict(shard)) + "\n"
-        with open(self._path, "ab") as file:
-            file.write(line.encode())
-            file.flush()
-            os.fsync(file.fileno())
+        self._write(asdict(shard))
         self.finished[shard.shard] = shard
+
+    def note(self, decoded: int) -> None:
+        """Note how many of all images are decoded, so that no later run finds another number."""
+        self._write({"decoded": decoded})
+        self.decoded = decoded
 
     def discard(self) -> None:
         """Remove a journal without shards: the folder may be begun with another plan."""
         if not self.finished:
             self._path.unlink()
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        with open(self._path, "ab") as file:
+            file.write((json.dumps(line) + "\n").encode())
+            file.flush()
+            os.fsync(file.fileno())
 
 
 @contextlib.contextmanager
@@ -88,7 +100,7 @@ def opened(out: Path, plan: Mapping[str, Any]) -> Iterator[Journal]:
         plan: what decides every byte of the shards, as JSON.
 
     Raises:
-        PlanError: the folder holds something else, was begun with another plan, or is in use.
+        PlanError: the folder holds something else, has shards of another plan, or is in use.
         OSError: it cannot be written.
     """
     if out.exists() and not out.is_dir():
@@ -97,8 +109,15 @@ def opened(out: Path, plan: Mapping[str, Any]) -> Iterator[Journal]:
     path = out / NAME
     with _alone(out):
         if path.exists():
-            before, finished = _read(path)
-            _check_same(out, before, plan)
+            before, journal = _read(path)
+            try:
+                _check_same(out, before, plan)
+            except PlanError:
+                if journal.finished:
+                    raise
+                if before.get("digest") != plan["digest"]:
+                    (out / SCRATCH).unlink(missing_ok=True)
+                journal = _begun(path, plan)
         else:
             others = sorted(set(os.listdir(out)) - {f".{NAME}.part"})
             if others:
@@ -106,10 +125,14 @@ def opened(out: Path, plan: Mapping[str, Any]) -> Iterator[Journal]:
                     f"pack needs a new or an empty folder, or one that it began, got {str(out)!r} with "
                     f"{len(others)} other files ({shown_name(others[0])}, ...)"
                 )
-            with named_errors(path), replacing(path, shared=False) as part:
-                part.write_text(json.dumps(plan) + "\n", encoding="utf-8")
-            finished = {}
-        yield Journal(path, finished)
+            journal = _begun(path, plan)
+        yield journal
+
+
+def _begun(path: Path, plan: Mapping[str, Any]) -> Journal:
+    with named_errors(path), replacing(path, shared=False) as part:
+        part.write_text(json.dumps(plan) + "\n", encoding="utf-8")
+    return Journal(path, {})
 
 
 @contextlib.contextmanager
@@ -134,15 +157,16 @@ def _alone(out: Path) -> Iterator[None]:
         os.close(number)
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[int, Finished]]:
+def _read(path: Path) -> tuple[dict[str, Any], Journal]:
     """Read a journal, and cut off a last line that has no end."""
     data = path.read_bytes()
     whole = data[: data.rfind(b"\n") + 1]
     try:
-        plan, *shards = (json.loads(line) for line in whole.splitlines())
+        plan, *lines = (json.loads(line) for line in whole.splitlines())
         if not isinstance(plan, dict):
             raise TypeError("its first line is no plan")
-        finished = {int(shard["shard"]): _finished(shard) for shard in shards}
+        noted = [int(line["decoded"]) for line in lines if "shard" not in line]
+        finished = {int(line["shard"]): _finished(line) for line in lines if "shard" in line}
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise PlanError(
             f"{str(path)!r} is not a journal of pack, or damaged ({type(error).__name__}: {error}); "
@@ -150,7 +174,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[int, Finished]]:
         ) from error
     if len(whole) < len(data):
         os.truncate(path, len(whole))
-    return plan, finished
+    return plan, Journal(path, finished, noted[0] if noted else None)
 
 
 def _finished(shard: Any) -> Finished:

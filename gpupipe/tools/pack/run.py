@@ -20,7 +20,7 @@ from gpupipe.random import LAW
 from gpupipe.tools.pack.budget import SAMPLE, decoded_within
 from gpupipe.tools.pack.find import find_inputs
 from gpupipe.tools.pack.inputs import Inputs, Progress
-from gpupipe.tools.pack.journal import Finished, Journal, Skipped, opened
+from gpupipe.tools.pack.journal import SCRATCH, Finished, Journal, Skipped, opened
 from gpupipe.tools.pack.shard import records_in, write_shard
 from gpupipe.tools.pack.work import Record, Work, refusal
 
@@ -33,8 +33,6 @@ _FORMAT = 1
 
 _TOGETHER = 4
 """Images that a thread prepares at a time: handing one over costs 50 us, of the 3 ms that shrinking takes."""
-
-_SCRATCH = ".images"
 
 T = TypeVar("T")
 
@@ -101,8 +99,9 @@ def pack(
         decoded: store every image decoded and upright, as a BMP of 24 bits, or of 8 bits if it is gray: no later epoch
             decodes. Transparency is dropped, and the lower bits of 16.
         budget: bytes that all shards may take. As many images are decoded as fit, the same part of each shard, and the
-            others are stored as without `decoded`. How many that are is computed from both forms of a sample of 256
-            images, with a margin of two standard errors: of 40 data sets one takes a little more.
+            others are JPEGs, as without `decoded`. How many that are is computed from both forms of a sample of 256
+            images, with a margin of two standard errors: about one data set in 40 takes a little more. It needs
+            `resize_shorter`, as images of both forms have to be upright.
         seed: decides the order, 0..2**64-1.
         name: of the files, ``train-00000-of-00008.tfrecord``.
         on_error: "raise" ends at an image that cannot be decoded, "skip" leaves it out.
@@ -112,8 +111,8 @@ def pack(
         progress: called as (task, done, total); a total of 0 is not known.
 
     Raises:
-        PlanError: an argument, the source or the folder is wrong, or the images do not fit into the budget; nothing was
-            written.
+        PlanError: an argument, the source or the folder is wrong, or the images do not fit into the budget; no shard
+            was written.
         DecodeError: an image cannot be decoded. Finished shards stay.
         MissingDependencyError: Parquet needs pyarrow, which is not installed.
         OSError: a file cannot be read or written. Finished shards stay.
@@ -130,7 +129,7 @@ def pack(
     shards, seed, quality, resize_shorter, workers, budget = map(
         plain, (shards, seed, quality, resize_shorter, workers, budget)
     )
-    _check_form(quality, decoded, budget)
+    _check_form(resize_shorter, quality, decoded, budget)
     _check_arguments(shards, resize_shorter, quality, budget, seed, name, on_error, workers)
     quality = None if decoded and budget is None else 90 if quality is None else quality
     source, out, told = os.fspath(source), _folder(source, out), progress or (lambda task, done, total: None)
@@ -141,36 +140,50 @@ def pack(
         raise PlanError(f"pack needs {most}, got {shards}")
     paths = tuple(out / f"{name}-{shard:05d}-of-{shards:05d}.tfrecord" for shard in range(shards))
     options = {"--shards": shards, "--seed": seed, "--name": name, "--resize-shorter": resize_shorter}
-    if decoded:
-        options["--decoded"] = True
-    if quality is not None and resize_shorter is not None:
-        options["--quality"] = quality
-    if budget is not None:
-        options["--budget"] = budget
+    options |= _form(resize_shorter, quality, decoded, budget)
     with opened(out, _plan(source, inputs, options)) as journal:
         found = _still_there(journal, paths, on_error)
         work = Work(inputs, shards, seed, resize_shorter, quality, on_error == "skip", decoded)
         with _said_when_full(out, journal, shards):
             _write(work, journal, paths, found, workers or cpu_count(), told, budget)
         done = [journal.finished[shard] for shard in range(shards)]
+    return _packed(paths, done, inputs, len(found), quality is None)
+
+
+def _packed(paths: tuple[Path, ...], done: Sequence[Finished], inputs: Inputs, found: int, all_decoded: bool) -> Packed:
     return Packed(
         paths,
         sum(shard.records for shard in done),
         sum(shard.bytes for shard in done),
-        sum(shard.records if quality is None else shard.decoded for shard in done),
+        sum(shard.records if all_decoded else shard.decoded for shard in done),
         tuple(one for shard in done for one in shard.skipped),
         len(inputs.classes) or len(set(inputs.labels or ())),
         tuple(inputs.classes),
         inputs.ignored,
-        len(found),
+        found,
     )
 
 
-def _check_form(quality: Any, decoded: bool, budget: Any) -> None:
+def _form(shorter: int | None, quality: int | None, decoded: bool, budget: int | None) -> dict[str, Any]:
+    """The options that say how images are stored, those that were given or matter."""
+    given = {
+        "--decoded": decoded or None,
+        "--quality": None if shorter is None else quality,
+        "--budget": budget,
+    }
+    return {option: value for option, value in given.items() if value is not None}
+
+
+def _check_form(shorter: Any, quality: Any, decoded: bool, budget: Any) -> None:
     if decoded and quality is not None and budget is None:
         raise PlanError(f"pack needs --quality or --decoded, got both: a BMP has no quality, got {quality!r}")
     if budget is not None and not decoded:
-        raise PlanError(f"pack needs --decoded for --budget, which says how many images are, got {budget!r} alone")
+        raise PlanError(f"pack needs --decoded for --budget, which limits how many images are, got {budget!r} alone")
+    if budget is not None and shorter is None:
+        raise PlanError(
+            "pack needs --resize-shorter for --budget: images stored as they are would differ in orientation from "
+            "decoded ones"
+        )
 
 
 def _check_arguments(
@@ -271,24 +284,26 @@ def _write(
     budget: int | None,
 ) -> None:
     """Write the shards that are not there, one after another, while threads prepare the images that come next."""
-    scratch = paths[0].parent / _SCRATCH
+    scratch = paths[0].parent / SCRATCH
     missing = [shard for shard in range(len(paths)) if shard not in found]
     if missing:
         read = work.inputs.reader(scratch, progress)
         if budget is not None:
-            try:
-                work.decoded = _fitting(work, read, workers, progress, budget)
-            except PlanError:
-                scratch.unlink(missing_ok=True)
-                journal.discard()
-                raise
+            if journal.decoded is None:
+                try:
+                    journal.note(_fitting(work, read, workers, progress, budget))
+                except PlanError:
+                    scratch.unlink(missing_ok=True)
+                    journal.discard()
+                    raise
+            work.decoded = journal.decoded or 0
         left, total = {shard: len(work.places_of(shard)) for shard in missing}, len(work.inputs)
         done = total - sum(left.values())
         chunks = _chunked(map(work.places_of, missing))
         with closing(_in_order(partial(work.prepared, read), chunks, workers)) as prepared:
             for shard in missing:
                 skipped: list[Skipped] = []
-                tell = partial(_tell, progress, "packing", done, total)
+                tell = partial(_tell, progress, done, total)
                 forms: list[bool] = []
                 good = _good(islice(prepared, left[shard]), skipped, tell)
                 count, size = write_shard(paths[shard], _noted(good, forms))
@@ -301,22 +316,24 @@ def _fitting(work: Work, read: Callable[[int], bytes], workers: int, progress: P
     """How many images are decoded so that all take no more than the budget, by the first ones in their order.
 
     Raises:
-        PlanError: not even one is.
+        PlanError: encoded, all images may take more already.
     """
     count = len(work.inputs)
     places = range(min(SAMPLE, count))
-    skipped: list[Skipped] = []
+    sizes: list[tuple[int, int]] = []
     with closing(_in_order(partial(work.measured, read), _chunked([places]), workers)) as measured:
-        tell = partial(_tell, progress, "measuring", 0, len(places))
-        return decoded_within(budget, list(_good(measured, skipped, tell)), count)
+        for one in measured:
+            sizes.append(one)
+            progress("measuring", len(sizes), len(places))
+    return decoded_within(budget, sizes, count)
 
 
 def _chunked(parts: Iterable[range]) -> Iterator[range]:
     return (places[i : i + _TOGETHER] for places in parts for i in range(0, len(places), _TOGETHER))
 
 
-def _tell(progress: Progress, task: str, before: int, total: int, count: int) -> None:
-    progress(task, before + count, total)
+def _tell(progress: Progress, before: int, total: int, count: int) -> None:
+    progress("packing", before + count, total)
 
 
 def _good(prepared: Iterable[T | Skipped], skipped: list[Skipped], tell: Callable[[int], None]) -> Iterator[T]:
@@ -336,12 +353,10 @@ def _noted(records: Iterable[Record], forms: list[bool]) -> Iterator[bytes]:
         yield data
 
 
-def _in_order(
-    prepare: Callable[[range], list[T | Skipped]], chunks: Iterator[range], workers: int
-) -> Generator[T | Skipped, None, None]:
+def _in_order(prepare: Callable[[range], list[T]], chunks: Iterator[range], workers: int) -> Generator[T, None, None]:
     """Prepare chunks of images in threads, a bounded number ahead, and yield the results in order."""
     pool = ThreadPoolExecutor(workers, "gpupipe-pack")
-    running: deque[Future[list[T | Skipped]]] = deque()
+    running: deque[Future[list[T]]] = deque()
     try:
         for chunk in chunks:
             running.append(pool.submit(prepare, chunk))

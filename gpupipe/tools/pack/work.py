@@ -63,28 +63,34 @@ class Work:
         """Make the records of the images at some places."""
         return [self._record(read, place, self.is_decoded(place)) for place in places]
 
-    def measured(self, read: Callable[[int], bytes], places: Sequence[int]) -> list[tuple[int, int] | Skipped]:
-        """The bytes of the records of the images at some places, encoded and decoded."""
-        found: list[tuple[int, int] | Skipped] = []
-        for place in places:
-            encoded, decoded = (self._record(read, place, form) for form in (False, True))
-            if isinstance(encoded, Skipped):
-                found.append(encoded)
-            elif isinstance(decoded, Skipped):
-                found.append(decoded)
-            else:
-                found.append((len(encoded[0]) + OVERHEAD, len(decoded[0]) + OVERHEAD))
-        return found
+    def measured(self, read: Callable[[int], bytes], places: Sequence[int]) -> list[tuple[int, int]]:
+        """The bytes of the records of the images at some places, encoded and decoded; 0 of a form that is bad."""
+        return [(self._size(read, place, False), self._size(read, place, True)) for place in places]
+
+    def _size(self, read: Callable[[int], bytes], place: int, decoded: bool) -> int:
+        try:
+            return len(self._example(read, int(self._order[place]), decoded)) + OVERHEAD
+        except DataError:  # `prepared` says so of those that are to be stored
+            return 0
 
     def _record(self, read: Callable[[int], bytes], place: int, decoded: bool) -> Record | Skipped:
-        inputs, i = self.inputs, int(self._order[place])
+        i = int(self._order[place])
         try:
-            stored = as_stored(read(i), self._shorter, None if decoded else self._quality)
+            return self._example(read, i, decoded), decoded
         except DataError as error:
-            error.at(file=inputs.where(i))
+            error.at(file=self.inputs.where(i))
             if not self._skip:
                 raise refusal(error) from error
-            return Skipped(shown_name(inputs.where(i)), error.reason)
+            return Skipped(shown_name(self.inputs.where(i)), error.reason)
+
+    def _example(self, read: Callable[[int], bytes], i: int, decoded: bool) -> bytes:
+        """The serialized example of an image.
+
+        Raises:
+            DataError: the image is bad.
+        """
+        inputs = self.inputs
+        stored = as_stored(read(i), self._shorter, None if decoded else self._quality)
         features: dict[str, bytes | int] = {
             "image/encoded": stored.encoded,
             "image/format": stored.format.encode(),
@@ -96,7 +102,7 @@ class Work:
             label = features["image/class/label"] = inputs.labels[i]
             if 0 <= label < len(inputs.classes):
                 features["image/class/text"] = _text(inputs.classes[label])
-        return encode_example(features), decoded
+        return encode_example(features)
 
 
 def _text(name: str) -> bytes:
