@@ -26,8 +26,8 @@ SHOWN = (
     ("interleave and parse, in a stage", "extract-2026-11-28", "gpupipe-extract"),
     ("... in a loop over elements", "extract-2026-11-28", "gpupipe-elements"),
     ("... in batches of 256", "extract-2026-11-28", "gpupipe-batches"),
-    ("later epochs, prepared shards", "prepared-2026-11-28", "prepared-decoded"),
-    ("later epochs, cache(file)", "prepared-2026-11-28", "prepared-cache"),
+    ("later epochs, prepared shards", "prepared-2026-11-28-2", "prepared-decoded"),
+    ("later epochs, cache(file)", "prepared-2026-11-28-2", "prepared-cache"),
 )
 """What a bar shows, the file it is from, and which contestant of it."""
 

@@ -84,7 +84,7 @@ class Options:
             or MPICH set it (`LOCAL_RANK` first), else torch's current device, else 0.
         backend: ``"auto"``, ``"dali"``, ``"numpy"`` or ``"fast"``, which is "numpy" with the libraries of the extra
             `fast`: OpenCV and cykooz-resizer. "auto" is DALI on a GPU; on the CPU it is "fast" where that is installed
-            and `threads` is at most 8 or DALI is not installed, else DALI where a stage decodes images, else NumPy.
+            and `threads` is at most 6 or DALI is not installed, else DALI where a stage decodes images, else NumPy.
         threads: CPU threads that decode and transform, 1 to 65,536; default: the CPUs this process may use, of which it
             takes its share where a launcher started several ranks on this machine, a cgroup has a quota, or Ray gave it
             a number; `explain()` says which. By default DALI on the CPU gets one more, as its threads wait for one

@@ -1,13 +1,13 @@
 """choose: choose the executor of a chain from its options and the machine, without importing DALI.
 
 The order of "auto" is fixed and not timed at run time, because executors differ in the last bit of some pixels: DALI
-on a GPU; then "fast" where it has at most 8 threads or DALI is not installed, its libraries are, and every op has a
+on a GPU; then "fast" where it has at most 6 threads or DALI is not installed, its libraries are, and every op has a
 form in NumPy; then DALI on the CPU, then NumPy. Where photographs are decoded, cropped, resized and normalised, "fast"
-needs 0.72 of the CPU-time of a pipeline of DALI on 2 threads (benchmarks/results/chain-2026-11-28-5.json), but Python
-and the copies of images hold the GIL, so that more than 8 threads would wait for one another more than DALI's need
-longer; they would wait as long in NumPy (gil-2026-11-28.json, a simulation). A stage that decodes nothing runs in NumPy
-rather than DALI: 1.01 against 1.56 CPU-ms for a decoded image of 500x375 that is cropped, resized to 224x224 and
-normalised, 0.02 against 0.04 for one of 32x32.
+needs 0.64 of the CPU-time of a pipeline of DALI on 2 threads (benchmarks/results/chain-2026-11-28-10.json), but Python
+and the copies of images hold the GIL. In a simulation of more threads (gil-2026-11-28.json) its rate is above DALI's,
+if that grows in proportion, on 6 of them (3,953 images/s against 3,621) and no longer on 8, and above NumPy's on every
+number. A stage that decodes nothing runs in NumPy rather than DALI, which needs three times its CPU-time for a crop,
+flip and normalisation of 32x32 pixels (cifar-2026-11-28-3.json).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 
-FEW_THREADS = 8
+FEW_THREADS = 6
 """Threads up to which "auto" takes "fast" rather than DALI on the CPU."""
 
 _LABELS = {"numpy": "NumPy on CPU", "fast": "fast libraries on CPU"}
@@ -121,15 +121,17 @@ def resolve_device(settings: Settings, fast: bool = True) -> Choice:
         return Choice("dali-gpu", device_id, ", ".join(filter(None, (f"{_gpus(gpus)} and DALI found", where))))
     reason = "device='cpu'" if kind == "cpu" else f"{_gpus(gpus)} found" if gpus else "no GPU found"
     reason += f", but {trouble}" if trouble else ""
+    missing = "" if dali else f", DALI is not installed (pip install '{dali_extra()}')"
     few = settings.threads <= FEW_THREADS
     if fast and settings.backend == "auto" and (few or not dali) and has_fast():
-        less = f"which on up to {FEW_THREADS} threads need less than DALI" if few else "which need less than NumPy"
-        return Choice("fast", None, f"{reason}; OpenCV and cykooz-resizer found, {less}", fallback=gpus > 0)
+        less = f"on up to {FEW_THREADS} threads need less than DALI" if few else "need less than NumPy"
+        why = f"{reason}{missing}; OpenCV and cykooz-resizer found, which {less}"
+        return Choice("fast", None, why, fallback=gpus > 0)
     if trouble:
         return Choice("dali-cpu", None, reason, fallback=True)
     if dali:
         return Choice("dali-cpu", None, f"{reason}, DALI found")
-    return Choice("numpy", None, f"{reason}, DALI is not installed (pip install '{dali_extra()}')", fallback=True)
+    return Choice("numpy", None, f"{reason}{missing}", fallback=True)
 
 
 def executor_of(plan: Node, settings: Settings, opaque: bool = False) -> str:
