@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,9 @@ COLOURS = {
 }
 OTHER = "#ccbb44"
 
+FEW = 3
+"""Threads of a pool that have rows of their own. Those of a larger one share as many as work at the same time."""
+
 
 def plot(spans: Sequence[Span], title: str, path: str | os.PathLike[str], seconds: float | None) -> None:
     """Draw spans under a title; see `Profile.plot`."""
@@ -47,7 +52,7 @@ def plot(spans: Sequence[Span], title: str, path: str | os.PathLike[str], second
     end = max((span.end for span in spans), default=0.0)
     start = 0.0 if seconds is None else max(0.0, end - seconds)
     pixel = (end - start) / 1000  # a shorter span would leave no trace
-    rows = rows_of([span for span in spans if span.end >= start])
+    rows = rows_of(_in_pools([span for span in spans if span.end >= start]))
     figure: Any = Figure(figsize=(12, 1.5 + 0.32 * len(rows)), layout="constrained")
     axes = figure.subplots()
     for number, ((thread, _), of_row) in enumerate(rows.items()):
@@ -63,3 +68,16 @@ def plot(spans: Sequence[Span], title: str, path: str | os.PathLike[str], second
     axes.set_title(title, fontsize=9, loc="left")
     with replacing(path) as part:
         figure.savefig(part, dpi=120, format=kind)
+
+
+def _in_pools(spans: Sequence[Span]) -> list[Span]:
+    """Spans with the name of a pool, ``reader`` of ``reader-1`` and so on, where it has many threads."""
+    threads: defaultdict[str, set[str]] = defaultdict(set)
+    for span in spans:
+        threads[_pool(span.thread)].add(span.thread)
+    many = {pool for pool, names in threads.items() if len(names) > FEW}
+    return [span._replace(thread=pool) if (pool := _pool(span.thread)) in many else span for span in spans]
+
+
+def _pool(thread: str) -> str:
+    return re.sub(r"-\d+$", "", thread)

@@ -118,6 +118,8 @@ class Profile:
     def plot(self, path: str | os.PathLike[str], seconds: float | None = None) -> None:
         """Draw a timeline: a row for each step and thread, time to the right.
 
+        More than three threads of one pool share rows, as many as worked at the same time.
+
         Args:
             path: the file; its suffix says which format (.png, .svg, .pdf), without one it is a PNG.
             seconds: draw the last so many seconds; by default all from the start.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -232,6 +233,21 @@ def test_a_timeline_is_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "plain").read_bytes().startswith(b"\x89PNG")
     assert "map(_slow())" in (tmp_path / "end.svg").read_text()
+
+
+@pytest.mark.parametrize(("threads", "rows"), [(3, 3), (4, 2)])
+def test_many_threads_of_a_pool_share_rows_in_a_timeline(threads: int, rows: int, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+    spans = [Span("read", "storage", f"pool-{n}", n, n + 1.5) for n in range(threads)]  # two work at a time
+    spans.append(Span("the loop", "loop", "MainThread", 0, threads))
+    plot(spans, "", tmp_path / "a.svg", None)
+
+    words = re.findall(r"<!-- (.*?) -->", (tmp_path / "a.svg").read_text())
+    shared = ["read  [pool]", "read  [pool (2)]"]
+    assert [word for word in words if "[pool" in word] == (
+        shared if rows == 2 else [f"read  [pool-{n}]" for n in range(3)]
+    )
+    assert "the loop  [MainThread]" in words
 
 
 def test_a_span_shorter_than_a_pixel_is_seen_in_a_timeline(tmp_path: Path) -> None:
