@@ -49,7 +49,7 @@ EXAMPLES = (
     "gpupipe pack cifar.parquet packed --shards 8 --image-column img --label-column fine_label",
 )
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(?:([kmgt])(i?)b?|b)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,20}(?:\.\d{1,20})?) ?(?:([kmgt])(i?)b?|b)?", re.IGNORECASE)
 _SHOWN = 10  # images that were left out; pack.jsonl has all of them
 
 
@@ -101,10 +101,12 @@ def run(parsed: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("gpupipe pack: the same command goes on from here", file=sys.stderr)
         raise
+    if parsed.budget is not None and packed.bytes > parsed.budget:
+        print(f"over the budget: by {(packed.bytes - parsed.budget) / 1e6:,.1f} MB", file=sys.stderr)
     if parsed.json:
-        print(json.dumps(_summary(packed)))
+        print(json.dumps({**_summary(packed), "budget": parsed.budget}))
         return 0
-    print(_sentence(packed, parsed.budget))
+    print(_sentence(packed, parsed.budget is not None))
     for one in packed.skipped[:_SHOWN]:
         print(f"left out: {one.image}: {one.reason}", file=sys.stderr)
     if len(packed.skipped) > _SHOWN:
@@ -155,14 +157,12 @@ def _summary(packed: Packed) -> dict[str, object]:
     }
 
 
-def _sentence(packed: Packed, budget: int | None) -> str:
+def _sentence(packed: Packed, some_decoded: bool) -> str:
     classes = f"of {_count(packed.classes, 'class', 'classes')}" if packed.classes else "without labels"
     shards = _count(len(packed.files), "shard", "shards")
     text = f"{_count(packed.records, 'image', 'images')} {classes} in {shards}, {packed.bytes / 1e6:,.1f} MB"
-    if budget is not None:
+    if some_decoded:
         text += f", {packed.decoded:,} of them decoded"
-        if packed.bytes > budget:
-            text += f" ({(packed.bytes - budget) / 1e6:,.1f} MB over the budget)"
     notes = (
         (packed.found, "shard was finished before", "shards were finished before"),
         (len(packed.skipped), "image was left out", "images were left out"),

@@ -125,7 +125,8 @@ def resolve_device(settings: Settings, fast: bool = True) -> Choice:
     few = settings.threads <= FEW_THREADS
     if fast and settings.backend == "auto" and (few or not dali) and has_fast():
         less = f"on up to {FEW_THREADS} threads need less than DALI" if few else "need less than NumPy"
-        why = f"{reason}{missing}; OpenCV and cykooz-resizer found, which {less}"
+        reason += missing if gpus or not few else ""  # with it, the choice would be another
+        why = f"{reason}; OpenCV and cykooz-resizer found, which {less}"
         return Choice("fast", None, why, fallback=gpus > 0)
     if trouble:
         return Choice("dali-cpu", None, reason, fallback=True)

@@ -13,6 +13,7 @@ import pytest
 
 from gpupipe.cli import main
 from gpupipe.extract.records.writer import TFRecordWriter
+from gpupipe.tools.pack import run
 from tests.cli.commands import signalled, started
 from tests.tools.packing import digests, folder_of, packed_records
 
@@ -62,7 +63,22 @@ def test_a_budget_is_a_number_of_bytes(
     assert json.loads((out / "pack.jsonl").read_text().splitlines()[0])["options"]["--budget"] == size
 
 
-@pytest.mark.parametrize("text", ["", "much", "-1", "1e9", "5 PB", "1.5.2GB"])
+def test_what_takes_more_than_the_budget_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "decoded_within", lambda budget, sizes, count: count)  # images that no sample foresaw
+    source = str(folder_of(tmp_path / "photos", 10))
+    words = ["--shards", "1", "--resize-shorter", "40", "--decoded", "--budget", "10kB"]
+
+    assert main(["pack", source, str(tmp_path / "1"), *words]) == 0
+    assert "over the budget: by 0.1 MB" in capsys.readouterr().err
+    assert main(["pack", source, str(tmp_path / "2"), *words, "--json"]) == 0
+    said = capsys.readouterr()
+    assert "over the budget" in said.err
+    assert json.loads(said.out)["budget"] == 10_000
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1", "1e9", "5 PB", "1.5.2GB", "9" * 5000])
 def test_anything_else_is_no_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     words = ["pack", str(folder_of(tmp_path / "photos", 1)), str(tmp_path / "out"), "--shards", "1", "--decoded"]
     with pytest.raises(SystemExit, match="2"):
@@ -96,6 +112,7 @@ def test_the_summary_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         "ignored": 0,
         "found": 0,
         "files": files,
+        "budget": None,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from gpupipe.errors import DecodeError, PlanError
 from gpupipe.tools.pack import Packed, pack, run
-from gpupipe.tools.pack.budget import decoded_within
+from gpupipe.tools.pack.budget import decoded_within, is_decoded
 from tests.tools.packing import digests, folder_of, jpeg, packed_records
 
 COUNT, SHARDS, SIDE = 40, 4, 24
@@ -51,7 +52,7 @@ def test_as_many_images_are_decoded_as_fit(source: Path, tmp_path: Path, share: 
     packed = pack(source, tmp_path / "out", SHARDS, **FORM, budget=budget)
 
     assert packed.bytes <= budget
-    assert share * COUNT - 1 <= packed.decoded <= share * COUNT  # images of one size, so the margin is small
+    assert share * COUNT - 1 <= packed.decoded <= share * COUNT
     forms = formats(tmp_path / "out", packed)
     assert sum(form.count(b"BMP") for form in forms) == packed.decoded
     assert max(form.count(b"BMP") for form in forms) - min(form.count(b"BMP") for form in forms) <= 1
@@ -81,7 +82,7 @@ def test_a_budget_that_is_too_small_is_refused_and_another_can_be_tried(source: 
     said = r"--budget for 40 images that may take 4\d,\d{3} bytes without --decoded, got 1,000 bytes"
     with pytest.raises(PlanError, match=said):
         pack(source, out, SHARDS, **FORM, budget=1000)
-    assert list(out.iterdir()) == []
+    assert [path.name for path in out.iterdir()] == ["pack.jsonl"]
     assert pack(source, out, SHARDS, **FORM, budget=2 * encoded.bytes).bytes <= 2 * encoded.bytes
 
     with pytest.raises(PlanError, match=r"--budget was \d+, now 1000\. Repeat"):
@@ -98,7 +99,7 @@ def test_a_parquet_file_leaves_no_copy_behind(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="--budget for 6 images"):
         pack(tmp_path / "x.parquet", tmp_path / "out", 2, resize_shorter=20, decoded=True, budget=10)
 
-    assert list((tmp_path / "out").iterdir()) == []
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["pack.jsonl"]
     how: dict[str, Any] = {"resize_shorter": 20, "decoded": True, "budget": 10**6}
     assert pack(tmp_path / "x.parquet", tmp_path / "out", 2, **how).decoded == 6
 
@@ -181,6 +182,26 @@ def test_a_run_without_shards_does_not_bind(source: Path, tmp_path: Path, monkey
     assert pack(source, tmp_path / "out", 2, **FORM, budget=10**6).decoded == COUNT
 
 
+def test_what_an_ended_run_left_is_no_obstacle_and_never_mixed(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    whole = pack(source, tmp_path / "whole", SHARDS, **FORM, budget=50_000)
+    plan = (tmp_path / "whole/pack.jsonl").read_text().splitlines(keepends=True)[0]
+    (out / "pack.jsonl").write_text(plan)
+    for name in (".train-00000-of-00004.tfrecord.part", ".val-00000-of-00009.tfrecord.part"):
+        (out / name).write_bytes(b"half of it")  # the run was killed
+    with pytest.raises(PlanError, match="--budget for 40 images"):
+        pack(source, out, SHARDS, **FORM, budget=1000)
+
+    assert pack(source, out, SHARDS, **FORM, budget=50_000).bytes == whole.bytes
+    assert digests(out) == digests(tmp_path / "whole")
+
+    (out / "pack.jsonl").write_text(plan)  # the shards are there, and their lines were lost
+    with pytest.raises(PlanError, match="--shards was 4, now 3"):
+        pack(source, out, 3, **FORM, budget=50_000)
+    assert digests(out) == digests(tmp_path / "whole")
+
+
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -208,7 +229,35 @@ def test_images_of_one_size_fill_a_budget_to_its_last_byte() -> None:
     assert decoded_within(1, [(9, 1)], 1) == 1  # decoded is the smaller one
 
 
-@pytest.mark.parametrize(("count", "sample"), [(5000, 64), (100, 64), (64, 64)])
+def test_of_all_images_the_sizes_are_added() -> None:
+    sizes = [(33, 940), (61, 144), (21, 639), (92, 555), (11, 306), (47, 566), (45, 688)]
+    encoded, decoded = (sum(each) for each in zip(*sizes, strict=True))
+
+    assert decoded_within(decoded, sizes, 7) == 7
+    assert decoded_within(encoded, sizes, 7) == 0
+    for budget in range(encoded, decoded, 97):
+        chosen = decoded_within(budget, sizes, 7)
+        taken = sum(forms[is_decoded(place, chosen, 7)] for place, forms in enumerate(sizes))
+        assert taken <= budget
+        assert chosen == 6 or sum(forms[is_decoded(place, chosen + 1, 7)] for place, forms in enumerate(sizes)) > budget
+
+
+def test_what_an_error_asks_for_is_enough() -> None:
+    sizes = [(100 + 7 * n % 31, 900 + n) for n in range(64)]
+    with pytest.raises(PlanError, match=r"for 1,000 images that may take ([\d,]+) bytes") as caught:
+        decoded_within(1, sizes, 1000)
+    found = re.search(r"may take ([\d,]+) bytes", str(caught.value))
+    assert found is not None
+    needed = int(found[1].replace(",", ""))
+
+    assert decoded_within(needed, sizes, 1000) == 0
+    with pytest.raises(PlanError):
+        decoded_within(needed - 1, sizes, 1000)
+    with pytest.raises(PlanError, match="for 1 image that"):
+        decoded_within(1, [(5, 9)], 1)
+
+
+@pytest.mark.parametrize(("count", "sample"), [(5000, 64), (100, 64)])
 def test_a_budget_holds_for_nearly_every_sample(count: int, sample: int) -> None:
     """Of 400 data sets 2.3 % are expected to take more: 9, with a standard deviation of 3."""
     rng = np.random.default_rng(1)

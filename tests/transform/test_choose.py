@@ -110,7 +110,8 @@ def test_where_its_libraries_are_auto_takes_fast_for_few_threads_or_without_dali
     if executor == "fast" and options.backend == "auto":
         assert "OpenCV and cykooz-resizer found" in choice.why
         assert ("need less than NumPy" in choice.why) == (options.threads == choose.FEW_THREADS + 1)
-        assert ("DALI is not installed (pip install" in choice.why) == (not dali and options.device == "auto")
+        decides = not dali and (gpus > 0 or options.threads == choose.FEW_THREADS + 1)
+        assert ("DALI is not installed (pip install" in choice.why) == decides
 
 
 @pytest.mark.parametrize(

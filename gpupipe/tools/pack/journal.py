@@ -79,11 +79,6 @@ class Journal:
         self._write({"decoded": decoded})
         self.decoded = decoded
 
-    def discard(self) -> None:
-        """Remove a journal without shards: the folder may be begun with another plan."""
-        if not self.finished:
-            self._path.unlink()
-
     def _write(self, line: Mapping[str, Any]) -> None:
         with open(self._path, "ab") as file:
             file.write((json.dumps(line) + "\n").encode())
@@ -93,7 +88,7 @@ class Journal:
 
 @contextlib.contextmanager
 def opened(out: Path, plan: Mapping[str, Any]) -> Iterator[Journal]:
-    """Open the journal of a folder, or begin one; no other process can meanwhile.
+    """Open the journal of a folder, or begin one, anew where it has no shard; no other process can meanwhile.
 
     Args:
         out: the folder, made if it is not there.
@@ -113,10 +108,10 @@ def opened(out: Path, plan: Mapping[str, Any]) -> Iterator[Journal]:
             try:
                 _check_same(out, before, plan)
             except PlanError:
-                if journal.finished:
+                if journal.finished or any(out.glob("*.tfrecord")):
                     raise
-                if before.get("digest") != plan["digest"]:
-                    (out / SCRATCH).unlink(missing_ok=True)
+                for left in (*out.glob(".*.part"), *([out / SCRATCH] * (before.get("digest") != plan["digest"]))):
+                    left.unlink(missing_ok=True)
                 journal = _begun(path, plan)
         else:
             others = sorted(set(os.listdir(out)) - {f".{NAME}.part"})

@@ -294,7 +294,6 @@ def _write(
                     journal.note(_fitting(work, read, workers, progress, budget))
                 except PlanError:
                     scratch.unlink(missing_ok=True)
-                    journal.discard()
                     raise
             work.decoded = journal.decoded or 0
         left, total = {shard: len(work.places_of(shard)) for shard in missing}, len(work.inputs)

@@ -11,6 +11,7 @@ from gpupipe.extract.examples.encode import encode_example
 from gpupipe.extract.records.framing import OVERHEAD
 from gpupipe.flow.order.permutation import Permutation
 from gpupipe.random import hash64, mix64
+from gpupipe.tools.pack.budget import is_decoded
 from gpupipe.tools.pack.image import as_stored
 from gpupipe.tools.pack.inputs import Inputs
 from gpupipe.tools.pack.journal import Skipped
@@ -56,8 +57,7 @@ class Work:
 
     def is_decoded(self, place: int) -> bool:
         """Whether the image at a place is stored decoded."""
-        count = len(self.inputs)
-        return (place + 1) * self.decoded // count > place * self.decoded // count
+        return is_decoded(place, self.decoded, len(self.inputs))
 
     def prepared(self, read: Callable[[int], bytes], places: Sequence[int]) -> list[Record | Skipped]:
         """Make the records of the images at some places."""
