@@ -17,6 +17,8 @@ from gpupipe.tools.pack import run
 from tests.cli.commands import signalled, started
 from tests.tools.packing import digests, folder_of, packed_records
 
+pytest.importorskip("simplejpeg", reason="pack shrinks and decodes with simplejpeg")
+
 
 def test_a_folder_becomes_shards_and_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = folder_of(tmp_path / "photos", 10)

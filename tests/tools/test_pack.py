@@ -21,6 +21,8 @@ from gpupipe.extract.images.exif import segment_of
 from gpupipe.tools.pack import Skipped, pack
 from tests.tools.packing import FEATURES, digests, folder_of, jpeg, packed_records, png
 
+pytest.importorskip("simplejpeg", reason="pack shrinks and decodes with simplejpeg")
+
 
 def test_every_image_is_there_once_as_it_was(tmp_path: Path) -> None:
     source = folder_of(tmp_path / "photos", 25)

@@ -14,6 +14,8 @@ from gpupipe.tools.pack import Packed, pack, run
 from gpupipe.tools.pack.budget import decoded_within, is_decoded
 from tests.tools.packing import digests, folder_of, jpeg, packed_records
 
+pytest.importorskip("simplejpeg", reason="pack shrinks and decodes with simplejpeg")
+
 COUNT, SHARDS, SIDE = 40, 4, 24
 FORM: dict[str, Any] = {"resize_shorter": SIDE, "decoded": True}
 

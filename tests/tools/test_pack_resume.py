@@ -15,6 +15,8 @@ from gpupipe.errors import PlanError
 from gpupipe.tools.pack import pack
 from tests.tools.packing import digests, folder_of, packed_records
 
+pytest.importorskip("simplejpeg", reason="pack shrinks and decodes with simplejpeg")
+
 ROOT = Path(gpupipe.__file__).parents[1]
 
 # Runs `pack` in forks, which takes milliseconds where a new process takes half a second. A fork counts what it does to
