@@ -24,12 +24,28 @@ from .classes import dataclass
 from .log import logger
 from .timing import TRACKER
 
-__all__ = ["PATIENCE", "Busy", "DaemonPool", "Flag", "Job", "Room", "Thread", "join"]
+__all__ = ["PATIENCE", "Busy", "DaemonPool", "Flag", "Job", "Room", "Thread", "join", "snapshot"]
 
 _T = TypeVar("_T")
 
 PATIENCE = 2.0
 """Seconds to wait for threads at the end. Only a user's function, or a read, can take longer."""
+
+
+def snapshot(items: deque[_T]) -> list[_T]:
+    """What a queue holds, which another thread may change meanwhile.
+
+    With the GIL `list` does that at once; without it, it raises RuntimeError where the queue changes, and is repeated.
+
+    Raises:
+        RuntimeError: the queue changed each of very many times.
+    """
+    for _ in range(10_000):
+        try:
+            return list(items)
+        except RuntimeError:
+            continue
+    return list(items)
 
 
 def join(threads: Sequence[Thread]) -> None:

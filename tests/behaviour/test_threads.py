@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from contextvars import ContextVar, copy_context
 from time import sleep
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpupipe.threads import DaemonPool, Thread
+from gpupipe.threads import DaemonPool, Thread, snapshot
 from gpupipe.timing import TRACKER, Tracker
 
 MARK: ContextVar[str] = ContextVar("mark", default="nothing")
@@ -106,3 +108,21 @@ def test_a_pool_whose_start_was_interrupted_starts_with_the_next_function(monkey
     assert pool.submit(int, "7").result(10) == 7
     assert all(thread.is_alive() for thread in pool._threads)
     pool.close()
+
+
+def test_a_snapshot_of_a_queue_that_changes_is_taken_again() -> None:
+    class Changing(deque[int]):
+        """A queue that another thread changes during the first looks at it, as can be without the GIL."""
+
+        looks = 0
+
+        def __iter__(self) -> Iterator[int]:
+            self.looks += 1
+            if self.looks < 4:
+                raise RuntimeError("deque mutated during iteration")
+            return super().__iter__()
+
+    items = Changing([1, 2, 3])
+
+    assert snapshot(items) == [1, 2, 3]
+    assert items.looks == 4

@@ -32,13 +32,18 @@ class Given:
     def __init__(self) -> None:
         self.open = 0
         self.inside = 0
+        self._lock = threading.Lock()  # without the GIL no count is exact
+
+    def _opened(self, more: int) -> None:
+        with self._lock:
+            self.open += more
 
     def part(self, n: int) -> Iterator[int]:
         """Hand on another iterator: closing it closes that one, too."""
         yield from self.numbers(n)
 
     def numbers(self, n: int) -> Iterator[int]:
-        self.open += 1
+        self._opened(1)
         try:
             for i in range(n):
                 self.inside += 1
@@ -46,7 +51,7 @@ class Given:
                 self.inside -= 1
                 yield i
         finally:
-            self.open -= 1
+            self._opened(-1)
             time.sleep(0)
 
 

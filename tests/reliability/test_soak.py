@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from gpupipe.extract.storage.sharing import gil_is_on
 from gpupipe.transform.machine import gpu_count, has_dali
 from tests.chains.damage import bad_scan, bad_tables
 from tests.chains.data import ROOT, on
@@ -67,6 +68,8 @@ EXECUTORS = [
 
 def soaked(executor: str, iterators: int) -> dict[str, Any]:
     """Run the program in a process of its own and answer what it found."""
+    if not gil_is_on():
+        pytest.skip("free-threaded CPython takes its objects from no other allocator than its own")
     command = [sys.executable, "-m", "tests.reliability.soak", executor, "--iterators", str(iterators)]
     command += ["--batches", str(BATCHES), "--warm", str(WARM)]
     limit = 1700 if FULL else 100

@@ -13,7 +13,7 @@ from ...classes import dataclass
 from ...graph.op import Array
 from ...plan.index import ENDLESS
 from ...random import ROOT
-from ...threads import DaemonPool
+from ...threads import DaemonPool, snapshot
 from ..access import Joined, RandomAccess
 from ..buffer_sizes import bytes_of
 from ..element import Element, Raised
@@ -259,7 +259,7 @@ class Interleaved(Running):
     def close(self) -> None:
         """Close every open dataset and end the threads."""
         self._end()
-        for slot in (*self._slots, *(one.slot for one in list(self._waiting))):
+        for slot in (*self._slots, *(one.slot for one in snapshot(self._waiting))):
             close(slot)
         self._waiting.clear()
         self._slots = [None] * self._flow.cycle
@@ -270,7 +270,7 @@ class Interleaved(Running):
 
     def buffer_usage(self) -> tuple[int, int]:
         """The number of elements read ahead, and their bytes."""
-        slots = [*self._slots, *(one.slot for one in list(self._waiting))]
+        slots = [*self._slots, *(one.slot for one in snapshot(self._waiting))]
         sizes = [slot.buffer_usage() for slot in slots if isinstance(slot, ReadAhead)]
         return sum(count for count, _ in sizes), sum(size for _, size in sizes)
 
@@ -279,7 +279,7 @@ class Interleaved(Running):
         pool = self._pool
         if pool is None:
             return
-        waiting = list(self._waiting)  # at once: another thread may be in `__next__`; see `_close_if_stopped`
+        waiting = snapshot(self._waiting)  # another thread may be in `__next__`; see `_close_if_stopped`
         for slot in (*(one.slot for one in waiting), *self._slots):
             if isinstance(slot, ReadAhead):
                 slot.close()

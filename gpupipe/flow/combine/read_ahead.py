@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from ...graph.values import Apply
-from ...threads import DaemonPool, Room
+from ...threads import DaemonPool, Room, snapshot
 from ..buffer_sizes import bytes_of_all
 from ..element import Element
 from ..maps.host_program import HostProgram
@@ -163,7 +163,7 @@ class ReadAhead(Running):
 
     def buffer_usage(self) -> tuple[int, int]:
         """The number of elements that wait, and their bytes."""
-        return bytes_of_all(list(self._ready))
+        return bytes_of_all(snapshot(self._ready))
 
     def close(self) -> None:
         """End the read-ahead; a thread in the flow closes it after the current element."""
