@@ -224,8 +224,10 @@ def simulated(files: Sequence[str], executor: str, numbers: Sequence[int], batch
             return count * batch / (perf_counter() - start), process_time() - cpu, found
 
     with released(steps, executor == "fast-alone"):
-        real = {str(n): window(n, _TIMED * n, 4)[0] for n in {cores(), 1}}
-        _, cpu, calls = window(1, _TIMED, 4)
+        rate, cpu, calls = window(1, _TIMED, 4)
+        real = {"1": rate}
+        if cores() > 1:
+            real[str(cores())] = window(cores(), _TIMED * cores(), 4)[0]
         images = calls["normalise"][1]  # one call for each; those that wait at the end were computed, too
         taken = {name: 1e3 * seconds / images for name, (seconds, count) in calls.items() if count}
         for name, (seconds, count) in calls.items():

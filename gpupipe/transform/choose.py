@@ -121,18 +121,22 @@ def resolve_device(settings: Settings, fast: bool = True) -> Choice:
         return Choice("dali-gpu", device_id, ", ".join(filter(None, (f"{_gpus(gpus)} and DALI found", where))))
     reason = "device='cpu'" if kind == "cpu" else f"{_gpus(gpus)} found" if gpus else "no GPU found"
     reason += f", but {trouble}" if trouble else ""
-    missing = "" if dali else f", DALI is not installed (pip install '{dali_extra()}')"
     few = settings.threads <= FEW_THREADS
     if fast and settings.backend == "auto" and (few or not dali) and has_fast():
         less = f"on up to {FEW_THREADS} threads need less than DALI" if few else "need less than NumPy"
-        reason += missing if gpus or not few else ""  # with it, the choice would be another
+        if not dali and (gpus or not few):  # with it, the choice would be another
+            reason += _without_dali()
         why = f"{reason}; OpenCV and cykooz-resizer found, which {less}"
         return Choice("fast", None, why, fallback=gpus > 0)
     if trouble:
         return Choice("dali-cpu", None, reason, fallback=True)
     if dali:
         return Choice("dali-cpu", None, f"{reason}, DALI found")
-    return Choice("numpy", None, f"{reason}{missing}", fallback=True)
+    return Choice("numpy", None, reason + _without_dali(), fallback=True)
+
+
+def _without_dali() -> str:
+    return f", DALI is not installed (pip install '{dali_extra()}')"
 
 
 def executor_of(plan: Node, settings: Settings, opaque: bool = False) -> str:
