@@ -45,7 +45,8 @@ class ThreadTimes:
         for thread, seconds in self._seconds.items():
             group = self._groups[thread]
             found[group] = found.get(group, 0.0) + seconds - self._before.get(thread, 0.0)
-        found["ended"] = max(0.0, time.process_time() - self._process - sum(found.values()))
+        unseen = time.process_time() - self._process - sum(found.values())
+        found["ended"] = found.get("ended", 0.0) + max(0.0, unseen)
         each = {group: round(seconds / images * 1e3, 4) for group, seconds in found.items()}
         return dict(sorted(((group, ms) for group, ms in each.items() if ms), key=lambda one: -one[1]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu_day import inputs
+from benchmarks.gpu_day import inputs, threads
 from benchmarks.gpu_day.day import Day
 from benchmarks.gpu_day.parts import bench, capture, speed, stall, train
 from benchmarks.gpu_day.threads import ThreadTimes, switch_interval
@@ -22,6 +23,13 @@ from gpupipe.transform import machine
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="benchmarks need /proc")
 needs_dali = pytest.mark.skipif(not machine.has_dali(), reason="DALI is not installed")
+
+
+def burn(seconds: float) -> None:
+    """Compute for that CPU time of this thread."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
 
 
 def test_a_dry_run_has_the_smallest_and_the_largest_photographs(day: Day, wet: Day) -> None:
@@ -208,30 +216,23 @@ def test_the_process_of_a_part_knows_when_it_ends(wet: Day) -> None:
 
 
 def test_the_cpu_time_of_each_group_of_threads_is_told_apart() -> None:
-    def burn(seconds: float) -> None:
-        until = time.thread_time() + seconds
-        while time.thread_time() < until:
-            pass
-
-    go, end = threading.Event(), threading.Event()
+    ready, go, seen, end = (threading.Event() for _ in range(4))
 
     def work() -> None:
         burn(0.05)  # before the measurement, of which it is no part
-        go.set()
-        end.wait()
+        ready.set()
+        go.wait()
         burn(0.2)
-        go.set()
+        seen.set()
         end.wait()
 
     thread = threading.Thread(target=work, name="gpupipe-transform-batches")
     thread.start()
-    go.wait()
-    go.clear()
+    ready.wait()
     times = ThreadTimes()
-    end.set()
-    end.clear()
+    go.set()
     burn(0.1)
-    go.wait()
+    seen.wait()
     found = times.groups(10)
     end.set()
     thread.join()
@@ -247,9 +248,7 @@ def test_a_thread_that_ends_counts_as_far_as_it_was_seen() -> None:
         go, end = threading.Event(), threading.Event()
 
         def work(go: threading.Event = go, end: threading.Event = end) -> None:
-            until = time.thread_time() + 0.05
-            while time.thread_time() < until:
-                pass
+            burn(0.05)
             go.set()
             end.wait()
 
@@ -267,6 +266,26 @@ def test_a_thread_that_ends_counts_as_far_as_it_was_seen() -> None:
     assert found["gpupipe"] == pytest.approx(10, abs=3)
     # The kernel may still know a thread that was joined: then it has its own name.
     assert sum(ms for group, ms in found.items() if group not in ("gpupipe", "main")) == pytest.approx(5, abs=3)
+
+
+def test_a_thread_that_ends_while_its_name_is_read_still_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_group", lambda thread: "main" if thread == os.getpid() else "ended")
+    times = ThreadTimes()
+    seen, end = threading.Event(), threading.Event()
+
+    def work() -> None:
+        burn(0.05)
+        seen.set()
+        end.wait()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    seen.wait()
+    found = times.groups(10)
+    end.set()
+    thread.join()
+
+    assert found["ended"] == pytest.approx(5, abs=3)
 
 
 @needs_dali
