@@ -80,14 +80,7 @@ class Normalize(Op):
         return scaled_stack(x, self.mean, self.std, self.layout, out)
 
     def dali(self, d: Any, x: Any) -> Any:
-        x = counted_dali(d, x, self.layout, self.mean, self.std)
-        return d.fn.crop_mirror_normalize(
-            x,
-            mean=list(per_channel(self.mean, 1)),
-            std=list(per_channel(self.std, 1)),
-            dtype=d.dtype(np.float32),
-            output_layout=self.layout,
-        )
+        return normalized_dali(d, x, self.mean, self.std, self.layout, self.layout)
 
     @classmethod
     def cases(cls) -> Iterator[Case]:
@@ -141,6 +134,46 @@ def counted_dali(d: Any, x: Any, layout: str, mean: float | tuple[float, ...], s
         dims, shape = ([0, 1, -1], [1, 1, count]) if last else ([-1, 1, 2], [count, 1, 1])
         x = d.fn.reshape(x, src_dims=dims, rel_shape=shape)
     return d.fn.reshape(x, layout=layout)
+
+
+def normalized_dali(
+    d: Any,
+    x: Any,
+    mean: float | tuple[float, ...],
+    std: float | tuple[float, ...],
+    given: str,
+    layout: str,
+    **how: Any,
+) -> Any:
+    """The op by DALI, bit for bit the same by each of its two operators.
+
+    On a CPU `fn.normalize` takes 0.6 to 0.85 of the time of `crop_mirror_normalize`. It neither moves axes, crops nor
+    mirrors, and refuses float16.
+
+    Args:
+        d: what `Op.dali` gets.
+        x: the images.
+        mean: as in `Normalize`.
+        std: as in `Normalize`.
+        given: layout of the images.
+        layout: of the result.
+        how: further arguments of `crop_mirror_normalize`.
+    """
+    x = counted_dali(d, x, given, mean, std)
+    counts = {len(value) for value in (mean, std) if isinstance(value, tuple)}
+    whole = given == layout == "HWC" and not how and str(d.spec.dtype) != "float16"
+    if d.device == "cpu" and whole and len(counts) == 1:
+        (count,) = counts
+        arrays = (np.array(per_channel(value, count), np.float32).reshape(1, 1, count) for value in (mean, std))
+        return d.fn.normalize(x, **dict(zip(("mean", "stddev"), arrays, strict=True)), axes=[0, 1])
+    return d.fn.crop_mirror_normalize(
+        x,
+        mean=list(per_channel(mean, 1)),
+        std=list(per_channel(std, 1)),
+        dtype=d.dtype(np.float32),
+        output_layout=layout,
+        **how,
+    )
 
 
 def per_channel(value: float | tuple[float, ...], channels: int) -> tuple[float, ...]:

@@ -180,12 +180,12 @@ class Resize(Resampling):
         Resampling.__post_init__(self)
         check_methods(self.stage, (self.method,), 1)
 
-    def dali(self, d: Any, x: Any, size: Any, box: Any = None) -> Any:
+    def dali(self, d: Any, x: Any, size: Any, box: Any = None, mirror: Any = None) -> Any:
+        """`box` is as in `reference`; `mirror`, with "bilinear" only, is 1 for an image that is mirrored left-right."""
         if self.method == "nearest":
             return self._nearest(d, self._nearest(d, x, size[1:2]), size[0:1])
         if self.method == "bilinear":
-            region = {} if box is None else {"roi_start": box[0:2], "roi_end": box[2:4]}
-            return self._resize(d, x, size, keep=self.keep_dtype, **region)
+            return self._resize(d, x, size, keep=self.keep_dtype, **_region(d, box, mirror))
         if not self._in_two_steps:
             y = self._inside_zeros(d, x, size, box)
             return d.fn.cast_like(y, x) if self.keep_dtype else y
@@ -277,6 +277,22 @@ class Resize(Resampling):
         yield Case(cls(50, 50, preserve_aspect_ratio=True), (big,), ("HWC",), atol=0.02, reason=single, note="fit")
         yield Case(cls(3, 2), (noise(1, 1),), ("HWC",), atol=0.02, reason=single, note="1x1")
         yield Case(cls(61, 83), (big,), ("HWC",), note="same")
+
+
+def _region(d: Any, box: Any, mirror: Any) -> dict[str, Any]:
+    """The part to resize in the arguments of DALI's resize, which mirrors a part that starts right of its end."""
+    if mirror is None:
+        return {} if box is None else {"roi_start": box[0:2], "roi_end": box[2:4]}
+    mirror = d.fn.cast(mirror, dtype=d.dtype(np.float32))
+    if box is None:
+        zero = mirror * 0.0
+        return {
+            "roi_relative": True,
+            "roi_start": d.fn.stack(zero, mirror),
+            "roi_end": d.fn.stack(zero + 1.0, 1.0 - mirror),
+        }
+    across = mirror * (box[3] - box[1])
+    return {"roi_start": d.fn.stack(box[0], box[1] + across), "roi_end": d.fn.stack(box[2], box[3] - across)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,8 @@ from gpupipe.ops.normalize import (
     IMAGENET_STD,
     Normalize,
     check_count,
-    counted_dali,
     factors,
-    per_channel,
+    normalized_dali,
     scaled,
     scaled_hwc,
     scaled_stack,
@@ -124,16 +123,10 @@ class CropMirrorNormalize(Op):
         return out
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
-        x = counted_dali(d, x, "HWC", self.mean, self.std)
-        return d.fn.crop_mirror_normalize(
-            x,
-            mean=list(per_channel(self.mean, 1)),
-            std=list(per_channel(self.std, 1)),
-            mirror=params[-1] if self.mirrored else 0,
-            dtype=d.dtype(np.float32),
-            output_layout=self.layout,
-            **({} if self.crop is None else _window(d, x, *params[:2])),
-        )
+        how: dict[str, Any] = {} if self.crop is None else _window(d, x, *params[:2])
+        if self.mirrored:
+            how["mirror"] = params[-1]
+        return normalized_dali(d, x, self.mean, self.std, "HWC", self.layout, **how)
 
     def decompose(self) -> tuple[tuple[Op, tuple[int, ...]], ...]:
         crop = () if self.crop is None else ((self.crop, (0, 1)),)

@@ -116,8 +116,8 @@ def test_exchanged_red_and_blue_are_found_at_the_decoder(chain: Dataset, monkeyp
 def test_a_resize_without_antialias_is_found_at_the_resize(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     original = Resize.dali
 
-    def dali(self: Resize, *args: Any) -> Any:
-        return original(_with(self, antialias=False), *args)
+    def dali(self: Resize, *args: Any, **how: Any) -> Any:
+        return original(_with(self, antialias=False), *args, **how)
 
     monkeypatch.setattr(Resize, "dali", dali)
     found = wrong(compared(chain))
@@ -127,6 +127,17 @@ def test_a_resize_without_antialias_is_found_at_the_resize(chain: Dataset, monke
     assert gap.own is not None
     assert gap.own.maximum > 5 * gap.allowed
     assert gap.looks_like == "more fine detail, as a resize without antialiasing leaves"
+
+
+def test_a_resize_that_does_not_mirror_is_found(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Resize.dali
+    monkeypatch.setattr(Resize, "dali", lambda self, *args, mirror=None: original(self, *args))
+
+    found = compared(chain)
+
+    assert not found.equal
+    assert not wrong(found)  # each step alone is right, but not the two in one
+    assert found.verdict.startswith("DALI CPU delivers other images than NumPy")
 
 
 def test_a_shift_by_one_pixel_is_found_at_the_window(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,9 +184,11 @@ def test_a_flip_that_is_never_applied_is_found_at_the_flip(chain: Dataset, monke
     monkeypatch.setattr(Flip, "dali", lambda self, d, x, mirror: x)
 
     def fused(self: CropMirrorNormalize, d: Any, x: Any, *params: Any) -> Any:
-        return original(self, d, x, *params[:-1], params[-1] * 0)
+        return original(self, d, x, *params[:-1], *(mirror * 0 for mirror in params[-1:]))
 
     monkeypatch.setattr(CropMirrorNormalize, "dali", fused)
+    resize = Resize.dali
+    monkeypatch.setattr(Resize, "dali", lambda self, *args, mirror=None: resize(self, *args))
     found = compared(chain)
 
     assert set(wrong(found)) == {"flip", "crop_mirror_normalize (flip, normalize)"}

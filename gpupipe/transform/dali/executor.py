@@ -29,6 +29,7 @@ from .build import Lowering, check_nodes, delivered, input_nodes, lower, promise
 from .failures import cause_of, device_failed, is_of_device
 from .feed_cached import tensors_on_gpu
 from .feeding import VERIFIED, Entry, entry_of, kept, tensors_of, wholly
+from .mirrors import mirrored_resizes
 from .proof import TOLERANCE, TOLERANCE_SIMPLE, Decoder, Prover
 from .results import check_result, separate, to_numpy, unlike
 
@@ -404,8 +405,9 @@ class DaliExecutor(Executor):
                 # With `preserve`, this keeps inputs that no operator reads; if pruned, they could not be fed.
                 pipeline.add_sink(nodes[self._program.inputs[n]])
             decoders, decoded = [], []
+            mirrors = {} if on_gpu else mirrored_resizes(self._program)
             for value in self._program.values:
-                nodes[value] = lower(d, value, nodes)
+                nodes[value] = lower(d, value, nodes, mirrors)
                 for image, region in d.decoded:
                     assert isinstance(value, Apply)
                     decoders.append(Decoder.of(self._program, value, region))
