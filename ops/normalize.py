@@ -95,7 +95,8 @@ class Normalize(Op):
         yield Case(chw, (np.ascontiguousarray(x.transpose(2, 0, 1)),), ("CHW",), atol=1e-6, reason=reason, note="chw")
         yield Case(cls(127.5, 127.5), (x[:, :, :1],), ("HWC",), atol=1e-6, reason=reason, note="numbers")
         yield Case(cls(100.0, IMAGENET_STD), (x.astype(np.uint16),), ("HWC",), atol=1e-6, reason=reason, note="mixed")
-        yield Case(cls(100.0, 50.0), (x.astype(np.float16),), ("HWC",), atol=1e-6, reason=reason)
+        for op in (cls(100.0, 50.0), imagenet):
+            yield Case(op, (x.astype(np.float16),), ("HWC",), atol=1e-6, reason=reason, note="half")
 
 
 def check_channels(who: str, x: TensorSpec, layout: str, *values: float | tuple[float, ...]) -> None:

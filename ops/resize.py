@@ -180,12 +180,23 @@ class Resize(Resampling):
         Resampling.__post_init__(self)
         check_methods(self.stage, (self.method,), 1)
 
-    def dali(self, d: Any, x: Any, size: Any, box: Any = None, mirror: Any = None) -> Any:
-        """`box` is as in `reference`; `mirror`, with "bilinear" only, is 1 for an image that is mirrored left-right."""
+    def dali(self, d: Any, x: Any, size: Any, box: Any = None, mirrored: Any = None) -> Any:
+        """The op by DALI.
+
+        Args:
+            d: what `Op.dali` gets.
+            x: the images.
+            size: int32[2] for each.
+            box: as in `reference`.
+            mirrored: with "bilinear" only: the sizes as float32[2], with a negative width where DALI mirrors the image
+                left-right.
+        """
         if self.method == "nearest":
             return self._nearest(d, self._nearest(d, x, size[1:2]), size[0:1])
         if self.method == "bilinear":
-            return self._resize(d, x, size, keep=self.keep_dtype, **_region(d, box, mirror))
+            region = {} if box is None else {"roi_start": box[0:2], "roi_end": box[2:4]}
+            floats = self._constant if mirrored is None else mirrored
+            return self._resize(d, x, size, floats, keep=self.keep_dtype, **region)
         if not self._in_two_steps:
             y = self._inside_zeros(d, x, size, box)
             return d.fn.cast_like(y, x) if self.keep_dtype else y
@@ -197,6 +208,14 @@ class Resize(Resampling):
             down = d.fn.cat(box[0:1], rows * 0.0, box[2:3], columns, axis=0)
         wide = self._inside_zeros(d, x, d.fn.cat(height, size[1:2], axis=0), across)
         return d.fn.cast_like(self._inside_zeros(d, d.fn.cast_like(wide, x), size, down), x)
+
+    @property
+    def _constant(self) -> list[float] | None:
+        """The size of every result if it is known before the data is seen. Casting sizes takes DALI 0.15 ms a batch."""
+        height, width = static(self.height), static(self.width)
+        if height is None or width is None or self.preserve_aspect_ratio:
+            return None
+        return [float(height), float(width)]
 
     def _nearest(self, d: Any, x: Any, width: Any) -> Any:
         """Resize the width and swap the axes; done twice, that resizes both axes.
@@ -240,10 +259,10 @@ class Resize(Resampling):
 
         return total(x) / total(d.fn.cast_like(d.fn.slice(x, 0, 1, axes=[2]) * 0 + 1, x))
 
-    def _resize(self, d: Any, x: Any, size: Any, *, keep: bool, **region: Any) -> Any:
+    def _resize(self, d: Any, x: Any, size: Any, floats: Any = None, *, keep: bool, **region: Any) -> Any:
         return d.fn.resize(
             x,
-            size=d.fn.cast(size, dtype=d.dtype(np.float32)),  # DALI takes no integers here
+            size=d.fn.cast(size, dtype=d.dtype(np.float32)) if floats is None else floats,  # it takes no integers here
             interp_type=getattr(d.types, f"INTERP_{INTERPOLATION[self.method]}"),
             antialias=self.antialias,
             **({} if keep else {"dtype": d.dtype(np.float32)}),
@@ -277,22 +296,6 @@ class Resize(Resampling):
         yield Case(cls(50, 50, preserve_aspect_ratio=True), (big,), ("HWC",), atol=0.02, reason=single, note="fit")
         yield Case(cls(3, 2), (noise(1, 1),), ("HWC",), atol=0.02, reason=single, note="1x1")
         yield Case(cls(61, 83), (big,), ("HWC",), note="same")
-
-
-def _region(d: Any, box: Any, mirror: Any) -> dict[str, Any]:
-    """The part to resize in the arguments of DALI's resize, which mirrors a part that starts right of its end."""
-    if mirror is None:
-        return {} if box is None else {"roi_start": box[0:2], "roi_end": box[2:4]}
-    mirror = d.fn.cast(mirror, dtype=d.dtype(np.float32))
-    if box is None:
-        zero = mirror * 0.0
-        return {
-            "roi_relative": True,
-            "roi_start": d.fn.stack(zero, mirror),
-            "roi_end": d.fn.stack(zero + 1.0, 1.0 - mirror),
-        }
-    across = mirror * (box[3] - box[1])
-    return {"roi_start": d.fn.stack(box[0], box[1] + across), "roi_end": d.fn.stack(box[2], box[3] - across)}
 
 
 @dataclass(frozen=True, slots=True)

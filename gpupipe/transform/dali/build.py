@@ -17,7 +17,7 @@ from ...spec import TensorSpec
 from ..program import Program
 from .failures import cause_of
 from .feeding import LEGAL, VERIFIED, Entry, wrap
-from .mirrors import without_mirror
+from .mirrors import Mirror, without_mirror
 from .proof import BLOCK
 
 __all__ = ["Lowering", "check_nodes", "delivered", "input_nodes", "lower", "promises"]
@@ -100,7 +100,7 @@ def _constant(d: Lowering, value: Any, device: str) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def lower(d: Lowering, value: Value, nodes: dict[Value, Any], mirrors: Mapping[Value, Value]) -> Any:
+def lower(d: Lowering, value: Value, nodes: dict[Value, Any], mirrors: Mapping[Value, Mirror]) -> Any:
     """The node of a value, built from the nodes of its inputs.
 
     Args:
@@ -121,7 +121,7 @@ def lower(d: Lowering, value: Value, nodes: dict[Value, Any], mirrors: Mapping[V
         raise PlanError(f"{value.op.name} has no DALI form; run it with Options(backend='numpy') or as a Python map")
     op: Op | None = value.op
     below = [nodes[x] for x in value.inputs]
-    how = {"mirror": nodes[mirrors[value]]} if value in mirrors else {}
+    how = {"mirrored": mirrors[value].node(d)} if value in mirrors else {}
     if value.x and value.x[0] in mirrors:
         op, below = without_mirror(value.op), below[:1]
     try:

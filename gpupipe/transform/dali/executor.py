@@ -98,6 +98,7 @@ class DaliExecutor(Executor):
         self._prover = Prover(program, TOLERANCE if self._decoding.jpeg_fancy_upsampling else TOLERANCE_SIMPLE)
         self._names = ", ".join(value.op.name for value in program.values if isinstance(value, Apply))
         self._fed = [n for n, value in enumerate(program.inputs) if not isinstance(value, Const)]
+        self._mirrors = {} if self.on_gpu else mirrored_resizes(program)
         self._entries: tuple[Entry, ...] | None = None
         self._pipeline: Any = None
         self._foreign = [value for value in program.values if isinstance(value, Apply) and value.op.foreign]
@@ -132,6 +133,8 @@ class DaliExecutor(Executor):
             for n, buffer in zip(self._fed, buffers, strict=True):
                 # -1: a stream of DALI's own; what is kept on a GPU is complete, and `feed_input` waits for its copy.
                 self._pipeline.feed_input(f"input{n}", buffer, **({"cuda_stream": -1} if type(buffer) is list else {}))
+            for mirror in self._mirrors.values():
+                self._pipeline.feed_input(mirror.name, mirror.sizes(feed))
             if self._verifies and self._pipeline.decoders:
                 self._pipeline.feed_input(VERIFIED, wholly(feed))
             self._pipeline.schedule_run()
@@ -405,9 +408,8 @@ class DaliExecutor(Executor):
                 # With `preserve`, this keeps inputs that no operator reads; if pruned, they could not be fed.
                 pipeline.add_sink(nodes[self._program.inputs[n]])
             decoders, decoded = [], []
-            mirrors = {} if on_gpu else mirrored_resizes(self._program)
             for value in self._program.values:
-                nodes[value] = lower(d, value, nodes, mirrors)
+                nodes[value] = lower(d, value, nodes, self._mirrors)
                 for image, region in d.decoded:
                     assert isinstance(value, Apply)
                     decoders.append(Decoder.of(self._program, value, region))
