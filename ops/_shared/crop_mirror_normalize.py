@@ -123,10 +123,10 @@ class CropMirrorNormalize(Op):
         return out
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
-        how: dict[str, Any] = {} if self.crop is None else _window(d, x, *params[:2])
+        more: dict[str, Any] = {} if self.crop is None else _window(d, x, *params[:2])
         if self.mirrored:
-            how["mirror"] = params[-1]
-        return normalized_dali(d, x, self.mean, self.std, "HWC", self.layout, **how)
+            more["mirror"] = params[-1]
+        return normalized_dali(d, x, self.mean, self.std, "HWC", self.layout, **more)
 
     def decompose(self) -> tuple[tuple[Op, tuple[int, ...]], ...]:
         crop = () if self.crop is None else ((self.crop, (0, 1)),)

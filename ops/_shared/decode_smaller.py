@@ -136,8 +136,8 @@ class ResizeWindow(Op):
         whole = box.tolist() == [0, 0, *image.shape[:2]]
         return self.resize.fast(image, size) if whole else self.reference(image, box, size)
 
-    def dali(self, d: Any, image: Any, box: Any, size: Any, mirrored: Any = None) -> Any:
-        return self.resize.dali(d, image, size, box, mirrored)
+    def dali(self, d: Any, image: Any, box: Any, size: Any) -> Any:
+        return self.resize.dali(d, image, size, box)
 
     @classmethod
     def cases(cls) -> Iterator[Case]:

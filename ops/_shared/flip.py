@@ -23,7 +23,7 @@ Direction = Literal["left_right", "up_down"]
 
 @dataclass(frozen=True, slots=True)
 class Flip(Op):
-    """Mirror the image where `mirror` is 1. Exact on every executor.
+    """Mirror the image where `mirror` is 1. Exact on every executor, but see `ResizeFlip` for what follows a resize.
 
     Attributes:
         direction: "left_right" or "up_down".
@@ -86,7 +86,7 @@ def mirrored(x: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class RandomFlip(Composite):
-    """Mirror the image with probability `p` (0..1). Exact on every executor.
+    """Mirror the image with probability `p` (0..1). Exact on every executor, as `Flip` is.
 
     Attributes:
         direction: of the flip.

@@ -233,6 +233,7 @@ def _transformed(image: Any, steps: tuple[Step, ...]) -> Any:
                 image = ops.random_crop(ops.resize_with_crop_or_pad(image, 6, 6), (size, size, 3))
             case ("random_resized_crop", size):
                 image = ops.random_resized_crop(image, (size, size))
+                image = ops.random_flip_left_right(image) if size % 2 else image
             case ("resize", size, method):
                 image = ops.cast(ops.resize(image, (size, size), method=method), "uint8")
             case ("cast",):

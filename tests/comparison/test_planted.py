@@ -22,10 +22,10 @@ from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops._shared.decode_crop import DecodeCrop
 from gpupipe.ops._shared.flip import Flip
+from gpupipe.ops._shared.resize_flip import ResizeFlip
 from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.ops.normalize import Normalize
 from gpupipe.ops.resize import Resize
-from gpupipe.transform.dali.mirrors import Mirror
 from gpupipe.transform.machine import has_dali
 
 pytestmark = pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
@@ -56,7 +56,7 @@ def test_equal_executors_differ_nowhere_beyond_the_stated_tolerances(chain: Data
     names = [step.name for step in found.steps]
     assert names == [
         "decode_jpeg", "crop", "resize", "flip", "normalize",
-        "decode_crop (decode_jpeg, crop)", "crop_mirror_normalize (flip, normalize)",
+        "decode_crop (decode_jpeg, crop)", "resize_flip (resize, flip)", "crop_mirror_normalize (normalize)",
     ]  # fmt: skip
     resize = found.steps[2]
     assert (resize.gaps[0].allowed, resize.gaps[0].ring_allowed) == (1, 18)
@@ -115,30 +115,23 @@ def test_exchanged_red_and_blue_are_found_at_the_decoder(chain: Dataset, monkeyp
 
 
 def test_a_resize_without_antialias_is_found_at_the_resize(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Resize.dali
+    original, mirrored = Resize.dali, Resize.mirrored_dali
 
-    def dali(self: Resize, *args: Any, **how: Any) -> Any:
-        return original(_with(self, antialias=False), *args, **how)
+    def dali(self: Resize, *args: Any) -> Any:
+        return original(_with(self, antialias=False), *args)
+
+    def flipped(self: Resize, *args: Any) -> Any:
+        return mirrored(_with(self, antialias=False), *args)
 
     monkeypatch.setattr(Resize, "dali", dali)
+    monkeypatch.setattr(Resize, "mirrored_dali", flipped)
     found = wrong(compared(chain))
 
-    assert set(found) == {"resize"}
+    assert set(found) == {"resize", "resize_flip (resize, flip)"}
     _, gap = found["resize"]
     assert gap.own is not None
     assert gap.own.maximum > 5 * gap.allowed
     assert gap.looks_like == "more fine detail, as a resize without antialiasing leaves"
-
-
-def test_a_resize_that_does_not_mirror_is_found(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Mirror.sizes
-    monkeypatch.setattr(Mirror, "sizes", lambda self, feed: abs(original(self, feed)))
-
-    found = compared(chain)
-
-    assert not found.equal
-    assert not wrong(found)  # each step alone is right, but not the two in one
-    assert found.verdict.startswith("DALI CPU delivers other images than NumPy")
 
 
 def test_a_shift_by_one_pixel_is_found_at_the_window(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +165,7 @@ def test_a_mean_that_is_off_is_found_at_the_normalisation(chain: Dataset, monkey
         monkeypatch.setattr(op, "dali", dali)
     found = wrong(compared(chain))
 
-    assert set(found) == {"normalize", "crop_mirror_normalize (flip, normalize)"}
+    assert set(found) == {"normalize", "crop_mirror_normalize (normalize)"}
     gap = found["normalize"][1].own
     assert gap is not None
     assert gap.mean == pytest.approx(off, rel=1e-3)
@@ -181,18 +174,11 @@ def test_a_mean_that_is_off_is_found_at_the_normalisation(chain: Dataset, monkey
 
 
 def test_a_flip_that_is_never_applied_is_found_at_the_flip(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = CropMirrorNormalize.dali
     monkeypatch.setattr(Flip, "dali", lambda self, d, x, mirror: x)
-
-    def fused(self: CropMirrorNormalize, d: Any, x: Any, *params: Any) -> Any:
-        return original(self, d, x, *params[:-1], *(mirror * 0 for mirror in params[-1:]))
-
-    monkeypatch.setattr(CropMirrorNormalize, "dali", fused)
-    sizes = Mirror.sizes
-    monkeypatch.setattr(Mirror, "sizes", lambda self, feed: abs(sizes(self, feed)))
+    monkeypatch.setattr(ResizeFlip, "dali", lambda self, d, x, size, mirror: self.resize.dali(d, x, size))
     found = compared(chain)
 
-    assert set(wrong(found)) == {"flip", "crop_mirror_normalize (flip, normalize)"}
+    assert set(wrong(found)) == {"flip", "resize_flip (resize, flip)"}
     for _, gap in wrong(found).values():
         assert gap.looks_like.startswith("mirrored left-right")
     assert not found.equal

@@ -77,6 +77,7 @@ WITHOUT_A_FUNCTION = {
     "LookUp",
     "NativeDecoding",
     "ResizeArea",
+    "ResizeFlip",
     "ResizeWindow",
     "Reverse",
     "Subscript",

@@ -10,8 +10,12 @@ import pytest
 from gpupipe import ops
 from gpupipe.errors import PlanError, PlanTypeError, SpecError
 from gpupipe.graph.trace import trace
-from gpupipe.ops.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize
+from gpupipe.graph.values import Apply, Input
+from gpupipe.ops.normalize import DTYPES, IMAGENET_MEAN, IMAGENET_STD, Normalize
 from gpupipe.spec import TensorSpec, flatten
+from gpupipe.transform.machine import has_dali
+from gpupipe.transform.program import Feed, Program
+from tests.conformance.harness import make_executor
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (30, 20, 3), dtype=np.uint8)
 
@@ -30,6 +34,28 @@ def test_one_number_stands_for_all_channels() -> None:
 
     np.testing.assert_array_equal(ops.normalize(x, 10, 5), np.array([[[0, 2], [4, 6]]], np.float32))
     np.testing.assert_array_equal(ops.normalize(x), x.astype(np.float32))
+
+
+@pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mean", [IMAGENET_MEAN, 100.0])
+def test_dali_on_a_cpu_gives_the_same_bits_for_every_dtype(mean: Any, dtype: str) -> None:
+    image = TensorSpec((30, 20, 3), dtype, "HWC")
+    program = Program((Apply(Normalize(mean, IMAGENET_STD), (Input(0, image),)),))
+    rows = [(IMAGE * scale).astype(dtype) for scale in (1, 0.37)]
+    executor = make_executor("dali-cpu", program, 2)
+    try:
+        (got,) = executor.run(Feed(2, (rows,)))
+    finally:
+        executor.close()
+
+    for row, result in zip(rows, got, strict=True):
+        np.testing.assert_array_equal(result, Normalize(mean, IMAGENET_STD).reference(row))
+
+
+def test_a_deviation_that_is_nothing_in_float32_is_refused() -> None:
+    with pytest.raises(SpecError, match="std above 0"):
+        ops.normalize(IMAGE, 0.0, 1e-46)
 
 
 def test_channels_first_is_the_same_image() -> None:

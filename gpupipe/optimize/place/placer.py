@@ -153,9 +153,10 @@ class Placer:
             pending = replace(pending, flow=KnownBadFlow(pending.flow))
         if pending.placed:
             return pending
-        values, fired = optimize_values(
-            pending.values, self.settings.disabled_rules, self.settings.decoding.approximate_decode
-        )
+        disabled = self.settings.disabled_rules
+        if any(map(is_image, topological(pending.values))) and self.has_gpu():
+            disabled = (*disabled, "fuse_resize_flip")
+        values, fired = optimize_values(pending.values, disabled, self.settings.decoding.approximate_decode)
         self.count(fired)
         pending = self._cut(self._cut_after_batchwise(replace(pending, values=values)))
         if pending.batch is None and not pending.unstack and not any(map(is_image, topological(pending.values))):

@@ -21,6 +21,7 @@ from ...ops._shared.decode_crop import DecodeCrop
 from ...ops._shared.decode_smaller import DecodeSmaller, ResizeWindow
 from ...ops._shared.decoding import Decoding
 from ...ops._shared.flip import Flip
+from ...ops._shared.resize_flip import ResizeFlip
 from ...ops.cast import Cast
 from ...ops.center_crop import CenterCrop
 from ...ops.convert_image_dtype import ConvertImageDtype
@@ -35,7 +36,7 @@ __all__ = ["GRAPH_RULES", "optimize_values"]
 def decompose(value: Value) -> Value:
     """random_resized_crop(x) => resize(crop(x, window)): a composite op as its parts."""
     made, result = (value.value, value.index) if isinstance(value, Item) else (value, 0)
-    if not isinstance(made, Apply) or isinstance(made.op, CropMirrorNormalize | DecodeCrop):
+    if not isinstance(made, Apply) or isinstance(made.op, CropMirrorNormalize | DecodeCrop | ResizeFlip):
         return value
     # An op on several images at once (image and mask) has a row of parts and a result for each image.
     several = isinstance(made.op, Composite) and made.op.images > 1
@@ -151,6 +152,28 @@ def approximate_decode(values: Sequence[Value]) -> tuple[Value, ...]:
     return rewrite_values(values, rule)
 
 
+def fuse_resize_flip(values: Sequence[Value]) -> tuple[Value, ...]:
+    """flip(resize(x)) => resize_flip(x), if nothing else uses the resized image: one pass over the pixels.
+
+    On the host the pixels stay the same; DALI's differ by what its resize is off anyway. Its flips write beyond their
+    memory if there are no channels, so their number has to be known. On a GPU, where `crop_mirror_normalize` mirrors at
+    no cost, the placer does not apply the rule.
+    """
+    consumers = _consumers(values)
+
+    def rule(value: Value) -> Value:
+        if not isinstance(value, Apply) or not isinstance(value.op, Flip) or value.op.direction != "left_right":
+            return value
+        image = value.x[0]
+        if not isinstance(image, Apply) or not isinstance(image.op, Resize) or image.op.method != "bilinear":
+            return value
+        if consumers[image] != 1 or image.spec.shape is None or not image.spec.shape[2]:
+            return value
+        return Apply(ResizeFlip(image.op), image.x, (*image.params, *value.params), value.line)
+
+    return rewrite_values(values, rule)
+
+
 def fuse_decode_crop(values: Sequence[Value]) -> tuple[Value, ...]:
     """crop(decode(data), window) => decode_crop(data, window), if nothing else uses the decoded image."""
     consumers = _consumers(values)
@@ -202,6 +225,7 @@ _PASSES: dict[str, Callable[[Sequence[Value]], tuple[Value, ...]]] = {
     "crop_before_cast": partial(rewrite_values, rule=crop_before_cast),
     "approximate_decode": approximate_decode,
     "fuse_decode_crop": fuse_decode_crop,
+    "fuse_resize_flip": fuse_resize_flip,
     "fuse_crop_mirror_normalize": partial(rewrite_values, rule=fuse_crop_mirror_normalize),
 }
 """The rules, each over a whole graph, in the order in which they run."""

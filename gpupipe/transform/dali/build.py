@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -10,14 +10,12 @@ import numpy as np
 
 from ...classes import dataclass
 from ...errors import GpupipeError, PlanError, SpecError
-from ...graph.op import Op
 from ...graph.values import Apply, Const, Item, Value
 from ...options import DecoderOptions
 from ...spec import TensorSpec
 from ..program import Program
 from .failures import cause_of
 from .feeding import LEGAL, VERIFIED, Entry, wrap
-from .mirrors import Mirror, without_mirror
 from .proof import BLOCK
 
 __all__ = ["Lowering", "check_nodes", "delivered", "input_nodes", "lower", "promises"]
@@ -38,7 +36,7 @@ class Lowering:
         threads: of the pipeline on the CPU.
         decoded: the images passed to `note_decoded`, and whether each is a region.
         unknown_channels: whether the number of channels of an image of this call is unknown: it may be 0, and differ.
-        spec: of the first input of this call.
+        spec: of the first input of the graph's call, of which this may be a part.
     """
 
     fn: Any
@@ -100,14 +98,8 @@ def _constant(d: Lowering, value: Any, device: str) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def lower(d: Lowering, value: Value, nodes: dict[Value, Any], mirrors: Mapping[Value, Mirror]) -> Any:
+def lower(d: Lowering, value: Value, nodes: dict[Value, Any]) -> Any:
     """The node of a value, built from the nodes of its inputs.
-
-    Args:
-        d: what its `dali` method gets.
-        value: the value.
-        nodes: of its inputs, at least.
-        mirrors: the resizes that mirror their images, see `mirrored_resizes`.
 
     Raises:
         PlanError: the op has no DALI form.
@@ -119,14 +111,11 @@ def lower(d: Lowering, value: Value, nodes: dict[Value, Any], mirrors: Mapping[V
         raise TypeError(f"{value!r} is not an image value")
     if not value.op.supports("dali"):
         raise PlanError(f"{value.op.name} has no DALI form; run it with Options(backend='numpy') or as a Python map")
-    op: Op | None = value.op
-    below = [nodes[x] for x in value.inputs]
-    how = {"mirrored": mirrors[value].node(d)} if value in mirrors else {}
-    if value.x and value.x[0] in mirrors:
-        op, below = without_mirror(value.op), below[:1]
+    spec = value.x[0].spec if value.x else d.spec
     try:
-        here = replace(d, unknown_channels=_unknown_channels(value), spec=value.x[0].spec if value.x else d.spec)
-        return below[0] if op is None else op.dali(here, *below, **how)
+        return value.op.dali(
+            replace(d, unknown_channels=_unknown_channels(value), spec=spec), *(nodes[below] for below in value.inputs)
+        )
     except Exception as error:
         where = f" ({value.line})" if value.line else ""
         raise GpupipeError(f"{value.op.name}{where} cannot be built as DALI nodes: {cause_of(str(error))}") from error

@@ -29,7 +29,6 @@ from .build import Lowering, check_nodes, delivered, input_nodes, lower, promise
 from .failures import cause_of, device_failed, is_of_device
 from .feed_cached import tensors_on_gpu
 from .feeding import VERIFIED, Entry, entry_of, kept, tensors_of, wholly
-from .mirrors import mirrored_resizes
 from .proof import TOLERANCE, TOLERANCE_SIMPLE, Decoder, Prover
 from .results import check_result, separate, to_numpy, unlike
 
@@ -98,7 +97,6 @@ class DaliExecutor(Executor):
         self._prover = Prover(program, TOLERANCE if self._decoding.jpeg_fancy_upsampling else TOLERANCE_SIMPLE)
         self._names = ", ".join(value.op.name for value in program.values if isinstance(value, Apply))
         self._fed = [n for n, value in enumerate(program.inputs) if not isinstance(value, Const)]
-        self._mirrors = {} if self.on_gpu else mirrored_resizes(program)
         self._entries: tuple[Entry, ...] | None = None
         self._pipeline: Any = None
         self._foreign = [value for value in program.values if isinstance(value, Apply) and value.op.foreign]
@@ -133,8 +131,6 @@ class DaliExecutor(Executor):
             for n, buffer in zip(self._fed, buffers, strict=True):
                 # -1: a stream of DALI's own; what is kept on a GPU is complete, and `feed_input` waits for its copy.
                 self._pipeline.feed_input(f"input{n}", buffer, **({"cuda_stream": -1} if type(buffer) is list else {}))
-            for mirror in self._mirrors.values():
-                self._pipeline.feed_input(mirror.name, mirror.sizes(feed))
             if self._verifies and self._pipeline.decoders:
                 self._pipeline.feed_input(VERIFIED, wholly(feed))
             self._pipeline.schedule_run()
@@ -409,7 +405,7 @@ class DaliExecutor(Executor):
                 pipeline.add_sink(nodes[self._program.inputs[n]])
             decoders, decoded = [], []
             for value in self._program.values:
-                nodes[value] = lower(d, value, nodes, self._mirrors)
+                nodes[value] = lower(d, value, nodes)
                 for image, region in d.decoded:
                     assert isinstance(value, Apply)
                     decoders.append(Decoder.of(self._program, value, region))
