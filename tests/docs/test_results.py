@@ -25,7 +25,7 @@ ROWS: Mapping[str, tuple[str, ...]] = {
     "the same against torch's DataLoader with Pillow and no workers": ("chain-2026-11-28-8", "gpupipe-fast"),
     "the same against that DataLoader with 2 workers": ("chain-2026-11-28-8", "gpupipe-fast", "torch"),
     'the README chain without antialias, "fast"': ("chain-plain-2026-11-28-3", "plain-gpupipe-fast"),
-    "the README chain on DALI-CPU": ("chain-2026-11-28-9", "gpupipe-dali"),
+    "the README chain on DALI-CPU": ("chain-2026-11-29", "gpupipe-dali"),
     "interleave and parse, checksums verified": ("extract-2026-11-28", "gpupipe-extract"),
     "the same as a loop over the dataset sees it": ("extract-2026-11-28", "gpupipe-elements"),
     "the same in batches of 256": ("extract-2026-11-28", "gpupipe-batches"),
