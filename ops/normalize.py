@@ -140,7 +140,7 @@ def counted_dali(d: Any, x: Any, layout: str, mean: float | tuple[float, ...], s
         last = layout == "HWC"
         dims, shape = ([0, 1, -1], [1, 1, count]) if last else ([-1, 1, 2], [count, 1, 1])
         x = d.fn.reshape(x, src_dims=dims, rel_shape=shape)
-    # A reshape takes DALI 0.15 ms a batch, and an array of the user's own has axes without names.
+    # A reshape takes DALI 0.15 ms for a batch of 64, and is for an array of the user's own, whose axes have no names.
     return x if d.device == "cpu" and d.spec.layout == layout else d.fn.reshape(x, layout=layout)
 
 
