@@ -22,7 +22,7 @@ RESULTS = Path(__file__).parent / "results"
 SHOWN = (
     ("README chain, fast", "chain-2026-11-28-10", "gpupipe-fast"),
     ("README chain, DALI on CPU", "chain-2026-11-29", "gpupipe-dali"),
-    ("... without antialias, fast", "chain-plain-2026-11-28-3", "plain-gpupipe-fast"),
+    ("... without antialias, fast", "chain-plain-2026-11-29", "plain-gpupipe-fast"),
     ("interleave and parse, in a stage", "extract-2026-11-28", "gpupipe-extract"),
     ("... in a loop over elements", "extract-2026-11-28", "gpupipe-elements"),
     ("... in batches of 256", "extract-2026-11-28", "gpupipe-batches"),

@@ -24,7 +24,7 @@ ROWS: Mapping[str, tuple[str, ...]] = {
     'the README chain, "fast", against a pipeline written by hand for DALI': ("chain-2026-11-28-10", "gpupipe-fast"),
     "the same against torch's DataLoader with Pillow and no workers": ("chain-2026-11-28-8", "gpupipe-fast"),
     "the same against that DataLoader with 2 workers": ("chain-2026-11-28-8", "gpupipe-fast", "torch"),
-    'the README chain without antialias, "fast"': ("chain-plain-2026-11-28-3", "plain-gpupipe-fast"),
+    'the README chain without antialias, "fast"': ("chain-plain-2026-11-29", "plain-gpupipe-fast"),
     "the README chain on DALI-CPU": ("chain-2026-11-29", "gpupipe-dali"),
     "interleave and parse, checksums verified": ("extract-2026-11-28", "gpupipe-extract"),
     "the same as a loop over the dataset sees it": ("extract-2026-11-28", "gpupipe-elements"),
@@ -41,8 +41,8 @@ ROWS: Mapping[str, tuple[str, ...]] = {
         "prepared-decoded",
         "prepared-turboloader",
     ),
-    '"fast" on one thread, from files': ("overhead-2026-11-28-2", "fast-chain"),
-    "the same with records from memory": ("overhead-2026-11-28-2", "fast-memory"),
+    '"fast" on one thread, from files': ("overhead-2026-11-29", "fast-chain"),
+    "the same with records from memory": ("overhead-2026-11-29", "fast-memory"),
     "the README chain on an NVIDIA H200": ("chain-gpu-2026-11-27", "gpupipe-gpu"),
 }
 """What a row of the table starts with: the file, the contestant (none: the reference), and what it is divided by."""
