@@ -29,7 +29,7 @@ ROWS: Mapping[str, tuple[str, ...]] = {
     "interleave and parse, checksums verified": ("extract-2026-11-28", "gpupipe-extract"),
     "the same as a loop over the dataset sees it": ("extract-2026-11-28", "gpupipe-elements"),
     "the same in batches of 256": ("extract-2026-11-28", "gpupipe-batches"),
-    "photographs of 3 megapixels": ("approximate-2026-11-28-3", "gpupipe-fast-smaller"),
+    "photographs of 3 megapixels": ("approximate-2026-11-29", "gpupipe-fast-smaller"),
     "50,000 images of 32 x 32": ("cifar-2026-11-28-3", "", "cifar-tfdata"),
     "the same against torch's DataLoader without workers": ("cifar-2026-11-28-3", "", "cifar-torch"),
     "the same against it with 2 workers": ("cifar-2026-11-28-3", "", "cifar-torch-workers"),
