@@ -185,7 +185,7 @@ class Resize(Resampling):
             return self._nearest(d, self._nearest(d, x, size[1:2]), size[0:1])
         if self.method == "bilinear":
             region = {} if box is None else {"roi_start": box[0:2], "roi_end": box[2:4]}
-            floats = d.fn.cast(size, dtype=d.dtype(np.float32)) if self._constant is None else self._constant
+            floats = _floats(d, size) if self._constant is None else self._constant
             return d.fn.resize(x, size=floats, **self._how(d, self.keep_dtype), **region)
         if not self._in_two_steps:
             y = self._inside_zeros(d, x, size, box)
@@ -209,7 +209,7 @@ class Resize(Resampling):
             mirror: 1 for an image to mirror, else 0.
         """
         if self._constant is None:
-            floats = d.fn.cast(size, dtype=d.dtype(np.float32))
+            floats = _floats(d, size)
             height, width = floats[0], floats[1]
         else:
             height, width = self._constant
@@ -267,8 +267,7 @@ class Resize(Resampling):
         return total(x) / total(d.fn.cast_like(d.fn.slice(x, 0, 1, axes=[2]) * 0 + 1, x))
 
     def _resize(self, d: Any, x: Any, size: Any, *, keep: bool, **region: Any) -> Any:
-        # DALI takes no integers as sizes
-        return d.fn.resize(x, size=d.fn.cast(size, dtype=d.dtype(np.float32)), **self._how(d, keep), **region)
+        return d.fn.resize(x, size=_floats(d, size), **self._how(d, keep), **region)
 
     def _how(self, d: Any, keep: bool) -> dict[str, Any]:
         """The arguments of DALI's resize but sizes and regions; `keep` the dtype of the images, or make float32."""
@@ -302,6 +301,11 @@ class Resize(Resampling):
         yield Case(cls(50, 50, preserve_aspect_ratio=True), (big,), ("HWC",), atol=0.02, reason=single, note="fit")
         yield Case(cls(3, 2), (noise(1, 1),), ("HWC",), atol=0.02, reason=single, note="1x1")
         yield Case(cls(61, 83), (big,), ("HWC",), note="same")
+
+
+def _floats(d: Any, size: Any) -> Any:
+    """Sizes as DALI's resize takes them, which takes no integers."""
+    return d.fn.cast(size, dtype=d.dtype(np.float32))
 
 
 @dataclass(frozen=True, slots=True)
