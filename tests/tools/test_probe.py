@@ -188,10 +188,33 @@ def test_requirements_that_are_not_met_are_found(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_installed_cupy_that_is_too_old_for_an_extra_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.metadata.requires", lambda name: ['cupy-cuda13x>=14; extra == "cuda13"'])
+    needs = {"gpupipe": ['cupy-cuda13x>=14; extra == "cuda13"'], "cupy-cuda13x": []}
+    monkeypatch.setattr("importlib.metadata.requires", needs.get)
     monkeypatch.setattr(facts, "_version", {"cupy-cuda13x": "13.6"}.get)
 
-    assert facts._unmet({"gpupipe": "1"}) == [facts.Unmet("gpupipe 1", "cupy-cuda13x>=14", "13.6")]
+    assert facts._unmet(dict.fromkeys(needs, "1")) == [facts.Unmet("gpupipe 1", "cupy-cuda13x>=14", "13.6")]
+
+
+@pytest.mark.parametrize(
+    ("wheels", "toolkit", "unmet"),
+    [
+        (["nvidia-dali-cuda120", "cupy-cuda12x"], "12.9.1", []),
+        (["nvidia-dali-cuda120", "cupy-cuda12x"], "13.0.2", ["cuda-toolkit==12.*"]),
+        (["nvidia-dali-cuda130", "cupy-cuda13x"], "13.0.2", []),
+        (["nvidia-dali-cuda130", "cupy-cuda13x"], "12.9.1", ["cuda-toolkit==13.*"]),
+        (["nvidia-dali-cuda130"], "12.9.1", []),
+    ],
+    ids=["cuda12", "cuda12 with 13", "cuda13", "cuda13 with 12", "cpu"],
+)
+def test_a_toolkit_is_judged_by_the_extra_that_is_installed(
+    wheels: list[str], toolkit: str, unmet: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs = {name: list[str]() for name in wheels}
+    needs["gpupipe"] = [f'cuda-toolkit=={n}.*; extra == "cuda{n}"' for n in (12, 13)]
+    monkeypatch.setattr("importlib.metadata.requires", needs.get)
+    monkeypatch.setattr(facts, "_version", lambda name: toolkit)
+
+    assert [found.requirement for found in facts._unmet(dict.fromkeys(needs, "1")) or ()] == unmet
 
 
 def test_a_card_on_the_bus_is_one_of_nvidia_that_displays(tmp_path: Any) -> None:

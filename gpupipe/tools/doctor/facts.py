@@ -26,7 +26,12 @@ NVIMAGECODEC = ("nvidia-nvimgcodec-cu12", "nvidia-nvimgcodec-cu13")
 CUPY = ("cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x", "cupy")
 CORE = ("numpy", "pillow", "simplejpeg", "crc32c")
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "LD_LIBRARY_PATH")
-EXTRAS = ("cpu", "cuda12", "cuda13")
+MARKS = {
+    "cpu": ("nvidia-dali-cuda130",),
+    "cuda12": ("nvidia-dali-cuda120", "cupy-cuda12x"),
+    "cuda13": ("cupy-cuda13x",),
+}
+"""Packages that show that an extra is installed, by one of them: `cpu` has DALI for CUDA 13 too, and no toolkit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +130,12 @@ def _unmet(packages: Mapping[str, str]) -> list[Unmet] | None:
     except ImportError:
         return None
     found = []
+    own = [extra for extra, marks in MARKS.items() if any(name in packages for name in marks)]
     for owner in [name for name in ("gpupipe", *DALI, *NVIMAGECODEC, *CUPY) if name in packages]:
         for text in importlib.metadata.requires(owner) or ():
             needed = Requirement(text)
             optional = needed.marker is not None and not needed.marker.evaluate({"extra": ""})
-            extras = EXTRAS if owner == "gpupipe" else ("all",)
+            extras = own if owner == "gpupipe" else ["all"]
             if optional and needed.marker is not None and not any(needed.marker.evaluate({"extra": e}) for e in extras):
                 continue
             got = _version(needed.name)
