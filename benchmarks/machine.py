@@ -12,7 +12,7 @@ from typing import Any
 __all__ = ["commit", "cores", "gpus", "load", "machine", "versions"]
 
 _PACKAGES = (
-    "gpupipe",
+    "gpupipe-dali",
     "numpy",
     "pillow",
     "simplejpeg",

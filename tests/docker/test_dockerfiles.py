@@ -11,16 +11,11 @@ from typing import Any
 
 import pytest
 import yaml
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.docker.image import ROOT, instructions, let_through
 from tests.docker.pins import pins
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from tests.project import requirements
 
 DOCKER = ROOT / "docker"
 FILES = ["Dockerfile.cpu", "Dockerfile.gpu"]
@@ -95,14 +90,6 @@ def test_the_notebook_server_is_for_this_machine_alone_and_has_a_token(name: str
     assert ("ARG", f'{argument}=""') in instructions(f"Dockerfile.{name}")
 
 
-def _required(kind: str) -> list[Requirement]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = [project["optional-dependencies"][extra] for extra in (kind, "jupyter", "notebooks", "dev")]
-    return [
-        Requirement(line) for lines in (project["dependencies"], *extras) for line in lines if "gpupipe[" not in line
-    ]
-
-
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("kind", ["cpu", "cuda12", "cuda13"])
 def test_what_is_pinned_satisfies_pyproject(kind: str, python: str) -> None:
@@ -117,7 +104,7 @@ def test_what_is_pinned_satisfies_pyproject(kind: str, python: str) -> None:
             found.setdefault(canonicalize_name(pin.name), set()).add(specifier.version)
 
     assert {name: versions for name, versions in found.items() if len(versions) > 1} == {}
-    for wanted in _required(kind):
+    for wanted in requirements(kind, "jupyter", "dev"):
         if wanted.marker is None or wanted.marker.evaluate(machine):
             (version,) = found.get(canonicalize_name(wanted.name), {"not pinned"})
             assert version != "not pinned" and version in wanted.specifier, f"{wanted}: {version}"

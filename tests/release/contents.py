@@ -11,7 +11,7 @@ from pathlib import Path
 __all__ = ["names_in", "wrong"]
 
 CODE = r"gpupipe/([a-z_0-9]+/)*[a-z_0-9]+\.py|gpupipe/py\.typed|gpupipe/comparison/page/page\.(html|css)"
-WHEEL = rf"{CODE}|gpupipe-[\w.]+\.dist-info/(METADATA|WHEEL|RECORD|entry_points\.txt|licenses/LICENSE)"
+WHEEL = rf"{CODE}|gpupipe_dali-[\w.]+\.dist-info/(METADATA|WHEEL|RECORD|entry_points\.txt|licenses/LICENSE)"
 SOURCES = (
     rf"{CODE}|gpupipe/([a-z_]+/)*[A-Z]+\.md|gpupipe/guide/[a-z-]+\.md|gpupipe/guide/pictures/[a-z-]+\.(svg|webp)"
     r"|pyproject\.toml|PKG-INFO|LICENSE|\.gitignore"

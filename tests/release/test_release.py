@@ -75,12 +75,14 @@ def test_what_is_missing_and_what_does_not_belong_is_found(
 def test_builds_that_differ_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(source: Path, out: Path, **_: str) -> tuple[Path, Path]:
         out.mkdir()
-        for name in ("gpupipe-1.whl", "gpupipe-1.tar.gz"):
+        for name in ("gpupipe_dali-1.whl", "gpupipe_dali-1.tar.gz"):
             (out / name).write_text(str(source), encoding="utf-8")
-        return out / "gpupipe-1.whl", out / "gpupipe-1.tar.gz"
+        return out / "gpupipe_dali-1.whl", out / "gpupipe_dali-1.tar.gz"
 
     monkeypatch.setattr("tests.release.build.build", build)
-    with pytest.raises(SystemExit, match=re.escape("gpupipe-1.whl and gpupipe-1.whl, built from one commit, differ")):
+    with pytest.raises(
+        SystemExit, match=re.escape("gpupipe_dali-1.whl and gpupipe_dali-1.whl, built from one commit, differ")
+    ):
         build_twice(tmp_path)
 
 
