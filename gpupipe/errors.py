@@ -8,7 +8,7 @@ The tree::
     │   ├── PlanKeyError (KeyError)     ... because a dict of traced values has no such key
     │   ├── SpecError                   ... because an op was given a value it is not defined for
     │   └── TraceError (TypeError)      ... because a traced function needs a value that does not exist yet
-    ├── MissingDependencyError (ImportError)   an optional package is needed; the text names the extra
+    ├── MissingDependencyError (ImportError)   an optional package is needed; the text says what installs it
     ├── DeviceError (RuntimeError)      the executor failed, not the data: a GPU, its driver or its memory
     │   └── PixelError                  a decoder returned wrong pixels without an error
     ├── ClosedError (RuntimeError)      an iterator was used after close(), or in a forked child

@@ -1,11 +1,30 @@
-"""missing: hints for names that a public module does not have."""
+"""missing: hints for names that a public module does not have, and for libraries that are not installed."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["names_missing"]
+__all__ = ["DISTRIBUTION", "LIBRARIES", "names_missing"]
+
+DISTRIBUTION = "gpupipe-dali"
+"""The name that pip knows gpupipe by. The `gpupipe` of package indexes is another project's."""
+
+LIBRARIES = {
+    "cuda12": "nvidia-dali-cuda120 cupy-cuda12x 'cuda-toolkit[cudart,nvrtc]==12.*'",
+    "cuda13": "nvidia-dali-cuda130 cupy-cuda13x 'cuda-toolkit[cudart,nvrtc]==13.*'",
+    "cpu": "nvidia-dali-cuda130",
+    "fast": "opencv-python-headless cykooz-resizer",
+    "remote": "fsspec",
+    "parquet": "pyarrow",
+    "hdf5": "h5py",
+    "lmdb": "lmdb",
+    "ray": "ray",
+    "tiff": "tifffile",
+    "plot": "matplotlib",
+    "page": "jinja2",
+}
+"""What each extra of pyproject.toml stands for, without the extras that it includes: what follows `pip install`."""
 
 
 def names_missing(

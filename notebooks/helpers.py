@@ -111,14 +111,14 @@ def executors() -> dict[str, gp.Options]:
     return found
 
 
-def optional(name: str, extra: str) -> Any:
+def optional(name: str) -> Any:
     """The module `name`; None, and a line that says how to install it, where it is missing."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name != name.partition(".")[0]:  # it is installed, and something in it is broken
             raise
-        print(f'left out: {name} is not installed; pip install "gpupipe[{extra}]" brings it')
+        print(f"left out: {name} is not installed; install it with: pip install {name}")
         return None
 
 

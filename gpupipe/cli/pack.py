@@ -24,7 +24,7 @@ SOURCE is one of
               start with a dot are left out
   tar         uncompressed; labels as in WebDataset (KEY.cls, or "label" or "cls" in KEY.json), else the directories
   Parquet     a binary column, or a struct with "bytes", as Hugging Face's image data sets have it, and a column of
-              labels; needs gpupipe[parquet], and room in OUT for a copy of the images while it runs
+              labels; needs pyarrow, and room in OUT for a copy of the images while it runs
 or a folder of tar archives, a folder of Parquet files, or a quoted wildcard for such files.
 
 Images are stored as they are: header and end are checked, nothing is decoded or encoded. With --resize-shorter, larger

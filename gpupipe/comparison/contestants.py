@@ -19,8 +19,7 @@ import numpy as np
 from gpupipe.comparison.measure import MARK, Job
 from gpupipe.comparison.rounds import Delivered, Round
 from gpupipe.errors import GpupipeError, PlanError
-from gpupipe.transform.choose import dali_extra
-from gpupipe.transform.machine import fast_trouble, gpu_count, has_dali
+from gpupipe.transform.machine import dali_missing, fast_trouble, gpu_count, has_dali
 
 from ..classes import dataclass
 
@@ -53,7 +52,7 @@ class Executor:
         if self.device == "gpu" and not gpu_count():
             return "no GPU"
         if self.backend == "dali" and not has_dali():
-            return f"DALI is not installed: pip install '{dali_extra()}'"
+            return dali_missing()
         if self.backend == "fast" and (trouble := fast_trouble()):
             return trouble
         return ""

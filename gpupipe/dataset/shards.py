@@ -79,7 +79,7 @@ class LMDBDataset(FileDataset):
     Databases are opened read-only and without a lock, once in each process; they must not be written to meanwhile. A
     value has no checksum, and LMDB trusts its pages: a database that is missing, no database or shorter than it says is
     an error, but one whose pages were overwritten, or that is truncated while it is read, may end the process. After an
-    error the rest of a database is lost: see `Options.lost_files`. Needs the package lmdb: ``gpupipe[lmdb]``.
+    error the rest of a database is lost: see `Options.lost_files`. Needs lmdb: ``pip install lmdb``.
 
     The key of an entry is its identity. `len(ds)` asks the database; `ds[i]` and `shuffle(gp.ALL)` list its keys, which
     takes their bytes and 8 for each in memory, and refuse more than 512 MiB of them.

@@ -170,7 +170,7 @@ class _ArrowTables(TableDataset):
 
 
 class ParquetDataset(_ArrowTables):
-    """The rows of Parquet files, as dicts of their columns. Needs ``pip install "gpupipe[parquet]"``.
+    """The rows of Parquet files, as dicts of their columns. Needs pyarrow: ``pip install pyarrow``.
 
     Numbers are NumPy scalars; text and binary values are bytes; lists of one length are arrays, other lists are arrays
     of unknown length. A dictionary column has the values it stands for. A struct with a binary field ``bytes``, as
@@ -205,7 +205,7 @@ class ParquetDataset(_ArrowTables):
 
 
 class ArrowDataset(_ArrowTables):
-    """The rows of Arrow IPC files (Feather v2), as dicts of their columns. Needs ``pip install "gpupipe[parquet]"``.
+    """The rows of Arrow IPC files (Feather v2), as dicts of their columns. Needs pyarrow: ``pip install pyarrow``.
 
     As `ParquetDataset`, with record batches for row groups: types, nulls, index, and what is read. IPC files have no
     checksums, so of damage in a batch only what makes it invalid is noticed; a changed number is a wrong value. The
@@ -263,7 +263,7 @@ class NumpyDataset(TableDataset):
 
 
 class HDF5Dataset(TableDataset):
-    """The items of HDF5 files along the first axis of their datasets, as dicts. Needs ``pip install "gpupipe[hdf5]"``.
+    """The items of HDF5 files along the first axis of their datasets, as dicts. Needs h5py: ``pip install h5py``.
 
     Datasets of numbers, of strings (as bytes), and of numbers of varying count, all of one length. Compound types,
     references, links, and data in other files are refused. The items have an index; one is read with its block, which

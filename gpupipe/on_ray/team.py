@@ -18,6 +18,7 @@ from typing import Any
 from ..classes import dataclass
 from ..errors import GpupipeError, MissingDependencyError, PlanError, WorkersDisagreeError, WorkersLostError
 from ..log import logger
+from ..missing import LIBRARIES
 from ..plan.index import ENDLESS
 from ..plan.ranks import OnRay
 from .worker import Answer, Chain, Introduction, Maker
@@ -51,7 +52,9 @@ def ray_session() -> str:
     try:
         import ray
     except ImportError as error:
-        raise MissingDependencyError("on_ray needs Ray, which is not installed: pip install 'gpupipe[ray]'") from error
+        raise MissingDependencyError(
+            f"on_ray needs Ray, which is not installed: pip install {LIBRARIES['ray']}"
+        ) from error
     if not ray.is_initialized():
         raise PlanError(
             "on_ray needs a Ray cluster that this process is connected to, got none: ray.is_initialized() is False; "

@@ -14,6 +14,7 @@ import numpy as np
 from ..brief import brief
 from ..errors import MissingDependencyError, PlanError
 from ..extract.storage.replacing import replacing
+from ..missing import LIBRARIES
 from ..timing import Span
 from .trace import rows_of
 
@@ -40,7 +41,7 @@ def plot(spans: Sequence[Span], title: str, path: str | os.PathLike[str], second
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingDependencyError(
-            'Profile.plot needs matplotlib, which is not installed; install it with: pip install "gpupipe[plot]"'
+            f"Profile.plot needs matplotlib, which is not installed; install it with: pip install {LIBRARIES['plot']}"
         ) from error
     if seconds is not None and (not isinstance(seconds, int | float | np.number) or not seconds > 0):
         raise PlanError(f"Profile.plot needs seconds > 0, got {brief(seconds)}")

@@ -21,6 +21,7 @@ from ..classes import dataclass
 from ..errors import DataError, DeviceError, FunctionError, MissingDependencyError, text_of
 from ..graph.op import Op
 from ..timing import Ranges
+from .machine import cupy_libraries
 
 __all__ = [
     "DeviceArray",
@@ -272,7 +273,7 @@ def to_cupy(leaf: Any) -> Any:
         MissingDependencyError: CuPy is not installed.
     """
     if not has_cupy():
-        raise MissingDependencyError("as_cupy needs CuPy, which is not installed; pip install 'gpupipe[cuda12]'")
+        raise MissingDependencyError(f"as_cupy needs CuPy, which is not installed; pip install {cupy_libraries()}")
     import cupy
 
     if isinstance(leaf, DeviceArray):
@@ -336,7 +337,7 @@ def concatenate(parts: Sequence[Any]) -> Any:
     if not has_cupy():
         raise MissingDependencyError(
             "joining the parts of a batch on the GPU needs CuPy, which is not installed; "
-            "pip install 'gpupipe[cuda12]', or raise Options(device_memory=...) so that the batch runs in one part"
+            f"pip install {cupy_libraries()}, or raise Options(device_memory=...) so that the batch runs in one part"
         )
     import cupy
 

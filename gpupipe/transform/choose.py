@@ -28,6 +28,8 @@ from ..plan.maps import Map
 from ..plan.node import Node, walk
 from .machine import (
     dali_cuda,
+    dali_libraries,
+    dali_missing,
     driver_cuda,
     fast_trouble,
     gpu_count,
@@ -41,7 +43,6 @@ from .program import Executor, Program
 __all__ = [
     "Choice",
     "choose_for",
-    "dali_extra",
     "executor_of",
     "load_libraries",
     "make_executor",
@@ -102,10 +103,7 @@ def resolve_device(settings: Settings, fast: bool = True) -> Choice:
     kind, number = parse_device(settings.device)
     dali = has_dali()
     if settings.backend == "dali" and not dali:
-        raise MissingDependencyError(
-            "Options(backend='dali') needs nvidia-dali, which is not installed; "
-            f"pip install '{dali_extra()}', or use backend='auto'"
-        )
+        raise MissingDependencyError(f"Options(backend='dali') cannot run: {dali_missing()}; or use backend='auto'")
     if kind == "gpu":
         return _gpu(settings, number, dali)
     if settings.backend == "fast" and (unusable := fast_trouble()):
@@ -125,18 +123,14 @@ def resolve_device(settings: Settings, fast: bool = True) -> Choice:
     if fast and settings.backend == "auto" and (few or not dali) and has_fast():
         less = f"on up to {FEW_THREADS} threads need less than DALI" if few else "need less than NumPy"
         if not dali and (gpus or not few):  # with it, the choice would be another
-            reason += _without_dali()
+            reason += f", {dali_missing()}"
         why = f"{reason}; OpenCV and cykooz-resizer found, which {less}"
         return Choice("fast", None, why, fallback=gpus > 0)
     if trouble:
         return Choice("dali-cpu", None, reason, fallback=True)
     if dali:
         return Choice("dali-cpu", None, f"{reason}, DALI found")
-    return Choice("numpy", None, reason + _without_dali(), fallback=True)
-
-
-def _without_dali() -> str:
-    return f", DALI is not installed (pip install '{dali_extra()}')"
+    return Choice("numpy", None, f"{reason}, {dali_missing()}", fallback=True)
 
 
 def executor_of(plan: Node, settings: Settings, opaque: bool = False) -> str:
@@ -174,11 +168,6 @@ def _gpus(count: int) -> str:
     return f"{count} GPU{'s' * (count > 1)}"
 
 
-def dali_extra() -> str:
-    """The pip requirement that installs DALI for this machine."""
-    return f"gpupipe[{f'cuda{13 if (driver_cuda() or 12) >= 13 else 12}' if gpu_count() else 'cpu'}]"
-
-
 def _unfit() -> str:
     """Why the installed DALI cannot use this machine's driver; "" if it can, or if either version is unknown."""
     needs, has = dali_cuda(), driver_cuda()
@@ -186,7 +175,7 @@ def _unfit() -> str:
         return ""
     return (
         f"the installed DALI is built for CUDA {needs} and the driver supports CUDA {has}: "
-        f"pip install '{dali_extra()}' in an environment without nvidia-dali-cuda{needs}0, or update the driver"
+        f"update the driver, or use an environment without nvidia-dali-cuda{needs}0 (pip install {dali_libraries()})"
     )
 
 
@@ -206,8 +195,7 @@ def _gpu(settings: Settings, number: int | None, dali: bool) -> Choice:
         )
     if not dali:
         raise MissingDependencyError(
-            f"Options(device={settings.device!r}) needs nvidia-dali, which is not installed; "
-            f"pip install '{dali_extra()}', or use device='cpu'"
+            f"Options(device={settings.device!r}) cannot run: {dali_missing()}; or use device='cpu'"
         )
     if trouble := _unfit():
         raise MissingDependencyError(f"Options(device={settings.device!r}) cannot run: {trouble}")

@@ -13,10 +13,14 @@ from typing import Any
 from ..cpus import LOCAL_RANKS, cpu_count, cpus_of_machine, launcher, number_in, ranks_of
 from ..errors import PlanError, text_of
 from ..log import logger
+from ..missing import LIBRARIES
 
 __all__ = [
     "card_and_versions",
+    "cupy_libraries",
     "dali_cuda",
+    "dali_libraries",
+    "dali_missing",
     "driver_cuda",
     "fast_trouble",
     "gpu_count",
@@ -55,7 +59,7 @@ def has_fast() -> bool:
 def fast_trouble() -> str:
     """Why the libraries of the extra `fast` cannot be used; "" if they can."""
     if not (has_package("cv2") and has_package("cykooz_resizer")):
-        return "OpenCV and cykooz-resizer are not both installed: pip install 'gpupipe[fast]'"
+        return f"OpenCV and cykooz-resizer are not both installed: pip install {LIBRARIES['fast']}"
     return _import_trouble()
 
 
@@ -146,6 +150,22 @@ def gpu_count() -> int:
 def driver_cuda() -> int | None:
     """The CUDA major version that the driver supports; None if NVML does not say."""
     return installed()[1]
+
+
+def dali_libraries() -> str:
+    """What pip installs for DALI on this machine, and for CuPy if it has a GPU."""
+    return LIBRARIES[f"cuda{13 if (driver_cuda() or 12) >= 13 else 12}" if gpu_count() else "cpu"]
+
+
+def cupy_libraries() -> str:
+    """What pip installs for CuPy beside the installed DALI."""
+    return LIBRARIES[f"cuda{dali_cuda() or 12}"]
+
+
+def dali_missing() -> str:
+    """The words for a machine without DALI, with the command that installs it where one does."""
+    how = f"pip install {dali_libraries()}" if sys.platform == "linux" else "it has wheels for Linux alone"
+    return f"DALI is not installed ({how})"
 
 
 @functools.cache

@@ -71,7 +71,9 @@ def test_what_is_broken_gives_status_1_and_a_command(
 
     out = capsys.readouterr().out
     assert "\nproblem  DALI" in out
-    assert re.search(r"\n {10,}\$ pip install 'gpupipe\[cuda13\]'\n", out)
+    assert re.search(
+        r"\n {10,}\$ pip install nvidia-dali-cuda130 cupy-cuda13x 'cuda-toolkit\[cudart,nvrtc\]==13\.\*'\n", out
+    )
     assert out.endswith("\n1 problem, 1 warning\n")
 
 
@@ -91,7 +93,7 @@ def test_json_holds_checks_and_facts(capsys: pytest.CaptureFixture[str], monkeyp
     assert found["gpupipe"] == gpupipe.__version__
     assert found["broken"] is False
     (dali,) = (check for check in found["checks"] if check["name"] == "DALI")
-    assert (dali["status"], dali["command"]) == ("warning", "pip install 'gpupipe[cpu]'")
+    assert (dali["status"], dali["command"]) == ("warning", "pip install nvidia-dali-cuda130")
     assert found["facts"]["packages"]["numpy"] == "2.4.6"
 
 

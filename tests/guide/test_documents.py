@@ -143,7 +143,7 @@ def test_every_target_and_command_that_a_document_names_exists() -> None:
     assert set(re.findall(r"(?:^|`|='.*' )make ([a-z-]+)", text, flags=re.MULTILINE)) <= targets
     extras = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[project.optional-dependencies]")[2]
     known = set(re.findall(r"^([a-z0-9]+) = \[", extras.partition("[project.scripts]")[0], flags=re.MULTILINE))
-    named = re.findall(r"'(?:\.|gpupipe)\[([a-z0-9,]+)\]'", text)
+    named = re.findall(r"'\.\[([a-z0-9,]+)\]'", text)
     assert set(itertools.chain.from_iterable(extra.split(",") for extra in named)) <= known
 
 

@@ -134,7 +134,7 @@ def test_without_tifffile_the_error_names_the_extra(monkeypatch: pytest.MonkeyPa
     data = written(bands(6, "uint16"))
     monkeypatch.setitem(sys.modules, "tifffile", None)
 
-    with pytest.raises(MissingDependencyError, match=r"6 channels of uint16 needs tifffile.*gpupipe\[tiff\]"):
+    with pytest.raises(MissingDependencyError, match=r"6 channels of uint16 needs tifffile.*pip install tifffile"):
         ops.decode_image(data)
 
 
@@ -234,5 +234,5 @@ def test_a_chain_without_tifffile_says_what_to_install(kind: str, monkeypatch: p
     ds = ds.map(lambda x: ops.resize(ops.decode_image(x), (8, 8)))
     monkeypatch.setitem(sys.modules, "tifffile", None)
 
-    with pytest.raises(gp.DataError, match=r'index 1: .*needs tifffile.*pip install "gpupipe\[tiff\]"'):
+    with pytest.raises(gp.DataError, match=r"index 1: .*needs tifffile.*pip install tifffile"):
         list(ds.with_options(on(kind)))

@@ -13,6 +13,8 @@ from gpupipe.tools.doctor.probe import Answer
 from tests.tools.machines import GPU, LAPTOP, on_the_gpu, without
 
 DOCKER = "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility,video IMAGE"
+CUDA_12 = "pip install nvidia-dali-cuda120 cupy-cuda12x 'cuda-toolkit[cudart,nvrtc]==12.*'"
+CUDA_13 = CUDA_12.replace("cuda12", "cuda13").replace("==12", "==13")
 NO_NVCUVID = {"libraries": ["libcuda.so.1", "libnvidia-ml.so.1"]}
 NO_CUDA = {"libraries": ["libnvidia-ml.so.1"], "visible": 0}
 V100 = {"cards": [{"name": "Tesla V100", "capability": [7, 0]}]}
@@ -100,31 +102,31 @@ def test_a_machine_with_a_gpu_on_which_all_is_well_has_no_warning() -> None:
             with_packages(nvidia_dali_cuda120="2.4.0", nvidia_nvimgcodec_cu12="0.10.0"), "DALI", "problem",
             "two wheels are installed",
             "pip uninstall -y nvidia-dali-cuda120 nvidia-dali-cuda130 nvidia-nvimgcodec-cu12 nvidia-nvimgcodec-cu13 "
-            "&& pip install 'gpupipe[cuda13]'", id="two DALI wheels",
+            f"&& {CUDA_13}", id="two DALI wheels",
         ),
         pytest.param(
             failing(GPU, dali_cpu="ImportError: libdali.so: cannot open"), "DALI", "problem",
             "does not work: ImportError: libdali.so: cannot open",
-            "pip uninstall -y nvidia-dali-cuda130 nvidia-nvimgcodec-cu13 && pip install 'gpupipe[cuda13]'",
+            f"pip uninstall -y nvidia-dali-cuda130 nvidia-nvimgcodec-cu13 && {CUDA_13}",
             id="DALI fails to import",
         ),
         pytest.param(
             failing(on_the_gpu(dali=False), dali_cpu="MissingDependencyError: x"), "DALI", "problem",
             "nvidia-dali-cuda130 2.4.0 is installed, but does not work: Python finds none of its files",
-            "pip uninstall -y nvidia-dali-cuda130 nvidia-nvimgcodec-cu13 && pip install 'gpupipe[cuda13]'",
+            f"pip uninstall -y nvidia-dali-cuda130 nvidia-nvimgcodec-cu13 && {CUDA_13}",
             id="DALI without its files",
         ),
         pytest.param(
             on_the_gpu(**ON_550), "DALI", "problem",
             "nvidia-dali-cuda130 2.4.0 is built for CUDA 13, and the driver supports CUDA 12",
-            "pip uninstall -y nvidia-dali-cuda130 nvidia-nvimgcodec-cu13 && pip install 'gpupipe[cuda12]'",
+            f"pip uninstall -y nvidia-dali-cuda130 nvidia-nvimgcodec-cu13 && {CUDA_12}",
             id="driver too old for the wheel",
         ),
         pytest.param(
             replace(without("nvidia-dali-cuda130", facts=on_the_gpu(dali=False)), runs={"numpy": Answer()}), "DALI",
-            "problem", "the GPU stays unused", "pip install 'gpupipe[cuda13]'", id="GPU without DALI",
+            "problem", "the GPU stays unused", CUDA_13, id="GPU without DALI",
         ),
-        pytest.param(LAPTOP, "DALI", "warning", "NumPy runs chains", "pip install 'gpupipe[cpu]'", id="no DALI"),
+        pytest.param(LAPTOP, "DALI", "warning", "NumPy runs chains", "pip install nvidia-dali-cuda130", id="no DALI"),
         pytest.param(
             replace(LAPTOP, system="Darwin arm64"), "DALI", "ok", "has no wheels for Darwin", "", id="no DALI on a Mac"
         ),
@@ -135,19 +137,19 @@ def test_a_machine_with_a_gpu_on_which_all_is_well_has_no_warning() -> None:
         ),
         pytest.param(
             with_packages(cupy_cuda12x="14.2.0"), "CuPy", "problem", "several are installed",
-            "pip uninstall -y cupy-cuda12x cupy-cuda13x && pip install 'gpupipe[cuda13]'", id="two CuPy",
+            f"pip uninstall -y cupy-cuda12x cupy-cuda13x && {CUDA_13}", id="two CuPy",
         ),
         pytest.param(
-            without("cupy-cuda13x"), "CuPy", "warning", "DeviceArrays", "pip install 'gpupipe[cuda13]'", id="no CuPy"
+            without("cupy-cuda13x"), "CuPy", "warning", "DeviceArrays", CUDA_13, id="no CuPy"
         ),
         pytest.param(
             without("cupy-cuda13x", facts=with_packages(cupy_cuda12x="14.2.0")), "CuPy", "problem",
             "cupy-cuda12x 14.2.0 is for another CUDA than DALI, which is for CUDA 13",
-            "pip uninstall -y cupy-cuda12x && pip install 'gpupipe[cuda13]'", id="CuPy for another CUDA",
+            f"pip uninstall -y cupy-cuda12x && {CUDA_13}", id="CuPy for another CUDA",
         ),
         pytest.param(
             failing(GPU, cupy="its process crashed (SIGSEGV)"), "CuPy", "problem", "crashed (SIGSEGV)",
-            "pip uninstall -y cupy-cuda13x && pip install 'gpupipe[cuda13]'", id="CuPy crashes",
+            f"pip uninstall -y cupy-cuda13x && {CUDA_13}", id="CuPy crashes",
         ),
         pytest.param(
             failing(replace(LAPTOP, packages=dict(LAPTOP.packages) | {"cupy-cuda12x": "14"}), cupy="ImportError: x"),
@@ -159,15 +161,15 @@ def test_a_machine_with_a_gpu_on_which_all_is_well_has_no_warning() -> None:
         ),
         pytest.param(
             failing(LAPTOP, numpy="ImportError: x"), "NumPy on CPU", "problem", "ImportError: x",
-            "pip install --force-reinstall gpupipe", id="NumPy executor fails",
+            "pip install --force-reinstall numpy pillow simplejpeg crc32c", id="NumPy executor fails",
         ),
         pytest.param(
             replace(LAPTOP, machine=Answer({"visible": 0, "libraries": [], "trouble": "ImportError: blocked"})),
             "device='auto'", "problem", "ImportError: blocked", "", id="cannot choose",
         ),
         pytest.param(
-            replace(LAPTOP, unmet=[Unmet("gpupipe 0.1.0", "pillow>=10.3", "9.5.0")]), "packages", "warning",
-            "gpupipe 0.1.0 needs pillow>=10.3, got 9.5.0", "pip install 'pillow>=10.3'", id="old Pillow",
+            replace(LAPTOP, unmet=[Unmet("gpupipe-dali 0.1.0", "pillow>=10.3", "9.5.0")]), "packages", "warning",
+            "gpupipe-dali 0.1.0 needs pillow>=10.3, got 9.5.0", "pip install 'pillow>=10.3'", id="old Pillow",
         ),
         pytest.param(
             replace(LAPTOP, unmet=None), "packages", "ok", "were not compared", "", id="requirements unknown"
@@ -218,7 +220,7 @@ def test_what_is_known_to_go_wrong_together_is_told_with_its_source(facts: Facts
     assert check.status == status
     assert check.text.startswith(name)
     assert "https://" in check.text
-    assert status != "problem" or "pip install 'gpupipe[cuda12]'" in check.command
+    assert status != "problem" or CUDA_12 in check.command
 
 
 def test_every_known_trouble_has_a_public_source_and_is_absent_from_a_good_machine() -> None:
@@ -230,7 +232,7 @@ def test_a_cupy_of_the_gpus_cuda_is_not_asked_of_a_machine_without_one() -> None
     assert not [check for check in diagnose(LAPTOP) if check.name in ("CuPy", "JPEG engines", "nvImageCodec")]
 
 
-def test_commands_name_the_clone_and_the_python_that_are_used() -> None:
-    facts = replace(LAPTOP, source="/home/me/my clone", pip="/opt/py/bin/python -m pip")
+def test_commands_name_the_python_that_is_used() -> None:
+    facts = replace(LAPTOP, pip="/opt/py/bin/python -m pip")
 
-    assert found(facts, "DALI").command == "/opt/py/bin/python -m pip install '/home/me/my clone[cpu]'"
+    assert found(facts, "DALI").command == "/opt/py/bin/python -m pip install nvidia-dali-cuda130"

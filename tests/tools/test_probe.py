@@ -170,7 +170,7 @@ def test_only_what_can_run_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_requirements_that_are_not_met_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     needs = {
-        "gpupipe": ["numpy>=2.0", 'cupy-cuda13x>=14; extra == "cuda13"', 'torch>=2.4; extra == "bench"'],
+        "gpupipe-dali": ["numpy>=2.0", 'cupy-cuda13x>=14; extra == "cuda13"', 'torch>=2.4; extra == "bench"'],
         "nvidia-dali-cuda130": ["nvidia-nvimgcodec-cu13[all]<0.10.0,>=0.9.0", "six<=1.17"],
         "nvidia-nvimgcodec-cu13": ['nvidia-nvjpeg; extra == "all"'],
     }
@@ -181,18 +181,18 @@ def test_requirements_that_are_not_met_are_found(monkeypatch: pytest.MonkeyPatch
     found = facts._unmet(dict.fromkeys(needs, "1"))
 
     assert [(unmet.owner, unmet.requirement, unmet.got) for unmet in found or ()] == [
-        ("gpupipe 1", "numpy>=2.0", "1.26.4"),
+        ("gpupipe-dali 1", "numpy>=2.0", "1.26.4"),
         ("nvidia-dali-cuda130 1", "nvidia-nvimgcodec-cu13<0.10.0,>=0.9.0", "0.8.0.22"),
         ("nvidia-nvimgcodec-cu13 1", "nvidia-nvjpeg", ""),
     ]
 
 
 def test_an_installed_cupy_that_is_too_old_for_an_extra_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    needs = {"gpupipe": ['cupy-cuda13x>=14; extra == "cuda13"'], "cupy-cuda13x": []}
+    needs = {"gpupipe-dali": ['cupy-cuda13x>=14; extra == "cuda13"'], "cupy-cuda13x": []}
     monkeypatch.setattr("importlib.metadata.requires", needs.get)
     monkeypatch.setattr(facts, "_version", {"cupy-cuda13x": "13.6"}.get)
 
-    assert facts._unmet(dict.fromkeys(needs, "1")) == [facts.Unmet("gpupipe 1", "cupy-cuda13x>=14", "13.6")]
+    assert facts._unmet(dict.fromkeys(needs, "1")) == [facts.Unmet("gpupipe-dali 1", "cupy-cuda13x>=14", "13.6")]
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_toolkit_is_judged_by_the_extra_that_is_installed(
     wheels: list[str], toolkit: str, unmet: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs = {name: list[str]() for name in wheels}
-    needs["gpupipe"] = [f'cuda-toolkit=={n}.*; extra == "cuda{n}"' for n in (12, 13)]
+    needs["gpupipe-dali"] = [f'cuda-toolkit=={n}.*; extra == "cuda{n}"' for n in (12, 13)]
     monkeypatch.setattr("importlib.metadata.requires", needs.get)
     monkeypatch.setattr(facts, "_version", lambda name: toolkit)
 

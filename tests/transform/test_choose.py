@@ -49,7 +49,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(machine_of, "installed", lambda: (gpus, driver))
         monkeypatch.setattr(choose, "has_dali", lambda: dali)
         monkeypatch.setattr(choose, "has_fast", lambda: fast)
-        monkeypatch.setattr(choose, "fast_trouble", lambda: "" if fast else "missing: pip install 'gpupipe[fast]'")
+        monkeypatch.setattr(choose, "fast_trouble", lambda: "" if fast else "missing")
         monkeypatch.setattr(choose, "dali_cuda", lambda: built_for)
         monkeypatch.setattr(sys, "platform", "linux")
         for name, value in environment.items():
@@ -120,12 +120,12 @@ def test_where_its_libraries_are_auto_takes_fast_for_few_threads_or_without_dali
         (0, True, Options(device="gpu"), PlanError, "needs an NVIDIA GPU and its driver, found none.*device='auto'"),
         (0, True, Options(device="gpu:0"), PlanError, "found none"),
         (2, True, Options(device="gpu:2"), PlanError, "needs GPU 2, found 2"),
-        (2, False, Options(device="gpu"), MissingDependencyError, r"pip install 'gpupipe\[cuda13\]'"),
-        (0, False, Options(backend="dali"), MissingDependencyError, r"pip install 'gpupipe\[cpu\]'"),
-        (2, False, Options(backend="dali"), MissingDependencyError, r"pip install 'gpupipe\[cuda13\]'"),
+        (2, False, Options(device="gpu"), MissingDependencyError, "pip install nvidia-dali-cuda130 cupy-cuda13x"),
+        (0, False, Options(backend="dali"), MissingDependencyError, r"pip install nvidia-dali-cuda130\)"),
+        (2, False, Options(backend="dali"), MissingDependencyError, "pip install nvidia-dali-cuda130 cupy-cuda13x"),
         (2, True, Options(backend="numpy", device="gpu"), PlanError, "backend 'numpy' runs on the CPU"),
         (2, True, Options(backend="fast", device="gpu"), PlanError, "backend 'fast' runs on the CPU"),
-        (0, True, Options(backend="fast"), MissingDependencyError, r"pip install 'gpupipe\[fast\]'"),
+        (0, True, Options(backend="fast"), MissingDependencyError, "cannot run: missing"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_way_out(
@@ -287,8 +287,27 @@ def test_a_driver_too_old_for_the_installed_dali_is_no_gpu(
     assert choice.executor == ("dali-gpu" if fits else "dali-cpu")
     if not fits:
         assert choice.fallback and "built for CUDA 13 and the driver supports CUDA 12" in choice.why
-        with pytest.raises(MissingDependencyError, match=r"cannot run: .*pip install 'gpupipe\[cuda12\]'"):
+        with pytest.raises(MissingDependencyError, match=r"cannot run: .*pip install nvidia-dali-cuda120 cupy"):
             resolve_device(Options(device="gpu").resolve())
+
+
+def test_where_dali_has_no_wheels_no_command_is_named(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(0, False)
+    monkeypatch.setattr(sys, "platform", "darwin")
+
+    assert resolve_device(Options().resolve()).why == (
+        "no GPU found, DALI is not installed (it has wheels for Linux alone)"
+    )
+
+
+@pytest.mark.parametrize("built_for", [12, 13, None])
+def test_cupy_is_installed_for_the_cuda_of_the_installed_dali(
+    built_for: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_of, "dali_cuda", lambda: built_for)
+    monkeypatch.setattr(machine_of, "installed", lambda: (1, 13))
+
+    assert f"cupy-cuda{built_for or 12}x" in machine_of.cupy_libraries()
 
 
 def test_nvml_is_asked_for_gpus_and_for_what_the_driver_supports() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from ...errors import MissingDependencyError
 from ...extract.storage.output import check_output
 from ...extract.storage.replacing import replacing
+from ...missing import LIBRARIES
 from ..result import Cost, Pair, Result
 from .charts import charts_of_costs, charts_of_steps
 from .numbers import ABSENT, filters
@@ -68,7 +69,7 @@ def check_page() -> Any:
     except ImportError as error:
         raise MissingDependencyError(
             "the page of a comparison needs jinja2, which is not installed; install it with: "
-            'pip install "gpupipe[page]"'
+            f"pip install {LIBRARIES['page']}"
         ) from error
     return jinja2
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from gpupipe.errors import DecodeError, MissingDependencyError
 from gpupipe.extract.images.exif import NORMAL
+from gpupipe.missing import LIBRARIES
 
 from ...classes import dataclass
 
@@ -144,7 +145,7 @@ def read_tiff(data: Encoded, layout: TiffLayout, most_samples: int) -> Array:
     except ImportError as error:
         raise MissingDependencyError(
             f"a TIFF of {layout.channels} channels of {layout.dtype} needs tifffile, which is not installed; "
-            f'install it with: pip install "gpupipe[tiff]"'
+            f"install it with: pip install {LIBRARIES['tiff']}"
         ) from error
     try:
         with TiffFile(io.BytesIO(data)) as file:

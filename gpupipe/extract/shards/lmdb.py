@@ -22,6 +22,7 @@ from gpupipe.extract.records.reading import BlockReader, Source
 from gpupipe.extract.storage.files import LOCAL
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.glob import is_url
+from gpupipe.missing import LIBRARIES
 
 from ...classes import dataclass
 
@@ -50,7 +51,7 @@ def need_lmdb() -> Any:
         import lmdb
     except ImportError as error:
         raise MissingDependencyError(
-            'LMDBDataset needs lmdb, which is not installed; install it with: pip install "gpupipe[lmdb]"'
+            f"LMDBDataset needs lmdb, which is not installed; install it with: pip install {LIBRARIES['lmdb']}"
         ) from error
     return lmdb
 

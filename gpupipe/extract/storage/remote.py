@@ -20,6 +20,7 @@ from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.glob import is_url, matching
 from gpupipe.extract.storage.list_of_copies import share_list
 from gpupipe.extract.storage.retry import asked, passes
+from gpupipe.missing import LIBRARIES
 
 __all__ = ["RemoteStorage", "expand_url", "remote_storage", "storage_of"]
 
@@ -53,7 +54,7 @@ class RemoteStorage:
         except ImportError as error:
             raise MissingDependencyError(
                 f"files named by a URL need fsspec, which is not installed, for {url!r}; "
-                f'install it with: pip install "gpupipe[remote]"'
+                f"install it with: pip install {LIBRARIES['remote']}"
             ) from error
         self._url_to_fs = url_to_fs
         try:

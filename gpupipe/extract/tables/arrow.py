@@ -9,6 +9,7 @@ import numpy as np
 
 from gpupipe.errors import MissingDependencyError, RecordError
 from gpupipe.extract.tables.columns import Arrays, Column, Lists, Nulls, Scalars, Slices
+from gpupipe.missing import LIBRARIES
 from gpupipe.spec import Array, TensorSpec
 
 __all__ = ["ENCODED", "arrow", "chosen", "column_of", "type_of"]
@@ -30,7 +31,7 @@ def arrow(who: str, module: str = "pyarrow") -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise MissingDependencyError(
-            f'{who} needs pyarrow, which is not installed; install it with: pip install "gpupipe[parquet]"'
+            f"{who} needs pyarrow, which is not installed; install it with: pip install {LIBRARIES['parquet']}"
         ) from error
     return {"pyarrow": pyarrow, "pyarrow.compute": pyarrow.compute, "pyarrow.parquet": pyarrow.parquet}[module]
 

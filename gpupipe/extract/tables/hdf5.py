@@ -13,6 +13,7 @@ from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.tables.byte_file import ByteFile
 from gpupipe.extract.tables.columns import Arrays, Column, Nulls, Scalars, Values
 from gpupipe.extract.tables.table import MOST_BYTES, Format, Table
+from gpupipe.missing import LIBRARIES
 from gpupipe.spec import Array, TensorSpec
 
 from ...classes import dataclass
@@ -37,7 +38,7 @@ class Hdf5(Format):
             import h5py
         except ImportError as error:
             raise MissingDependencyError(
-                f'{self.name} needs h5py, which is not installed; install it with: pip install "gpupipe[hdf5]"'
+                f"{self.name} needs h5py, which is not installed; install it with: pip install {LIBRARIES['hdf5']}"
             ) from error
         file = self.opened(path)
         try:

@@ -25,13 +25,13 @@ from ...transform import array
 from ...transform.choose import (
     Choice,
     choose_for,
-    dali_extra,
     load_libraries,
     make_executor,
     refuse_unsupported,
     resolve_device,
     threads_of,
 )
+from ...transform.machine import cupy_libraries
 from ...transform.program import Executor, Program
 from ...transform.recording import recorded
 from ..pending import AHEAD, Pending
@@ -121,8 +121,8 @@ class Placer:
             )
         elif not array.has_cupy():
             error = MissingDependencyError(
-                f"{who} needs CuPy, which is not installed; pip install '{dali_extra()}', or use cache(), which keeps "
-                "the elements on the host"
+                f"{who} needs CuPy, which is not installed; pip install {cupy_libraries()}, or use cache(), which "
+                "keeps the elements on the host"
             )
         if error is not None and not self.dry:
             raise error

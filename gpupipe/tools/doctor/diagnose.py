@@ -10,6 +10,7 @@ from gpupipe.tools.doctor.facts import CORE, CUPY, DALI, NVIMAGECODEC, Facts
 from gpupipe.tools.doctor.known_bad import KNOWN_BAD
 
 from ...classes import dataclass
+from ...missing import LIBRARIES
 
 __all__ = ["Check", "diagnose"]
 
@@ -240,7 +241,7 @@ def _executors(facts: Facts) -> Iterator[Check]:
             text = f"does not run: {answer.error}; until it does, use Options(device='cpu')"
             yield Check(title, "problem", text, "nvidia-smi")
         else:
-            command = f"{facts.pip} install --force-reinstall {shlex.quote(facts.source)}"
+            command = f"{facts.pip} install --force-reinstall {' '.join(CORE)}"
             yield Check(title, "problem", f"does not run: {answer.error}", command)
     found = facts.machine.found
     if "executor" in found:
@@ -328,7 +329,7 @@ def _extra(facts: Facts) -> str:
 
 
 def _install(facts: Facts) -> str:
-    return f"{facts.pip} install {shlex.quote(f'{facts.source}[{_extra(facts)}]')}"
+    return f"{facts.pip} install {LIBRARIES[_extra(facts)]}"
 
 
 def _uninstall(facts: Facts, packages: Sequence[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import platform
 import shlex
@@ -11,13 +10,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-import gpupipe
 from gpupipe.tools.doctor.limits import Limits, find_limits
 from gpupipe.tools.doctor.probe import Answer, ask
 
 from ...classes import dataclass
+from ...missing import DISTRIBUTION
 
 __all__ = ["CUPY", "DALI", "NVIMAGECODEC", "Facts", "Unmet", "gather"]
 
@@ -63,7 +61,6 @@ class Facts:
         system: name of the operating system and processor.
         variables: environment variables that matter and are set.
         pip: the command that starts pip for this Python.
-        source: what pip installs gpupipe from: its name, or the path of a clone.
     """
 
     machine: Answer
@@ -75,7 +72,6 @@ class Facts:
     system: str = "Linux x86_64"
     variables: Mapping[str, str] = field(default_factory=dict)
     pip: str = "pip"
-    source: str = "gpupipe"
 
     def installed(self, names: Sequence[str]) -> list[str]:
         """Those of some packages that are installed."""
@@ -109,13 +105,12 @@ def gather(progress: Callable[[int, int], None] = lambda done, total: None) -> F
         system=f"{platform.system()} {platform.machine()}",
         variables={name: os.environ[name] for name in VARIABLES if name in os.environ},
         pip=f"{shlex.quote(sys.executable)} -m pip",
-        source=_source(),
     )
 
 
 def _versions() -> dict[str, str]:
     found = {}
-    for name in (*CORE, *DALI, *NVIMAGECODEC, *CUPY, "gpupipe"):
+    for name in (*CORE, *DALI, *NVIMAGECODEC, *CUPY, DISTRIBUTION):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -131,15 +126,15 @@ def _unmet(packages: Mapping[str, str]) -> list[Unmet] | None:
         return None
     found = []
     own = [extra for extra, marks in MARKS.items() if any(name in packages for name in marks)]
-    for owner in [name for name in ("gpupipe", *DALI, *NVIMAGECODEC, *CUPY) if name in packages]:
+    for owner in [name for name in (DISTRIBUTION, *DALI, *NVIMAGECODEC, *CUPY) if name in packages]:
         for text in importlib.metadata.requires(owner) or ():
             needed = Requirement(text)
             optional = needed.marker is not None and not needed.marker.evaluate({"extra": ""})
-            extras = own if owner == "gpupipe" else ["all"]
+            extras = own if owner == DISTRIBUTION else ["all"]
             if optional and needed.marker is not None and not any(needed.marker.evaluate({"extra": e}) for e in extras):
                 continue
             got = _version(needed.name)
-            if got is None and optional and owner == "gpupipe":
+            if got is None and optional and owner == DISTRIBUTION:
                 continue
             if got is None or not needed.specifier.contains(got, prereleases=True):
                 found.append(Unmet(f"{owner} {packages[owner]}", f"{needed.name}{needed.specifier}", got or ""))
@@ -172,17 +167,3 @@ def _line(path: Path) -> str:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
         return ""
-
-
-def _source() -> str:
-    """What pip installs this gpupipe from: the clone that it runs from or was installed from, else its name."""
-    clone = Path(gpupipe.__file__).resolve().parents[1]
-    if (clone / "pyproject.toml").is_file():
-        return str(clone)
-    try:
-        text = importlib.metadata.distribution("gpupipe").read_text("direct_url.json") or "{}"
-    except importlib.metadata.PackageNotFoundError:
-        return "gpupipe"
-    url = urlsplit(json.loads(text).get("url", ""))
-    folder = unquote(url.path)
-    return folder if url.scheme == "file" and os.path.isdir(folder) else "gpupipe"

@@ -16,6 +16,7 @@ import numpy as np
 
 from gpupipe.errors import MissingDependencyError, PlanError, shown_name
 from gpupipe.extract.storage.replacing import replacing
+from gpupipe.missing import LIBRARIES
 from gpupipe.tools.pack.inputs import Inputs, Progress, check_classes, digest_of, numbered, read_exactly, stamp
 
 from ...classes import dataclass
@@ -118,7 +119,7 @@ def _parquet(file: str) -> Any:
     except ImportError as error:
         raise MissingDependencyError(
             f"Parquet files need pyarrow, which is not installed, for {file!r}; "
-            'install it with: pip install "gpupipe[parquet]"'
+            f"install it with: pip install {LIBRARIES['parquet']}"
         ) from error
     try:
         return pyarrow.parquet.ParquetFile(file)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...classes import dataclass
 from ...errors import DeviceError, MissingDependencyError
+from ..machine import dali_libraries
 from ..pool import EXIT_HOOKS, PipelinePool
 
 __all__ = ["POOL", "import_dali", "refuse_fork", "release_memory"]
@@ -32,7 +33,7 @@ def import_dali() -> Any:
 
     Raises:
         MissingDependencyError: DALI cannot be imported, for whatever reason: its libraries may not find those of the
-            driver. The message names the extra that installs it.
+            driver. The message says what installs it.
     """
     try:
         from nvidia.dali import backend, fn, math, tensors, types
@@ -40,7 +41,7 @@ def import_dali() -> Any:
     except Exception as error:
         raise MissingDependencyError(
             f"the DALI executor needs nvidia-dali, which cannot be imported ({type(error).__name__}: {error}); "
-            f"pip install 'gpupipe[cuda12]', or run with Options(backend='numpy')"
+            f"pip install {dali_libraries()}, or run with Options(backend='numpy')"
         ) from error
     # Building the first GPU pipeline warns about cuFFT and NPP, which no op here needs.
     warnings.filterwarnings("ignore", message=_NO_LONGER_SHIPPED)

@@ -23,7 +23,6 @@ class FormatCase:
     Attributes:
         name: for the names of tests, and of files.
         library: that writes and reads it; "" is NumPy.
-        extra: that installs the library.
         make: the dataset class.
         write: columns, rows of a block -> the bytes of a file.
         read: the columns of a file, by the library.
@@ -35,7 +34,6 @@ class FormatCase:
 
     name: str
     library: str
-    extra: str
     make: Any
     write: Callable[[Columns, int], bytes]
     read: Callable[[bytes], Columns]
@@ -161,7 +159,6 @@ FORMATS: list[FormatCase] = [
     FormatCase(
         "parquet",
         "pyarrow",
-        "parquet",
         gp.ParquetDataset,
         _write_parquet,
         _read_parquet,
@@ -171,15 +168,14 @@ FORMATS: list[FormatCase] = [
     FormatCase(
         "arrow",
         "pyarrow",
-        "parquet",
         gp.ArrowDataset,
         _write_arrow,
         _read_arrow,
         _block_of_arrow,
         lambda data: len(data) - 4,
     ),
-    FormatCase("hdf5", "h5py", "hdf5", gp.HDF5Dataset, _write_hdf5, _read_hdf5, _block_of_hdf5, lambda data: 0, False),
-    FormatCase("npz", "", "", gp.NumpyDataset, _write_npz, _read_npz, None, lambda data: len(data) - 22),
+    FormatCase("hdf5", "h5py", gp.HDF5Dataset, _write_hdf5, _read_hdf5, _block_of_hdf5, lambda data: 0, False),
+    FormatCase("npz", "", gp.NumpyDataset, _write_npz, _read_npz, None, lambda data: len(data) - 22),
 ]
 
 every_format = pytest.mark.parametrize("case", FORMATS, ids=lambda case: case.name)
