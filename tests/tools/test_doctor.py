@@ -139,8 +139,10 @@ def test_a_machine_with_a_gpu_on_which_all_is_well_has_no_warning() -> None:
             with_packages(cupy_cuda12x="14.2.0"), "CuPy", "problem", "several are installed",
             f"pip uninstall -y cupy-cuda12x cupy-cuda13x && {CUDA_13}", id="two CuPy",
         ),
+        pytest.param(without("cupy-cuda13x"), "CuPy", "warning", "DeviceArrays", CUDA_13, id="no CuPy"),
         pytest.param(
-            without("cupy-cuda13x"), "CuPy", "warning", "DeviceArrays", CUDA_13, id="no CuPy"
+            without("cupy-cuda13x", "nvidia-dali-cuda130", facts=with_packages(nvidia_dali_cuda120="2.4.0")), "CuPy",
+            "warning", "DeviceArrays", CUDA_12, id="no CuPy beside DALI for an older CUDA than the driver's",
         ),
         pytest.param(
             without("cupy-cuda13x", facts=with_packages(cupy_cuda12x="14.2.0")), "CuPy", "problem",

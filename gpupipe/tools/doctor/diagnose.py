@@ -181,28 +181,28 @@ def _nvimagecodec(facts: Facts) -> Iterator[Check]:
 def _cupy(facts: Facts) -> Iterator[Check]:
     found, name = facts.installed(CUPY), "CuPy"
     gpu = bool(facts.machine.found.get("visible"))
-    answer, needs = facts.runs.get("cupy"), _built_for(facts.installed(DALI))
+    answer, needs = facts.runs.get("cupy"), _built_for(facts.installed(DALI)) if gpu else None
     versions = ", ".join(f"{package} {facts.packages[package]}" for package in found)
     if len(found) > 1:
         yield Check(
             name, "problem", f"several are installed, which overwrite one another's files: {versions}",
-            f"{_uninstall(facts, found)} && {_install(facts)}",
+            f"{_uninstall(facts, found)} && {_install(facts, needs)}",
         )  # fmt: skip
     elif not found:
         if gpu:
             yield Check(
                 name, "warning", "not installed: batches on the GPU are plain DeviceArrays, without arithmetic",
-                _install(facts),
+                _install(facts, needs),
             )  # fmt: skip
-    elif gpu and needs is not None and f"{needs}x" not in found[0] and found[0] != "cupy":
+    elif needs is not None and f"{needs}x" not in found[0] and found[0] != "cupy":
         yield Check(
             name, "problem", f"{versions} is for another CUDA than DALI, which is for CUDA {needs}",
-            f"{_uninstall(facts, found)} && {_install(facts)}",
+            f"{_uninstall(facts, found)} && {_install(facts, needs)}",
         )  # fmt: skip
     elif answer is not None and answer.error:
         yield Check(
             name, "problem" if gpu else "warning", f"{versions} does not work: {answer.error}",
-            f"{_uninstall(facts, found)} && {_install(facts)}" if gpu else _uninstall(facts, found),
+            f"{_uninstall(facts, found)} && {_install(facts, needs)}" if gpu else _uninstall(facts, found),
         )  # fmt: skip
     else:
         yield Check(name, "ok", versions)
@@ -328,8 +328,9 @@ def _extra(facts: Facts) -> str:
     return "cuda13" if (_cuda(facts) or 12) >= 13 and not old else "cuda12"
 
 
-def _install(facts: Facts) -> str:
-    return f"{facts.pip} install {LIBRARIES[_extra(facts)]}"
+def _install(facts: Facts, cuda: int | None = None) -> str:
+    """The command that installs DALI and CuPy, for the CUDA of an installed DALI or for what fits the machine."""
+    return f"{facts.pip} install {LIBRARIES[_extra(facts) if cuda is None else f'cuda{cuda}']}"
 
 
 def _uninstall(facts: Facts, packages: Sequence[str]) -> str:
