@@ -11,21 +11,17 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from benchmarks import report, tied
+from benchmarks.command_runs import QUALITY, RUNS, SEED, SHORTER
 from benchmarks.pairs import ContestantFailed
-from benchmarks.process import tree_cpu_seconds
 from gpupipe.comparison.ratios import Spread, pair_order, ratios
 
 __all__ = ["GOALS", "commands"]
 
-SHORTER, QUALITY, SHARDS, SEED = 256, 90, 8, 0
 PAYLOAD = 100
 DISTINCT = 400
 """Photographs that are drawn; the others are copies, since drawing one takes longer than all that is measured."""
@@ -115,75 +111,9 @@ def _alone(name: str, source: Path, out: Path) -> float:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     done = subprocess.run(
-        tied.command(__name__, name, str(source), str(out)), capture_output=True, text=True, timeout=TIMEOUT,
-        cwd=Path(__file__).parent.parent,
+        tied.command("benchmarks.command_runs", name, str(source), str(out)), capture_output=True, text=True,
+        timeout=TIMEOUT, cwd=Path(__file__).parent.parent,
     )  # fmt: skip
     if done.returncode:
         raise ContestantFailed(name, f"ended with {done.returncode}", f"{name} failed:\n{done.stderr[-3000:]}")
     return float(json.loads(done.stdout.splitlines()[-1]))
-
-
-def _pack() -> Callable[[Path, Path], Any]:
-    from gpupipe.tools.pack.run import pack
-
-    return partial(pack, shards=SHARDS, resize_shorter=SHORTER, quality=QUALITY, seed=SEED, workers=1)
-
-
-def _bare() -> Callable[[Path, Path], Any]:
-    import numpy as np
-    from PIL import Image
-    from simplejpeg import decode_jpeg, decode_jpeg_header, encode_jpeg
-
-    from benchmarks.tfrecord import example, write_record
-
-    def bare(source: Path, out: Path) -> None:
-        with open(out / "all.tfrecord", "wb") as file:
-            for path in sorted(source.iterdir()):
-                data = path.read_bytes()
-                *sides, space, _ = decode_jpeg_header(data)
-                height, width = map(int, sides)
-                scale = SHORTER / min(height, width)
-                if scale < 1:
-                    height, width = int(scale * height), int(scale * width)
-                    gray = space == "Gray"
-                    pixels = decode_jpeg(data, "GRAY" if gray else "RGB", min_height=height, min_width=width)
-                    image = Image.fromarray(pixels[:, :, 0] if gray else pixels)
-                    small = np.asarray(image.resize((width, height), Image.Resampling.BILINEAR))
-                    small = small.reshape(height, width, -1)
-                    data = encode_jpeg(small, QUALITY, "GRAY" if gray else "RGB", "Gray" if gray else "420")
-                write_record(file, example(data, 0))
-
-    return bare
-
-
-def _verify(workers: int) -> Callable[[Path, Path], Any]:
-    from gpupipe.tools.files import find_files
-    from gpupipe.tools.verify import verify
-
-    def run(source: Path, out: Path) -> None:
-        found = verify(find_files([str(source)]), workers=workers)
-        assert not found.bad, found
-
-    return run
-
-
-RUNS: Mapping[str, Callable[[], Callable[[Path, Path], Any]]] = {
-    "pack": _pack,
-    "bare": _bare,
-    "pack again": _pack,
-    "verify": partial(_verify, 1),
-    "verify with 2 workers": partial(_verify, 2),
-}
-
-
-def main() -> None:
-    """Run what is named; print its CPU seconds."""
-    name, source, out = sys.argv[1:]
-    run = RUNS[name]()
-    before = tree_cpu_seconds()
-    run(Path(source), Path(out))
-    print(json.dumps(tree_cpu_seconds() - before))
-
-
-if __name__ == "__main__":
-    main()

@@ -9,7 +9,8 @@ import pytest
 
 import gpupipe as gp
 from benchmarks.__main__ import main
-from benchmarks.commands import RUNS, commands, draw
+from benchmarks.command_runs import RUNS
+from benchmarks.commands import commands, draw
 from benchmarks.pairs import ContestantFailed
 from gpupipe.extract.images.headers import read_header
 from gpupipe.io import parse_single_example
