@@ -8,20 +8,23 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks.autotune import CHAINS as TUNED
 from benchmarks.autotune import STARTS, autotune
+from benchmarks.checkout import wrong
 from benchmarks.cifar import cifar
 from benchmarks.commands import commands as measure_commands
-from benchmarks.compare import Comparison, compare
+from benchmarks.compare import Comparison, compare, compare_checkouts
 from benchmarks.equal import UnequalWork
 from benchmarks.flowers import flowers
 from benchmarks.gpu_day.command import add_options, gpu_day
 from benchmarks.gpu_day.ledger import LedgerError
-from benchmarks.host import CHAINS, host
+from benchmarks.host import CHAINS, host, host_checkouts
 from benchmarks.machine import cores, gpus
 from benchmarks.memory import shuffle_memory
+from benchmarks.no_worse import PAIRS
 from benchmarks.pairs import ContestantFailed
 from benchmarks.planted import PROGRAMS, planted
 from benchmarks.requests import requests
@@ -80,11 +83,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words or (words[0] not in COMMANDS and words[0] not in ("-h", "--help")):
         words.insert(0, "chain")
     options = _parser().parse_args(words)
-    if wrong := _misplaced(options):
-        print(f"{options.command}: {wrong}", file=sys.stderr)
+    if misplaced := _misplaced(options):
+        print(f"{options.command}: {misplaced}", file=sys.stderr)
         return 2
     try:
-        with stoppable(), tempfile.TemporaryDirectory(prefix="benchmarks-", dir=options.scratch) as folder:
+        scratch = options.scratch and options.scratch.absolute()  # processes have other working folders
+        with stoppable(), tempfile.TemporaryDirectory(prefix="benchmarks-", dir=scratch) as folder:
             return int(options.run(options, Path(folder)))
     except (UnequalWork, ContestantFailed, LedgerError, OSError) as error:
         print(f"{options.command}: {error}", file=sys.stderr)
@@ -100,6 +104,8 @@ def _misplaced(options: argparse.Namespace) -> str:
         return f"--out needs a folder, got {options.out}, which is a file or in one"
     if options.scratch is not None and not _writable(options.scratch):
         return f"--scratch needs a folder that exists and can be written to, got {options.scratch}"
+    if (checkout := getattr(options, "checkout", None)) is not None and (lacks := wrong(checkout)):
+        return f"--checkout {lacks}"
     if options.command == "gpu-day":  # it may show results without writing any
         return ""
     if not _writable(next(folder for folder in (options.out, *options.out.absolute().parents) if folder.is_dir())):
@@ -155,7 +161,6 @@ def _compare(options: argparse.Namespace, folder: Path, work: str) -> int:
         data=options.data,
         contestants=_names(options),
         against=options.against,
-        checkout=options.checkout,
         pairs=options.pairs,
         batch=options.batch,
         batches=options.batches,
@@ -168,8 +173,10 @@ def _compare(options: argparse.Namespace, folder: Path, work: str) -> int:
         dry=options.dry,
         minutes=options.minutes,
     )
-    path = compare(found, folder, options.out)
-    return _written(path)
+    checkout = getattr(options, "checkout", None)
+    if checkout is not None:
+        return _written(compare_checkouts(found, checkout, folder, options.out))
+    return _written(compare(found, folder, options.out))
 
 
 def _memory(options: argparse.Namespace, folder: Path) -> int:
@@ -180,20 +187,22 @@ def _memory(options: argparse.Namespace, folder: Path) -> int:
         records=options.records,
         shuffle=options.shuffle,
         threads=options.threads,
+        checkout=options.checkout,
+        pairs=options.pairs,
     )
     return _written(path)
 
 
 def _host(options: argparse.Namespace, folder: Path) -> int:
     chains = tuple(options.chains.split(",")) if options.chains else tuple(CHAINS)
-    path = host(
+    measure = host if options.checkout is None else partial(host_checkouts, options.checkout)
+    path = measure(
         options.out,
         contestants=_names(options),
         chains=chains,
         elements=options.elements,
         batch=options.batch,
-        pairs=options.pairs,
-        against=options.against,
+        pairs=options.pairs or (5 if options.checkout is None else PAIRS),
     )
     return _written(path)
 
@@ -205,7 +214,14 @@ def _profile(options: argparse.Namespace, folder: Path) -> int:
 
 
 def _commands(options: argparse.Namespace, folder: Path) -> int:
-    path = measure_commands(options.out, folder, images=options.images, records=options.records, pairs=options.pairs)
+    path = measure_commands(
+        options.out,
+        folder,
+        images=options.images,
+        records=options.records,
+        pairs=options.pairs,
+        checkout=options.checkout,
+    )
     return _written(path)
 
 
@@ -296,7 +312,7 @@ def _parser() -> argparse.ArgumentParser:
     for command, batch, batches, warmup in sizes:
         command.add_argument("--data", default="", help="a glob of TFRecord shards; default: procedural photographs")
         command.add_argument("--against", default="", help="the reference of the ratios")
-        command.set_defaults(checkout=None, megapixels=0.2)
+        command.set_defaults(megapixels=0.2)
         command.add_argument("--dry", action="store_true", help="few probes: print what differs, do not refuse it")
         command.add_argument("--pairs", type=_positive, default=9, help="pairs for each contestant (%(default)s)")
         command.add_argument("--batch", type=_positive, default=batch, help="rows in a batch (%(default)s)")
@@ -312,7 +328,6 @@ def _parser() -> argparse.ArgumentParser:
             help="leave out pairs that would end later, but the first of each contestant; 0: measure all (%(default)g)",
         )
     approximate.set_defaults(shuffle=64)  # a thousand photographs of a megabyte are a gigabyte
-    chain.add_argument("--checkout", type=Path, help="another checkout of gpupipe: other-dali, other-numpy")
     chain.add_argument(
         "--megapixels", type=float, choices=(0.2, 1.0, 3.0), default=0.2, help="of the drawn photographs (%(default)s)"
     )
@@ -320,13 +335,13 @@ def _parser() -> argparse.ArgumentParser:
     chain.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="gpu: as bench-gpu")
     memory.add_argument("--shuffle", type=_positive, default=10_000, help="records in the buffer (%(default)s)")
     memory.add_argument("--records", type=_positive, default=12_000, help="records of 110 KB to write (%(default)s)")
+    memory.add_argument("--pairs", type=_positive, default=PAIRS, help="with --checkout (%(default)s)")
     host_path = commands.add_parser("host", help="what one element costs on the host: map, batch, shuffle, filter ...")
     host_path.set_defaults(run=_host)
     host_path.add_argument("--chains", default="", help=f"out of {', '.join(CHAINS)}; default: all")
     host_path.add_argument("--elements", type=_positive, default=1_000_000, help="that enter a chain (%(default)s)")
     host_path.add_argument("--batch", type=_positive, default=1000, help="rows in a batch (%(default)s)")
-    host_path.add_argument("--pairs", type=_positive, default=5, help="pairs for each contestant (%(default)s)")
-    host_path.add_argument("--against", type=Path, help="another checkout of gpupipe to compare with")
+    host_path.add_argument("--pairs", type=_positive, help=f"for each contestant (5; with --checkout {PAIRS})")
     profile = commands.add_parser("profile", help="planted bottlenecks: does Dataset.profile name them, and the gain?")
     profile.set_defaults(run=_profile)
     names = ", ".join(dict.fromkeys(program.plant for program in PROGRAMS))
@@ -360,6 +375,13 @@ def _parser() -> argparse.ArgumentParser:
     tuned.add_argument("--pairs", type=_positive, default=5, help="where nothing is to be tuned (%(default)s)")
     for suite in SUITES:
         suite.add_options(commands)
+    for command in (chain, extract, memory, host_path, tools, commands.choices["first-batch"]):
+        command.add_argument(
+            "--checkout",
+            type=Path,
+            metavar="FOLDER",
+            help="is gpupipe no worse than that of this other checkout, by CPU time? Only its contestants run",
+        )
     for command in (
         *(
             commands.choices[name]

@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
+from benchmarks import checkout
 from benchmarks.cifar_data import describe as describe_cifar
 from benchmarks.contestants import CONTESTANTS, batches, host_passes
 from benchmarks.job import Audit, Job, Run
@@ -42,8 +43,6 @@ _LIBRARIES = (
 def main() -> int:
     """Do the job on stdin; print its report as the last line of stdout."""
     job = Job.from_json(sys.stdin.readline())
-    if job.checkout and CONTESTANTS[job.contestant].other:
-        sys.path.insert(0, job.checkout)
     out = os.dup(1)
     os.dup2(2, 1)  # libraries print to stdout, where only the report belongs
     report = json.dumps(_report(job))
@@ -63,7 +62,7 @@ def measure(job: Job, iterator: Iterator[tuple[Any, Any]], created: float) -> Ru
         ValueError: if the pass ends before the window does.
     """
     batch, _ = _take(job, iterator, 1)
-    first = time.monotonic()
+    first, first_cpu = time.monotonic(), tree_cpu_seconds()
     if job.warmup > 1:
         batch, _ = _take(job, iterator, job.warmup - 1)
     _settle(batch)
@@ -82,6 +81,7 @@ def measure(job: Job, iterator: Iterator[tuple[Any, Any]], created: float) -> Ru
         peak_rss_mb=peak_bytes() / 1e6,
         shape=_shape(images),
         dtype=getattr(images.dtype, "name", str(images.dtype)).removeprefix("torch.").lower(),
+        first_cpu_seconds=first_cpu,
     )
 
 
@@ -92,8 +92,8 @@ def _report(job: Job) -> dict[str, Any]:
             importlib.import_module(name)
     if "gpupipe" in contestant.needs:
         _ = importlib.import_module("gpupipe").Dataset  # the first use of a name imports the rest
-    if not contestant.other:
-        importlib.import_module(f"benchmarks.contestants.{contestant.module}")
+        checkout.verify(job.checkout)
+    importlib.import_module(f"benchmarks.contestants.{contestant.module}")
     created = time.monotonic()
     if job.mode == "damaged":
         return {"error": _error(job)}
@@ -106,7 +106,7 @@ def _report(job: Job) -> dict[str, Any]:
     if job.mode == "flowers":
         return measure_epochs(job, created)
     if job.mode == "flowers-audit":
-        from benchmarks.flowers import describe  # imports gpupipe, which must not come before `sys.path` is right
+        from benchmarks.flowers import describe  # imports gpupipe, which only its contestants need
 
         epochs = host_passes(job)
         return asdict(describe(job.contestant, (epochs() for _ in range(job.batches))))
@@ -208,11 +208,17 @@ def _memory(job: Job) -> dict[str, Any]:
     _take(job, plain, job.warmup)
     _close(plain)
     before = resident_parts()
-    watch = OwnPeak()
+    watch, cpu = OwnPeak(), tree_cpu_seconds()
     items = sum(len(labels) for _, labels in batches(job))
-    after = watch.stop()
+    after, cpu = watch.stop(), tree_cpu_seconds() - cpu
     rise = {name: round(after[name] - before[name], 2) for name in before}
-    return {"contestant": job.contestant, "items": items, "rise_mb": round(sum(rise.values()), 2), **rise}
+    return {
+        "contestant": job.contestant,
+        "items": items,
+        "rise_mb": round(sum(rise.values()), 2),
+        **rise,
+        "cpu_seconds": cpu,
+    }
 
 
 def _take(job: Job, iterator: Iterator[tuple[Any, Any]], count: int) -> tuple[tuple[Any, Any], int]:

@@ -1,7 +1,7 @@
 """command_runs: one run of what `benchmarks.commands` measures, in a process of its own; prints its CPU seconds.
 
-Its arguments are the name of the run, the folder that it reads and the one that it writes. Only what is measured
-imports gpupipe.
+Its arguments are the name of the run, the folder that it reads, the folder that it writes, and the checkout whose
+gpupipe it needs, "" for any. Only what is measured imports gpupipe.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.checkout import verify as verify_checkout
 from benchmarks.process import tree_cpu_seconds
 
 __all__ = ["QUALITY", "RUNS", "SEED", "SHARDS", "SHORTER"]
@@ -75,8 +76,9 @@ RUNS: Mapping[str, Callable[[], Callable[[Path, Path], Any]]] = {
 
 def main() -> None:
     """Run what is named; print its CPU seconds."""
-    name, source, out = sys.argv[1:]
+    name, source, out, checkout = sys.argv[1:]
     run = RUNS[name]()
+    verify_checkout(checkout)
     before = tree_cpu_seconds()
     run(Path(source), Path(out))
     print(json.dumps(tree_cpu_seconds() - before))

@@ -16,7 +16,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks import report, tied
+from benchmarks.checkout import place
 from benchmarks.command_runs import QUALITY, RUNS, SEED, SHORTER
+from benchmarks.job import Job
+from benchmarks.no_worse import cpu_us, no_worse
 from benchmarks.pairs import ContestantFailed
 from gpupipe.comparison.ratios import Spread, pair_order, ratios
 
@@ -29,7 +32,15 @@ TIMEOUT = 1200
 GOALS: Mapping[str, float] = {"pack over bare calls": 1.1, "verify, us a record": 5.0}
 
 
-def commands(out: Path, folder: Path, *, images: int = 2000, records: int = 1_000_000, pairs: int = 9) -> Path:
+def commands(
+    out: Path,
+    folder: Path,
+    *,
+    images: int = 2000,
+    records: int = 1_000_000,
+    pairs: int = 9,
+    checkout: Path | None = None,
+) -> Path:
     """Measure both, print a table, and write the result file.
 
     Args:
@@ -38,6 +49,7 @@ def commands(out: Path, folder: Path, *, images: int = 2000, records: int = 1_00
         images: photographs to pack.
         records: of `PAYLOAD` bytes to verify, in four files.
         pairs: of `pack` and the bare calls; as many runs of `verify` with one worker and with two.
+        checkout: another one of gpupipe, whose commands are compared instead (`benchmarks.no_worse`).
 
     Raises:
         ContestantFailed: one did not end well.
@@ -47,6 +59,23 @@ def commands(out: Path, folder: Path, *, images: int = 2000, records: int = 1_00
     shards.mkdir()
     draw(source, images)
     write(shards, records)
+    settings = {"images": images, "distinct": min(images, DISTINCT), "records": records, "payload": PAYLOAD}
+    settings |= {"pairs": pairs, "shorter": SHORTER, "quality": QUALITY}
+    if checkout is not None:
+        each = {"pack": (source, images), "verify": (shards, records), "verify with 2 workers": (shards, records)}
+        return no_worse(
+            "commands",
+            {name: Job(name, (str(read),), elements=count) for name, (read, count) in each.items()},
+            checkout,
+            out,
+            pairs=pairs,
+            settings=settings,
+            figures={"CPU-us/image, record": cpu_us},
+            measure=lambda job: {
+                "items": job.elements,
+                "cpu_seconds": _alone(job.contestant, Path(job.files[0]), folder / "packed", job.checkout),
+            },
+        )
     runs: dict[str, list[float]] = {name: [] for name in RUNS}
     for number in range(pairs):
         for name in [("pack", "bare"), ("bare", "pack")][pair_order(number)[0]]:
@@ -62,9 +91,8 @@ def commands(out: Path, folder: Path, *, images: int = 2000, records: int = 1_00
         "verify with 2 workers, us a record": _each(runs["verify with 2 workers"], records, 1e6),
     }
     print("\n".join(f"{name:<38}{value}{_goal(name)}" for name, value in summary.items()))
-    settings = {"images": images, "distinct": min(images, DISTINCT), "records": records, "payload": PAYLOAD}
     document = {
-        **report.header("commands", {**settings, "pairs": pairs, "shorter": SHORTER, "quality": QUALITY}),
+        **report.header("commands", settings),
         "goals": dict(GOALS),
         "summary": {name: asdict(value) for name, value in summary.items()},
         "cpu_seconds": runs,
@@ -106,14 +134,18 @@ def write(folder: Path, records: int) -> None:
                 file.write(random.bytes(PAYLOAD))
 
 
-def _alone(name: str, source: Path, out: Path) -> float:
+def _alone(name: str, source: Path, out: Path, checkout: str = "") -> float:
     """CPU seconds of a run in a process of its own, after its imports."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
-    done = subprocess.run(
-        tied.command("benchmarks.command_runs", name, str(source), str(out)), capture_output=True, text=True,
-        timeout=TIMEOUT, cwd=Path(__file__).parent.parent,
-    )  # fmt: skip
+    with place(checkout) as (folder, variables):
+        done = subprocess.run(
+            tied.command("benchmarks.command_runs", name, str(source), str(out), checkout),
+            capture_output=True, text=True, timeout=TIMEOUT, cwd=folder, env=variables,
+        )  # fmt: skip
     if done.returncode:
-        raise ContestantFailed(name, f"ended with {done.returncode}", f"{name} failed:\n{done.stderr[-3000:]}")
+        last = done.stderr.strip().rpartition("\n")[2]
+        raise ContestantFailed(
+            name, f"ended with {done.returncode}: {last[:300]}", f"{name} failed:\n{done.stderr[-3000:]}"
+        )
     return float(json.loads(done.stdout.splitlines()[-1]))

@@ -12,12 +12,13 @@ from typing import Any
 
 from benchmarks import data, large, prepared, probe, report
 from benchmarks.contestants import CONTESTANTS, missing
-from benchmarks.equal import UnequalWork, check, checkout_in, expected_counts
+from benchmarks.equal import UnequalWork, check, expected_counts
 from benchmarks.job import Audit, Job
+from benchmarks.no_worse import cpu_us, no_worse, own
 from benchmarks.pairs import ContestantFailed, Pair, audit, notices_damage, run_pairs
 from benchmarks.stop import Stopped
 
-__all__ = ["ALL", "GOALS", "Comparison", "audited", "compare", "present"]
+__all__ = ["ALL", "GOALS", "Comparison", "audited", "compare", "compare_checkouts", "present"]
 
 ALL = "all"
 """In place of names: every contestant of the work, peers too."""
@@ -67,7 +68,6 @@ class Comparison:
     data: str = ""
     contestants: tuple[str, ...] = ()
     against: str = ""
-    checkout: Path | None = None
     pairs: int = 9
     batch: int = 64
     batches: int = 40
@@ -102,7 +102,7 @@ def present(what: Comparison) -> tuple[list[str], dict[str, str]]:
     """
     # On a machine with a GPU the cost of the same chain on its CPU is of interest, too.
     works = ("chain", "chain-gpu") if what.work == "chain-gpu" else (what.work,)
-    known = [name for name, one in CONTESTANTS.items() if one.work in works and (what.checkout or not one.other)]
+    known = [name for name, one in CONTESTANTS.items() if one.work in works]
     usual = [name for name in known if not CONTESTANTS[name].peer]
     asked = known if what.contestants == (ALL,) else what.contestants or usual
     if wrong := [name for name in (*asked, what.reference) if name not in known]:
@@ -136,24 +136,12 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
     """
     until = time.monotonic() + 60 * what.minutes if what.minutes else math.inf
     names, absent = present(what)
-    checkout = "" if what.checkout is None else checkout_in(what.checkout, what.work)
     shards = data.load(what.data, folder, what.size)
-    margin = what.shuffle + 8 * what.batch  # so that no pass nears its end within the window
     files = shards.files
     if what.work == "prepared":
         files = (prepared.forms(files, folder / "forms"),)
         what = replace(what, warmup=prepared.warmup(shards.records, what.batch, what.warmup))
-    job = Job(
-        contestant=what.reference,
-        files=data.repeated(files, shards.records, (what.warmup + what.batches) * what.batch + margin),
-        batch=what.batch,
-        threads=what.threads,
-        warmup=what.warmup,
-        batches=what.batches,
-        shuffle=what.shuffle,
-        checkout=checkout,
-        timeout=what.timeout,
-    )
+    job = _job(what, files, shards.records)
 
     def failed(error: ContestantFailed) -> None:
         if error.contestant == what.reference:
@@ -170,7 +158,6 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
     if end is not None and len({pair.contestant for pair in pairs}) < len(names):
         raise end
     settings = {**asdict(what), **shards.describe(), "files_in_a_pass": len(job.files), "verifies_checksums": crc}
-    settings["checkout"] = bool(checkout)
     if what.work == "prepared":
         settings["bytes_of_forms"] = prepared.sizes(files[0])
     found = report.summary(pairs, what.reference)
@@ -190,6 +177,42 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
     if end is not None:
         raise end
     return written
+
+
+def _job(what: Comparison, files: Sequence[str], records: int) -> Job:
+    """The job of a comparison, for its reference; `files` are read as often as it takes."""
+    margin = what.shuffle + 8 * what.batch  # so that no pass nears its end within the window
+    return Job(
+        contestant=what.reference,
+        files=data.repeated(files, records, (what.warmup + what.batches) * what.batch + margin),
+        batch=what.batch,
+        threads=what.threads,
+        warmup=what.warmup,
+        batches=what.batches,
+        shuffle=what.shuffle,
+        timeout=what.timeout,
+    )
+
+
+def compare_checkouts(what: Comparison, checkout: Path, folder: Path, out: Path) -> Path:
+    """Compare gpupipe's contestants of one kind of work with those of another checkout (`benchmarks.no_worse`)."""
+    if what.against:
+        raise UnequalWork(f"{what.work} needs --checkout or --against, got both; leave one out")
+    until = time.monotonic() + 60 * what.minutes if what.minutes else math.inf
+    names, absent = own(what.work, what.contestants)
+    shards = data.load(what.data, folder, what.size)
+    job = _job(what, shards.files, shards.records)
+    return no_worse(
+        f"dry-{what.work}" if what.dry else what.work + _suffix(0.2 if what.data else what.megapixels),
+        {CONTESTANTS[name].label: replace(job, contestant=name) for name in names},
+        checkout,
+        out,
+        pairs=what.pairs,
+        settings={**asdict(what), **shards.describe(), "files_in_a_pass": len(job.files)},
+        figures={f"CPU-us/{'record' if what.work == 'extract' else 'image'}": cpu_us},
+        absent=absent,
+        until=until,
+    )
 
 
 def _paired(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,7 @@ def load(pattern: str, folder: Path, megapixels: float = 0.2) -> Data:
         FileNotFoundError: if nothing matches.
     """
     if pattern:
-        files = sorted(glob.glob(pattern))
+        files = sorted(map(os.path.abspath, glob.glob(pattern)))  # a contestant's process has another working folder
     elif megapixels in SIZES:
         count, height, width = SIZES[megapixels]
         files = write_large(folder, count, height=height, width=width)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 
 from benchmarks.job import Audit
 
-__all__ = ["UnequalWork", "check", "checkout_in", "expected_counts", "refusals"]
+__all__ = ["UnequalWork", "check", "expected_counts", "refusals"]
 
 # How much two contestants may differ: (relative, absolute), with the reason for each.
 _LIMITS = {
@@ -94,14 +93,3 @@ def check(audits: Sequence[Audit], counts: dict[str, int], apart: Mapping[str, C
 
 def _times(counts: dict[str, int]) -> str:
     return ", ".join(f"{labels} of them {times}x" for times, labels in counts.items()) or "never"
-
-
-def checkout_in(folder: Path, work: str) -> str:
-    """Return the absolute path of another checkout of gpupipe.
-
-    Raises:
-        UnequalWork: the folder is not one.
-    """
-    if not (folder / "gpupipe" / "__init__.py").is_file():
-        raise UnequalWork(f"{work} needs the folder of a checkout that holds gpupipe/ to compare with, got {folder}")
-    return str(folder.resolve())

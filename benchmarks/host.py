@@ -14,13 +14,14 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.contestants import CONTESTANTS, missing
-from benchmarks.equal import UnequalWork, checkout_in
+from benchmarks.equal import UnequalWork
 from benchmarks.job import Job
+from benchmarks.no_worse import cpu_us, no_worse, own
 from benchmarks.pairs import ContestantFailed, Pair, run_pairs, spawn
 from benchmarks.pairs import measure as run_once
 from gpupipe.comparison.ratios import Spread
 
-__all__ = ["CHAINS", "GOAL", "PREFETCH", "SHARES", "host"]
+__all__ = ["CHAINS", "GOAL", "PREFETCH", "SHARES", "host", "host_checkouts"]
 
 CHAINS: Mapping[str, str] = {
     "map": "map(python_fn)",
@@ -37,9 +38,6 @@ CHAINS: Mapping[str, str] = {
 }
 PREFETCH = (0, 2)
 REFERENCE = "gpupipe-host"
-OTHER = "gpupipe-other"
-WORSE = 0.03
-"""Chains that cost this much more CPU time than in another checkout, beyond the row's noise, are listed at the end."""
 GOAL = 800_000
 """The project's goal for every chain, in elements per CPU-second."""
 SHARES: Mapping[str, int] = {"tfdata-host": 20, "tfdata-numpy": 20}
@@ -57,33 +55,28 @@ def host(
     elements: int = 1_000_000,
     batch: int = 1000,
     pairs: int = 5,
-    against: Path | None = None,
 ) -> Path:
     """Measure every chain with every contestant, in pairs with gpupipe; print a table and return the result file.
 
     Args:
         out: folder of the result file.
-        contestants: names; empty means all, or those of gpupipe if there is another checkout. gpupipe, the reference,
-            always takes part.
+        contestants: names; empty means all. gpupipe, the reference, always takes part.
         chains: names in `CHAINS`.
         elements: how many enter a chain; fewer for the contestants in `SHARES`.
         batch: rows in a batch.
         pairs: for each chain and contestant.
-        against: another checkout of gpupipe, such as an older one, to compare with.
 
     Raises:
         UnequalWork: an unknown name, or contestants that do not deliver the same.
         ContestantFailed: the reference ends without a report. Any other that does is left out of that chain.
     """
-    known = [name for name, one in CONTESTANTS.items() if one.work == "host" and (against or name != OTHER)]
-    checkout = "" if against is None else checkout_in(against, "host")
+    known = [name for name, one in CONTESTANTS.items() if one.work == "host"]
     if wrong := [name for name in contestants if name not in known] + [name for name in chains if name not in CHAINS]:
         raise UnequalWork(
             f"host needs contestants out of {', '.join(known)} and chains out of {', '.join(CHAINS)}, got "
             f"{', '.join(wrong)}"
         )
-    wanted = contestants or (known if against is None else (OTHER,))
-    asked = [name for name in known if name in (*wanted, REFERENCE, OTHER)]
+    asked = [name for name in known if name in (*(contestants or known), REFERENCE)]
     absent = {name: why for name in asked if (why := missing(CONTESTANTS[name]))}
     names = [name for name in asked if name not in absent]
     found: dict[str, Any] = {}
@@ -100,9 +93,7 @@ def host(
             said = [absent[who]] if who in absent else []
             absent[who] = "; ".join([*said, f"failed at {chain}: {error.reason}"])
 
-        small = Job(
-            REFERENCE, (), "host-audit", batch=batch, chain=chain, elements=min(elements, _AUDIT), checkout=checkout
-        )
+        small = Job(REFERENCE, (), "host-audit", batch=batch, chain=chain, elements=min(elements, _AUDIT))
         audits: dict[str, Mapping[str, Any]] = {}
         for name in tuple(able):
             try:
@@ -114,15 +105,12 @@ def host(
             job = replace(small, mode="host", elements=elements, prefetch=prefetch)
             run = run_pairs(job, tuple(able), REFERENCE, pairs, _measure, False, failed)
             took = [pair for pair in list(run) if pair.contestant in able]  # one may have failed in a later round
-            key = f"{chain}, prefetch({prefetch})" if prefetch else chain
+            key = _key(chain, prefetch)
             found[key] = {**summary(took), "audit": audits[REFERENCE]}
-            raw += [entry(key, pair) for pair in took]
+            raw += [{"chain": key, **report.entry(pair)} for pair in took]
             print(lines(key, found[key]), file=sys.stderr, flush=True)
     print(table(found, absent))
-    if OTHER in names:
-        print(worse(found))
     settings = {"elements": elements, "batch": batch, "pairs": pairs, "shares": dict(SHARES), "chains": list(chains)}
-    settings["against"] = against is not None
     document = {
         **report.header("host", settings),
         "reference": REFERENCE,
@@ -140,14 +128,41 @@ def host(
     return report.write(document, out)
 
 
-def worse(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """List the chains that cost more CPU time than in the other checkout, by more than `WORSE` and the row's noise."""
-    rows = []
-    for key, one in ((key, one) for key, one in found.items() if OTHER in one):
-        cost, noise = 1 / one[OTHER]["cpu_ratio"].median, one[REFERENCE]["cpu_ratio"]
-        if cost > 1 + WORSE + max(noise.median, 1 / noise.median) - 1:
-            rows.append(f"{key} {cost:.3f}")
-    return f"more CPU time than {CONTESTANTS[OTHER].label}, by over {WORSE:.0%} and noise: {'; '.join(rows) or 'none'}"
+def host_checkouts(
+    checkout: Path,
+    out: Path,
+    *,
+    contestants: Sequence[str] = (),
+    chains: Sequence[str] = tuple(CHAINS),
+    elements: int = 1_000_000,
+    batch: int = 1000,
+    pairs: int = 9,
+) -> Path:
+    """Compare the chains of gpupipe with those of another checkout (`benchmarks.no_worse`).
+
+    Raises:
+        UnequalWork: an unknown name, or a chain that does not deliver the same.
+    """
+    (name,), _ = own("host", contestants)
+    if wrong := [chain for chain in chains if chain not in CHAINS]:
+        raise UnequalWork(f"host needs chains out of {', '.join(CHAINS)}, got {', '.join(wrong)}")
+    return no_worse(
+        "host",
+        {
+            _key(chain, prefetch): Job(name, (), "host", batch, chain=chain, elements=elements, prefetch=prefetch)
+            for chain in chains
+            for prefetch in PREFETCH
+        },
+        checkout,
+        out,
+        pairs=pairs,
+        settings={"elements": elements, "batch": batch, "chains": list(chains)},
+        figures={"CPU-ns/element": lambda run: cpu_us(run) * 1e3},
+    )
+
+
+def _key(chain: str, prefetch: int) -> str:
+    return f"{chain}, prefetch({prefetch})" if prefetch else chain
 
 
 def _measure(job: Job) -> Any:
@@ -183,17 +198,6 @@ def summary(pairs: Sequence[Pair]) -> dict[str, dict[str, Any]]:
             "cpu_ratio": Spread.of([pair.run.cpu_ms / pair.reference.cpu_ms for pair in own]),
         }
     return found
-
-
-def entry(key: str, pair: Pair) -> dict[str, Any]:
-    """Describe one pair for the result file."""
-    return {
-        "chain": key,
-        "contestant": pair.contestant,
-        "reference_first": pair.reference_first,
-        "run": asdict(pair.run),
-        "reference": asdict(pair.reference),
-    }
 
 
 def lines(key: str, one: Mapping[str, Any]) -> str:

@@ -56,7 +56,7 @@ class Job:
         elements: numbers that enter that chain.
         prefetch: batches that are prefetched, 0 for none.
         step: seconds of a training step.
-        checkout: a folder whose gpupipe `Contestant.other` measures instead of the one beside the benchmarks.
+        checkout: a folder whose gpupipe is run instead of the one beside the benchmarks, "" for that one.
         timeout: seconds after which the process is killed.
         started: `time.monotonic()` of the parent just before the process was started, in seconds.
     """
@@ -104,6 +104,8 @@ class Run:
         peak_rss_mb: the largest sum of resident memory over the process tree, file pages included, in 1e6 bytes.
         shape: shape of the last batch.
         dtype: dtype of the last batch.
+        first_cpu_seconds: user and system time of the process tree up to the first batch, imports included; 0 where it
+            is not measured.
     """
 
     contestant: str
@@ -115,6 +117,7 @@ class Run:
     peak_rss_mb: float
     shape: tuple[int, ...]
     dtype: str
+    first_cpu_seconds: float = 0.0
 
     @property
     def cpu_ms(self) -> float:

@@ -9,6 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.checkout import ROOT
+
 __all__ = ["commit", "cores", "gpus", "load", "machine", "versions"]
 
 _PACKAGES = (
@@ -77,17 +79,20 @@ def versions() -> dict[str, str]:
     return found
 
 
-def commit() -> str:
-    """Return the git commit, with "+changes" if tracked files differ from it; "unknown" outside git."""
-    here = Path(__file__).parent
+def commit(folder: Path = ROOT) -> str:
+    """Return the git commit of a checkout, with "+changes" if tracked files differ from it; "unknown" outside git."""
     try:
-        head, changes = (
-            subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
-            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        head, changes, inside = (
+            subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+            for words in (
+                ["rev-parse", "HEAD"],
+                ["status", "--porcelain", "--untracked-files=no"],
+                ["rev-parse", "--show-prefix"],
+            )
         )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return head + ("+changes" if changes else "")
+    return "unknown" if inside else head + ("+changes" if changes else "")  # a copy inside another checkout has no own
 
 
 def _field(path: str, name: str) -> str:

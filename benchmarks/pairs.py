@@ -11,17 +11,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from benchmarks import tied
+from benchmarks.checkout import place
 from benchmarks.job import Audit, Job, Run
-from benchmarks.process import PeakMemory, ending, ends, environment
+from benchmarks.process import PeakMemory, ending, ends
 from gpupipe.comparison.ratios import pair_order
 
-__all__ = ["ContestantFailed", "Pair", "audit", "notices_damage", "run_pairs", "spawn"]
+__all__ = ["ContestantFailed", "Pair", "alternate", "audit", "notices_damage", "run_pairs", "spawn"]
 
-_ROOT = Path(__file__).parent.parent
+T = TypeVar("T")
 CHILD = "benchmarks.child"
 """The module run in a contestant's process: a job on stdin, a report as the last line of stdout."""
 
@@ -56,7 +56,12 @@ def spawn(job: Job) -> tuple[dict[str, Any], int]:
         ContestantFailed: if it does not report, or not within `job.timeout`: then whatever it started is killed.
     """
     # Files instead of pipes: a grandchild may hold these open forever, and they need no reader while it runs.
-    with tempfile.TemporaryFile() as order, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with (
+        place(job.checkout) as (folder, variables),
+        tempfile.TemporaryFile() as order,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
         order.write(replace(job, started=time.monotonic()).to_json().encode() + b"\n")
         order.seek(0)
         process = subprocess.Popen(
@@ -64,8 +69,8 @@ def spawn(job: Job) -> tuple[dict[str, Any], int]:
             stdin=order,
             stdout=out,
             stderr=err,
-            cwd=_ROOT,
-            env=environment(),
+            cwd=folder,
+            env=variables,
             start_new_session=True,
         )
         watch = PeakMemory(process.pid)
@@ -138,26 +143,46 @@ def run_pairs(
     Raises:
         ContestantFailed: the reference failed, or there is no `on_failure`.
     """
-    others = [name for name in contestants if name != reference]
-    longest = 0.0
+
+    def failed(name: str, error: ContestantFailed) -> None:
+        if error.contestant == reference or on_failure is None:
+            raise error
+        on_failure(error)
+
+    names = (reference, *(name for name in contestants if name != reference))
+    rows = [(name, replace(job, contestant=name), replace(job, contestant=reference)) for name in names]
+    for name, run, other, second_first in alternate(rows, count, measure, failed, one_seed, until):
+        yield Pair(name, run, other, reference_first=second_first)
+
+
+def alternate(
+    rows: Sequence[tuple[str, Job, Job]],
+    count: int,
+    measure: Callable[[Job], T],
+    on_failure: Callable[[str, ContestantFailed], None],
+    one_seed: bool = False,
+    until: float = math.inf,
+) -> Iterator[tuple[str, T, T, bool]]:
+    """Measure the two jobs of each row `count` times in alternating order; `run_pairs` says what the arguments mean.
+
+    Yields:
+        The name of the row, what was measured for its first job and for its second, and whether the second ran first.
+    """
+    left, longest = list(rows), 0.0
     for i in range(count):
         begun = time.monotonic()
         if i and begun + longest > until:
             return
-        for name in (reference, *others):
-            jobs = (
-                replace(job, contestant=name, seed=job.seed + 2 * i),
-                replace(job, contestant=reference, seed=job.seed + 2 * i + (not one_seed)),
-            )
-            runs: dict[int, Run] = {}
+        for row in tuple(left):
+            name, *both = row
+            jobs = [replace(job, seed=job.seed + 2 * i + which * (not one_seed)) for which, job in enumerate(both)]
+            found: dict[int, T] = {}
             try:
                 for which in pair_order(i):
-                    runs[which] = measure(jobs[which])
+                    found[which] = measure(jobs[which])
             except ContestantFailed as error:
-                if error.contestant == reference or on_failure is None:
-                    raise
-                on_failure(error)
-                others = [other for other in others if other != name]
+                on_failure(name, error)
+                left.remove(row)
                 continue
-            yield Pair(name, runs[0], runs[1], reference_first=pair_order(i)[0] == 1)
+            yield name, found[0], found[1], pair_order(i)[0] == 1
         longest = max(longest, time.monotonic() - begun)

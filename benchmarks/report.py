@@ -15,7 +15,7 @@ from benchmarks.machine import commit, load, machine, versions
 from benchmarks.pairs import Pair
 from gpupipe.comparison.ratios import Spread, ratios
 
-__all__ = ["document", "header", "plain", "summary", "table", "write"]
+__all__ = ["document", "entry", "header", "plain", "summary", "table", "write"]
 
 SCHEMA = 1
 
@@ -91,15 +91,17 @@ def document(
         "not_equal": _apart(pair.contestant for pair in pairs),
         "audits": [asdict(one) for one in audits],
         "summary": plain(summary(pairs, reference)),
-        "pairs": [
-            {
-                "contestant": pair.contestant,
-                "reference_first": pair.reference_first,
-                "run": _run(pair.run),
-                "reference": _run(pair.reference),
-            }
-            for pair in pairs
-        ],
+        "pairs": [entry(pair) for pair in pairs],
+    }
+
+
+def entry(pair: Pair) -> dict[str, Any]:
+    """Describe one pair for the result file."""
+    return {
+        "contestant": pair.contestant,
+        "reference_first": pair.reference_first,
+        "run": _run(pair.run),
+        "reference": _run(pair.reference),
     }
 
 

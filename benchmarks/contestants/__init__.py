@@ -44,8 +44,6 @@ class Contestant:
     label: str
     needs: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
-    other: bool = False
-    """Whether it is the gpupipe of another checkout (`Job.checkout`); it takes part only if one is given."""
     peer: bool = False
     """Whether it takes part only where it is named, or all are: with all of them a comparison takes twice the time."""
     apart: Mapping[str, str] = field(default_factory=dict)
@@ -71,10 +69,6 @@ _ALL = (
     Contestant("gpupipe-dali", "chain", "gpupipe_chain", "gpupipe, DALI on CPU", _GPUPIPE + _DALI, {"backend": "dali"}),
     Contestant("gpupipe-fast", "chain", "gpupipe_chain", "gpupipe, fast", _GPUPIPE + _FAST, {"backend": "fast"}),
     Contestant("gpupipe-numpy", "chain", "gpupipe_chain", "gpupipe, NumPy", _GPUPIPE, {"backend": "numpy"}),
-    Contestant(
-        "other-dali", "chain", "gpupipe_chain", "another, DALI on CPU", _GPUPIPE + _DALI, {"backend": "dali"}, True
-    ),
-    Contestant("other-numpy", "chain", "gpupipe_chain", "another, NumPy", _GPUPIPE, {"backend": "numpy"}, True),
     Contestant("torch", "chain", "torch_chain", "torch DataLoader + Pillow", ("torch", "PIL")),
     Contestant(
         "torch-alone", "chain", "torch_chain", "torch, no workers", ("torch", "PIL"), {"workers": False}, peer=True
@@ -198,7 +192,6 @@ _ALL = (
     Contestant("tfdata-before", "shuffle", "tf_shuffle", "tf.data, parse before", _TF, _BEFORE),
     Contestant("tfdata-after", "shuffle", "tf_shuffle", "tf.data, parse after", _TF, _AFTER),
     Contestant("gpupipe-host", "host", "host_gpupipe", "gpupipe", _GPUPIPE),
-    Contestant("gpupipe-other", "host", "host_gpupipe", "gpupipe, other checkout", _GPUPIPE, other=True),
     Contestant("tfdata-host", "host", "host_tf", "tf.data", _TF, {"python": "py_function"}),
     Contestant("tfdata-numpy", "host", "host_tf", "tf.data, numpy_function", _TF, {"python": "numpy_function"}),
     Contestant("flowers-gpupipe", "flowers", "flowers_gpupipe", "gpupipe", _GPUPIPE + _DALI, {"backend": "auto"}),

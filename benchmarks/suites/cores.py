@@ -87,7 +87,7 @@ def on_cores(what: Comparison, numbers: Sequence[int], folder: Path, out: Path) 
     pairs = [(number, pair) for number, pair in pairs if pair.contestant not in absent]
     found = {n: report.summary([pair for number, pair in pairs if number == n], what.reference) for n in numbers}
     print(table(found, absent))
-    settings = {**asdict(what), **shards.describe(), "cores": list(numbers), "checkout": False}
+    settings = {**asdict(what), **shards.describe(), "cores": list(numbers)}
     document = report.document("cores", settings, [pair for _, pair in pairs], what.reference, audits, absent)
     document["summary"] = {str(n): report.plain(one) for n, one in found.items()}
     for entry, (number, _) in zip(document["pairs"], pairs, strict=True):

@@ -2,34 +2,39 @@
 
 The chain of the README with a shuffle buffer, which has to be filled first; each run is a process of its own, in pairs
 with hand-written DALI. `chain` audits that their work is equal. Importing is timed as a whole process: `import gpupipe`
-and `import numpy` in turn, with bytecode from a run before.
+and `import numpy` in turn, with bytecode from a run before. Two checkouts are compared by CPU time.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import data, report
+from benchmarks import checkout, data, report
 from benchmarks.compare import Comparison, present
 from benchmarks.contestants import CONTESTANTS
 from benchmarks.job import Job
-from benchmarks.pairs import ContestantFailed, Pair, run_pairs
+from benchmarks.no_worse import Report, no_worse, own
+from benchmarks.pairs import ContestantFailed, Pair, run_pairs, spawn
 from benchmarks.process import environment
 from gpupipe.comparison.ratios import Spread, pair_order
 
-__all__ = ["CONTEST", "GOALS", "add_options", "apart", "first_batch", "imports"]
+__all__ = ["CONTEST", "GOALS", "add_options", "apart", "first_batch", "first_batch_checkouts", "imports"]
 
 REFERENCE = "dali"
 CONTEST = (REFERENCE, "gpupipe-dali", "gpupipe-fast", "gpupipe-numpy", "tfdata")
 GOALS: Mapping[str, float] = {"first batch after DALI's, s": 0.1, "import over NumPy's, s": 0.15}
 _ROOT = Path(__file__).parents[2]
+_IMPORT = "import gpupipe"
+_IMPORTS = 5
+"""Processes whose CPU time is one figure, where two checkouts are compared."""
 
 
 def add_options(commands: Any) -> None:
@@ -43,12 +48,16 @@ def add_options(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace, folder: Path) -> int:
-    names = tuple(options.contestants.split(",")) if options.contestants else CONTEST
+    names = tuple(options.contestants.split(",")) if options.contestants else ()
     what = Comparison(
         "chain", options.data, names, pairs=options.pairs, batch=options.batch, shuffle=options.shuffle,
         threads=options.threads, warmup=1, batches=1,
     )  # fmt: skip
-    print(f"written to {first_batch(what, folder, options.out).name}")
+    if options.checkout is None:
+        path = first_batch(replace(what, contestants=names or CONTEST), folder, options.out)
+    else:
+        path = first_batch_checkouts(what, options.checkout, folder, options.out)
+    print(f"written to {path.name}")
     return 0
 
 
@@ -61,8 +70,7 @@ def first_batch(what: Comparison, folder: Path, out: Path) -> Path:
     """
     names, absent = present(what)
     shards = data.load(what.data, folder)
-    files = data.repeated(shards.files, shards.records, 2 * what.batch + what.shuffle)
-    job = Job(what.reference, files, batch=what.batch, threads=what.threads, warmup=1, batches=1, shuffle=what.shuffle)
+    job = _job(what, shards)
 
     def failed(error: ContestantFailed) -> None:
         absent[error.contestant] = f"failed: {error.reason}"
@@ -76,13 +84,37 @@ def first_batch(what: Comparison, folder: Path, out: Path) -> Path:
     over = {name: apart(pairs, name) for name in names if name not in absent}
     print(table(pairs, over, absent))
     print(_imported(imported))
-    settings = {**asdict(what), **shards.describe(), "checkout": False}
+    settings = {**asdict(what), **shards.describe()}
     document = report.document("first-batch", settings, pairs, what.reference, (), absent)
     document["goals"] = dict(GOALS)
     document["after_reference_s"] = {name: {key: asdict(one) for key, one in both.items()}
                                      for name, both in over.items()}  # fmt: skip
     document["imports"] = {name: asdict(Spread.of(values)) for name, values in imported.items()}
     return report.write(document, out)
+
+
+def first_batch_checkouts(what: Comparison, other: Path, folder: Path, out: Path) -> Path:
+    """Compare the CPU time of processes up to the first batch, and of `import gpupipe`, with another checkout's."""
+    names, absent = own(what.work, what.contestants)
+    shards = data.load(what.data, folder)
+    job = _job(what, shards)
+    jobs = {CONTESTANTS[name].label: replace(job, contestant=name) for name in names}
+    return no_worse(
+        "first-batch",
+        {**jobs, _IMPORT: Job(_IMPORT, ())},
+        other,
+        out,
+        pairs=what.pairs,
+        settings={**asdict(what), **shards.describe(), "imports_in_a_run": _IMPORTS},
+        figures={"CPU-ms to the first batch": lambda run: run["first_cpu_seconds"] * 1e3},
+        measure=lambda job: _import_cpu(job.checkout) if job.contestant == _IMPORT else spawn(job)[0],
+        absent=absent,
+    )
+
+
+def _job(what: Comparison, shards: data.Data) -> Job:
+    files = data.repeated(shards.files, shards.records, 2 * what.batch + what.shuffle)
+    return Job(what.reference, files, batch=what.batch, threads=what.threads, warmup=1, batches=1, shuffle=what.shuffle)
 
 
 def apart(pairs: Sequence[Pair], name: str) -> dict[str, Spread]:
@@ -129,6 +161,22 @@ def _import(module: str) -> float:
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", f"import {module}"], check=True, cwd=_ROOT, env=environment())
     return time.perf_counter() - start
+
+
+def _import_cpu(folder: str) -> Report:
+    """CPU time of a process that imports the gpupipe of a checkout: the mean of a few, since one is short."""
+    code = "import sys, gpupipe; from benchmarks.checkout import verify; verify(sys.argv[1])"
+    try:
+        with checkout.place(folder) as (cwd, variables):
+            subprocess.run([sys.executable, "-c", code, folder], check=True, cwd=cwd, env=variables)
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            for _ in range(_IMPORTS):
+                subprocess.run([sys.executable, "-c", _IMPORT], check=True, cwd=cwd, env=variables)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    except subprocess.CalledProcessError as error:  # its text is on stderr
+        raise ContestantFailed(_IMPORT, f"ended with {error.returncode}", f"{_IMPORT} failed: {error}") from error
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"first_cpu_seconds": used / _IMPORTS}
 
 
 def _imported(found: Mapping[str, Sequence[float]]) -> str:

@@ -86,7 +86,7 @@ def training(what: Comparison, steps: Sequence[float], folder: Path, out: Path) 
                 print(f"{name}, {step:g} ms: waits {one['waited']:.1%}", file=sys.stderr, flush=True)
     found = summary([run for run in runs if run["contestant"] not in absent])
     print(table(found, steps, absent))
-    settings = {**asdict(what), **shards.describe(), "steps_ms": list(steps), "checkout": False}
+    settings = {**asdict(what), **shards.describe(), "steps_ms": list(steps)}
     document = {
         **report.header("training", settings),
         "not_measured": absent,

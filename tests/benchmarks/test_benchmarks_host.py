@@ -17,9 +17,9 @@ from benchmarks import host as suite
 from benchmarks.child import audit_pass
 from benchmarks.contestants import CONTESTANTS, host_passes, missing
 from benchmarks.equal import UnequalWork
-from benchmarks.host import CHAINS, OTHER, REFERENCE, host, summary, table, worse
+from benchmarks.host import CHAINS, REFERENCE, host, summary, table
 from benchmarks.job import Job, Run
-from benchmarks.pairs import ContestantFailed, Pair, spawn
+from benchmarks.pairs import Pair, spawn
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="benchmarks need /proc")
 
@@ -146,62 +146,6 @@ def test_a_disk_that_is_full_is_one_line(
 
     assert command.main(["host", "--out", str(tmp_path)]) == 2
     assert capsys.readouterr().err == "host: [Errno 28] No space left on device\n"
-
-
-def test_another_checkout_takes_part_when_it_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    root = Path(suite.__file__).parent.parent
-
-    path = host(tmp_path, chains=["batch"], elements=2000, pairs=1, against=root)
-
-    assert set(json.loads(path.read_text())["summary"]["batch"]) == {REFERENCE, OTHER, "audit"}
-    assert "more CPU time than gpupipe, other checkout" in capsys.readouterr().out
-    with pytest.raises(UnequalWork, match="the folder of a checkout that holds gpupipe/"):
-        host(tmp_path, against=tmp_path)
-
-
-def test_another_checkout_takes_part_beside_those_that_are_chosen(tmp_path: Path) -> None:
-    root = Path(suite.__file__).parent.parent
-
-    path = host(tmp_path, chains=["batch"], contestants=[REFERENCE], elements=2000, pairs=1, against=root)
-
-    assert OTHER in json.loads(path.read_text())["summary"]["batch"]
-
-
-def test_a_checkout_that_fails_in_one_chain_is_measured_in_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (other := tmp_path / "other" / "gpupipe").mkdir(parents=True)
-    root = Path(suite.__file__).parent.parent
-    (other / "__init__.py").write_text(
-        f"__path__ = [{str(root / 'gpupipe')!r}]\nfrom gpupipe.dataset import Dataset as New\n"
-        "class Dataset(New):\n    zip = None\n"
-    )
-
-    path = host(tmp_path / "out", chains=["batch", "zip", "filter"], elements=2000, pairs=1, against=tmp_path / "other")
-
-    found, said = json.loads(path.read_text()), capsys.readouterr()
-    why = "failed at zip: ended with 1: TypeError: 'NoneType' object is not callable"
-    assert found["not_measured"] == {OTHER: why}
-    assert [key for key, one in found["summary"].items() if OTHER not in one] == ["zip", "zip, prefetch(2)"]
-    assert f"gpupipe, other checkout: {why}" in said.out and "more CPU time than gpupipe" in said.out
-
-
-def test_what_is_run_is_the_other_checkout(tmp_path: Path) -> None:
-    (tmp_path / "gpupipe").mkdir()
-    (tmp_path / "gpupipe" / "__init__.py").write_text("raise ImportError('this is the other one')")
-
-    with pytest.raises(ContestantFailed, match="this is the other one"):
-        spawn(replace(JOB, contestant=OTHER, chain="batch", checkout=str(tmp_path)))
-
-
-@pytest.mark.parametrize(("cost", "noise", "said"), [(1.05, 1.0, True), (1.05, 0.97, False), (1.02, 1.0, False)])
-def test_a_chain_that_costs_more_than_in_the_other_checkout_is_named(cost: float, noise: float, said: bool) -> None:
-    pairs = [
-        Pair(REFERENCE, made(REFERENCE, noise), made(REFERENCE, 1.0), False),
-        Pair(OTHER, made(OTHER, 1.0), made(REFERENCE, cost), True),
-    ]
-
-    assert worse({"map": summary(pairs)}).endswith(f"map {cost:.3f}" if said else "none")
 
 
 def test_figures_are_medians_of_rates_and_ratios_inside_pairs() -> None:

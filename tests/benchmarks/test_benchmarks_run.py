@@ -289,24 +289,3 @@ def test_the_memory_benchmark_refuses_a_name_it_does_not_know(
     assert status == 2
     assert "shuffle-memory needs contestants out of gpupipe-before" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_gpupipe_of_another_checkout_takes_part_in_the_chain_when_it_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (other := tmp_path / "other" / "gpupipe").mkdir(parents=True)
-    (other / "__init__.py").write_text("raise ImportError('this is the other one')")
-    small = ("--pairs", "1", "--batches", "2", "--warmup", "1", "--shuffle", "16", "--probes", "1")
-    pair = ("--contestants", "other-numpy", "--against", "gpupipe-numpy")
-
-    assert run(tmp_path, *small, *pair) == 2
-    assert "got other-numpy" in capsys.readouterr().err  # it has no part where no checkout is named
-    assert run(tmp_path, *small, *pair, "--checkout", str(tmp_path)) == 2
-    assert "the folder of a checkout that holds gpupipe/" in capsys.readouterr().err
-    assert run(tmp_path, *small, *pair, "--checkout", str(tmp_path / "other")) == 0
-
-    text = next((tmp_path / "results").iterdir()).read_text()
-    found: dict[str, Any] = json.loads(text)
-    assert "this is the other one" in found["not_measured"]["other-numpy"]
-    assert [pair["contestant"] for pair in found["pairs"]] == ["gpupipe-numpy"]
-    assert found["settings"]["checkout"] is True and str(tmp_path) not in text
