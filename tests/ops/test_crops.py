@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,29 @@ def test_tensorflow_crops_the_same(size: tuple[int, int], tf: Any) -> None:
     for target in ((4, 4), (5, 20), (20, 5), (9, 9)):
         expected = tf.image.resize_with_crop_or_pad(x, *target).numpy()
         np.testing.assert_array_equal(ops.resize_with_crop_or_pad(x, *target), expected)
+
+
+NUMBERED = np.arange(1, 21, dtype=np.uint8).reshape(4, 5, 1)
+
+WINDOWS: dict[str, tuple[Callable[[Any], Any], list[list[int]]]] = {
+    "center_crop": (lambda x: ops.center_crop(x, (2, 3)), [[7, 8, 9], [12, 13, 14]]),
+    "central_crop": (lambda x: ops.central_crop(x, 0.5), [[7, 8, 9], [12, 13, 14]]),  # of 5 columns 1.25 are left out
+    "crop_to_bounding_box": (lambda x: ops.crop_to_bounding_box(x, 1, 2, 2, 3), [[8, 9, 10], [13, 14, 15]]),
+    "slice": (lambda x: ops.slice(x, (2, 3, 0), (-1, 2, -1)), [[14, 15], [19, 20]]),
+    "pad_to_bounding_box": (
+        lambda x: ops.pad_to_bounding_box(x[:1, :2], 1, 2, 3, 4), [[0, 0, 0, 0], [0, 0, 1, 2], [0, 0, 0, 0]]
+    ),
+    "resize_with_crop_or_pad": (
+        lambda x: ops.resize_with_crop_or_pad(x, 2, 7), [[0, 6, 7, 8, 9, 10, 0], [0, 11, 12, 13, 14, 15, 0]]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_by_hand(name: str) -> None:
+    crop, expected = WINDOWS[name]
+
+    assert crop(NUMBERED)[:, :, 0].tolist() == expected
 
 
 def centred(x: Array, height: int, width: int) -> Array:

@@ -68,6 +68,16 @@ def test_tensorflow_decodes_the_same_at_a_fraction_of_the_size(
         np.testing.assert_array_equal(image, expected)
 
 
+@pytest.mark.parametrize("ratio", [2, 4, 8])
+def test_blocks_of_one_level_keep_it_at_a_fraction_of_the_size(ratio: int) -> None:
+    levels = np.array([[16, 240, 100], [64, 128, 200]], np.uint8)
+    data = encoded(np.kron(levels, np.ones((8, 8), np.uint8))[:, :, None], quality=100)
+
+    image = ops.decode_jpeg(data, 1, ratio)
+
+    np.testing.assert_array_equal(image[:, :, 0], np.kron(levels, np.ones((8 // ratio, 8 // ratio), np.uint8)))
+
+
 def test_an_image_at_a_fraction_of_its_size_is_upright_where_it_is_asked_for() -> None:
     data = encoded(picture(31, 18), quality=90, orientation=6)
 

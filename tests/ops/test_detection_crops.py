@@ -69,6 +69,20 @@ def test_an_option_of_1_leaves_the_image_as_it_is() -> None:
     np.testing.assert_array_equal(made.boxes, BOXES)
 
 
+def test_a_window_of_half_of_each_side_lies_where_its_numbers_say() -> None:
+    op, box, size = (
+        RandomIouCrop((0.5, 0.5), options=(0.0,), trials=1),
+        np.array([[0, 0, 100, 80]], np.float32),
+        np.array([80, 100]),
+    )
+    for word in range(10):
+        u = BatchRng(word, 7, np.zeros(1, np.uint64)).uniform(5)[0]  # the overlap, the sides, and the two places
+
+        got = op.reference(box, np.array([word, 7], np.uint64), size)
+
+        assert got.tolist() == [int(40 * u[4]), int(50 * u[3]), 40, 50]
+
+
 def test_windows_are_distributed_as_torchvisions() -> None:
     torch, v2 = pytest.importorskip("torch"), torchvision().v2
     tv_tensors = importlib.import_module("torchvision.tv_tensors")
@@ -186,7 +200,9 @@ def test_20_photographs_with_20_canvases_each_are_torchvisions(monkeypatch: pyte
 def test_the_window_of_detr_has_sides_between_its_bounds() -> None:
     sides = set()
     for seed in range(200):
-        y, x, h, w = window_of(ops.random_size_crop(picture().image, 30, 90, seed=seed))
+        made = ops.random_size_crop(picture().image, 30, 90, seed=seed)
+        y, x, h, w = window_of(made)
+        np.testing.assert_array_equal(made, picture().image[y : y + h, x : x + w])
         assert 30 <= h <= 80 and 30 <= w <= 90 and y + h <= 80 and x + w <= 100
         sides |= {("h", h), ("w", w)}
     assert {("h", 30), ("h", 80), ("w", 30), ("w", 90)} <= sides

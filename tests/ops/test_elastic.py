@@ -49,6 +49,19 @@ def test_a_field_of_no_strength_and_one_of_whole_pixels_move_pixels() -> None:
     assert (moved[:2] == 7).all() and (moved[:, -2:] == 7).all()
 
 
+def test_a_pixel_is_that_of_the_place_its_field_leads_to() -> None:
+    op = Elastic((60.0, 60.0), (2.0, 2.0), interpolation=("nearest",), fill=((7.0,),))
+    keys, strength = drawn(op, (40, 50), 3)
+    part = Displacement(sigma=op.sigma)
+    columns, rows = (np.floor(at).astype(int) for at in part._places(part._field(keys, X.shape), strength))
+    inside = (columns >= 0) & (columns < 50) & (rows >= 0) & (rows < 40)
+
+    got = op.reference(X, keys, strength)
+
+    np.testing.assert_array_equal(got[inside], X[rows[inside], columns[inside]])
+    assert (got[~inside] == 7).all() and 0.5 < inside.mean() < 1
+
+
 def test_noise_is_even_and_white() -> None:
     keys = grain_keys(BatchRng(1, 0, np.array([3], np.uint64), 5), np.array([[300, 400]], np.int32))[0]
     noise = Displacement()._noise(keys, (300, 400, 3))

@@ -10,10 +10,12 @@ import pytest
 
 from gpupipe import ops
 from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.ops._shared.resize_flip import ResizeFlip
 from gpupipe.ops._shared.reverse import Reverse
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.random_flip_left_right import RandomFlipLeftRight
 from gpupipe.ops.random_flip_up_down import RandomFlipUpDown
+from gpupipe.ops.resize import Resize
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 
@@ -66,6 +68,14 @@ def test_image_and_mask_are_mirrored_together() -> None:
         np.testing.assert_array_equal(image[:, :, :1], mask)
     image, mask = ops.flip_up_down((x, x[:, :, :1]))
     np.testing.assert_array_equal(image[:, :, :1], mask)
+
+
+def test_a_resized_image_is_mirrored_where_it_is_said() -> None:
+    x, size = noise(4, 6), np.array([2, 3], np.int32)
+    op = ResizeFlip(Resize(2, 3))
+
+    np.testing.assert_array_equal(op.reference(x, size, np.array(0)), ops.resize(x, (2, 3)))
+    np.testing.assert_array_equal(op.reference(x, size, np.array(1)), ops.resize(x, (2, 3))[:, ::-1])
 
 
 def test_two_flips_cancel() -> None:

@@ -129,6 +129,17 @@ def test_salt_and_pepper_changes_the_share_that_was_drawn() -> None:
             assert abs((x[..., 0] == value).mean() - share) < 5 * math.sqrt(share * (1 - share) / count) + 1e-9
 
 
+def test_salt_and_pepper_stand_where_the_numbers_of_pixels_are_small_and_large() -> None:
+    x = np.full((5, 7, 3), 9, np.uint8)
+    keys, _ = SaltAndPepper().draw(rng(1), np.array([[5, 7]], np.int32))
+    numbers = grain(keys[0], x.shape, False).astype(np.int64)
+
+    got = SaltAndPepper().reference(x, keys[0], np.array([1 << 30, 3 << 30]))
+
+    np.testing.assert_array_equal(got[..., :1], np.select([numbers < 1 << 30, numbers >= 3 << 30], [0, 255], 9))
+    assert set(np.unique(got)) == {0, 9, 255}
+
+
 def test_salt_and_pepper_changes_as_many_pixels_as_albumentations_on_average() -> None:
     """20 photographs and 20 draws: the share there is exact, but for rounding down, and here the mean of a binomial."""
     library, changed = albumentations(), []

@@ -11,6 +11,8 @@ from gpupipe import ops
 from gpupipe.errors import PlanError, PlanTypeError, SpecError
 from gpupipe.graph.trace import trace
 from gpupipe.graph.values import Apply, Input
+from gpupipe.ops._shared.crop import Crop
+from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops.normalize import DTYPES, IMAGENET_MEAN, IMAGENET_STD, Normalize
 from gpupipe.spec import TensorSpec, flatten
 from gpupipe.transform.machine import has_dali
@@ -27,6 +29,15 @@ def test_each_channel_has_its_mean_and_deviation() -> None:
 
     assert got.dtype == np.float32
     np.testing.assert_array_equal(got, np.array([[[0, 2.5, 0.5], [-2, 120, 25]]], np.float32))
+
+
+def test_what_is_cropped_and_mirrored_before_by_hand() -> None:
+    x = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+    op = CropMirrorNormalize((1.0, 2.0, 3.0), 2.0, "CHW", True, Crop())
+
+    got = op.reference(x, np.array([1, 1]), np.array([1, 2]), 1)
+
+    assert got.tolist() == [[[8.5, 7]], [[8.5, 7]], [[8.5, 7]]]  # of pixels 18, 19, 20 and 15, 16, 17
 
 
 def test_one_number_stands_for_all_channels() -> None:

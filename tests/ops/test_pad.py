@@ -94,6 +94,13 @@ def test_a_letterbox_has_its_colour_on_two_sides() -> None:
     np.testing.assert_array_equal(got[:, 1:17], ops.resize(X[0], (14, 16)))
 
 
+def test_five_crops_by_hand() -> None:
+    x = np.arange(1, 13, dtype=np.uint8).reshape(3, 4, 1)
+
+    # upper left, upper right, lower left, lower right, middle
+    assert ops.five_crop(x, (1, 2))[:, 0, :, 0].tolist() == [[1, 2], [3, 4], [9, 10], [11, 12], [6, 7]]
+
+
 @pytest.mark.parametrize("number", range(COUNT))
 def test_five_and_ten_crops_are_torchvisions(number: int, tv: Any) -> None:
     x = photograph(number)

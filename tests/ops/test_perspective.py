@@ -39,6 +39,16 @@ def test_points_twice_as_far_apart_enlarge_the_image() -> None:
     np.testing.assert_array_equal(got, [[1, 1, 2, 2], [1, 1, 2, 2], [5, 5, 6, 6]])
 
 
+def test_corners_that_were_drawn_are_moved_as_those_that_are_given() -> None:
+    ends = [(1, 0), (3, 1), (2, 2), (0, 1)]
+    matrices, _ = homographies(np.array([CORNERS], np.float64), np.array([ends], np.float64))
+
+    got = RandomPerspective().reference(X, matrices[0])
+
+    np.testing.assert_array_equal(got, ops.perspective(X, CORNERS, ends, "nearest"))
+    assert not np.array_equal(got, X)
+
+
 def test_coefficients_divide_by_the_distance() -> None:
     x = np.arange(8, dtype=np.float32).reshape(1, 8, 1)
 

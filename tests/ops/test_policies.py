@@ -12,7 +12,8 @@ import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array
-from gpupipe.ops._shared.policy import MOST, NUMBER, OPS, Policy, evenly, signed_strengths, strengths
+from gpupipe.ops._shared.policy import FIRST, MOST, NUMBER, OPS, Policy, evenly, laid_out, signed_strengths, strengths
+from gpupipe.ops.aug_mix import AugMix
 from gpupipe.ops.auto_augment import POLICIES, AutoAugment, _table
 from gpupipe.ops.rand_augment import RandAugment
 from gpupipe.ops.trivial_augment_wide import WIDE, TrivialAugmentWide
@@ -144,6 +145,24 @@ def test_20_photographs_with_20_draws_each_are_torchvisions(op: Policy) -> None:
     mean, share = (0.3, 0.012) if op.fill else (0.12, 0.004)
     assert np.mean(means) < mean
     assert np.mean(shares) < share
+
+
+LAYERS: dict[Policy, list[int]] = {
+    RandAugment(2): [192, 128, 0],
+    AutoAugment(): [192, 128, 0],
+    TrivialAugmentWide(): [245, 155, 55],  # has one layer
+    AugMix(1, 1, 2): [146, 121, 50],  # three quarters of 192, 128 and 0, and one of the image
+}
+
+
+@pytest.mark.parametrize("op", LAYERS, ids=lambda op: op.name)
+def test_layers_are_applied_one_after_another_by_hand(op: Policy) -> None:
+    x = np.array([[[10, 100, 200]]], np.uint8)  # inverted it is 245, 155, 55; with 2 bits of that, 192, 128, 0
+    names, strength = [NUMBER["invert"], NUMBER["posterize"]], [0.0, 2.0]
+    kinds, numbers, matrices = laid_out(np.array(names), np.array(strength), sizes(2, 1, 1))
+    numbers = np.concatenate([np.zeros(FIRST), numbers[: op.layers], [0.25, 0.75]]).astype(np.float32)
+
+    assert op.reference(x, kinds, numbers, matrices).ravel().tolist() == LAYERS[op]
 
 
 @pytest.mark.skipif(not machine.has_fast(), reason="the extra `fast` is not installed")
