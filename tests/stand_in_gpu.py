@@ -47,6 +47,7 @@ LEFT_OUT = {
     "tests/behaviour/test_process_map.py": "processes of the host alone",
     "tests/chains/test_memory.py": "starts processes",
     "tests/conformance/test_gpu_graphs.py": "lowers for a real GPU itself",
+    "tests/conformance/test_references.py": "a table of names, and starts a process",
     "tests/conformance/test_tfdata_names.py": "a table of names",
     "tests/differential": "chains on the CPU beside those of tf.data",
     "tests/reliability/test_failed_reads.py": "bytes of the host alone",
