@@ -166,8 +166,8 @@ def test_layers_are_applied_one_after_another_by_hand(op: Policy) -> None:
 
 
 @pytest.mark.skipif(not machine.has_fast(), reason="the extra `fast` is not installed")
-@pytest.mark.parametrize("name", OPS)
-def test_the_fast_form_of_each_op_is_the_reference(name: str) -> None:
+@pytest.mark.parametrize("name", [*MOVING, "equalize"])
+def test_the_fast_form_of_each_op_that_has_one_is_the_reference(name: str) -> None:
     for number in range(3):
         image = photograph(number)
         strength = {"posterize": 4, "solarize": 0.4, "rotate": 21.0, "translate_x": 17.0}.get(name, 0.27)
