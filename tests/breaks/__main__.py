@@ -28,7 +28,7 @@ BASELINE: Break = {"name": "baseline", "folders": []}
 ONE_IN = 20  # mistakes may stay unfound in the quick tier; in the other, none
 NO_TESTS = 5  # pytest's exit status where it selects none, as may be of one folder
 
-_RED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
+_RED = re.compile(r"^(?:FAILED|ERROR) (tests/[^\[\s]+(?:\[.*?\])?)(?: - .*)?$", re.MULTILINE)
 
 
 @contextlib.contextmanager
