@@ -2,7 +2,8 @@
 #
 #   make demo                      the README chain on every executor of this machine, compared in one table
 #   make demo DATA='shards/*'      make demo on your own TFRecords or images
-#   make test                      make check, then every test that can run here
+#   make test                      make check, then a selection of the tests: minutes
+#   make test-all                  make check, then every test that can run here
 #   make demo EXTRA=cpu            choose the extra yourself: cpu, cuda12 or cuda13
 #   make test PYTHON=python3.12    choose the interpreter
 #   make test ARGS='-k resize'     hand arguments to pytest, or to the benchmarks
@@ -29,23 +30,33 @@ RUN := $(VENV)/.gpupipe-$(EXTRA)
 DEV := $(VENV)/.gpupipe-$(EXTRA)-dev
 BOOK := $(VENV)/.gpupipe-$(EXTRA)-notebooks
 
-.PHONY: help demo test check bench bench-all bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz test-images release docs constraints setup setup-dev clean
+.PHONY: help demo test test-all check check-libraries bench bench-all bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz test-images release docs constraints setup setup-dev clean
 
 help:
-	@sed -n '3,9s/^# *//p' Makefile
-	@echo 'others: check bench bench-all bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz test-images release docs constraints setup setup-dev clean'
+	@sed -n '3,10s/^# *//p' Makefile
+	@echo 'others: check check-libraries bench bench-all bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz test-images release docs constraints setup setup-dev clean'
 
 demo: $(RUN)
 	$(VENV)/bin/gpupipe demo $(if $(DATA),--data '$(DATA)') $(ARGS)
 
+# The selection: see tests/selection.py.
 test: check
 	$(PY) -m tests $(ARGS)
 
+test-all: check
+	$(PY) -m tests --all $(ARGS)
+
+# mypy and pyright run at the same time: two minutes otherwise.
 check: $(DEV)
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
+	@echo 'mypy and pyright: about a minute ...'; $(PY) -m mypy & mypy=$$!; \
+	$(PY) -m pyright --pythonpath $(PY); status=$$?; wait $$mypy && exit $$status
+
+# The same on the types of the optional libraries that are installed, where `check` has stubs that know nothing (tests/stubs/).
+check-libraries: $(DEV)
 	$(PY) -m mypy
-	$(PY) -m pyright --pythonpath $(PY)
+	$(PY) -m pyright --pythonpath $(PY) --project tests/stubs/libraries.json
 
 test-gpu: $(DEV)
 	$(PY) -m pytest -m 'gpu or conformance' $(ARGS)

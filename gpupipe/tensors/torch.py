@@ -100,7 +100,7 @@ def dtype_of(dtype: Any) -> Any:
     Raises:
         PlanTypeError: it is not one.
     """
-    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    found: Any = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
     if dtype is not None and not (isinstance(found, torch.dtype) and found.is_floating_point):
         raise PlanTypeError(f"as_torch needs a floating-point dtype, such as 'bfloat16', got {dtype!r}")
     return found
