@@ -307,7 +307,7 @@ def py_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: s
     return tuple([_typed(func, value, dtype) for value, dtype in zip(results, Tout, strict=True)])
 
 
-def image_dataset_from_directory(
+def image_dataset_from_directory(  # noqa: PLR0913 : the arguments are those of Keras
     directory: Any,
     labels: Literal["inferred"] | None = "inferred",
     label_mode: Literal["int", "categorical", "binary"] | None = "int",

@@ -162,7 +162,7 @@ def _reach(matrix: Array, hw: Array) -> tuple[Array, Array]:
     return np.clip(before, 0, hw), np.clip(after, 0, hw)
 
 
-def random_transform(
+def random_transform(  # noqa: PLR0913 : the arguments are those of Keras
     image: T,
     rotation_range: float = 0,
     width_shift_range: float | Sequence[float] = 0.0,

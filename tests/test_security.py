@@ -52,9 +52,11 @@ def unsafe(path: str, source: str) -> Iterator[str]:
                 yield f"{path}:{node.lineno} calls {called} with a shell, or with pickles allowed"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_a_file_makes_no_code_of_data(path: Path) -> None:
-    assert list(unsafe(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))) == []
+def test_no_file_makes_code_of_data() -> None:
+    found = [x for path in SOURCES for x in unsafe(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))]
+
+    assert len(SOURCES) > 500
+    assert found == []
 
 
 @pytest.mark.parametrize(

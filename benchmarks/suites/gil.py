@@ -105,7 +105,7 @@ class Released:
 
 
 @contextmanager
-def released(steps: Mapping[str, Released], alone: bool = False) -> Iterator[None]:
+def released(steps: Mapping[str, Released], alone: bool = False) -> Iterator[None]:  # noqa: C901 : seven functions in one
     """Patch the libraries of all executors, so that their calls go through `steps`; `alone`: without nvImageCodec."""
     import cv2
     import cykooz_resizer

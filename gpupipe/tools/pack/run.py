@@ -64,7 +64,7 @@ class Packed:
     found: int
 
 
-def pack(
+def pack(  # noqa: PLR0913 : those of the command
     source: str | os.PathLike[str],
     out: str | os.PathLike[str],
     shards: int,
