@@ -26,7 +26,7 @@ from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.ops.mixup import Mixup
 from gpupipe.ops.mixup_or_cutmix import MixupOrCutmix
 from gpupipe.spec import TensorSpec, as_leaf, byte_array, spec_of
-from tests.conformance.harness import EXECUTORS, ROWS, Batch, assert_close, decomposed
+from tests.conformance.harness import ROWS, Batch, assert_close, decomposed, on_executors
 
 pytestmark = pytest.mark.conformance
 
@@ -87,8 +87,7 @@ WITHOUT_A_FUNCTION = {
 
 
 @pytest.mark.parametrize("varying", [False, True], ids=["static", "varying"])
-@pytest.mark.parametrize("kind", EXECUTORS)
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(("case", "kind"), on_executors(CASES))
 def test_an_executor_agrees_with_the_reference(case: Case, kind: str, varying: bool) -> None:
     batch = Batch.of(case, varying=varying)
 
@@ -149,8 +148,7 @@ def test_ops_say_which_layout_they_take() -> None:
         assert case.op.infer(first, *others) == case.op.infer(replace(first, layout=case.op.takes), *others), case
 
 
-@pytest.mark.parametrize("kind", EXECUTORS)
-@pytest.mark.parametrize("case", COMPOSED, ids=str)
+@pytest.mark.parametrize(("case", "kind"), on_executors(COMPOSED))
 def test_an_op_taken_apart_agrees_with_the_reference(case: Case, kind: str) -> None:
     batch = Batch.of(case, varying=True)
 

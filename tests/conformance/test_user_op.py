@@ -20,7 +20,7 @@ from gpupipe.graph.values import Apply, Draw, Item
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec, flatten
 from gpupipe.transform.program import Feed, Program
-from tests.conformance.harness import EXECUTORS, Batch, assert_close, host, make_executor
+from tests.conformance.harness import EXECUTORS, Batch, assert_close, host, make_executor, on_executors
 
 pytestmark = pytest.mark.conformance
 
@@ -79,8 +79,7 @@ IMAGE = np.arange(6 * 4 * 3, dtype=np.uint8).reshape(6, 4, 3) * 3
 SPECS = (TensorSpec((None, None, 3), "uint8", "HWC"), TensorSpec((), "float64"))
 
 
-@pytest.mark.parametrize("kind", EXECUTORS)
-@pytest.mark.parametrize("case", list(RandomSolarize.cases()), ids=str)
+@pytest.mark.parametrize(("case", "kind"), on_executors(RandomSolarize.cases()))
 def test_an_executor_agrees_with_the_reference(case: Case, kind: str) -> None:
     batch = Batch.of(case)
 

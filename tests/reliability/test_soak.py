@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 from gpupipe.extract.storage.sharing import gil_is_on
-from gpupipe.transform.machine import gpu_count, has_dali
 from tests.chains.damage import bad_scan, bad_tables
 from tests.chains.data import ROOT, on
+from tests.reliability.executors import EXECUTORS
 from tests.reliability.soak import images, write
 
 FULL = bool(os.environ.get("GPUPIPE_FULL"))
@@ -51,18 +51,6 @@ pytestmark = [
     pytest.mark.alone,
     pytest.mark.skipif(sys.platform != "linux", reason="what a process holds is read from /proc"),
     pytest.mark.timeout(1800 if FULL else 120),
-]
-
-EXECUTORS = [
-    "numpy",
-    pytest.param("dali", marks=pytest.mark.skipif(not has_dali(), reason="DALI is not installed")),
-    pytest.param(
-        "gpu",
-        marks=[
-            pytest.mark.gpu,
-            pytest.mark.skipif(not (gpu_count() and has_dali()), reason="needs an NVIDIA GPU, its driver and DALI"),
-        ],
-    ),
 ]
 
 
