@@ -1,4 +1,6 @@
-"""python -m tests [arguments of pytest]: tests in one process more than there are cores, then those that run alone.
+"""python -m tests [--all] [arguments of pytest]: tests in one process more than there are cores, then those alone.
+
+They are a selection that takes minutes (see tests/selection.py), with `--all` every test.
 
 A test marked `alone` reads clocks or memory, or sends signals: beside others it would find what is theirs. One marked
 `gpu` needs memory of the GPU, which would not suffice for many processes. Each of the two runs prints its own ten
@@ -24,6 +26,10 @@ NOTHING_WRONG = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 def main(arguments: Sequence[str], cores: int) -> int:
     """Run pytest twice; answer the exit status."""
+    if "--all" in arguments:
+        arguments = [word for word in arguments if word != "--all"]
+    else:
+        os.environ["GPUPIPE_QUICK"] = "1"
     # one more than there are cores, since many tests wait for what they start; worksteal: neighbours stay together, and
     # so do the fixtures that they share
     first = _pytest(["-n", str(min(cores + 1, MOST)), "--dist", "worksteal", "--alone", "without", *arguments])

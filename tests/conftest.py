@@ -8,15 +8,22 @@ the same in every process, or pytest-xdist refuses to run them.
 from __future__ import annotations
 
 import gc
-import os
+import re
 import signal
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
 from gpupipe.dataset import epochs
 from gpupipe.errors import MissingDependencyError
 from gpupipe.transform import machine
+from tests.libraries import ALL_LIBRARIES, fail_without_library
+from tests.passed import Passed
+from tests.selection import QUICK, selected
+
+MARKED = re.compile(r"pytest\.mark\.(alone|gpu)\b|import .*\bEXECUTORS\b")
+"""What a file holds that may have tests which run alone."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,15 +32,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even read files without a test that runs alone, where only those run: they are nine tenths of all."""
+    if config.getoption("--alone") != "only" or collection_path.suffix != ".py":
+        return None
+    return None if MARKED.search(collection_path.read_text(encoding="utf-8")) else True
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Select by the mark `alone`; not with -m, so that an -m of one's own goes on working."""
+    """Select by the mark `alone`, not with -m, so that an -m of one's own goes on working; then the quick ones."""
     wanted = config.getoption("--alone")
-    if wanted != "with":
-        parts: dict[bool, list[pytest.Item]] = {True: [], False: []}
-        for item in items:
-            parts[_alone(item) == (wanted == "only")].append(item)
-        items[:] = parts[True]
-        config.hook.pytest_deselected(items=parts[False])
+    kept = [item for item in items if wanted == "with" or _alone(item) == (wanted == "only")]
+    kept = selected(kept) if QUICK else kept
+    if len(kept) < len(items):
+        here = set(kept)
+        config.hook.pytest_deselected(items=[item for item in items if item not in here])
+        items[:] = kept
 
 
 def pytest_collection_finish() -> None:
@@ -53,24 +67,39 @@ def _alone(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) is not None for name in ("alone", "gpu"))
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Take Python's own handler back, so that the processes which tests interrupt can be interrupted."""
+    if (passed := Passed.of_environment()) is not None:
+        config.pluginmanager.register(passed)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, object, object]:
-    """Skip a test that needs DALI where it is not installed: there are no wheels for some Pythons and systems.
-
-    Not in CI, which installs it.
-    """
+    """Skip a test that needs DALI where it is not installed: there are no wheels for some Pythons and systems."""
     try:
         return (yield)
     except MissingDependencyError as error:
-        if machine.has_dali() or "dali" not in str(error).lower() or os.environ.get("CI"):
+        if machine.has_dali() or "dali" not in str(error).lower() or ALL_LIBRARIES:
             raise
         pytest.skip(str(error))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail where a library is missing that has to be there."""
+    report = yield
+    fail_without_library(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Fail where a whole file is left out for want of a library that has to be there."""
+    report = yield
+    fail_without_library(report)
+    return report
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from tests.differential.tfdata_sides import (
     learns,
     shown,
 )
+from tests.selection import QUICK, programs
 
 pytestmark = [pytest.mark.tf, pytest.mark.filterwarnings("ignore")]
 
@@ -165,10 +166,11 @@ def _step(D: Any, d: Any, step: tuple[Any, ...]) -> Any:
     raise AssertionError(step)
 
 
+@pytest.mark.programs
 def test_random_chains_mean_the_same(tf: Any) -> None:
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=400, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=programs(400), deadline=None, database=None, derandomize=True)
     @given(program=_chains())
     def compare(program: tuple[int, tuple[tuple[Any, ...], ...]]) -> None:
         count, steps = program
@@ -190,4 +192,4 @@ def test_random_chains_mean_the_same(tf: Any) -> None:
 
     compare()
     # How many of the kinds of steps had elements to show, three times or more.
-    assert sum(count >= 3 for count in seen.values()) >= 50, seen
+    assert sum(count >= 3 for count in seen.values()) >= 50 or QUICK, seen

@@ -7,7 +7,6 @@ code on a busy machine: here marks are forced, in each place, in none, and in so
 from __future__ import annotations
 
 import logging
-import os
 import random
 import shutil
 from collections import Counter
@@ -42,10 +41,11 @@ from tests.reliability.resume_programs import (
     programs_with,
     write_files,
 )
+from tests.selection import FULL, QUICK
+from tests.selection import programs as programs_of
 
-FULL = bool(os.environ.get("GPUPIPE_FULL"))
-PROGRAMS = 3600 if FULL else 240
-LEAST = 3 if FULL else 1
+PROGRAMS = programs_of(3600 if FULL else 240)
+LEAST = 0 if QUICK else 3 if FULL else 1
 """A part that fewer programs ran is not tested."""
 
 LONGEST = 250
@@ -314,6 +314,7 @@ def checked(case: Case, check: Callable[[Case], None]) -> None:
 
 
 @pytest.mark.timeout(3600 if FULL else 400)  # it computes all the time, and others may use the machine
+@pytest.mark.programs
 def test_random_chains_go_on_where_their_state_was_taken() -> None:
     RAN.clear()
     usual = sorted((SOURCES | STEPS) - {"processes", "overtaking", "overtaking interleave"})
