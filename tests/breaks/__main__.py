@@ -112,7 +112,7 @@ def write(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
 
 def main() -> int:
     """Plant what was asked for; print a table."""
-    parser = argparse.ArgumentParser(prog="python -m tests.breaks", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.breaks", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="these mistakes alone")
     parser.add_argument("--group", choices=("general", "removed"), help="the mistakes of one group alone")
     parser.add_argument("--tier", choices=("quick", "all"), default="quick", help="which tests (default: %(default)s)")

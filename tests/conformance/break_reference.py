@@ -57,7 +57,7 @@ class Proof:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run each test once with the right references, and once for each op with its wrong one."""
         verdicts, right = dict[str, str](), dict[str, str]()
-        for name in session.config.getoption("--break-reference"):
+        for name in session.config.getoption("--break-reference") or ():
             test = TESTS[name]
             items = [item for item in session.items if item.nodeid.partition("[")[0] == test]
             right[test] = right.get(test) or self._outcome(items)

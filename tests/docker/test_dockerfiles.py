@@ -110,7 +110,10 @@ def test_what_is_pinned_satisfies_pyproject(kind: str, python: str) -> None:
             assert version != "not pinned" and version in wanted.specifier, f"{wanted}: {version}"
 
 
-def test_ci_installs_what_the_image_installs() -> None:
+def test_make_and_ci_install_what_the_image_installs() -> None:
+    makefile, constraints = ((ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", ".ci/constraints.txt"))
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert re.search(r'^export PIP_CONSTRAINT="\$PWD/docker/constraints-cpu\.txt"( |$)', script, re.MULTILINE)
-    assert "EXTRA=cpu" in script
+
+    assert "--constraint docker/constraints-$(EXTRA).txt" in makefile
+    assert re.search(r"^-c ../docker/constraints-cpu\.txt$", constraints, re.MULTILINE)
+    assert "EXTRA=cpu" in script and "--constraint .ci/constraints.txt" in script

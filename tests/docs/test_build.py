@@ -20,6 +20,7 @@ from tests.docs.test_pages import RECIPES
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The documentation."""
     pytest.importorskip("pdoc", reason="the extra `dev` brings pdoc")
+    pytest.importorskip("keras", reason="keras is not installed, whose classes annotations name")
     from tests.docs.build import build
 
     folder = tmp_path_factory.mktemp("docs")
