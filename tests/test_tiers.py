@@ -1,0 +1,99 @@
+"""What `python -m tests` leaves out: by the rule of selection.py, for want of a library, or as it passed before."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = """
+import pytest
+
+@pytest.mark.parametrize("b", ["x", "y", "z"])
+@pytest.mark.parametrize("a", [1, 2])
+def test_slow(a, b): pass
+
+@pytest.mark.parametrize("a", range(9))
+def test_cheap(a): pass
+
+def test_endless(): pass
+
+@pytest.mark.programs
+def test_random(): pass
+"""
+TIMINGS = '{"test_it.py::test_slow": 0.12, "test_it.py::test_endless": 3.5, "test_it.py::test_random": 20}'
+CONFTEST = """
+from pathlib import Path
+import tests.selection
+tests.selection.TIMINGS = Path(__file__).with_name("timings.json")
+"""
+
+
+def run(folder: Path, tests: str, **environment: str) -> str:
+    """The outcome of each test in a folder, as pytest prints it."""
+    for name, text in {"test_it.py": tests, "timings.json": TIMINGS, "conftest.py": CONFTEST}.items():
+        (folder / name).write_text(text)
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    alone\n    gpu\n    programs\n    installed\n")
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-v",
+        "-rA",
+        "-p",
+        "tests.conftest",
+        "-p",
+        "no:cacheprovider",
+        "test_it.py",
+    ]
+    asked = ("GPUPIPE_QUICK", "GPUPIPE_PASSED", "GPUPIPE_ALL_LIBRARIES")
+    settings = {name: value for name, value in os.environ.items() if name not in asked}
+    settings |= {"PYTHONPATH": str(ROOT)} | environment
+    return subprocess.run(words, cwd=folder, env=settings, capture_output=True, text=True, timeout=100).stdout
+
+
+def passed(output: str) -> list[str]:
+    return sorted(set(re.findall(r"^PASSED test_it\.py::test_(\S+)", output, re.MULTILINE)))
+
+
+def test_the_selection_gives_each_function_half_a_second_and_each_value_of_a_parameter_first(tmp_path: Path) -> None:
+    """Four items of 0.12 seconds: the three in which every value comes, and one more."""
+    slow = ["slow[1-x]", "slow[1-z]", "slow[2-x]", "slow[2-y]"]
+
+    assert passed(run(tmp_path, TESTS, GPUPIPE_QUICK="1")) == [*(f"cheap[{n}]" for n in range(9)), "random", *slow]
+    assert len(passed(run(tmp_path, TESTS))) == 6 + 9 + 2
+
+
+def test_a_missing_library_skips_a_test_or_fails_it_where_all_have_to_be_there(tmp_path: Path) -> None:
+    inside = "import pytest\ndef test_it(): pytest.importorskip('no_such_library')"
+    around = "import pytest\npytest.importorskip('no_such_library')\ndef test_it(): pass"
+
+    for tests in (inside, around):
+        assert "1 skipped" in run(tmp_path, tests)
+        assert re.search(r"1 (failed|error)", run(tmp_path, tests, GPUPIPE_ALL_LIBRARIES="1"))
+    fine = "import pytest\n@pytest.mark.skip(reason='needs a GPU')\ndef test_it(): pass"
+    assert "1 skipped" in run(tmp_path, fine, GPUPIPE_ALL_LIBRARIES="1")
+
+
+def test_what_passed_before_is_not_run_again(tmp_path: Path) -> None:
+    tests = """
+import pytest
+def test_good(): pass
+def test_skipped(): pytest.skip("no")
+@pytest.fixture
+def bad_end():
+    yield
+    assert not "yet"
+def test_bad_end(bad_end): pass
+@pytest.mark.installed
+def test_what_is_installed(): pass
+"""
+    note = str(tmp_path / "passed")
+
+    first, second = (run(tmp_path, tests, GPUPIPE_PASSED=note) for _ in range(2))
+
+    assert passed(first) == ["bad_end", "good", "what_is_installed"]
+    assert passed(second) == ["bad_end", "what_is_installed"]
