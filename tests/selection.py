@@ -1,8 +1,8 @@
 """selection: which tests `make test` runs, by rule. `make test-all` runs all of them.
 
 1. Cases of ops: the first of each op and dtype, on each executor that computes it by itself.
-2. Of every other function, as many items as `BUDGET` allows by timings.json, at least one: first those in which each
-   value of each parameter comes once, in their order, then the rest.
+2. Of every other function, as many items as `BUDGET` allows by timings.json, at least one: first those that bring a
+   value of a parameter which did not come before, then the rest.
 3. A function an item of which takes more than `LONGEST` is left out, unless it draws random programs (the mark
    `programs`): of those it draws a tenth.
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -62,10 +62,10 @@ def _of_function(items: list[pytest.Item], seconds: float) -> list[pytest.Item]:
     if any(isinstance(value, Case) for value in _parameters(items[0]).values()):
         return list({_kind_of_case(item): item for item in reversed(items)}.values())
     if items[0].get_closest_marker("programs") is not None:
-        return items
+        return first + rest
     if seconds > LONGEST:
         return []
-    return items if not seconds else list(_varied(items))[: max(int(BUDGET / seconds), 1)]
+    return items if not seconds else _varied(items)[: max(int(BUDGET / seconds), 1)]
 
 
 def _kind_of_case(item: pytest.Item) -> tuple[object, ...]:
@@ -76,21 +76,15 @@ def _kind_of_case(item: pytest.Item) -> tuple[object, ...]:
     return case.op.name, str(dtype), *(repr(value) for value in named.values() if value is not case)
 
 
-def _varied(items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """Items in which each value of each parameter comes once, then the others."""
-    places = [_places(item) for item in items]
-    sizes = {name: 1 + max(place.get(name, 0) for place in places) for name in places[0]}
-    longest = max(sizes.values(), default=1)
-    first = {tuple(n % size for size in sizes.values()) for n in range(longest)}
-    here = [tuple(place.get(name, 0) for name in sizes) in first for place in places]
-    for wanted in (True, False):
-        yield from (item for item, is_first in zip(items, here, strict=True) if is_first is wanted)
+def _varied(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The items that bring a value of a parameter which did not come before, then the others."""
+    came, first, rest = set[tuple[str, int]](), list[pytest.Item](), list[pytest.Item]()
+    for item in items:
+        values = {(name, id(value)) for name, value in _parameters(item).items()}
+        (rest if values <= came else first).append(item)
+        came |= values
+    return first + rest
 
 
 def _parameters(item: pytest.Item) -> dict[str, object]:
     return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-
-
-def _places(item: pytest.Item) -> dict[str, int]:
-    """The place of each parameter's value among its values."""
-    return dict(item.callspec.indices) if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}

@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = """
 import pytest
 
-@pytest.mark.parametrize("b", ["x", "y", "z"])
 @pytest.mark.parametrize("a", [1, 2])
+@pytest.mark.parametrize("b", ["x", "y", "z"])
 def test_slow(a, b): pass
 
 @pytest.mark.parametrize("a", range(9))
@@ -60,8 +60,8 @@ def passed(output: str) -> list[str]:
 
 
 def test_the_selection_gives_each_function_half_a_second_and_each_value_of_a_parameter_first(tmp_path: Path) -> None:
-    """Four items of 0.12 seconds: the three in which every value comes, and one more."""
-    slow = ["slow[1-x]", "slow[1-z]", "slow[2-x]", "slow[2-y]"]
+    """Four items of 0.12 seconds: those in which each value of `a` and of `b` comes for the first time."""
+    slow = ["slow[x-1]", "slow[x-2]", "slow[y-1]", "slow[z-1]"]
 
     assert passed(run(tmp_path, TESTS, GPUPIPE_QUICK="1")) == [*(f"cheap[{n}]" for n in range(9)), "random", *slow]
     assert len(passed(run(tmp_path, TESTS))) == 6 + 9 + 2
