@@ -62,7 +62,7 @@ def _of_function(items: list[pytest.Item], seconds: float) -> list[pytest.Item]:
     if any(isinstance(value, Case) for value in _parameters(items[0]).values()):
         return list({_kind_of_case(item): item for item in reversed(items)}.values())
     if items[0].get_closest_marker("programs") is not None:
-        return first + rest
+        return items
     if seconds > LONGEST:
         return []
     return items if not seconds else _varied(items)[: max(int(BUDGET / seconds), 1)]
