@@ -40,9 +40,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Select by the mark `alone`, not with -m, so that an -m of one's own goes on working; then the quick ones."""
+    """Select by the mark `alone`, not with -m, so that an -m of one's own goes on working; then the quick ones.
+
+    What needs a GPU is left out where there is none, unless it brings a stand-in.
+    """
     wanted = config.getoption("--alone")
     kept = [item for item in items if wanted == "with" or _alone(item) == (wanted == "only")]
+    if not machine.gpu_count():
+        kept = [x for x in kept if x.get_closest_marker("gpu") is None or "a_gpu" in getattr(x, "fixturenames", ())]
     kept = selected(kept) if QUICK else kept
     if len(kept) < len(items):
         here = set(kept)
