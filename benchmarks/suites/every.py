@@ -45,7 +45,7 @@ class Suite:
 
 
 _ONE = ("--pairs", "1")
-_SHORT = (*_ONE, "--batches", "2", "--warmup", "1", "--shuffle", "16", "--probes", "1", "--dry")
+_SHORT = (*_ONE, "--batch", "16", "--batches", "2", "--warmup", "1", "--shuffle", "16", "--probes", "1", "--dry")
 _NUMPY = ("--contestants", "gpupipe-numpy")
 _LARGE = ("--batch", "32", "--batches", "8", "--warmup", "3", "--shuffle", "64")
 _TINY = (*_SHORT, "--contestants", "gpupipe-numpy")
@@ -98,7 +98,7 @@ PLAN = (
     Suite("autotune", ("autotune",), 20, (*_ONE, "--chains", "slow files", "--starts", "one reader", "--seconds", "1")),
     Suite("remote", ("remote",), 3, (*_ONE, "--latencies", "0", "--each", "2")),
     Suite("places", ("places",), 3, (*_ONE, "--files", "64", "--images", "64")),
-    Suite("far", ("far",), 4, (*_ONE, "--records", "1300", "--windows", "2")),
+    Suite("far", ("far",), 4, (*_ONE, "--records", "2000", "--windows", "2")),
     Suite("ranks", ("ranks",), 4, (*_ONE, "--kinds", "seed", "--ranks", "2")),
     Suite("on-ray", ("on-ray",), 10, (*_ONE, "--batches", "4", "--epochs", "1", "--kills", "0")),
     Suite("chain on a GPU", ("bench-gpu",), 9, (*_SHORT, "--contestants", "gpupipe-gpu"), gpu=True),
