@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.gpu_day.ledger import Ledger
 from benchmarks.report import SCHEMA
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +73,13 @@ def test_a_committed_result_says_what_measured_what_where_and_when(path: Path) -
     assert re.fullmatch(r"[0-9a-f]{40}(\+changes)?", found["commit"])
     assert found["date"][:10] in path.name
     assert path.name.startswith(found["benchmark"])
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("gpu-day-*.jsonl")), ids=lambda path: path.name)
+def test_a_committed_day_has_only_lines_that_are_results(path: Path) -> None:
+    ledger = Ledger(path)
+
+    assert ledger.calls and ledger.skipped == []
 
 
 def spread(ratio: Mapping[str, Any]) -> str:
