@@ -1,240 +1,123 @@
-"""The day on a GPU machine: what fails is a line of its results and never their end, and a later call goes on."""
+"""The day on a GPU machine: a failure is a line and not the end, no result is lost, and its parts run on the CPU."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks.gpu_day import command as day_command
-from benchmarks.gpu_day import parts, plan
-from benchmarks.gpu_day.command import LEFT
+from benchmarks.gpu_day import outcomes, parts, plan, run
+from benchmarks.gpu_day.day import ROOT, Day
 from benchmarks.gpu_day.ledger import Ledger
-from tests.benchmarks.days import Write, call, ended, lines, started
+from benchmarks.gpu_day.parts import suite
+from benchmarks.process import resident_bytes
+from gpupipe.transform.machine import has_dali
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="benchmarks need /proc")
+needs_dali = pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
+
+PART = """
+import os, signal, subprocess
+from pathlib import Path
+from benchmarks.gpu_day.plan import Part
+PART = Part("odd", "a part of a test", 100, int(os.environ["EACH"]), least=0, needs=(), gpu="no")
+KINDS = {"fine": lambda: [os.getpid(), str(Path.home() / "x")], "raises": lambda: [][0],
+         "hangs": lambda: subprocess.run(["bash", "-c", f"echo $$ > {__file__}.child; exec sleep 100"]),
+         "crashes": lambda: os.kill(os.getpid(), signal.SIGSEGV), "last": lambda: 2}
+def questions(day):
+    return KINDS
+def summary(answers):
+    return [f"{name}: {value}" for name, value in answers.items()]
+"""
+FAILURES = {"raises": "IndexError: list index out of range", "hangs": "no answer within 2 s",
+            "crashes": "ended by SIGSEGV"}  # fmt: skip
 
 
-def test_a_question_that_fails_crashes_or_hangs_is_a_line_and_the_others_are_answered(
-    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asks = ("fine", "raises", "crashes", "exits", "leaves", "hangs", "last")
-    folder = write("odd", *asks, each=3)
-    write("even", "fine")
-
-    assert call(tmp_path) == 0
-
-    rows = lines(tmp_path)
-    answers = {(row["part"], row["question"]): row["value"] for row in rows if row["row"] == "answer"}
-    failures = {row["question"]: row for row in rows if row["row"] == "failure"}
-    assert answers == {("odd", "fine"): 1, ("odd", "last"): 2, ("even", "fine"): 1}
-    assert failures.keys() == {"raises", "crashes", "exits", "leaves", "hangs"}
-    assert failures["raises"]["how"] == "ValueError: no such kernel"
-    assert "in raises" in failures["raises"]["stderr"]
-    assert failures["crashes"]["how"] == "ended by SIGSEGV"
-    assert "Fatal Python error: Segmentation fault" in failures["crashes"]["stderr"]
-    assert failures["exits"]["how"] == "ended with 3"
-    assert failures["leaves"]["how"] == "ended without an answer"
-    assert failures["hangs"]["how"] == "no answer within 3 s"
-    assert "in hangs" in failures["hangs"]["stderr"]  # where it hung
-    assert ended(int((folder / "child").read_text()))
-    assert (folder / "asked").read_text().split() == [*asks, "fine"]
-    assert [row["state"] for row in rows if row["row"] == "end"] == ["done", "done"]
-    printed = capsys.readouterr().out
-    assert "odd (done" in printed and "FAILED crashes: ended by SIGSEGV" in printed
+def called(folder: Path, patch: pytest.MonkeyPatch, *words: str, each: int = 2) -> tuple[int, Ledger]:
+    """The status and the results of the command with one part, whose questions end in many ways."""
+    start = f"from benchmarks.gpu_day import child, parts; parts.__path__ = [{str(folder)!r}]; exit(child.main())"
+    (folder / "odd.py").write_text(PART)
+    (folder / "child.py").write_text(start)
+    patch.setattr(parts, "__path__", [str(folder)])
+    patch.setattr(plan, "ORDER", ("odd",))
+    patch.setattr(run, "CHILD", str(folder / "child.py"))
+    patch.setenv("EACH", str(each))
+    patch.delitem(sys.modules, "benchmarks.gpu_day.parts.odd", raising=False)
+    return command.main(["gpu-day", "--out", str(folder / "out"), *words]), Ledger(folder / "out" / "gpu-day.jsonl")
 
 
-def test_a_part_whose_questions_share_no_process_starts_one_for_each(write: Write, tmp_path: Path) -> None:
-    asks = ("a", "raises", "b", "last")
-    folder = write("one", *asks, prelude="kinds['a'] = kinds['b'] = kinds['last'] = os.getpid")
-    text = (folder / "one.py").read_text()
-    (folder / "one.py").write_text(text.replace('gpu="no")', 'gpu="no", alone=True)'))
-
-    assert call(tmp_path) == 0
-
-    found = Ledger(tmp_path / "out" / "gpu-day.jsonl").of("one")
-    assert (folder / "asked").read_text().split() == [*asks]
-    assert len(set(found.answers.values())) == 3
-    assert (found.state, set(found.failures)) == ("done", {"raises"})
-
-
-def test_a_part_that_cannot_begin_and_one_that_crashes_behind_its_last_answer_say_so(
-    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write("broken", "fine", prelude="raise ImportError('libcuda.so.1')")
-    write("late", "fine", prelude="import atexit; atexit.register(os.kill, os.getpid(), signal.SIGSEGV)")
-    write("last", "fine")
-
-    assert call(tmp_path) == 0
-
-    ends = {row["part"]: row for row in lines(tmp_path) if row["row"] == "end"}
-    assert (ends["broken"]["state"], ends["broken"]["ending"]) == ("crashed", "ended with 1")
-    assert "ImportError: libcuda.so.1" in ends["broken"]["stderr"]
-    assert (ends["late"]["state"], ends["late"]["ending"]) == ("done", "ended by SIGSEGV")
-    assert ends["last"]["state"] == "done"
-    assert "ImportError: libcuda.so.1" in capsys.readouterr().out
-
-
-def test_a_part_has_no_more_time_than_it_is_given(write: Write, tmp_path: Path) -> None:
-    write("long", "fine", "slow", "last", seconds=6)
-    write("next", "fine")
-
-    assert call(tmp_path) == 0
-
-    rows = lines(tmp_path)
-    assert [(row["part"], row["state"]) for row in rows if row["row"] == "end"] == [
-        ("long", "out of time"), ("next", "done"),
-    ]  # fmt: skip
-    assert [row["question"] for row in rows if row["row"] == "answer"] == ["fine", "fine"]
-
-
-def test_a_question_knows_when_its_process_is_ended(write: Write, tmp_path: Path) -> None:
-    write("one", "left", seconds=50, prelude="kinds['left'] = lambda: day.until - time.monotonic()")
-
-    assert call(tmp_path) == 0
-
-    assert 0 < Ledger(tmp_path / "out" / "gpu-day.jsonl").of("one").answers["left"] <= 50
-
-
-def test_a_call_ends_before_its_limit_and_the_next_one_goes_on(
-    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(day_command, "_MARGIN", 0.0)
-    folder = write("first", "fine", "slow", "last")
-    write("second", "fine")
-
-    assert call(tmp_path, "--call-minutes", "0.1") == LEFT
-    assert "left out: first, second; the same command continues with them" in capsys.readouterr().out
-    (folder / "quick").touch()
-    assert call(tmp_path) == 0
-    assert call(tmp_path) == 0
-
-    assert (folder / "asked").read_text().split() == ["fine", "slow", "slow", "last", "fine"]
-    rows = lines(tmp_path)
-    assert [row["value"] for row in rows if row["row"] == "answer"] == [1, "slow", 2, 1]
-    assert [row["row"] for row in rows if row["row"].startswith("call")] == ["call", "called"] * 3
-
-
-def test_the_minutes_of_all_calls_together_are_kept(
-    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = write("one", "fine")
-    out = tmp_path / "out"
-    ledger = Ledger(out / "gpu-day.jsonl")
-    ledger.write("called", seconds=1500.0, left=["one"])
-
-    assert call(tmp_path, "--minutes", "25") == LEFT
-    assert "left out: one; the 25 minutes are over: pass more --minutes" in capsys.readouterr().out
-    assert not (folder / "asked").exists()
-    assert call(tmp_path, "--minutes", "30") == 0
-
-
-def test_what_was_known_survives_the_end_of_the_command(write: Write, tmp_path: Path) -> None:
-    folder = write("first", "fine", "slow", "last")
-    path = tmp_path / "out" / "gpu-day.jsonl"
-    process = started(folder, tmp_path)
-    while '"question": "fine"' not in path.read_text():
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-
-    assert process.wait(60) == 128 + signal.SIGTERM
-    with path.open("a") as file:
-        file.write('{"row": "answer", "part": "first", "quest')  # a line that was not finished
-    (folder / "quick").touch()
-    assert call(tmp_path) == 0
-    assert (folder / "asked").read_text().split() == ["fine", "slow", "slow", "last"]
-    ledger = Ledger(path)
-    assert ledger.of("first").answers == {"fine": 1, "slow": "slow", "last": 2}
-    assert len(ledger.calls) == 2
-
-
-def test_a_part_ends_with_a_command_that_is_killed(write: Write, tmp_path: Path) -> None:
-    folder = write("first", "slow", prelude="(HERE / 'pid').write_text(str(os.getpid()))")
-    process = started(folder, tmp_path)
-    process.kill()
-    process.wait(60)
-
-    while not ended(int((folder / "pid").read_text())):
-        time.sleep(0.05)
-
-
-def test_some_parts_alone_and_again(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write("one", "fine", "raises")
-    write("two", "last")
-
-    assert call(tmp_path, "--only", "one") == 0
-    assert "not run: two" in capsys.readouterr().out
-    assert call(tmp_path, "--only", "two", "--again", "one") == 0
-    assert call(tmp_path) == 0
-
-    assert (folder / "asked").read_text().split() == ["fine", "raises", "last", "fine", "raises"]
-    with pytest.raises(SystemExit):
-        call(tmp_path, "--only", "three")
-    assert "needs parts out of one, two, got three" in capsys.readouterr().err
-
-
-def test_the_plan_and_the_report_run_nothing(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write("one", "fine")
-    write("two", "last")
-    assert call(tmp_path, "--only", "one") == 0
-    capsys.readouterr()
-
-    assert call(tmp_path, "--list") == 0
-    listed = capsys.readouterr().out
-    assert call(tmp_path, "--report") == 0
-    reported = capsys.readouterr().out
-
-    assert [line.split()[0] for line in listed.splitlines()[:2]] == ["one", "two"]
-    assert "[done]" in listed.splitlines()[0]
-    assert "one (done" in reported and "fine: 1" in reported and "not run: two" in reported
-    assert (folder / "asked").read_text().split() == ["fine"]
-
-
-def test_results_name_no_folder_of_the_machine(write: Write, tmp_path: Path) -> None:
-    write("one", "raises", "places", prelude="print(__import__('benchmarks').__file__, *kinds['places']())")
-
-    assert call(tmp_path) == 0
-
-    text = (tmp_path / "out" / "gpu-day.jsonl").read_text()
-    assert "benchmarks/__init__.py" in text
-    assert str(Path(command.__file__).parent.parent) not in text
-    assert sys.prefix not in text
-    assert str(Path.home() / "x") not in text
-
-
-def test_an_answer_that_is_no_json_is_written_as_text(write: Write, tmp_path: Path) -> None:
-    write("one", "no JSON")
-
-    assert call(tmp_path) == 0
-
-    assert Ledger(tmp_path / "out" / "gpu-day.jsonl").of("one").answers == {"no JSON": ["<class 'object'>", {"a": 1}]}
-
-
-def test_a_part_that_needs_a_gpu_or_a_module_says_so_and_is_asked_again(
+def test_no_answer_is_lost_by_a_question_that_fails_or_a_day_that_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(day_command, "gpus", list)
+    def stop() -> None:
+        while not child.exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
 
-    assert call(tmp_path, "--only", "pixels,capture") == 0
-    assert "pixels (needs an NVIDIA GPU, 0 s)" in capsys.readouterr().out
+    child = tmp_path / "odd.py.child"
+    threading.Thread(target=stop, daemon=True).start()
+    status, ledger = called(tmp_path, monkeypatch, each=60)
+    before = ledger.of("odd").answers
+    assert (status, list(before), before["fine"][1]) == (128 + signal.SIGTERM, ["fine"], "x")
+    with ledger.path.open("a") as file:
+        file.write('{"row": "greeting"}\n{"row": "answer", "part": "odd", "quest')  # of another program; torn
 
-    monkeypatch.setattr(day_command, "gpus", lambda: ["a card"])
-    monkeypatch.setattr(plan, "has_module", lambda name: name != "torch")
-    asked: list[str] = []
-    monkeypatch.setattr(day_command, "run_part", lambda part, *_: asked.append(part.name))
-    assert call(tmp_path, "--only", "pixels,capture") == LEFT
-    assert asked == ["pixels"]
-    assert "capture (not installed: torch, 0 s)" in capsys.readouterr().out
+    status, ledger = called(tmp_path, monkeypatch)
+    found, said = ledger.of("odd"), capsys.readouterr()
+    assert (status, found.state, found.answers, found.failures) == (0, "done", {**before, "last": 2}, FAILURES)
+    assert len(ledger.calls) == 2 and "2 lines are not results" in said.err and "FAILED crashes: ended" in said.out
+    while resident_bytes(int(child.read_text())):  # killed, but it may not have had its turn yet
+        time.sleep(0.05)
+
+    again = called(tmp_path, monkeypatch, "--again", "odd", "--minutes", "0.01")[1].of("odd")
+    assert again.waits and again.shown().answers == found.answers  # until there are new ones
 
 
-def test_every_part_of_the_plan_has_its_file_and_the_order_names_all() -> None:
-    folder = Path(parts.__file__).parent
+@needs_dali
+@pytest.mark.parametrize("name", [name for name in plan.ORDER if name not in ("capture", "fork", "bench")])
+def test_a_part_answers_all_of_its_questions_on_the_cpu(name: str, tmp_path: Path) -> None:
+    day = Day(dry=True, has_gpu=False, out=str(tmp_path), folder=str(tmp_path))
+    if why := plan.part(name).missing(day):
+        pytest.skip(why)
 
-    assert sorted(plan.ORDER) == sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
-    for part in plan.all_parts():
-        assert part.each <= part.seconds and part.least <= part.seconds and part.asks
-        assert plan.module_of(part.name).PART is part
+    answers = {question: ask() for question, ask in plan.module_of(name).questions(day).items()}
+
+    assert plan.module_of(name).summary(json.loads(json.dumps(answers, default=str)))
+    assert name != "suite" or (answers["the stand-in"]["passed"] > 5 and not answers["the stand-in"]["failed"])
+
+
+@needs_dali
+def test_parts_that_need_processes_of_their_own_are_done_in_a_dry_run(tmp_path: Path) -> None:
+    assert command.main(["gpu-day", "--dry", "--only", "fork,bench", "--out", str(tmp_path)]) == 0
+    assert [Ledger(tmp_path / "gpu-day-dry.jsonl").of(name).state for name in ("fork", "bench")] == ["done", "done"]
+
+
+def test_every_part_has_its_place_in_the_plan() -> None:
+    found = {path.stem for path in Path(suite.__file__).parent.glob("*.py")}
+    assert set(plan.ORDER) == found - {"__init__"}
+
+
+def test_the_outcomes_of_tests_are_read_line_by_line(tmp_path: Path) -> None:
+    lines = [("a", "began"), ("a", "passed"), ("b", "began"), ("b", "failed"), ("b", "passed"), ("c", "began")]
+    (tmp_path / "notes").write_text("".join(json.dumps({"test": one, "outcome": how}) + "\n" for one, how in lines))
+
+    assert outcomes.read(tmp_path / "notes") == {"passed": 1, "skipped": 0, "failed": {"b": ""}, "unfinished": ["c"]}
+
+
+def test_the_suite_names_every_folder_with_a_test_marked_gpu() -> None:
+    texts = {path.relative_to(ROOT): path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    marked = {path for path, text in texts.items() if re.search(r"pytest\.mark\.gpu\b", text)}
+    helpers = [".".join(path.with_suffix("").parts) for path in marked if not path.name.startswith("test_")]
+    assert len(helpers) == 2  # lists of executors, one of them marked
+    parameters = re.compile(rf"from ({'|'.join(map(re.escape, helpers))}) import .*\bEXECUTORS\b")
+    marked |= {path for path, text in texts.items() if parameters.search(text)}
+
+    assert set(suite.FOLDERS) == {str(path.parent) for path in marked if path.name.startswith("test_")}

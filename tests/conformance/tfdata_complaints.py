@@ -81,7 +81,7 @@ COMPLAINTS = (
         "The overhead per element is high",
         "#15694 #59744",
         "the benchmark `host` counts elements per CPU-second, with tf.data beside it",
-        "tests/benchmarks/test_benchmarks_host.py",
+        "tests/benchmarks/test_suites.py",
     ),
     Complaint(
         "A seed makes every epoch draw the same augmentation",
