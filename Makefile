@@ -99,8 +99,12 @@ gpu-day:
 soak: $(DEV)
 	GPUPIPE_FULL=1 $(PY) -m pytest tests/reliability tests/algebra -s --timeout 3600 -o faulthandler_timeout=0 $(ARGS)
 
+# Of all tests and of the processes that they start; half an hour.
+coverage: export COVERED := $(CURDIR)
 coverage: $(DEV)
-	$(PY) -m coverage run -m pytest $(ARGS)
+	$(PY) -m coverage erase
+	$(PY) -m coverage run -m tests --all $(ARGS)
+	$(PY) -m coverage combine --quiet
 	$(PY) -m coverage report
 
 # RUNS executions of each parser on hostile bytes; ARGS='headers --seconds 60' chooses a target and a time.
