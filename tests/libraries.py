@@ -18,8 +18,8 @@ ALL_LIBRARIES = bool(os.environ.get("GPUPIPE_ALL_LIBRARIES"))
 """Whether a test without its library fails."""
 
 MISSING = re.compile(r"not (all )?installed|could not import|No module named")
-OPTIONAL = ("imagecodecs", "ffcv", "torch.distributed")
-"""Libraries that no run of tests installs."""
+OPTIONAL = ("imagecodecs", "zsh", "fish")
+"""Libraries and programs that `.ci/run` does not install."""
 
 
 def fail_without_library(report: pytest.TestReport | pytest.CollectReport) -> None:
