@@ -17,6 +17,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
+from gpupipe.flow.state.checkpoints import EVERY
 from tests.behaviour.model import plain
 
 N = 24
@@ -315,6 +316,27 @@ def test_a_buffer_of_records_resumes_with_the_draws_of_their_inner_datasets(tmp_
 
     assert [plain(x) for x in left] == whole[10:]
     assert [b for _, b in whole] == [plain(x) for x in chain().iterator(epoch=0)]
+
+
+def test_buffers_of_records_resume_with_the_same_pairs(tmp_path: Path) -> None:
+    with gp.io.TFRecordWriter(str(tmp_path / "a")) as writer:
+        for i in range(100):
+            writer.write(bytes([i]))
+
+    def zipped() -> Any:
+        records = gp.TFRecordDataset(str(tmp_path / "a")).shuffle(9, seed=1)
+        inner = records.flat_map(lambda record: Dataset.range(4).shuffle(4, seed=1))
+        return Dataset.zip((inner, inner))
+
+    items = iter(zipped())
+    for _ in range(4 * EVERY + 1):  # right behind a checkpoint, whose buffer is still full
+        next(items)
+    left = zipped().iterator(epoch=0)
+    left.load_state_dict(json.loads(json.dumps(items.state_dict())))
+    pairs = [plain(x) for x in left]
+
+    assert len(pairs) == 400 - 4 * EVERY - 1
+    assert all(a == b for a, b in pairs)
 
 
 def test_a_state_of_another_law_is_refused() -> None:

@@ -110,6 +110,31 @@ def test_a_pool_whose_start_was_interrupted_starts_with_the_next_function(monkey
     pool.close()
 
 
+@pytest.mark.parametrize("sizes", [(2, 4, 6), (1, 3, 2, 4), (2, 6), (1, 5, 3, 6)], ids=str)
+def test_a_busy_pool_has_as_many_threads_as_it_was_last_given(sizes: tuple[int, ...]) -> None:
+    """Threads that are to end and have not seen it yet may stay for the next size, each once."""
+    pool, begun, first, second = DaemonPool(4, "test"), threading.Semaphore(0), threading.Event(), threading.Event()
+
+    def work(until: threading.Event) -> None:
+        begun.release()
+        until.wait(10)
+
+    for _ in range(4):
+        pool.submit(work, first)
+    assert all(begun.acquire(timeout=10) for _ in range(4))
+    for size in sizes:
+        pool.resize(size)
+    for _ in range(sizes[-1] + 1):
+        pool.submit(work, second)
+    first.set()
+    try:
+        assert all(begun.acquire(timeout=2) for _ in range(sizes[-1]))
+        assert not begun.acquire(timeout=0.02)
+    finally:
+        second.set()
+        pool.close()
+
+
 def test_a_snapshot_of_a_queue_that_changes_is_taken_again() -> None:
     class Changing(deque[int]):
         """A queue that another thread changes during the first looks at it, as can be without the GIL."""

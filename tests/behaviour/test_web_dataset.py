@@ -164,6 +164,23 @@ def test_an_archive_with_an_index_has_a_length_and_samples_by_place(folder: Path
     assert sorted(ds.shuffle(gp.ALL)) == sorted(whole)
 
 
+def test_a_damaged_archive_that_was_read_in_order_has_all_its_places(folder: Path) -> None:
+    path = folder / "2.tar"
+    data = bytearray(path.read_bytes())
+    data[3 * 2048 + 100] ^= 0xFF  # the header of the fourth sample
+    path.write_bytes(data)
+    ds = gp.WebDataset(str(path), ("__key__", "jpg"))
+
+    with iter(ds.with_options(Options(on_error="skip"))) as items:
+        good, bad = list(items), items.errors
+
+    assert [error.offset for error in bad] == [6144, 7168]  # the header, and a sample without its image
+    assert len(ds) == len(good) + len(bad) == 10
+    assert [ds[i] for i in range(10) if i not in (3, 4)] == good
+    with pytest.raises(RecordError, match="at offset 6144"):
+        ds[3]
+
+
 @pytest.mark.parametrize("how", [None, "GZIP"])
 def test_a_compressed_archive_cannot_be_indexed(folder: Path, how: str | None) -> None:
     ds = gp.WebDataset(tars(folder, ".tar.gz"), "cls", compression_type=how)

@@ -15,7 +15,7 @@ import gpupipe as gp
 from gpupipe import Dataset, Options, TFRecordDataset
 from gpupipe.extract.records.crc import masked_crc32c
 from gpupipe.extract.records.reference import HeaderWalker
-from gpupipe.extract.records.tfrecord import RecordReader
+from gpupipe.extract.records.tfrecord import BLOCK, RecordReader
 from tests.behaviour.model import outcomes
 
 RECORDS = [b"%d" % i * (3 * i + 1) for i in range(12)]
@@ -124,6 +124,26 @@ def test_references_and_payloads_agree_on_every_single_flip(tmp_path: Path) -> N
 
         assert [(at, len(item)) for at, item in read.items()] == [(at, item.length) for at, item in walked.items()]
         assert len(read) >= 11
+
+
+@pytest.mark.parametrize(
+    "edge",
+    [17 + 256, 64 << 10, BLOCK - BLOCK // 4, BLOCK],
+    ids=["first step", "first search", "first part of a block", "block"],
+)
+def test_a_header_is_found_wherever_a_part_of_the_search_ends(tmp_path: Path, edge: int) -> None:
+    """Every way of reading searches in parts, the first of which ends here: a header may lie in two of them."""
+    path = tmp_path / "a"
+    for start in range(edge - 14, edge + 20):
+        data = bytearray(frame(b"a") + frame(bytes(start - 33)) + frame(b"b"))
+        data[17] ^= 1  # the second header
+        path.write_bytes(data)
+        (tmp_path / "gz").write_bytes(gzip.compress(data, 1))
+
+        ways = RecordReader(str(path)), HeaderWalker(str(path)), RecordReader(str(tmp_path / "gz"), compression="GZIP")
+        found = [[at for at, item in way if not isinstance(item, gp.DataError)] for way in ways]
+
+        assert found == [[0, start]] * 3
 
 
 def test_a_damaged_first_header_costs_the_first_record(tmp_path: Path) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
+import pickle
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gpupipe as gp
+from gpupipe.on_ray import segments
+from gpupipe.on_ray.team import Job
+from gpupipe.on_ray.worker import Chain, Maker
 from gpupipe.plan.ranks import OnRay, workers_of
-from tests.on_ray.chains import digest, numbers
+from gpupipe.ray import to_dataset
+from tests.on_ray.chains import digest, digests, drawn, numbers
 
 
 def step_of(ds: gp.Dataset) -> OnRay:
@@ -111,6 +118,86 @@ def test_a_state_of_a_window_shuffle_is_not_one_of_ranks() -> None:
 
     with pytest.raises(gp.StateError, match="needs a state of this chain"):
         rank.iterator(epoch=0).load_state_dict(items.state_dict())
+
+
+class _TeamHere:
+    """In place of workers: this process makes the segments."""
+
+    idle = False
+
+    def __init__(self, chain: Chain, step: OnRay) -> None:
+        self._maker = Maker(chain)
+        self.size = len(numbers(32, 4))
+
+    def ready(self, stopped: Any) -> bool:
+        return True
+
+    def give(self, job: Job) -> bool:
+        job.refs = self._maker.segment(job.epoch, job.next, job.stop)
+        return True
+
+    def answer(self, job: Job, stopped: Any) -> Any:
+        return next(job.refs, None)
+
+    def end(self, *job: Job) -> None:
+        pass
+
+    close = end
+
+
+def third(x: Any, rng: np.random.Generator) -> Any:
+    if x == 3:
+        raise ValueError("third")
+    return drawn(x, rng)
+
+
+@pytest.mark.parametrize("count", [8, 10, 15])
+def test_errors_of_an_earlier_epoch_do_not_move_the_place(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An element that raises takes a place, in its own epoch only; each epoch has 8 elements, one of which raises."""
+    monkeypatch.setattr(segments, "Team", _TeamHere)
+    monkeypatch.setattr(segments, "ray_session", lambda: "here")
+    ds = numbers(32, 4, third).on_ray(1)
+    whole = digests(ds.epochs(2))
+    items = ds.epochs(2)
+    for _ in range(count):
+        with contextlib.suppress(gp.DataError):
+            next(items)
+
+    left = ds.epochs(2)
+    left.load_state_dict(items.state_dict())
+
+    assert len(whole) == 16
+    assert digests(left) == whole[count:]
+
+
+class _Data:
+    """In place of the module ray.data: keeps what an actor would get, and the jobs."""
+
+    context = SimpleNamespace(execution_options=SimpleNamespace(preserve_order=False))
+
+    def from_items(self, jobs: Any, **how: Any) -> Any:
+        self.jobs = jobs
+        return self
+
+    def map_batches(self, actor: Any, *, fn_constructor_args: Any, **how: Any) -> Any:
+        self.actor, self.arguments = actor, fn_constructor_args
+        return self
+
+
+def test_ray_data_draws_by_the_seed_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[to_dataset.__module__], "ray_data", lambda who: _Data())
+    ds = numbers(16)
+    gp.set_seed(5)
+    try:
+        wanted = [digest(batch) for batch in ds.iterator(epoch=0)]
+        made = to_dataset(ds, 1)
+    finally:
+        gp.set_seed(0)  # that of a worker, which is another process
+
+    worker = made.actor(*pickle.loads(pickle.dumps(made.arguments)))
+    found = [batch["item"] for job in made.jobs for batch in worker({name: [n] for name, n in job.items()})]
+
+    assert [digest(batch) for batch in found] == wanted
 
 
 def test_a_chain_of_workers_counts_its_epochs_like_any_other() -> None:

@@ -6,6 +6,8 @@ import json
 import logging
 import os
 import signal
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -523,6 +525,33 @@ def test_what_was_read_ahead_is_listed_once(count: int, tmp_path: Path) -> None:
         assert items.left_out == 13
     listed = [json.loads(line)["offset"] for line in manifest.read_text().splitlines()]
     assert sorted(set(listed)) == list(range(1, 40, 3))
+
+
+@pytest.mark.parametrize("strike", [1, 2, 5])
+def test_it_is_listed_once_where_ctrl_c_follows_the_state(strike: int) -> None:
+    strikes: Iterator[bool] = iter(())
+
+    def struck(batch: Any) -> Any:
+        if next(strikes, False):
+            raise KeyboardInterrupt
+        return batch
+
+    row, rows = gp.TensorSpec((), "int64"), gp.TensorSpec((None,), "int64")
+    ds = gp.Dataset.range(40).map(third_is_bad, spec=row).batch(4).map(np.negative, spec=rows).prefetch(2)
+    ds = ds.map(struck, spec=rows).with_options(gp.Options(on_error="skip"))
+    with iter(ds) as items:
+        taken(items, 1)
+        while items.left_out < 6:  # of three batches, two of which wait
+            time.sleep(0.001)
+        state = through_json(items.state_dict())
+    with iter(ds) as items:
+        items.load_state_dict(state)
+        strikes = iter([False] * (strike - 1) + [True])
+        with pytest.raises(KeyboardInterrupt):
+            taken(items)
+        taken(items)
+
+        assert items.left_out == 13
 
 
 def test_bad_elements_of_later_epochs_are_counted_behind_a_state() -> None:

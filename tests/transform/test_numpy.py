@@ -102,6 +102,20 @@ def test_every_bad_row_is_known_with_its_cause() -> None:
     assert "declared as uint8[4, 4, 3], got uint8[3, 4, 3]" in str(causes[3])
 
 
+@pytest.mark.parametrize("declared", ["uint8", "int16", "float64", "bool"])
+def test_a_result_of_another_dtype_than_declared_is_an_error_and_is_not_cast(declared: str) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Halved(Op):
+        def infer(self, *xs: TensorSpec) -> TensorSpec:
+            return TensorSpec((4, 4, 3), declared)
+
+        def reference(self, x: Array) -> Array:
+            return x / np.float32(2)
+
+    with pytest.raises(BatchFailed, match=rf"declared as {declared}\[4, 4, 3\], got float32\[4, 4, 3\]"):
+        run(Program((Apply(Halved(), (FIXED,)),)), ROWS)
+
+
 def test_a_decoder_that_fails_is_a_decode_error() -> None:
     program = chain()
     executor = NumpyExecutor(program, 2, 1)

@@ -17,6 +17,7 @@ from gpupipe.spec import TensorSpec, spec_of
 from tests.behaviour.model import run
 from tests.extract.tables.formats import plain
 from tests.extract.tables.test_every_format import elements, skipping
+from tests.reliability.resume import resumed_after, taken
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -157,6 +158,18 @@ def test_a_null_makes_its_row_bad_and_a_default_takes_its_place(tmp_path: Path) 
     assert elements(filled)[1:3] == [{"a": -1, "s": b"y"}, {"a": 3, "s": b"?"}]
     assert elements(filled[1:3]) == elements(filled)[1:3]
     assert elements(gp.ParquetDataset(path, "a", defaults={"a": 7.0})) == [1, 7, 3, 4]
+
+
+def test_nulls_behind_a_state_inside_a_block_stay_in_their_rows(tmp_path: Path) -> None:
+    path = write(tmp_path / "one", {"a": [0, 1, 2, None, 4, 5, None, 7]}, rows=6)
+
+    def build() -> Any:
+        return skipping(gp.ParquetDataset(path, "a"))
+
+    whole = taken(iter(build()))
+    assert len(whole) == 6
+    for count in range(7):
+        assert resumed_after(build, count)[0] == whole[count:]
 
 
 @pytest.mark.parametrize(
