@@ -8,9 +8,11 @@ whose content cannot be read (a generator, a lock, an object of a C library) mak
 from __future__ import annotations
 
 import abc
+import collections
 import enum
 import functools
 import hashlib
+import inspect
 import os
 import re
 import sys
@@ -32,9 +34,12 @@ from .ranks import ByRank, OnRay
 __all__ = ["Portable", "Walker", "numbered", "portable"]
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
+_BASES = (*_PLAIN, tuple, list, dict, set, frozenset, np.ndarray)
 _MIXINS = (abc.ABC, Generic, Protocol)
 # Not what a class is; the last one is left by pickle.
 _SKIPPED = {"__annotations__", "__dict__", "__weakref__", "__doc__", "__module__", "__slotnames__"}
+_ALSO_READ = (functools.partial, functools.partialmethod, functools.cached_property, type)
+"""What a class may hold that is read, although it is of the standard library or a class."""
 _MOST_USED = 1_000_000
 """Parts of what one function uses that are compared: a list may hold itself, and an object lead to all of a program."""
 
@@ -123,6 +128,8 @@ class Walker:
         self._stack.extend(reversed(parts))
 
     def _one(self, part: Any) -> None:
+        if type(part) not in _BASES and isinstance(part, _BASES) and self._derived(part):
+            return
         if isinstance(part, (*_PLAIN, np.dtype)):
             if isinstance(part, bytes):
                 self._put(f"bytes{len(part)}")
@@ -139,10 +146,16 @@ class Walker:
             self._push(*(item for pair in part.items() for item in pair))
         elif isinstance(part, (set, frozenset)):
             self._put(f"set{sorted(map(repr, part))}")
-        elif isinstance(part, (range, slice)):
+            if not _is_plain(part):  # others may look alike
+                self._push(*sorted(part, key=repr))
+        elif isinstance(part, range):
             self._put(repr(part))
+        elif isinstance(part, slice):
+            self._put("slice")
+            self._push(part.start, part.stop, part.step)
         elif isinstance(part, enum.Enum):
             self._put(f"{type(part).__qualname__}.{part.name}")
+            self._push(type(part), part.value)
         elif isinstance(part, re.Pattern):
             self._put(f"re{part.pattern!r}{part.flags}")
         elif isinstance(part, os.PathLike):
@@ -152,6 +165,26 @@ class Walker:
         else:
             self._seen[id(part)] = len(self._seen), part
             self._object(part)
+
+    def _derived(self, part: Any) -> bool:
+        """Digest what an object has beside its content whose class is derived from a builtin one, or from an array's.
+
+        Returns whether all of it was digested before: it may hold itself.
+        """
+        if isinstance(part, collections.defaultdict):
+            self._push(part.default_factory)
+        if isinstance(part, np.ndarray) and getattr(part, "_mask", None) is not None:  # np.ma
+            self._push(part._mask)  # type: ignore[attr-defined]
+        if _of_a_library(type(part).__module__):
+            return False
+        own = _own(part)
+        if own or isinstance(part, (list, dict, set)):
+            if id(part) in self._seen:
+                self._put(f"again{self._seen[id(part)][0]}")
+                return True
+            self._seen[id(part)] = len(self._seen), part
+        self._push(type(part), own)
+        return False
 
     def _object(self, part: Any) -> None:
         if isinstance(part, Node):
@@ -170,7 +203,11 @@ class Walker:
             self._push(part.__func__, part.__self__)
         elif isinstance(part, functools.partial):
             self._put("partial")
+            self._push(part.func, part.args, part.keywords, *_attributes(part))
+        elif isinstance(part, functools.partialmethod):
             self._push(part.func, part.args, part.keywords)
+        elif isinstance(part, functools.cached_property):
+            self._push(part.func)
         elif isinstance(part, types.ModuleType):
             self._put(f"module {part.__name__} {getattr(part, '__version__', '')}")
         elif isinstance(part, type):
@@ -181,7 +218,9 @@ class Walker:
             self._plan(part.plan)  # type: ignore[attr-defined]
         elif is_dataclass(part):
             self._put(f"object {type(part).__module__}.{type(part).__qualname__}")
-            self._push(type(part), *(getattr(part, f.name) for f in fields(part) if f.compare))
+            known = _of_a_library(type(part).__module__)  # by its author, who says what makes two of them equal
+            kept = [getattr(part, f.name) for f in fields(part) if f.compare] if known else [_own(part)]
+            self._push(type(part), *kept)
         else:
             self._state(part)
 
@@ -232,7 +271,8 @@ class Walker:
         self._put(f"outputs {[numbers[x] for x in outputs]}")
 
     def _array(self, array: Any) -> None:
-        self._put(f"array {array.dtype.str if array.dtype != object else 'O'} {array.shape}")
+        kind = "O" if array.dtype == object else array.dtype.str if array.dtype.names is None else repr(array.dtype)
+        self._put(f"array {kind} {array.shape}")
         if array.dtype == object:
             self._push(*array.flat)
             return
@@ -254,25 +294,36 @@ class Walker:
                 cells.append("unbound")
         names = sorted(_names(fn.__code__))
         used = [(name, fn.__globals__[name]) for name in names if name in fn.__globals__]
-        for _, module in [*used]:
-            if isinstance(module, types.ModuleType) and not _of_a_library(module.__name__):
-                used += [(name, vars(module)[name]) for name in names if name in vars(module)]
+        modules: set[int] = set()
+        for _, module in used:  # which grows: a module may hold modules
+            if isinstance(module, types.ModuleType) and id(module) not in modules:
+                modules.add(id(module))
+                if not _of_a_library(module.__name__):
+                    used += [(name, vars(module)[name]) for name in names if name in vars(module)]
         self._push(fn.__code__, cells, fn.__defaults__, fn.__kwdefaults__, used)
+        self._push(*_attributes(fn))
 
     def _code(self, code: types.CodeType) -> None:
         self._put(f"code {sys.version_info[:2]} {code.co_names} {code.co_varnames} {code.co_freevars}")
         self._push(code.co_code, code.co_consts)
+        more = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS), getattr(code, "co_exceptiontable", b"")
+        if any(more):  # two functions may differ in nothing else
+            self._push(*more)
 
     def _class(self, kind: type[Any]) -> None:
         self._put(f"class {kind.__module__}.{kind.__qualname__}")
         if _of_a_library(kind.__module__):
             return
         self._push(kind.__bases__)
+        if not _of_a_library(type(kind).__module__):
+            self._push(type(kind))
+        if issubclass(kind, enum.Enum):
+            self._push([(member.name, member.value) for member in kind])
         for name, value in sorted(vars(kind).items()):
             value = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
             value = value.fget if isinstance(value, property) else value
-            counts = isinstance(value, (tuple, np.ndarray, types.FunctionType)) or _is_plain(value)
-            if counts and name not in _SKIPPED:
+            counts = isinstance(value, (tuple, np.ndarray, types.FunctionType, *_ALSO_READ)) or _is_plain(value)
+            if (counts or not _of_a_library(type(value).__module__)) and name not in _SKIPPED:
                 self._push((name, value))
 
     def _state(self, part: Any) -> None:
@@ -283,13 +334,7 @@ class Walker:
             self.private = self.private or f"an object of the class {kind.__module__}.{kind.__qualname__}"
             return
         self._put(f"object {kind.__module__}.{kind.__qualname__}")
-        own = dict(getattr(part, "__dict__", {}))
-        for base in kind.__mro__:
-            slots = vars(base).get("__slots__", ())
-            for name in (slots,) if isinstance(slots, str) else slots:
-                if name not in _SKIPPED and hasattr(part, name):
-                    own[name] = getattr(part, name)
-        self._push(kind, dict(sorted(own.items())))
+        self._push(kind, _own(part))
 
 
 def _is_plain(value: Any) -> bool:
@@ -312,8 +357,26 @@ def _is_plain(value: Any) -> bool:
     return False
 
 
+def _own(part: Any) -> dict[str, Any]:
+    """The attributes of an object."""
+    own = dict(vars(part)) if type(part).__dictoffset__ else {}
+    for base in type(part).__mro__:
+        slots = vars(base).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in _SKIPPED and hasattr(part, name):
+                own[name] = getattr(part, name)
+    return dict(sorted(own.items(), key=str))
+
+
+def _attributes(part: Any) -> tuple[dict[str, Any], ...]:
+    """The attributes that a function, or a partial one, was given; nothing if there are none."""
+    return (dict(sorted(vars(part).items())),) if vars(part) else ()
+
+
 def _is_bound(part: Any) -> bool:
-    """Whether a builtin is a method of an object, whose state cannot be read."""
+    """Whether a builtin is a method of an object, or of `np.frompyfunc`, whose state cannot be read."""
+    if isinstance(part, np.ufunc):
+        return part.__name__.endswith(" (vectorized)")
     owner = getattr(part, "__self__", None)
     return owner is not None and not isinstance(owner, (types.ModuleType, type))
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import dataclasses
+import enum
 import functools
 import itertools
+import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,6 +86,76 @@ def _dataclass(k: int) -> Callable[..., Any]:
     return made
 
 
+def _decorated(k: int) -> Callable[..., Any]:
+    @functools.wraps(_keep)
+    def times(x: Any) -> Any:
+        return _keep(x) * k
+
+    return times
+
+
+def _attribute(k: int) -> Callable[..., Any]:
+    def times(x: Any) -> Any:
+        return x * times.k  # type: ignore[attr-defined]
+
+    times.k = k  # type: ignore[attr-defined]
+    return times
+
+
+def _member(k: int) -> Callable[..., Any]:
+    member = enum.Enum("Factor", {"K": k}).K  # type: ignore[attr-defined]
+    return lambda x: x * member.value
+
+
+def _factory(k: int) -> Callable[..., Any]:
+    table: collections.defaultdict[str, int] = collections.defaultdict(lambda: k)
+    return lambda x: x * table.copy()["missing"]
+
+
+def _derived(k: int) -> Callable[..., Any]:
+    table: Any = type("Table", (dict,), {"__missing__": lambda table, name: k, "__module__": __name__})()
+    return lambda x: x * table["missing"]
+
+
+def _class_attribute(k: int) -> Callable[..., Any]:
+    kind = type("Holds", (), {"held": _Times(k), "__call__": lambda self, x: self.held(x), "__module__": __name__})
+    return kind()  # type: ignore[no-any-return]
+
+
+def _module_in_a_module(k: int) -> Callable[..., Any]:
+    package: Any = types.ModuleType("package_of_a_user")
+    package.settings = types.ModuleType("package_of_a_user.settings")
+    package.settings.K = k
+    names: dict[str, Any] = {"package": package}
+    exec("def times(x):\n    return x * package.settings.K", names)
+    return names["times"]  # type: ignore[no-any-return]
+
+
+def _names_of_columns(k: int) -> Callable[..., Any]:
+    row = np.array([(2, 3)], [("a", "i8"), ("b", "i8")] if k == 2 else [("b", "i8"), ("a", "i8")])
+    return lambda x: x * row["a"][0]
+
+
+def _mask(k: int) -> Callable[..., Any]:
+    numbers = np.ma.array([2, 3], mask=[k == 3, k == 2])
+    return lambda x: x * int(numbers.sum())
+
+
+def _vectorized(k: int) -> Callable[..., Any]:
+    function = np.frompyfunc(lambda x: x * k, 1, 1)
+    return lambda x: int(function(x))
+
+
+class _Alike(_Times):
+    def __repr__(self) -> str:
+        return "alike"
+
+
+def _set(k: int) -> Callable[..., Any]:
+    held = {_Alike(k)}
+    return lambda x: x * next(iter(held)).k
+
+
 MAKERS: dict[str, Callable[[int], Callable[..., Any]]] = {
     "keyword default": _keyword_default,
     "default": _default,
@@ -94,6 +168,17 @@ MAKERS: dict[str, Callable[[int], Callable[..., Any]]] = {
     "callable object": _Times,
     "dataclass": _dataclass,
     "dataclass that compares nothing": _Uncompared,
+    "decorated": _decorated,
+    "attribute of the function": _attribute,
+    "member of an enum": _member,
+    "factory of a defaultdict": _factory,
+    "class derived from dict": _derived,
+    "attribute of the class": _class_attribute,
+    "module in a module": _module_in_a_module,
+    "names of columns": _names_of_columns,
+    "mask": _mask,
+    "vectorized": _vectorized,
+    "set of objects": _set,
 }
 
 
@@ -112,6 +197,51 @@ def test_they_are_two_behind_one_another_too(make: Callable[[int], Callable[...,
         return lambda x: ops.py_function(function, (x,), INT)
 
     assert run(Dataset.range(3).map(call(make(2))).map(call(make(3))).batch(3)) == [[0, 6, 12]]
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+def test_a_file_that_one_has_filled_is_not_read_for_the_other(
+    make: Callable[[int], Callable[..., Any]], tmp_path: Path
+) -> None:
+    chains = [Dataset.range(3).map(make(k), traced=False).cache(tmp_path / "c") for k in (2, 3, 2)]
+
+    assert [run(chain) for chain in chains] == [[0, 2, 4], [0, 3, 6], [0, 2, 4]]
+    assert portable(chains[0].plan) == portable(chains[2].plan)  # written anew it is the same
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("def f(a, b): return b", "def f(a, *b): return b"),
+        (
+            "def f(a, b):\n  try:\n    c = a / b\n    c = c / a\n  except ValueError: c = 0\n  return c",
+            "def f(a, b):\n  try:\n    c = a / b\n  except ValueError: c = 0\n  else:\n    c = c / a\n  return c",
+        ),
+    ],
+    ids=["how arguments are taken", "what a try holds"],
+)
+def test_functions_of_the_same_bytecode_may_differ(one: str, other: str) -> None:
+    def digest(source: str) -> bytes:
+        names: dict[str, Any] = {}
+        exec(source, names)
+        return portable(Dataset.zip((Dataset.range(3), Dataset.range(3))).map(names["f"], traced=False).plan).digest
+
+    assert digest(one) == digest(one)
+    assert digest(one) != digest(other)
+
+
+@pytest.mark.parametrize("slots", [{}, {"__slots__": ()}], ids=["attributes", "none"])
+def test_a_dict_whose_attributes_are_its_items_is_read(slots: Any) -> None:
+    kind: Any = type("Settings", (dict,), {"__getattr__": lambda self, name: self[name], **slots})
+
+    def chain(k: int) -> Any:
+        settings = kind(k=k)
+        if not slots:
+            settings.__dict__ = settings
+        return portable(Dataset.range(3).map(lambda x: x * settings.k, traced=False).plan)
+
+    assert chain(2) == chain(2) != chain(3)
+    assert chain(2).private is None
 
 
 def test_a_function_with_a_state_is_called_as_often_as_it_is_written() -> None:
