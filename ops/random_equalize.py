@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, TypeVar
 
 from gpupipe.classes import dataclass
-from gpupipe.graph.op import Case, Op
+from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.colour import tolerance
 from gpupipe.ops._shared.sometimes import Sometimes
@@ -31,6 +31,9 @@ class RandomEqualize(Sometimes):
     @property
     def changed(self) -> Op:
         return Equalize(dtype=self.dtype)
+
+    def fast(self, x: Array, *params: Any) -> Array:
+        return self._applied(self.changed.fast, x, *params)
 
     @classmethod
     def cases(cls) -> Iterator[Case]:

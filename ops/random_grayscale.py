@@ -42,9 +42,6 @@ class RandomGrayscale(Sometimes):
         gray = luma(x.astype(np.float32, copy=False)).astype(self.dtype)  # of integers below 255.99: truncated
         return np.repeat(gray, 3, axis=2)
 
-    def fast(self, x: Array, *params: Any) -> Array:
-        return self.reference(x, *params)
-
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
         # Touches no pixel, and fails where an image, changed or not, has another number of channels.
         x = d.fn.reshape(x, src_dims=[0, 1, -1], rel_shape=[1, 1, 3], layout="HWC")

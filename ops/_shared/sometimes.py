@@ -52,7 +52,7 @@ def flags(rng: BatchRng, p: Any, rows: int) -> Array:
 class Sometimes(Colour):
     """Apply another op on colours to each image with probability `p`.
 
-    Subclasses define `changed`, and list its parameters after ``"applied"``.
+    Subclasses define `changed`, and list its parameters after ``"applied"``; and `fast` if that op does.
 
     Attributes:
         p: probability, 0..1.
@@ -78,10 +78,6 @@ class Sometimes(Colour):
 
     def reference(self, x: Array, *params: Any) -> Array:
         return self._applied(self.changed.reference, x, *params)
-
-    def fast(self, x: Array, *params: Any) -> Array:
-        op = self.changed
-        return self._applied(op.fast if op.supports("fast") else op.reference, x, *params)
 
     def _applied(self, function: Callable[..., Array], x: Array, applied: Any, *params: Any) -> Array:
         self.check_channels(x)

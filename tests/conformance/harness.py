@@ -36,27 +36,40 @@ EXECUTORS = [
 """Parameters of a test that runs on every executor."""
 
 
-def on_executors(cases: Iterable[Case]) -> list[Any]:
+def on_executors(cases: Iterable[Case], apart: bool = False) -> list[Any]:
     """Each case with each executor that computes it by itself, as parameters `case` and `kind`.
 
     NumPy's runs `reference`, and "fast" does so where the op has no `fast`: compared with `reference` that cannot fail.
-    What the host computes, no executor does, so one of them stands for all.
+    What the host computes, no executor does, so one of them stands for all. Where DALI on the CPU calls `reference`,
+    the first case of an op shows that it can; `test_nodes.py` compares the nodes of a GPU.
+
+    Args:
+        cases: of any ops.
+        apart: whether the parts of each op are computed, as `Batch.in_parts` has them.
     """
     kinds = [kind if isinstance(kind, ParameterSet) else pytest.param(kind) for kind in EXECUTORS]
-    return [
-        pytest.param(case, *kind.values, marks=kind.marks, id=f"{case}-{kind.values[0]}")
-        for case in cases
-        for kind in kinds
-        if computes(case, str(kind.values[0]))
-    ]
+    firsts: dict[type[Op], Case] = {}
+    found = []
+    for case in cases:
+        ops = [part for part, _ in case.op.decompose()] if apart else [case.op]
+        first = firsts.setdefault(type(case.op), case) is case
+        for kind in kinds:
+            name = str(kind.values[0])
+            if any(computes(op, name) or (first and calls_reference(op, name)) for op in ops):
+                found.append(pytest.param(case, *kind.values, marks=kind.marks, id=f"{case}-{name}"))
+    return found
 
 
-def computes(case: Case, kind: str) -> bool:
+def computes(op: Op, kind: str) -> bool:
     """Whether an executor of this kind has a form of the op other than `reference`."""
-    op = case.op
     if kind == "numpy":
         return op.domain == "host" or "out" in signature(op.reference).parameters
-    return op.domain != "host" and (kind != "fast" or op.supports("fast"))
+    return op.domain != "host" and (kind != "fast" or op.supports("fast")) and not calls_reference(op, kind)
+
+
+def calls_reference(op: Op, kind: str) -> bool:
+    """Whether DALI calls `reference`: on the CPU, of an op that has `nodes` for a GPU."""
+    return kind == "dali-cpu" and hasattr(op, "nodes")
 
 
 def make_executor(kind: str, program: Program, batch_size: int = ROWS) -> Executor:

@@ -19,12 +19,14 @@ from gpupipe.graph.shapes import Reshaping
 from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.decode_crop import DecodeCrop
+from gpupipe.ops._shared.sometimes import Sometimes
 from gpupipe.ops.catalogue import CATALOGUE as EVERY
 from gpupipe.ops.cutmix import Cutmix
 from gpupipe.ops.dali_function import DaliFunction
 from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.ops.mixup import Mixup
 from gpupipe.ops.mixup_or_cutmix import MixupOrCutmix
+from gpupipe.ops.random_grayscale import RandomGrayscale
 from gpupipe.spec import TensorSpec, as_leaf, byte_array, spec_of
 from tests.conformance.harness import ROWS, Batch, assert_close, decomposed, on_executors
 
@@ -148,7 +150,7 @@ def test_ops_say_which_layout_they_take() -> None:
         assert case.op.infer(first, *others) == case.op.infer(replace(first, layout=case.op.takes), *others), case
 
 
-@pytest.mark.parametrize(("case", "kind"), on_executors(COMPOSED))
+@pytest.mark.parametrize(("case", "kind"), on_executors(COMPOSED, apart=True))
 def test_an_op_taken_apart_agrees_with_the_reference(case: Case, kind: str) -> None:
     batch = Batch.of(case, varying=True)
 
@@ -220,6 +222,13 @@ def test_every_op_has_cases_for_all_its_executors(cls: type[Op]) -> None:
     assert all(type(case.op) is cls for case in cases)
     assert cls.domain == "host" or all(case.op.supports("dali") for case in cases)
     assert all(case.op.supports("reference") for case in cases)
+
+
+@pytest.mark.parametrize("cls", [cls for cls in CATALOGUE if issubclass(cls, Sometimes)], ids=lambda cls: cls.__name__)
+def test_an_op_with_a_probability_has_a_fast_form_where_the_op_that_it_applies_has_one(cls: type[Sometimes]) -> None:
+    inner = {type(case.op.changed) for case in cls.cases() if cls is not RandomGrayscale}  # type: ignore[attr-defined]
+
+    assert any(op.fast is not Op.fast for op in inner) == (cls.fast is not Op.fast)
 
 
 @pytest.mark.parametrize("cls", EVERY, ids=lambda cls: cls.__name__)
