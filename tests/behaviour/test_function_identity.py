@@ -123,9 +123,9 @@ def _class_attribute(k: int) -> Callable[..., Any]:
 
 
 def _module_in_a_module(k: int) -> Callable[..., Any]:
-    package: Any = types.ModuleType("package_of_a_user")
-    package.settings = types.ModuleType("package_of_a_user.settings")
-    package.settings.K = k
+    package, settings = types.ModuleType("package_of_a_user"), types.ModuleType("package_of_a_user.settings")
+    vars(package).update(settings=settings)
+    vars(settings).update(K=k)
     names: dict[str, Any] = {"package": package}
     exec("def times(x):\n    return x * package.settings.K", names)
     return names["times"]  # type: ignore[no-any-return]
