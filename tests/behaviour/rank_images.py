@@ -20,11 +20,11 @@ from tests.behaviour.rank_process import digest
 from tests.chains import damage
 from tests.chains.data import parse
 
-BATCH, STEPS, SIZE = 8, 24, 12
+BATCH, STEPS, SIZE = 8, 12, 12
 
 
 def write(folder: Path) -> None:
-    """Four files of images, one more than 24 batches have."""
+    """Four files of images, one more than 12 batches have."""
     for i in range(4):
         numbers = range(i, BATCH * STEPS + 1, 4)
         damage.write(folder / f"{i}.tfrecord", [damage.example(n, damage.jpeg(n)) for n in numbers])
@@ -37,7 +37,7 @@ def crop(record: Any) -> Any:
 
 
 def chain(folder: Path) -> gp.Dataset:
-    """24 batches of all ranks together, and a rest that is left out."""
+    """12 batches of all ranks together, and a rest that is left out."""
     names = gp.Dataset.list_files(str(folder / "*.tfrecord"), shuffle=False)
     records = names.interleave(gp.TFRecordDataset, cycle_length=2).shuffle(gp.ALL, seed=3)
     options = gp.Options(seed=5, device="cpu", backend="numpy")

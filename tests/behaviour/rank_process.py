@@ -1,12 +1,11 @@
-"""One rank of torch.distributed that loops over `by_rank`: it says a digest of each whole batch, and its state."""
+"""One rank of torch.distributed: it does tasks in turn over `by_rank` or `shard`, and prints what each gave, as JSON."""
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import hashlib
 import json
-import time
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -31,40 +30,85 @@ def digest(batch: Any) -> str:
     return hashlib.blake2b(np.ascontiguousarray(batch).tobytes(), digest_size=8).hexdigest()
 
 
-def main() -> None:
+def loop(items: Any, steps: int) -> list[str]:
+    """The digests of so many whole batches, or of all that are left."""
     import torch
     import torch.distributed as dist
 
-    parser = argparse.ArgumentParser()
-    parser.add_argument("meeting")
-    parser.add_argument("--state", type=Path)
-    parser.add_argument("--steps", type=int, default=-1)
-    parser.add_argument("--wrong", choices=["seed", "epoch", "batch", "peek"])
-    args = parser.parse_args()
-    dist.init_process_group("gloo", init_method=args.meeting, timeout=datetime.timedelta(seconds=60))
-    wrong = args.wrong if dist.get_rank() == 1 else None
-    own = chain(128 if wrong == "batch" else 64, 9 if wrong == "seed" else 1).by_rank()
-    if wrong == "peek":
-        next(iter(own))
-    items = own.iterator(epoch=3) if wrong == "epoch" else iter(own)
-    if args.state is not None and args.state.exists():
-        items.load_state_dict(json.loads(args.state.read_text()))
     said: list[str] = []
-    start = time.monotonic()
+    while len(said) != steps and (batch := next(items, None)) is not None:
+        every = [torch.zeros(batch.shape, dtype=torch.float64) for _ in range(dist.get_world_size())]
+        dist.all_gather(every, torch.from_numpy(batch))
+        said.append(digest(np.stack([part.numpy() for part in every], axis=1)))
+    return said
+
+
+def differing(what: str) -> str:
+    """The error where rank 1 has another seed, epoch or batch than the others."""
+    import torch.distributed as dist
+
+    wrong = what if dist.get_rank() == 1 else None
+    own = chain(128 if wrong == "batch" else 64, 9 if wrong == "seed" else 1).by_rank()
     try:
-        while args.steps < 0 or len(said) < args.steps:
-            batch = next(items, None)
-            if batch is None:
-                break
-            every = [torch.zeros(batch.shape, dtype=torch.float64) for _ in range(dist.get_world_size())]
-            dist.all_gather(every, torch.from_numpy(batch))
-            said.append(digest(np.stack([part.numpy() for part in every], axis=1)))
+        next(own.iterator(epoch=3 if wrong == "epoch" else 0))
     except gp.RanksDisagreeError as error:
-        print(json.dumps({"error": str(error), "seconds": time.monotonic() - start}), flush=True)
-        return
-    print(json.dumps({"batches": said, "state": items.state_dict()}), flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
+        return str(error)
+    return "none"
+
+
+def peeked(steps: int) -> list[str]:
+    """Batches where rank 1 looked at one of its own before."""
+    import torch.distributed as dist
+
+    own = chain().by_rank()
+    if dist.get_rank() == 1:
+        next(iter(own))
+    return loop(iter(own), steps)
+
+
+def even(how: Any, size: int) -> list[int]:
+    """Steps and rows of all ranks over 255 records, shared out in full batches; each step waits for the others."""
+    import torch
+    import torch.distributed as dist
+
+    steps, total = 0, torch.zeros((), dtype=torch.int64)
+    records = gp.Dataset.range(255).shuffle(64, seed=1).shard(dist.get_world_size(), dist.get_rank(), even=how)
+    for batch in records.batch(size, drop_remainder=True):
+        part = torch.tensor(len(batch))
+        dist.all_reduce(part)
+        total += part
+        steps += 1
+    return [steps, int(total)]
+
+
+def resumed(steps: int, state: Path) -> dict[str, Any]:
+    """Batches from a state on, where there is one, and the state behind them."""
+    items = iter(chain().by_rank())
+    if state.exists():
+        items.load_state_dict(json.loads(state.read_text()))
+    return {"batches": loop(items, steps), "state": items.state_dict()}
+
+
+def main() -> None:
+    import torch.distributed as dist
+
+    meeting, *tasks = sys.argv[1:]
+    said: dict[str, Any] = {}
+    for number, task in enumerate(tasks):  # each in a group of its own: ranks that differed cannot go on in theirs
+        url = meeting.replace("?", f"-{number}?")
+        dist.init_process_group("gloo", init_method=url, timeout=datetime.timedelta(seconds=60))
+        name, *args = task.split(",")
+        if name == "resume":
+            said[name] = resumed(int(args[0]), Path(args[1]))
+        elif name == "peek":
+            said[name] = peeked(int(args[0]))
+        elif name in ("drop", "wrap"):
+            said[name] = even(name, int(args[0]))
+        else:
+            said[name] = differing(name)
+        dist.barrier()
+        dist.destroy_process_group()
+    print(json.dumps(said), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Callable
@@ -130,25 +131,22 @@ def _check(ds: Dataset) -> list[set[str]]:
     return kinds
 
 
-@pytest.mark.parametrize("combiner", COMBINERS)
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("source", SOURCES)
-def test_images_beside_another_source_are_of_one_kind(source: str, shape: str, combiner: str) -> None:
+@pytest.mark.parametrize(("source", "combiner"), [*itertools.product(SOURCES, COMBINERS)])
+def test_images_beside_another_source_are_of_one_kind(source: str, combiner: str) -> None:
+    """With a structure in turn: every source and combiner meets most of them, `_random_chain` the others."""
+    turn = list(SOURCES).index(source) + 2 * list(COMBINERS).index(combiner)
+    shape = list(SHAPES.values())[turn % len(SHAPES)]
     for pair in ((_images(), SOURCES[source]()), (SOURCES[source](), _images())):
-        kinds = _check(COMBINERS[combiner]([SHAPES[shape](ds) for ds in pair]))
-
-        assert {"gpu"} in kinds
+        assert {"gpu"} in _check(COMBINERS[combiner]([shape(ds) for ds in pair]))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("source", ["made", "made the other way"])
-@pytest.mark.parametrize("beside", [None, "batches of the host", "generator", "made"])
-def test_datasets_that_are_made_while_running_are_of_one_kind(source: str, shape: str, beside: str | None) -> None:
-    ds = SHAPES[shape](SOURCES[source]())
-    if beside is not None:
-        ds = SHAPES[shape](SOURCES[beside]()).concatenate(ds)
+@pytest.mark.parametrize("beside", ["batches of the host", "generator", "made"])
+def test_datasets_that_are_made_while_running_are_of_one_kind(source: str, beside: str) -> None:
+    shape = SHAPES["alone" if beside == "generator" else "with labels"]
 
-    _check(ds.repeat(2))
+    _check(shape(SOURCES[source]()).repeat(2))
+    _check(shape(SOURCES[beside]()).concatenate(shape(SOURCES[source]())).repeat(2))
 
 
 def test_a_column_stays_what_it_is_in_every_epoch_of_an_iterator() -> None:
@@ -175,7 +173,7 @@ def _random_chain(seed: int) -> tuple[str, Dataset]:
     return ", ".join(names), parts[0].take(12)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 def test_chains_at_random_give_one_kind_in_each_column(seed: int) -> None:
     names, ds = _random_chain(seed)
 
@@ -183,7 +181,7 @@ def test_chains_at_random_give_one_kind_in_each_column(seed: int) -> None:
 
 
 @pytest.mark.parametrize("there", [GPU, HOST], ids=["from a gpu", "to a gpu"])
-@pytest.mark.parametrize("seed", range(0, 60, 4))
+@pytest.mark.parametrize("seed", range(0, 40, 4))
 def test_states_of_such_chains_go_on_on_the_other_machine(seed: int, there: Options) -> None:
     _, ds = _random_chain(seed)
     with iter(ds.with_options(there)) as items:
@@ -218,9 +216,3 @@ def test_the_stand_in_refuses_a_leaf_that_moves() -> None:
 
     with pytest.raises(AssertionError, match="leaf 1 is on the host, and was on the GPU before"):
         note_kinds(kinds, (3, IMAGES))
-
-
-def test_a_dict_is_no_array_of_a_gpu() -> None:
-    leaf = {"get": 1}
-
-    assert to_host(leaf) is leaf

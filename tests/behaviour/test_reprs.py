@@ -20,12 +20,12 @@ from gpupipe.spec import flatten
 LETTERS = 2000
 IMAGE = np.random.RandomState(0).randint(0, 255, (300, 400, 3)).astype(np.uint8)
 WIDE = {f"feature {i}": np.zeros(3) for i in range(1000)}
-FILES = [f"/data/{i:05d}.tfrecord" for i in range(100_000)]
+FILES = [f"/data/{i:05d}.tfrecord" for i in range(20_000)]
 NAME = "n" * 100_000
 
 
 def _doubled(x: Any) -> Any:
-    for _ in range(60):  # as a tree it has 2**60 leaves
+    for _ in range(40):  # as a tree it has 2**40 leaves
         x = x + x
     return x
 
@@ -73,7 +73,7 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "ValueIterator": lambda: gp.compat.make_one_shot_iterator(Dataset.from_tensors(WIDE)),
     "an op": lambda: gp.io.ParseSingleExample(tuple((name, gp.io.FixedLenFeature((), bytes)) for name in WIDE)),
     "a plan": lambda: gp.TFRecordDataset(FILES).plan,
-    "a long plan": lambda: functools.reduce(lambda d, _: d.map(lambda x: x + 1), range(2000), Dataset.range(3)).plan,
+    "a long plan": lambda: functools.reduce(lambda d, _: d.map(lambda x: x + 1), range(300), Dataset.range(3)).plan,
     "a traced function": lambda: _traced().traced,
     "a graph": lambda: _traced().traced.outputs[0],
     "a constant": lambda: Dataset.range(3).map(lambda x: (ops.cast(x, "int8"), b"y" * 1_000_000)).plan,
