@@ -96,7 +96,6 @@ def same(a: Any, b: Any) -> bool:
 
 CHAINS: dict[str, Callable[[Path], gp.Dataset]] = {
     "range": lambda d: Range(5, 40, 4),
-    "range of floats": lambda d: Range(4, output_type="float32"),
     "slices": lambda d: drawn(Slices(np.arange(7))),
     "slices of two": lambda d: Slices({"a": np.arange(6).reshape(3, 2), "b": [b"x", b"yy", b""]}),
     "slices of paths": lambda d: drawn(Slices(["a/x", "b/x", "a/x", "c/y"])),
@@ -105,16 +104,13 @@ CHAINS: dict[str, Callable[[Path], gp.Dataset]] = {
     "list_files in order": lambda d: gp.Dataset.list_files(str(d / "*"), shuffle=False),
     "records of one file": lambda d: drawn(Records(files(d)[4])),
     "file after file": lambda d: drawn(Records(files(d))),
-    "listed files": lambda d: drawn(Records(listed(d))),
     "listed files twice": lambda d: Records(listed(d).repeat(2)),
     "in parallel": lambda d: drawn(Records(files(d), num_parallel_reads=3)),
     "samples": lambda d: drawn(samples(d)),
     "samples in parallel": lambda d: drawn(samples(d, num_parallel_reads=3)),
-    "samples, skip": lambda d: drawn(samples(d).skip(7)),
     "samples, shard": lambda d: drawn(samples(d).shard(4, 3)),
     "samples, shuffle ALL": lambda d: drawn(samples(d).shuffle(gp.ALL, seed=5)),
     "interleave": lambda d: drawn(listed(d).interleave(Records, cycle_length=4, block_length=2)),
-    "interleave, readers ahead": lambda d: listed(d).interleave(Records, 2, 3, num_parallel_calls=2),
     "flat_map of parts": lambda d: Slices(files(d)).flat_map(lambda f: Records(f).skip(1).take(3)),
     "interleave of ranges": lambda d: Range(5).interleave(lambda x: Range(3), cycle_length=2),
     "flat_map of Python maps": lambda d: Range(4).flat_map(lambda n: Range(3).enumerate(5).map(swapped, traced=False)),
@@ -130,47 +126,29 @@ CHAINS: dict[str, Callable[[Path], gp.Dataset]] = {
     "map in threads": lambda d: Records(files(d)).map(lambda x: len(x), num_parallel_calls=2),
     "map of batches": lambda d: Range(10).batch(3).map(lambda x: np.sum(x)),
     "batch": lambda d: drawn(Records(files(d))).batch(4),
-    "batch of batches": lambda d: Range(24).batch(4).batch(3),
     "batch, the rest dropped": lambda d: Range(23).batch(4, drop_remainder=True),
     "padded batch": lambda d: Records(files(d)).map(lambda x: np.frombuffer(x, np.uint8)).padded_batch(4),
     "take": lambda d: Records(files(d)).take(8),
-    "take more than all": lambda d: Range(4).take(9),
-    "take -1": lambda d: Range(4).take(-1),
     "skip": lambda d: drawn(Records(files(d)).skip(7)),
     "shard": lambda d: Records(files(d)).shard(4, 3),
-    "skip, shard, take": lambda d: Range(100).skip(3).shard(5, 2).take(7).skip(1).shard(2, 1),
     "zip": lambda d: drawn(gp.Dataset.zip(Records(files(d)), drawn(Range(20)))),
     "zip of batches": lambda d: gp.Dataset.zip({"a": Range(10).batch(3), "b": Range(9).batch(3).map(lambda x: -x)}),
     "concatenate": lambda d: drawn(Range(4).concatenate(Range(5)).concatenate(Slices(np.arange(3)))),
     "concatenate of maps": lambda d: Range(4).map(int, spec=NUMBER, num_parallel_calls=2).concatenate(Range(3)),
     "repeat": lambda d: drawn(Records(files(d)).repeat(3)),
-    "repeat, repeat": lambda d: drawn(Records(files(d)).repeat(2).repeat(3)),
     "shuffled files, repeat, repeat": lambda d: drawn(Records(Slices(files(d)).shuffle(9).repeat(2).repeat(2))),
     "repeat, endless repeat": lambda d: drawn(Range(4)).repeat(2).repeat().take(20),
     "endless repeat, repeat": lambda d: drawn(Range(4)).repeat().take(9).repeat(2),
-    "batch, repeat": lambda d: drawn(Range(7)).batch(3).repeat(2),
-    "repeat, batch": lambda d: drawn(Range(7).repeat(2)).batch(3),
     "enumerate": lambda d: Records(files(d)).enumerate(100),
-    "batch, enumerate": lambda d: Range(7).batch(3).enumerate(),
-    "prefetch": lambda d: Records(files(d)).prefetch(2).batch(3).prefetch(1),
     "cache": lambda d: drawn(drawn(Records(files(d))).cache().repeat(2)),
-    "cache of batches": lambda d: Range(10).batch(3).cache().map(lambda x: x + 1),
     "shuffle ALL": lambda d: drawn(Records(files(d)).shuffle(gp.ALL, seed=5)),
     "shuffle ALL, repeat": lambda d: Range(9).shuffle(gp.ALL).repeat(3).batch(2),
-    "shuffle ALL twice": lambda d: Range(30).shuffle(gp.ALL, seed=1).shard(2, 1).shuffle(gp.ALL, seed=2),
     "split": lambda d: drawn(Records(files(d)).split([0.5, 0.5], seed=3)[1]),
-    "slice of a slice": lambda d: Range(50)[40:3:-3][1:9:2],
-    "options": lambda d: drawn(Range(9)).with_options(gp.Options(seed=7)).batch(2),
     "indexable": lambda d: drawn(gp.Dataset.from_indexable(list(range(5)))),
-    "indexable in threads": lambda d: gp.Dataset.from_indexable("abcdef", num_parallel_calls=3).batch(4),
 }
 
 
-@pytest.mark.parametrize(
-    "rules",
-    [(), ("sink_selects", "choose_rows"), ("deferral", "sink_selects", "choose_rows")],
-    ids=["", "unsunk", "eager"],
-)
+@pytest.mark.parametrize("rules", [(), ("deferral", "sink_selects", "choose_rows")], ids=["", "eager"])
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
 def test_places_give_what_iterating_gives(chain: Callable[[Path], gp.Dataset], folder: Path, rules: Any) -> None:
     ds = chain(folder).with_options(gp.Options(disabled_rules=rules))
@@ -180,37 +158,32 @@ def test_places_give_what_iterating_gives(chain: Callable[[Path], gp.Dataset], f
     assert n > 0
 
     assert len(ds) == n
-    order = random.Random(0).sample(range(n), min(n, 12))
-    assert all(same(ds[i], expected[i]) for i in order)
-    assert same(ds[-1], expected[-1])
-    assert same(ds[-n], expected[0])
-    for places in (slice(2, 9, 2), slice(None, None, -1), slice(-3, None), slice(1, 4), slice(n, None)):
+    order = random.Random(0).sample(range(n), min(n, 6))
+    assert all(same(ds[i], expected[i]) for i in (*order, -1, -n))
+    for places in (slice(2, 9, 2), slice(None, None, -1), slice(-3, None), slice(n, None)):
         chosen = ds[places]
         assert same(list(chosen.iterator(epoch=0)), expected[places]), places
         assert len(chosen) == len(expected[places])
-    for place in (n, -n - 1, n + 1000):
+    for place in (n, -n - 1):
         with pytest.raises(IndexError, match=f"index {place} of a dataset of {n} elements"):
             ds[place]
 
 
-@pytest.mark.parametrize("known", [False, True], ids=["no index", "indexed"])
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
-def test_skip_and_shard_give_what_iterating_gives(
-    chain: Callable[[Path], gp.Dataset], folder: Path, known: bool
-) -> None:
+def test_skip_and_shard_give_what_iterating_gives(chain: Callable[[Path], gp.Dataset], folder: Path) -> None:
+    """Of files without an index, and of those with one."""
     ds = chain(folder)
     expected = list(ds.iterator(epoch=0))
-    INDEXES.clear()
-    n = len(ds) if known else len(expected)
-    if not known:
+    n = len(expected)
+    for known, counts, shards in ((False, (1, 6, n), (3, 2)), (True, (0, n - 1, n + 3), (n + 1, n))):
         INDEXES.clear()
-
-    for count in (0, 1, 6, n - 1, n, n + 3):
-        assert same(list(ds.skip(count).iterator(epoch=0)), expected[count:])
-        assert same(list(ds.skip(count).take(2).iterator(epoch=0)), expected[count : count + 2])
-    for shards, index in ((2, 0), (3, 2), (n + 1, n)):
-        assert same(list(ds.shard(shards, index).iterator(epoch=0)), expected[index::shards])
-        assert same(list(ds.skip(2).shard(shards, index).iterator(epoch=0)), expected[2:][index::shards])
+        if known:
+            len(ds)
+        for count in counts:
+            assert same(list(ds.skip(count).iterator(epoch=0)), expected[count:])
+        assert same(list(ds.skip(2).take(2).iterator(epoch=0)), expected[2:4])
+        assert same(list(ds.shard(*shards).iterator(epoch=0)), expected[shards[1] :: shards[0]])
+        assert same(list(ds.skip(2).shard(2, 0).iterator(epoch=0)), expected[2::2])
 
 
 STEPS: dict[str, Callable[[gp.Dataset, int], gp.Dataset]] = {
@@ -233,7 +206,7 @@ STEPS: dict[str, Callable[[gp.Dataset, int], gp.Dataset]] = {
 }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     size=st.integers(0, 40),
     steps=st.lists(st.tuples(st.sampled_from(list(STEPS)), st.integers(0, 6)), max_size=5),
@@ -323,7 +296,7 @@ def numbered(pair: Any) -> gp.Dataset:
 
 def test_the_order_of_interleave_is_known_without_running_it() -> None:
     draw = random.Random(1)
-    for _ in range(150):
+    for _ in range(60):
         sizes = [draw.choice([0, 0, 1, 2, 3, 7, 12, 30]) for _ in range(draw.randint(0, 7))]
         cycle, block = draw.randint(1, 5), draw.randint(1, 4)
         inputs = Slices(np.array([*enumerate(sizes)], np.int64).reshape(-1, 2))
@@ -431,13 +404,6 @@ def test_files_named_by_urls_are_not_indexed() -> None:
 def test_a_place_is_an_integer(key: Any) -> None:
     with pytest.raises(TypeError, match="needs an integer for the index"):
         Range(5)[key]
-
-
-def test_numpy_integers_are_places() -> None:
-    assert Range(5)[np.int32(-2)] == 3
-
-
-def test_a_slice_without_step_is_refused() -> None:
     with pytest.raises(ValueError, match="a step other than 0"):
         Range(5)[::0]
 
@@ -475,18 +441,11 @@ def test_len_counts_records_and_cardinality_does_not(folder: Path) -> None:
     assert INDEXES.nbytes == 0
     assert len(ds) == -(-sum(SIZES) // 4)
     assert ds.cardinality() == gp.UNKNOWN_CARDINALITY
-
-
-def test_len_is_unknown_behind_a_filter(folder: Path) -> None:
-    with pytest.raises(TypeError, match="unknown"):
-        len(Records(files(folder)).filter(lambda x: True))
-    with pytest.raises(TypeError, match="infinite"):
-        len(Records(files(folder)).repeat())
-
-
-def test_len_of_a_take_behind_records(folder: Path) -> None:
     assert len(Records(files(folder)).repeat(2).take(40).skip(5)) == 35
     assert len(gp.Dataset.zip(Records(files(folder)), Range(7).repeat())) == sum(SIZES)
+    for endless, text in ((Records(files(folder)).filter(lambda x: True), "unknown"), (ds.repeat(), "infinite")):
+        with pytest.raises(TypeError, match=text):
+            len(endless)
 
 
 # ---- nothing is read that is not asked for
@@ -553,26 +512,6 @@ def test_skip_calls_no_function_behind_it_and_asks_for_no_item() -> None:
     assert [int(x) for x in ds[5:900:400]] == [5, 405, 805]
     assert int(ds[-1]) == 999
     assert asked == [3, 503, 5, 405, 805, 999]
-
-
-def test_a_function_runs_for_the_chosen_element_alone() -> None:
-    seen: list[int] = []
-
-    def note(x: Any) -> Any:
-        seen.append(int(x))
-        return x
-
-    ds = Range(1000).map(note).batch(10)
-
-    assert ds[7].tolist() == list(range(70, 80))
-    assert seen == list(range(70, 80))
-
-
-def test_ds_i_counts_no_epoch() -> None:
-    ds = drawn(Range(4))
-    ds[2]
-
-    assert list(ds) == list(ds.iterator(epoch=0))
 
 
 def test_a_cache_is_not_filled_by_places() -> None:
@@ -726,37 +665,6 @@ def test_an_image_has_the_same_augmentation_in_its_place(
     assert len(ds) == len(expected)
     assert all(same(ds[i], one) for i, one in enumerate(expected))
     assert same(list(ds[::-1]), expected[::-1])
-
-
-# ---- a real tf.data
-
-
-def test_places_are_those_of_tf_data() -> None:
-    tf = pytest.importorskip("tensorflow")
-
-    def chains(dataset: Any) -> list[Any]:
-        r = dataset.range(20)
-        return [
-            r,
-            r.skip(3).take(9).shard(3, 1),
-            r.batch(6),
-            r.batch(6, drop_remainder=True).repeat(2),
-            dataset.zip(r, r.batch(4)),
-            r.concatenate(dataset.range(3)).map(lambda x: x * 2),
-            r.repeat(2).batch(7).prefetch(2).cache(),
-        ]
-
-    for ours, theirs in zip(chains(gp.Dataset), chains(tf.data.Dataset), strict=True):
-        n = int(theirs.cardinality())
-        assert len(ours) == n
-        for i in range(n):
-            value = tf.data.experimental.at(theirs, i)
-            expected = tuple(v.numpy() for v in value) if isinstance(value, tuple) else value.numpy()
-            assert same(ours[i], expected)
-        with pytest.raises(tf.errors.OutOfRangeError):
-            tf.data.experimental.at(theirs, n)
-        with pytest.raises(IndexError):
-            ours[n]
 
 
 @pytest.mark.parametrize("padded", [False, True])
