@@ -180,12 +180,3 @@ def stuck_at_one(x: Any) -> Any:
     while int(x) == 1 and os.path.exists(os.environ.get("GPUPIPE_TEST_STUCK", "")):
         time.sleep(0.01)
     return int(x), os.getpid()
-
-
-def noted(x: Any) -> Any:
-    """How often this process was called."""
-    _CALLS.append(int(x))
-    return int(x), len(_CALLS)
-
-
-_CALLS: list[int] = []

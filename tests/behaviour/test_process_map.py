@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import io
 import os
 import signal
 import subprocess
@@ -12,14 +11,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import gpupipe as gp
 from gpupipe.errors import FunctionError, ParseError
@@ -137,21 +134,6 @@ def test_random_numbers_are_those_of_threads_in_every_epoch() -> None:
         assert len({str(element) for element in processes}) == 16  # every epoch, pass and element draws anew
 
 
-def test_max_pixels_holds_in_processes() -> None:
-    data = []
-    for size in (4, 40):
-        out = io.BytesIO()
-        Image.new("RGB", (size, size), "red").save(out, "PNG")
-        data.append(out.getvalue())
-    small = gp.Dataset.from_tensor_slices(data).with_options(gp.Options(max_pixels=1000))
-
-    threads, processes = _both(small, functions.decoded)
-
-    assert processes[0].shape == (4, 4, 3)
-    assert "max_pixels" in processes[1][1]
-    _same(threads, processes)
-
-
 def test_errors_come_back_with_type_text_and_traceback() -> None:
     threads, processes = _both(gp.Dataset.range(7), functions.fragile, 2)
 
@@ -226,28 +208,6 @@ def test_a_worker_that_dies_costs_the_element_it_was_working_on() -> None:
     assert "SIGKILL" in results[6][1]
 
 
-def test_results_of_any_size_fit_and_no_segment_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = []
-
-    def recorded(*args: Any, **kwargs: Any) -> SharedMemory:
-        made = SharedMemory(*args, **kwargs)
-        names.append(made.name)
-        return made
-
-    monkeypatch.setattr(pool, "SharedMemory", recorded)
-
-    sizes = [(x.size, set(x.tolist())) for x in gp.Dataset.range(8).map(functions.large, 2, workers="process")]
-    with iter(gp.Dataset.range(20).map(functions.large, 2, workers="process")) as items:
-        next(items)  # the others are in work when it is closed
-    del items  # of a dataset that is gone
-
-    assert sizes == [(40_000 * (i + 1), {i}) for i in range(8)]
-    assert len(names) > 4
-    for name in names:
-        with pytest.raises(FileNotFoundError):
-            SharedMemory(name)
-
-
 def test_the_next_pass_finds_its_workers_ready() -> None:
     chain = gp.Dataset.range(6).map(functions.process_of, 2, workers="process").take(4).repeat(3)
     pids = {int(pid) for _, pid in chain}
@@ -256,18 +216,6 @@ def test_the_next_pass_finds_its_workers_ready() -> None:
     assert os.getpid() not in pids
     del chain
     assert all(map(_gone, pids))
-
-
-def test_two_branches_with_one_function_have_workers_of_their_own() -> None:
-    one = gp.Dataset.range(4).map(functions.echo, 1, workers="process")
-
-    assert list(gp.Dataset.zip(one, one)) == [(i, i) for i in range(4)]
-
-
-def test_workers_that_are_no_more_end_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool.Workers, "wait", lambda workers, lease: False)
-
-    assert list(gp.Dataset.range(5).map(functions.echo, 1, workers="process")) == []
 
 
 def test_closing_ends_a_function_that_never_comes_back() -> None:

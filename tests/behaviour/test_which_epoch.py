@@ -10,7 +10,7 @@ import json
 import os
 import pickle
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -155,23 +155,6 @@ def test_a_size_that_changes_after_two_loops_over_each_chain_is_said_once(said: 
     assert "was built again and starts at epoch 0" in text
 
 
-def test_nothing_is_said_where_each_chain_has_a_seed_of_its_own(said: Any) -> None:
-    source = Dataset.range(30)
-    assert [_loop(source.shuffle(30, seed=seed)) for seed in range(3)] == [0, 0, 0]
-
-    assert said() == []
-
-
-def test_a_chain_built_again_over_a_source_that_is_kept_elsewhere_starts_again_and_that_is_said_once(said: Any) -> None:
-    sources = []
-    for _ in range(3):
-        sources.append(Dataset.range(30))
-        assert _number(iter(sources[-1].shuffle(30))) == 0
-
-    (text,) = said()
-    assert "was built again and starts at epoch 0" in text
-
-
 def test_nothing_is_said_of_chains_that_draw_nothing(said: Any) -> None:
     for _ in range(3):
         list(_source().batch(4))
@@ -232,14 +215,6 @@ def test_new_functions_that_look_the_same_are_one_chain_and_others_are_not(kind:
     assert [number(7), number(7), number(8), number(7), number(8)] == [0, 1, 0, 2, 1]
 
 
-def test_a_zip_of_kept_inputs_counts_on_when_it_is_written_again() -> None:
-    a, b = Dataset.range(30), Dataset.range(30)
-
-    numbers = [_number(iter(Dataset.zip((a, b)).shuffle(30))) for _ in range(3)]
-
-    assert numbers == [0, 1, 2]
-
-
 # set_epoch
 
 
@@ -284,14 +259,6 @@ def test_the_last_set_epoch_holds() -> None:
     assert _number(iter(last)) == 7
     last.set_epoch(1)
     assert [_number(iter(last)), _number(iter(ds))] == [1, 7]
-
-
-def test_set_epoch_does_not_reach_back_or_aside() -> None:
-    ds = Dataset.range(30)
-    train, other = ds.shuffle(30), ds.shuffle(29)
-    train.set_epoch(4)
-
-    assert [_number(iter(ds)), _number(iter(other)), _number(iter(train))] == [0, 0, 4]
 
 
 def test_counts_travel_with_a_pickled_or_copied_dataset() -> None:
@@ -407,16 +374,6 @@ def test_going_through_a_dataset_twice_by_place_is_said_once(said: Any) -> None:
     assert "draws as epoch 0 every time" in text and "set_epoch" in text
 
 
-def test_nothing_is_said_where_each_epoch_is_set_or_nothing_is_drawn(said: Any) -> None:
-    ds, plain = Dataset.range(9).shuffle(gp.ALL), Dataset.range(9)
-    for e in range(4):
-        ds.set_epoch(e)
-        for i in range(9):
-            assert (ds[i], plain[i]) == (ds.epoch(e)[i], i)
-
-    assert said() == []
-
-
 # States
 
 
@@ -526,20 +483,17 @@ def test_a_worker_is_silent_where_the_epoch_was_set(said: Any) -> None:
     assert said() == []
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_loader_over_places_draws_anew_with_set_epoch(workers: int) -> None:
+@pytest.mark.parametrize(("workers", "epoch"), [(0, 1), (0, 2), (1, 1)])
+def test_a_loader_over_places_draws_anew_with_set_epoch(workers: int, epoch: int) -> None:
     torch_data = pytest.importorskip("torch.utils.data")
     numbers = Dataset.range(12).map(_drawn, rng=True)
     loader = torch_data.DataLoader(numbers, batch_size=None, shuffle=True, num_workers=workers, multiprocessing_context=
                                    "spawn" if workers else None)  # fmt: skip
-    seen = []
-    for e in range(2):
-        numbers.set_epoch(e)
-        seen.append(sorted((int(x), int(r)) for x, r in loader))
+    numbers.set_epoch(epoch)
+    seen = sorted((int(x), int(r)) for x, r in loader)
 
-    for e in range(2):
-        assert seen[e] == sorted((int(x), int(r)) for x, r in Dataset.range(12).map(_drawn, rng=True).iterator(epoch=e))
-    assert seen[0] != seen[1]
+    same, first = (sorted((int(x), int(r)) for x, r in numbers.iterator(epoch=e)) for e in (epoch, 0))
+    assert seen == same != first
 
 
 def _drawn(x: Any, rng: np.random.Generator) -> Any:
@@ -547,24 +501,12 @@ def _drawn(x: Any, rng: np.random.Generator) -> Any:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    for n in range(1, 600):
+    for n in range(1, 300):
         next(iter(Dataset.range(n).shuffle(9)))
     gc.collect()
 
     assert len(epochs._LAST_AT) <= 256
     assert len(epochs._WARNED) <= 256
-
-
-def _rebuilt() -> Iterator[Dataset]:
-    for _ in range(3):
-        yield Dataset.range(30).shuffle(30)
-
-
-def test_a_rebuilt_chain_that_ran_for_several_epochs_is_another_training(said: Any) -> None:
-    for ds in _rebuilt():
-        assert [list(ds), list(ds)] == EPOCHS[:2]
-
-    assert said() == []
 
 
 def test_an_epoch_that_another_thread_sets_during_a_visit_is_seen_by_the_next_one(

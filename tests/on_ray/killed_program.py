@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,20 +38,28 @@ def kill_one(fn: Noted, killed: list[int]) -> None:
 
 def six_kills() -> Any:
     """Two workers die six times in 48 batches, also after restarts."""
-    fn, killed, found, longest = noted("six", 0.002), list[int](), list[str](), 0.0
-    ds = numbers(384, fn=fn)
+    fn, killed = noted("six", 0.002), list[int]()
     wanted = digests(numbers(384, fn=Noted(FOLDER)).iterator(epoch=3))
-    items = ds.on_ray(2).iterator(epoch=3)
+
+    def kill(count: int) -> None:
+        if count % 7 == 3 and len(killed) < 6:
+            kill_one(fn, killed)
+
+    found, longest = taken(numbers(384, fn=fn).on_ray(2).iterator(epoch=3), kill)
+    return {"equal": found == wanted, "count": len(found), "killed": len(killed), "longest": longest}
+
+
+def taken(items: Any, then: Callable[[int], None]) -> tuple[list[str], float]:
+    """The digests of all batches, and the longest wait for one; `then` is called with their number so far."""
+    found, longest = list[str](), 0.0
     while True:
         start = time.monotonic()
         batch = next(items, None)
         longest = max(longest, time.monotonic() - start)
         if batch is None:
-            break
+            return found, longest
         found.append(digest(batch))
-        if len(found) % 7 == 3 and len(killed) < 6:
-            kill_one(fn, killed)
-    return {"equal": found == wanted, "count": len(found), "killed": len(killed), "longest": longest}
+        then(len(found))
 
 
 def endless_kills() -> Any:
@@ -90,19 +99,16 @@ def a_node() -> Any:
     first = cluster.add_node(num_cpus=1, object_store_memory=size)
     ray.init(address=cluster.address, log_to_driver=False)
     (FOLDER / "node").mkdir()
-    fn, found, longest = Noted(FOLDER / "node", 0.002, size=16384), list[str](), 0.0
+    fn = Noted(FOLDER / "node", 0.002, size=16384)
     wanted = digests(numbers(240, fn=Noted(FOLDER, size=16384)).iterator(epoch=3))
     items = numbers(240, fn=fn).on_ray(1).iterator(epoch=3)
-    while True:
-        start = time.monotonic()
-        batch = next(items, None)
-        longest = max(longest, time.monotonic() - start)
-        if batch is None:
-            break
-        found.append(digest(batch))
-        if len(found) == 9:
+
+    def lose_a_node(count: int) -> None:
+        if count == 9:
             cluster.add_node(num_cpus=1, object_store_memory=size)
             cluster.remove_node(first, allow_graceful=False)
+
+    found, longest = taken(items, lose_a_node)
     items.close()
     ray.shutdown()
     cluster.shutdown()
