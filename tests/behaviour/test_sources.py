@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe import Dataset, Options, TensorSpec, TFRecordDataset
-from gpupipe.errors import DirectoryError, MissingFileError
-from tests.behaviour.model import outcomes, plain, run
+from gpupipe import Dataset, TensorSpec, TFRecordDataset
+from gpupipe.errors import MissingFileError
+from tests.behaviour.model import plain, run
 
 Pair = namedtuple("Pair", "left right")
 
@@ -21,26 +21,11 @@ Pair = namedtuple("Pair", "left right")
 # ---- from_tensors, from_tensor_slices
 
 
-def test_from_tensors_is_one_element_with_its_structure() -> None:
-    dataset = Dataset.from_tensors({"a": [1, 2], "b": (3.5, b"x")})
-
-    assert run(dataset) == [{"a": [1, 2], "b": (3.5, b"x")}]
-
-
-def test_a_list_of_tuples_is_one_array() -> None:
-    assert run(Dataset.from_tensors([(1, 2), (3, 4)])) == [[[1, 2], [3, 4]]]
-    assert run(Dataset.from_tensor_slices([(1, 2), (3, 4)])) == [[1, 2], [3, 4]]
-
-
 def test_a_named_tuple_stays_one() -> None:
     (first, second) = Dataset.from_tensor_slices(Pair([1, 2], [3, 4]))
 
     assert isinstance(first, Pair)
     assert plain(second) == Pair(2, 4)
-
-
-def test_none_inside_a_structure_is_kept() -> None:
-    assert run(Dataset.from_tensor_slices({"a": [1, 2], "b": None})) == [{"a": 1, "b": None}, {"a": 2, "b": None}]
 
 
 @pytest.mark.parametrize(
@@ -87,10 +72,6 @@ def test_errors_name_paths_and_number_what_is_no_path() -> None:
             next(items)
 
 
-def test_text_becomes_utf8() -> None:
-    assert run(Dataset.from_tensor_slices(["ä", "b"])) == ["ä".encode(), b"b"]
-
-
 def test_no_element_of_no_rows() -> None:
     dataset = Dataset.from_tensor_slices(np.zeros((0, 3), np.float32))
 
@@ -134,12 +115,6 @@ def test_a_generator_is_called_anew_for_every_pass() -> None:
     assert calls == [3] * 4
 
 
-def test_a_generator_without_a_signature_is_learned_from_its_first_element() -> None:
-    dataset = Dataset.from_generator(lambda: iter([(1, [1.5]), (2, [2.5])]))
-
-    assert run(dataset.map(lambda a, b: {"a": a, "b": b})) == [{"a": 1, "b": [1.5]}, {"a": 2, "b": [2.5]}]
-
-
 def test_the_older_form_with_types_and_shapes() -> None:
     dataset = Dataset.from_generator(
         lambda: iter([(1, [1, 2])]), output_types=(np.int32, np.float32), output_shapes=((), (2,))
@@ -149,12 +124,6 @@ def test_the_older_form_with_types_and_shapes() -> None:
 
     assert (number.dtype, pair.dtype) == (np.dtype("int32"), np.dtype("float32"))
     assert dataset.element_spec == (TensorSpec((), np.int32), TensorSpec((2,), np.float32))
-
-
-def test_a_number_that_does_not_fit_its_type_is_an_error_and_the_rest_goes_on() -> None:
-    dataset = Dataset.from_generator(lambda: iter([1, 1.5, 3]), output_signature=TensorSpec((), "int32"))
-
-    assert outcomes(dataset) == [1, "error", 3]
 
 
 def test_a_generator_may_yield_tuples_where_its_signature_has_an_array_and_lists_where_it_has_a_tuple() -> None:
@@ -220,21 +189,6 @@ def _names(dataset: Dataset) -> list[str]:
     return [Path(path.decode()).name for path in dataset]
 
 
-def test_files_are_sorted_without_shuffle(folder: Path) -> None:
-    assert _names(Dataset.list_files(f"{folder}/*.txt", shuffle=False)) == ["a.txt", "b.txt"]
-
-
-def test_a_path_object_and_several_patterns_keep_duplicates(folder: Path) -> None:
-    dataset = Dataset.list_files([folder / "*.txt", str(folder / "a.*"), str(folder / "c.dat").encode()], shuffle=False)
-
-    assert _names(dataset) == ["a.txt", "a.txt", "b.txt", "c.dat"]
-
-
-def test_two_stars_and_braces(folder: Path) -> None:
-    assert sorted(_names(Dataset.list_files(f"{folder}/**/*.txt", shuffle=False))) == ["a.txt", "b.txt", "d.txt"]
-    assert _names(Dataset.list_files(f"{folder}/{{a,b}}.txt", shuffle=False)) == ["a.txt", "b.txt"]
-
-
 def test_files_are_shuffled_unless_told_otherwise_and_reproducibly(tmp_path: Path) -> None:
     for i in range(40):
         (tmp_path / f"{i:02}").write_bytes(b"")
@@ -250,11 +204,12 @@ def test_files_are_shuffled_unless_told_otherwise_and_reproducibly(tmp_path: Pat
     assert first != _names(Dataset.list_files(f"{tmp_path}/*", seed=5))
 
 
-def test_files_are_listed_when_the_chain_is_written(folder: Path) -> None:
-    dataset = Dataset.list_files(f"{folder}/*.txt", shuffle=False)
+def test_files_are_listed_when_the_chain_is_written_with_their_duplicates(folder: Path) -> None:
+    patterns = [folder / "*.txt", f"{folder}/**/d.*", f"{folder}/{{a,c}}.*".encode()]
+    dataset = Dataset.list_files(patterns, shuffle=False)
     (folder / "z.txt").write_bytes(b"")
 
-    assert _names(dataset) == ["a.txt", "b.txt"]
+    assert _names(dataset) == ["a.txt", "a.txt", "b.txt", "c.dat", "d.txt"]
 
 
 # ---- TFRecordDataset
@@ -283,74 +238,15 @@ def test_file_names_may_be_nested_lists_or_a_dataset(shards: list[Path]) -> None
     assert run(TFRecordDataset([])) == []
 
 
-def test_parallel_reads_take_one_record_of_each_file_in_turn(shards: list[Path]) -> None:
-    two = run(TFRecordDataset(shards, num_parallel_reads=2))
-    all_of_them = run(TFRecordDataset(shards, num_parallel_reads=gp.AUTOTUNE))
-
-    assert two == [b"0.0", b"1.0", b"0.1", b"1.1", b"0.2", b"1.2", b"2.0", b"2.1", b"2.2"]
-    assert all_of_them == [b"%d.%d" % (i, j) for j in range(3) for i in range(3)]
-
-
 def test_a_missing_file_fails_once_and_the_rest_is_read(shards: list[Path], tmp_path: Path) -> None:
     items = iter(TFRecordDataset([shards[0], tmp_path / "gone", shards[1]]))
 
     got = [plain(next(items)) for _ in range(3)]
-    with pytest.raises(MissingFileError, match="gone"):
+    with pytest.raises(MissingFileError, match="gone") as caught:
         next(items)
+    assert isinstance(caught.value, FileNotFoundError)
 
     assert [*got, *run(items)] == [b"0.0", b"0.1", b"0.2", b"1.0", b"1.1", b"1.2"]
-
-
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(DirectoryError, match=str(tmp_path)):
-        next(iter(TFRecordDataset(tmp_path)))
-
-
-def test_errors_about_files_are_python_s_own_too(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        next(iter(TFRecordDataset(tmp_path / "gone")))
-    with pytest.raises(IsADirectoryError):
-        next(iter(TFRecordDataset(tmp_path)))
-
-
-@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
-def test_compressed_files(tmp_path: Path, compression: str) -> None:
-    with gp.io.TFRecordWriter(tmp_path / "x", compression) as out:
-        for i in range(20):
-            out.write(b"%d" % i * 100)
-
-    got = run(TFRecordDataset(tmp_path / "x", compression_type=compression))
-
-    assert got == [b"%d" % i * 100 for i in range(20)]
-
-
-def test_a_damaged_record_names_file_and_offset_and_costs_only_itself(shards: list[Path]) -> None:
-    data = bytearray(shards[0].read_bytes())
-    size = len(data) // 3
-    data[size + 12] ^= 1  # the first byte of the second payload
-    shards[0].write_bytes(data)
-
-    items = iter(TFRecordDataset(shards[0]))
-
-    assert next(items) == b"0.0"
-    with pytest.raises(gp.DataError, match=f"shard-0 at offset {size}: read: "):
-        next(items)
-    assert run(items) == [b"0.2"]
-
-
-def test_a_file_cut_in_a_header_is_an_error(shards: list[Path]) -> None:
-    data = shards[0].read_bytes()
-    shards[0].write_bytes(data[: len(data) // 3 + 5])
-
-    assert outcomes(TFRecordDataset(shards[0])) == [b"0.0", "error"]
-
-
-def test_bad_files_are_left_out_where_asked(shards: list[Path], tmp_path: Path) -> None:
-    dataset = TFRecordDataset([shards[0], tmp_path / "gone", shards[1]])
-
-    with pytest.raises(FileNotFoundError, match="no such file"):
-        run(dataset.with_options(Options(on_error="skip")))
-    assert len(run(dataset.with_options(Options(lost_files="skip")))) == 6
 
 
 def test_building_a_chain_reads_nothing(tmp_path: Path) -> None:
