@@ -1,4 +1,4 @@
-"""One rank of torch.distributed: it does tasks in turn over `by_rank` or `shard`, and prints what each gave, as JSON."""
+"""One rank of torch.distributed: it does tasks in turn over `by_rank` or `shard`, and prints what each gave."""
 
 from __future__ import annotations
 

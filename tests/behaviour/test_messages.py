@@ -12,13 +12,9 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options
 from gpupipe.errors import FunctionError, PlanTypeError
-from tests.behaviour.model import outcomes, run
+from tests.behaviour.model import outcomes
 
 R = Dataset.range
-
-
-def nothing(x: Any) -> None:
-    return None
 
 
 AHEAD = gp.compat.parallel_interleave(lambda x: 5, 2, buffer_output_elements=2)  # type: ignore[arg-type,return-value]
@@ -72,13 +68,6 @@ def test_next_inside_of_the_own_chain_is_an_error_of_each_element(make: Any) -> 
     assert next(items[0], None) is None
 
 
-@pytest.mark.parametrize("calls", [None, 2])
-def test_another_iterator_of_the_same_dataset_may_be_used_there(calls: int | None) -> None:
-    numbers = R(4).map(lambda x: int(x) + 1, num_parallel_calls=calls)
-
-    assert run(numbers.map(lambda x: int(next(iter(numbers))) + int(x), num_parallel_calls=calls)) == [2, 3, 4, 5]
-
-
 # ---- what takes a turn, what counts
 
 
@@ -119,11 +108,3 @@ def test_rows_behind_a_ragged_batch_are_padded_with_ragged_rows(deep: bool) -> N
         assert isinstance(zeros[key], gp.Ragged)
         assert (zeros[key].dtype, zeros[key].ragged_rank) == (last[key].dtype, last[key].ragged_rank)
         assert (len(zeros[key]), zeros[key].flat_values.size) == (len(last[key]), 0)
-
-
-def test_ragged_batches_of_a_known_type_are_padded_too() -> None:
-    lines = R(1, 4).flat_map(lambda n: R(n).batch(4)).map(lambda x: {"x": x})
-    chain = lines.ragged_batch(2).pad_to_cardinality(3)
-
-    assert [batch["x"].to_list() for batch in chain] == [[[0], [0, 1]], [[0, 1, 2]], [[]]]
-    assert [batch["x"].to_list() for batch in lines.take(0).ragged_batch(2).pad_to_cardinality(1)] == [[]]

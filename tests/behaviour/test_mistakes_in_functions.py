@@ -105,17 +105,6 @@ def test_any_other_exception_belongs_to_the_elements(
         next(iter(chain))
 
 
-def test_a_name_that_may_be_missing_can_be_asked_for() -> None:
-    def careful(x: Any) -> Any:
-        try:
-            return OPS.nomralize(x)
-        except AttributeError:
-            return ops.flip_left_right(x)
-
-    assert X.map(careful).take(1).as_numpy_iterator() is not None
-    assert len(list(X.map(careful))) == 2
-
-
 # ---- exceptions that are no ordinary ones
 
 

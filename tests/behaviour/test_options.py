@@ -28,19 +28,6 @@ def test_the_last_one_wins_and_the_rest_stays() -> None:
     assert run(dataset) == [1, 2, 3]
 
 
-def test_options_of_every_input_count() -> None:
-    left, right = (Dataset.range(2).with_options(Options(threads=n, seed=s)) for n, s in ((1, None), (None, 7)))
-
-    assert Dataset.zip(left, right).options() == Options(threads=1, seed=7)
-
-
-def test_options_cannot_be_changed() -> None:
-    options = Dataset.range(1).options()
-
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        options.threads = 3  # type: ignore[misc]
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -124,16 +111,6 @@ def test_the_largest_values_are_taken() -> None:
 
     assert options.resolve().verify == 2**64 - 1
     assert sum(map(len, images.with_options(Options(verify=options.verify, device="cpu")))) == 3
-
-
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_results_do_not_depend_on_threads(threads: int) -> None:
-    def noisy(x: Any, rng: Any) -> Any:
-        return x, rng.random()
-
-    dataset = Dataset.range(20).shuffle(5).map(noisy, num_parallel_calls=gp.AUTOTUNE, rng=True).batch(3)
-
-    assert run(dataset.with_options(Options(threads=threads)).iterator(epoch=0)) == run(dataset.iterator(epoch=0))
 
 
 def test_a_tiny_host_memory_slows_down_and_changes_nothing() -> None:

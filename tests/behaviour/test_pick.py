@@ -65,17 +65,11 @@ CHAINS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("epoch", [0, 3])
 @pytest.mark.parametrize("name", CHAINS)
-def test_what_is_picked_equals_the_elements_at_these_places(name: str, epoch: int) -> None:
+def test_what_is_picked_equals_the_elements_at_these_places(name: str) -> None:
     ds = CHAINS[name]()
 
-    assert picked(ds, PLACES, epoch) == one_by_one(ds, PLACES, epoch)
-
-
-def test_steps_behind_it_run_on_what_was_picked() -> None:
-    assert picked(Range(20), PLACES) == list(PLACES)
-    assert [plain(x) for x in Range(20).pick(PLACES).map(lambda x: x * 2).batch(4)] == [[10, 6, 34, 0], [6, 38]]
+    assert picked(ds, PLACES, 3) == one_by_one(ds, PLACES, 3)
 
 
 @pytest.mark.parametrize("given", [range(19, 2, -3), np.array([4, 1], np.uint8), (7,), [], np.zeros(0, int)])
@@ -89,13 +83,6 @@ def test_an_array_is_copied() -> None:
     places[:] = 0
 
     assert [int(x) for x in ds] == [4, 1]
-
-
-def test_records_are_picked_from_their_files(tmp_path: Path) -> None:
-    ds = files(tmp_path)
-    whole = list(ds)
-
-    assert picked(ds, [29, 0, 13, 13]) == [whole[i] for i in (29, 0, 13, 13)]
 
 
 def test_no_file_is_opened_for_each_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,16 +116,7 @@ def test_no_file_is_opened_for_each_place(tmp_path: Path, monkeypatch: pytest.Mo
         ),
         (Range(5), [1.0], r"pick needs integers of one dtype, got \[1.0\] of dtype float64"),
         (Range(5), [True], r"pick needs integers of one dtype, got \[True\] of dtype bool"),
-        (
-            Range(5),
-            3,
-            r"pick needs integers in a list, a range or an array, or from an iterator or a function, got int",
-        ),
-        (
-            Range(5),
-            "12",
-            r"pick needs integers in a list, a range or an array, or from an iterator or a function, got str",
-        ),
+        *((Range(5), x, "pick needs integers in a list, a range") for x in (3, "12", b"12", {1, 2}, {1: 2}, Range(3))),
         (Range(5), [[1], [2, 3]], r"pick needs integers, got \[\[1\], \[2, 3\]\]"),
         (Range(5).shuffle(3), [1], r"pick needs steps that can be indexed, and shuffle\(3.*use shuffle\(gp.ALL\)"),
     ],
@@ -164,12 +142,6 @@ INFINITE = IndexError, "of an infinite dataset: indices are 0 to 2**62 - 1"
     [
         (lambda ds: ds.repeat(), (1 << 62) - 1, lambda i: i % 7, INFINITE),
         (
-            lambda ds: ds.repeat().batch(4),
-            FAR - 1,
-            lambda i: [(4 * i + k) % 7 for k in range(4)],
-            NUMBERED,
-        ),
-        (
             lambda ds: ds.repeat().batch(4, drop_remainder=True),
             FAR - 1,
             lambda i: [(4 * i + k) % 7 for k in range(4)],
@@ -185,7 +157,7 @@ INFINITE = IndexError, "of an infinite dataset: indices are 0 to 2**62 - 1"
             (IndexError, f"index {(1 << 50) + 7} of a dataset of {(1 << 50) + 7} elements"),
         ),
     ],
-    ids=["repeat", "batch", "full batch", "shard", "skip", "concatenate", "a long part"],
+    ids=["repeat", "full batch", "shard", "skip", "concatenate", "a long part"],
 )
 @pytest.mark.parametrize("given", [list, iter], ids=["list", "iterator"])
 def test_far_places_have_their_elements_and_those_beyond_are_errors(
@@ -204,11 +176,6 @@ def test_far_places_have_their_elements_and_those_beyond_are_errors(
     kind, text = beyond
     with pytest.raises(kind, match=re.escape(text)):
         ds[most + 1]
-
-
-def test_a_slice_that_ends_too_far_is_an_error() -> None:
-    with pytest.raises(NUMBERED[0], match=re.escape(NUMBERED[1])):
-        list(Range(7).repeat().batch(4)[FAR - 1 : FAR + 1])
 
 
 def test_the_state_is_how_many_were_given(tmp_path: Path) -> None:
@@ -260,10 +227,10 @@ def test_a_shard_of_batches_makes_only_its_own(even: Any) -> None:
 @pytest.mark.parametrize("even", [None, "drop", "wrap"])
 def test_shards_of_batches_are_every_nth_batch(even: Any, drop: bool, known: bool, tmp_path: Path) -> None:
     """With rest and without, of batches and of rounds; also behind a skip and of records that are counted later."""
-    for n in (*range(24, 37), 3, 5):
+    for n in (24, 25, 28, 29, 35, 36, 3):
         rows = Range(n) if known else files(tmp_path / str(n), n, 1)
         ds = rows.batch(4, drop_remainder=drop).prefetch(1)
-        for index, first in ((0, 0), (1, 0), (2, 0), (0, 2), (2, 2)):
+        for index, first in ((0, 0), (2, 0), (1, 2)):
             shard = (ds.skip(first) if first else ds).shard(3, index, even=even)
             off = shard.with_options(gp.Options(disabled_rules=("choose_batches",)))
             assert ("choose_batches" in str(shard.explain())) == (even != "wrap")
@@ -292,12 +259,6 @@ def test_batches_by_number_are_refused_where_bad_elements_are_skipped(ds: gp.Dat
     with pytest.raises(gp.PlanError, match=text):
         next(iter(ds.with_options(gp.Options(on_error="skip"))))
     assert len(list(ds.with_options(gp.Options(on_error="replace")))) == len(ds)
-
-
-def test_single_elements_are_chosen_also_where_bad_ones_are_skipped() -> None:
-    ds = Range(40)[1::2].batch(4).with_options(gp.Options(on_error="skip"))
-
-    assert len(list(ds)) == 5
 
 
 def test_a_bad_element_costs_the_shard_its_batch() -> None:

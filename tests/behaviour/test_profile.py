@@ -250,16 +250,6 @@ def test_many_threads_of_a_pool_share_rows_in_a_timeline(threads: int, rows: int
     assert "the loop  [MainThread]" in words
 
 
-def test_a_span_shorter_than_a_pixel_is_seen_in_a_timeline(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
-    spans = [Span("reader", "storage", "a", 0.5, 0.5 + 1e-9), Span("the loop", "loop", "b", 0.0, 1.0)]
-    plot(spans, "", tmp_path / "a.png", None)
-
-    with Image.open(tmp_path / "a.png") as drawn:
-        green = (np.asarray(drawn.convert("RGB")) == (0x22, 0x88, 0x33)).all(axis=2)  # the colour of storage
-    assert green.any(axis=0).sum() in (1, 2)
-
-
 def test_a_timeline_in_no_format_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the extra plot is not installed")
     profile = Dataset.range(20).profile(4, warmup=1)

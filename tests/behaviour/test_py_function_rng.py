@@ -97,19 +97,6 @@ def test_an_augmentation_in_python_is_the_same_on_every_executor(backend: Any) -
     assert np.abs(found.astype(int) - np.stack([x for x, _ in single])).max() <= (8 if backend == "gpu" else 0)
 
 
-def test_a_number_from_python_can_be_the_parameter_of_an_op() -> None:
-    def shifted(x: Any) -> Any:
-        image = ops.cast(ops.decode_jpeg(x, 3), "float32")
-        delta = ops.py_function(drawn, (x,), gp.TensorSpec((), "float32"), rng=True)
-        return ops.adjust_brightness(image, delta), image, delta
-
-    dataset = gp.Dataset.from_tensor_slices(FILES[:1] * 4).map(shifted).batch(4)
-    ((after, before, delta),) = (tuple(map(host, batch)) for batch in dataset)
-
-    assert len(set(delta.tolist())) == 4
-    np.testing.assert_allclose(after - before, np.broadcast_to(delta[:, None, None, None], after.shape), atol=1e-4)
-
-
 @pytest.mark.parametrize("count", [0, 1, 3, 4])
 def test_a_state_goes_on_with_the_same_numbers(count: int) -> None:
     def build() -> gp.Dataset:

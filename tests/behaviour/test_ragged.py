@@ -153,14 +153,6 @@ def test_ragged_batches_are_lists_of_lists(rows: list[list[int]], fill: int) -> 
 # ---- ragged_batch
 
 
-def test_vectors_of_unequal_length_become_rows() -> None:
-    batches = list(triangle().ragged_batch(2))
-
-    assert [batch.to_list() for batch in batches] == [[[0], [0, 1]], [[0, 1, 2], [0, 1, 2, 3]], [[0, 1, 2, 3, 4]]]
-    assert all(isinstance(batch, gp.Ragged) and batch.dtype == np.int64 for batch in batches)
-    assert len(list(triangle().ragged_batch(2, drop_remainder=True))) == 2
-
-
 def test_known_shapes_are_stacked_and_unknown_ones_ragged() -> None:
     spec = {"id": gp.TensorSpec((), "int64"), "xy": gp.TensorSpec((2,), "float32"), "w": gp.TensorSpec((None,), bytes)}
     rows = [{"id": i, "xy": np.full(2, i, np.float32), "w": np.array([b"x"] * i, object)} for i in range(3)]
@@ -382,13 +374,6 @@ def test_mistakes_are_refused_where_they_are_written() -> None:
         gp.RaggedSpec((None,), "int64")
     with pytest.raises(TypeError, match="a spec needs a boolean, integer, float or bytes dtype"):
         gp.RaggedSpec((None, None), "complex64")
-
-
-def test_explain_shows_the_ragged_leaf() -> None:
-    text = str(declared(ROWS, None).ragged_batch(2).explain())
-
-    assert "ragged_batch(2)" in text
-    assert "ragged int64[?,~]" in text
 
 
 def test_more_values_than_the_splits_can_count_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

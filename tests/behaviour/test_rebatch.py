@@ -17,10 +17,6 @@ from tests.behaviour.test_windows import drawn
 D = gp.Dataset
 
 
-def test_the_worked_example() -> None:
-    assert run(D.range(8).batch(4).rebatch([2, 1, 1])) == [[0, 1], [2], [3], [4, 5], [6], [7]]
-
-
 @settings(max_examples=100, deadline=None, database=None, derandomize=True)
 @given(
     n=st.integers(0, 20),
@@ -54,12 +50,6 @@ def test_batches_may_be_of_different_sizes_and_have_several_leaves() -> None:
         ([0, 1, 2, 3], [b"a", b"b", b"c", b"d"]),
         ([4, 5, 6, 7], [b"e", b"f", b"g", b"h"]),
     ]
-
-
-def test_a_batch_without_rows_disappears() -> None:
-    dataset = D.from_tensors(np.zeros(0)).concatenate(D.from_tensors(np.ones(2)))
-
-    assert run(dataset.rebatch(2)) == [[1.0, 1.0]]
 
 
 @pytest.mark.parametrize(
@@ -116,13 +106,6 @@ def test_random_ops_behind_it_draw_for_the_rows_they_would_have_without() -> Non
         return run(d.map(lambda x: ops.random_crop(x, (2, 2))).unbatch().iterator(epoch=0))
 
     assert crops(images.batch(4).rebatch(3)) == crops(images.batch(6))
-
-
-def test_images_are_decoded_and_cut_anew() -> None:
-    images = D.from_tensor_slices(np.arange(6 * 4 * 4, dtype=np.uint8).reshape(6, 4, 4, 1))
-    cut = images.map(lambda x: ops.flip_left_right(x)).batch(4).rebatch(3)
-
-    assert run(cut) == run(images.map(lambda x: ops.flip_left_right(x)).batch(3))
 
 
 def test_a_bad_batch_is_raised_and_the_rest_is_cut() -> None:

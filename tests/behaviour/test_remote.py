@@ -19,9 +19,8 @@ import gpupipe as gp
 from gpupipe import Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
 from gpupipe.errors import DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
 from gpupipe.extract.storage import remote, retry
-from gpupipe.extract.storage.files import LOCAL
 from gpupipe.extract.storage.patterns import expand, is_url
-from gpupipe.extract.storage.remote import RemoteStorage, storage_of
+from gpupipe.extract.storage.remote import RemoteStorage
 from gpupipe.threads import DaemonPool
 from tests.behaviour.model import interleaved, outcomes
 
@@ -152,14 +151,6 @@ def test_records_come_as_from_this_machine(files: Any, tmp_path: Path, calls: in
     )
 
 
-@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
-def test_compressed_records(files: Any, tmp_path: Path, compression: str) -> None:
-    values = [b"%d" % i * i for i in range(50)]
-    files.pipe_file("/d/x", records(tmp_path / "x", values, compression))
-
-    assert list(TFRecordDataset("memory://d/x", compression)) == values
-
-
 def test_lines_and_fixed_records(files: Any) -> None:
     files.pipe_file("/d/x", b"Haabb\r\n")
     files.pipe_file("/d/y.gz", gzip.compress(b"one\ntwo"))
@@ -168,13 +159,6 @@ def test_lines_and_fixed_records(files: Any) -> None:
     assert list(TextLineDataset(["memory://d/y.gz"], "GZIP", num_parallel_reads=2)) == [b"one", b"two"]
     assert list(FixedLengthRecordDataset("memory://d/x", 2, 1, 2)) == [b"aa", b"bb"]
     assert list(Dataset.list_files("memory://d/x").flat_map(lambda p: FixedLengthRecordDataset(p, 7))) == [b"Haabb\r\n"]
-
-
-def test_a_shuffle_holds_records_not_references(files: Any, tmp_path: Path) -> None:
-    made = shards(files, tmp_path)
-    dataset = TFRecordDataset([f"memory://d/s-{i}.tfrecord" for i in range(3)]).shuffle(100, seed=1)
-
-    assert sorted(dataset) == sorted([*chain.from_iterable(made)])
 
 
 def test_identities_are_those_of_the_same_files_elsewhere(files: Any, tmp_path: Path) -> None:
@@ -230,15 +214,6 @@ def test_a_missing_file_is_one_error_and_the_others_are_read(files: Any, tmp_pat
     with pytest.raises(gp.DataError, match="memory://d/none") as caught:
         list(TextLineDataset("memory://d/none"))
     assert isinstance(caught.value, FileNotFoundError)
-
-
-def test_damage_is_found_and_the_rest_read(files: Any, tmp_path: Path) -> None:
-    (values,) = shards(files, tmp_path, 1)
-    data = bytearray(files.cat_file("/d/s-0.tfrecord"))
-    data[len(values[0]) + 16] ^= 1
-    files.pipe_file("/d/s-0.tfrecord", bytes(data))
-
-    assert outcomes(TFRecordDataset("memory://d/s-0.tfrecord")) == [values[0], "error", *values[2:]]
 
 
 @pytest.mark.parametrize("error", [OSError("timed out"), RuntimeError("no credentials")], ids=repr)
@@ -336,11 +311,6 @@ def test_without_the_package_of_a_scheme_the_error_names_it(monkeypatch: pytest.
 def test_an_unknown_scheme_is_an_error_on_the_users_line() -> None:
     with pytest.raises(PlanError, match="a scheme that fsspec knows"):
         TFRecordDataset("nosuch://x")
-
-
-def test_local_names_need_no_fsspec() -> None:
-    assert storage_of("/a/b") is LOCAL
-    assert storage_of("memory://a/b") is storage_of("memory://a/c")
 
 
 def test_over_http(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -43,24 +43,15 @@ ELEMENTS: dict[str, Callable[[], Dataset]] = {
 }
 
 
-@pytest.mark.parametrize("compression", [None, "GZIP"])
 @pytest.mark.parametrize("make", ELEMENTS.values(), ids=ELEMENTS.keys())
-def test_what_was_saved_comes_back(tmp_path: Path, make: Callable[[], Dataset], compression: str | None) -> None:
+def test_what_was_saved_comes_back(tmp_path: Path, make: Callable[[], Dataset]) -> None:
     expected = list(make())
-    make().save(tmp_path / "s", compression)
+    for compression in (None, "GZIP"):
+        make().save(tmp_path / "s", compression)
+        loaded = Dataset.load(tmp_path / "s")
 
-    loaded = Dataset.load(tmp_path / "s")
-
-    assert repr(list(loaded)) == repr(list(loaded)) == repr(expected)
-    assert len(loaded) == loaded.cardinality() == len(expected)
-
-
-def test_the_spec_comes_back(tmp_path: Path) -> None:
-    dataset = Dataset.from_tensor_slices({"x": np.zeros((4, 2, 3), np.uint8), "y": [b"a"] * 4}).batch(3)
-    dataset.save(tmp_path / "s")
-
-    assert Dataset.load(tmp_path / "s").element_spec == dataset.element_spec
-    assert run(Dataset.load(tmp_path / "s").unbatch()) == run(dataset.unbatch())
+        assert repr(list(loaded)) == repr(list(loaded)) == repr(expected)
+        assert len(loaded) == loaded.cardinality() == len(expected)
 
 
 def test_elements_keep_what_identifies_them(tmp_path: Path) -> None:
@@ -119,12 +110,6 @@ def test_many_shards_need_no_descriptors(tmp_path: Path) -> None:
 
     assert max(held) < held[0] + 20
     assert sorted(run(Dataset.load(tmp_path / "s"))) == list(range(100))
-
-
-def test_a_shard_function_gets_tuples_unpacked(tmp_path: Path) -> None:
-    Dataset.from_tensor_slices(([3, 1], [b"a", b"b"])).save(tmp_path / "s", shard_func=lambda number, text: number)
-
-    assert run(Dataset.load(tmp_path / "s")) == [(1, b"b"), (3, b"a")]
 
 
 def test_a_reader_function_decides_the_order(tmp_path: Path) -> None:
@@ -339,8 +324,7 @@ def test_a_damaged_folder_says_so(tmp_path: Path, change: Callable[[Any], Any]) 
     assert caught.value.file == str(place)
 
 
-@pytest.mark.parametrize("compression", [None, "GZIP"])
-@pytest.mark.parametrize("part", ["payload", "length"])
+@pytest.mark.parametrize(("part", "compression"), [("payload", None), ("length", "GZIP")])
 def test_a_damaged_element_costs_no_other(tmp_path: Path, part: str, compression: str | None) -> None:
     import gzip
 

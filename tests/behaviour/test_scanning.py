@@ -14,9 +14,6 @@ from hypothesis import strategies as st
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.flow.maps.unique import identity_of
-from gpupipe.plan.maps import acceptance
-from gpupipe.random import BatchRng, hash64, one_word, philox_key
 from tests.behaviour.model import outcomes, run
 from tests.chains.damage import jpeg
 
@@ -42,45 +39,12 @@ def test_it_ends_for_good_at_the_first_false(predicate: Callable[[Any], Any]) ->
     assert R(3).repeat().take_while(predicate).cardinality() == gp.UNKNOWN_CARDINALITY
 
 
-def test_a_top_level_tuple_is_unpacked() -> None:
-    pairs = Dataset.zip(R(9), R(0, 18, 2))
-
-    assert run(pairs.take_while(lambda a, b: a + b < 7)) == [(0, 0), (1, 2), (2, 4)]
-    assert run(pairs.take_while(lambda a, b: small(a))) == [(0, 0), (1, 2), (2, 4)]
-
-
-def test_it_asks_no_more_than_it_needs() -> None:
-    seen: list[int] = []
-
-    def noted(x: Any) -> Any:
-        seen.append(int(x))
-        return x
-
-    assert run(R(9).map(noted, spec=INT).take_while(lambda x: x < 2)) == [0, 1]
-    assert seen == [0, 1, 2]
-
-
 def test_holes_do_not_end_it_and_a_predicate_that_fails_makes_one() -> None:
     def inverse(x: Any) -> Any:
         return int(x) // (int(x) % 3)
 
     assert outcomes(R(9).map(inverse).take_while(lambda x: int(x) < 5)) == ["error", 1, 1, "error", 4, 2, "error"]
     assert outcomes(R(9).take_while(lambda x: inverse(x) < 4)) == ["error", 1, 2, "error"]
-
-
-def test_a_predicate_on_features_runs_before_decoding() -> None:
-    data = ([jpeg(0), b"no image", jpeg(2)], [1, 5, 1])
-    chain = Dataset.from_tensor_slices(data).map(lambda x, y: (ops.decode_jpeg(x, channels=3), y))
-
-    seen = list(chain.take_while(lambda image, y: y < 3).with_options(HOST))
-
-    assert [int(y) for _, y in seen] == [1]
-
-
-def test_a_predicate_on_pixels() -> None:
-    chain = Dataset.from_tensor_slices([jpeg(0), jpeg(1, 8, 8), jpeg(2)]).map(lambda x: ops.decode_jpeg(x, channels=3))
-
-    assert len(list(chain.take_while(lambda image: image.shape[0] > 8).with_options(HOST))) == 1
 
 
 @pytest.mark.parametrize("bad", [lambda x: x, lambda x: x + 1, lambda x: (x < 1, x < 2)])
@@ -98,14 +62,6 @@ def test_a_python_predicate_that_is_no_boolean_is_an_error_of_the_element() -> N
 
 
 # ---- scan
-
-
-def test_the_numbers_of_fibonacci() -> None:
-    chain = R(7).scan((0, 1), lambda state, _: ((state[1], state[0] + state[1]), state[0]))
-
-    assert run(chain) == [0, 1, 1, 2, 3, 5, 8]
-    assert chain.cardinality() == 7
-    assert R(2).repeat().scan(0, lambda s, x: (s, x)).cardinality() == gp.INFINITE_CARDINALITY
 
 
 def test_every_pass_and_every_iterator_begins_anew() -> None:
@@ -214,17 +170,6 @@ def test_ops_inside_draw_by_the_element() -> None:
     assert any(a.tolist() != b.tolist() for a, b in twice)
 
 
-def test_the_function_is_called_once_for_each_element() -> None:
-    calls: list[int] = []
-
-    def noted(s: Any, x: Any) -> Any:
-        calls.append(int(x))
-        return s, x
-
-    assert run(R(4).scan(0, noted).batch(2)) == [[0, 1], [2, 3]]
-    assert calls == [0, 1, 2, 3]
-
-
 # ---- reduce
 
 
@@ -321,14 +266,6 @@ def test_floats_are_compared_by_value() -> None:
     assert len(run(Dataset.from_tensor_slices(rows).unique())) == 1
 
 
-def test_arrays_of_one_content_and_other_shapes_or_dtypes_differ() -> None:
-    one = np.arange(4)
-
-    assert identity_of(one) != identity_of(one.reshape(2, 2))
-    assert identity_of(one) != identity_of(one.astype(np.int32))
-    assert identity_of(one) == identity_of(np.asfortranarray(one.reshape(2, 2)).ravel())
-
-
 @settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(st.lists(st.integers(-4, 4)))
 def test_unique_is_what_a_dict_does(numbers: list[int]) -> None:
@@ -347,20 +284,6 @@ def test_elements_of_several_components_are_refused() -> None:
 
 
 # ---- rejection_resample
-
-
-def test_chances() -> None:
-    assert acceptance([0.5, 0.5], [0.9, 0.1]) == [pytest.approx(1 / 9), 1]
-    assert acceptance([1, 1, 0], [0.5, 0.25, 0.25]) == [pytest.approx(0.5), 1, 0]
-    assert acceptance([2, 2], [1, 1]) == [1, 1]
-
-
-def test_the_draws_are_those_of_a_batch() -> None:
-    for seed, epoch in [(0, 0), (3, 7), (2**40 + 5, 2**33 + 1)]:
-        keys = [0, 1, 2**64 - 1, 0x1234_5678_9ABC_DEF0]
-
-        expected = BatchRng(seed, epoch, np.array(keys, np.uint64), hash64("x#1")).words(1).ravel().tolist()
-        assert [one_word(philox_key(seed, epoch), key, hash64("x#1")) for key in keys] == expected
 
 
 def rare(x: Any) -> Any:
@@ -416,15 +339,6 @@ def test_elements_keep_their_structure() -> None:
     assert pairs.element_spec == (INT, (INT, INT))
     python = R(3).map(lambda x: {"x": int(x)}).rejection_resample(lambda d: 0, [1.0], [1.0])
     assert run(python.batch(3)) == [([0, 0, 0], {"x": [0, 1, 2]})]
-
-
-def test_other_datasets_beside_resampled_ones() -> None:
-    resampled = R(3).map(lambda x: (x * 2, x * 3)).rejection_resample(lambda a, b: a % 2, [1.0, 1.0], [1, 1])
-
-    assert run(Dataset.zip(resampled, R(10, 13), R(20, 29))) == [
-        ((0, (2 * i, 3 * i)), 10 + i, 20 + i) for i in range(3)
-    ]
-    assert run(resampled.enumerate().map(lambda i, e: e[1][1] + i)) == [0, 4, 8]
 
 
 def test_classes_of_features_are_found_before_decoding() -> None:

@@ -11,24 +11,20 @@ import pytest
 from gpupipe import Dataset, Options, set_seed
 from tests.behaviour.model import run
 
-CONFIGURATIONS = [(n, b, seed) for n in (0, 1, 2, 7, 30) for b in (1, 2, 5, 30, 100) for seed in (0, 1, 2, 3)]
 
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 30])
+@pytest.mark.parametrize("b", [1, 2, 5, 30, 100])
+def test_output_p_holds_an_element_of_input_index_up_to_p_plus_b_minus_1(n: int, b: int) -> None:
+    for seed in (0, 1):
+        got = run(Dataset.range(n).shuffle(b, seed=seed))
 
-@pytest.mark.parametrize(("n", "b", "seed"), CONFIGURATIONS)
-def test_output_p_holds_an_element_of_input_index_up_to_p_plus_b_minus_1(n: int, b: int, seed: int) -> None:
-    got = run(Dataset.range(n).shuffle(b, seed=seed))
-
-    assert sorted(got) == list(range(n))
-    assert all(index <= p + b - 1 for p, index in enumerate(got))
-
-
-def test_a_buffer_of_one_is_the_identity() -> None:
-    assert run(Dataset.range(50).shuffle(1)) == list(range(50))
+        assert sorted(got) == list(range(n))
+        assert all(index <= p + b - 1 for p, index in enumerate(got))
 
 
 def test_the_bound_is_reached_and_elements_may_wait_long() -> None:
     ahead, waited = 0, 0
-    for epoch in range(50):
+    for epoch in range(25):
         for p, index in enumerate(run(Dataset.range(60).shuffle(10).iterator(epoch=epoch))):
             ahead, waited = max(ahead, index - p), max(waited, p - index)
 
@@ -37,7 +33,7 @@ def test_the_bound_is_reached_and_elements_may_wait_long() -> None:
 
 
 def test_a_buffer_of_everything_is_a_uniform_permutation() -> None:
-    n, epochs = 5, 3000
+    n, epochs = 5, 1200
     places = np.zeros((n, n))
     orders: Counter[tuple[int, ...]] = Counter()
     dataset = Dataset.range(n).shuffle(n)
@@ -56,18 +52,11 @@ def test_a_buffer_of_everything_is_a_uniform_permutation() -> None:
 
 
 def test_every_slot_of_a_small_buffer_is_equally_likely() -> None:
-    first = Counter(run(Dataset.range(40).shuffle(4).iterator(epoch=epoch))[0] for epoch in range(2000))
+    dataset = Dataset.range(40).shuffle(4)
+    first = Counter(int(next(dataset.iterator(epoch=epoch))) for epoch in range(1000))
 
     assert set(first) == {0, 1, 2, 3}
-    assert all(abs(count - 500) < 5 * (2000 * 0.25 * 0.75) ** 0.5 for count in first.values())
-
-
-def test_reshuffling_gives_another_order_in_every_epoch() -> None:
-    dataset = Dataset.range(30).shuffle(30)
-
-    first, second, third = run(dataset), run(dataset), run(dataset)
-
-    assert len({tuple(first), tuple(second), tuple(third)}) == 3
+    assert all(abs(count - 250) < 5 * (1000 * 0.25 * 0.75) ** 0.5 for count in first.values())
 
 
 def test_without_reshuffling_every_epoch_and_pass_has_one_order() -> None:
@@ -77,14 +66,6 @@ def test_without_reshuffling_every_epoch_and_pass_has_one_order() -> None:
 
     assert run(dataset) == first != list(range(30))
     assert run(dataset.repeat(2)) == first * 2
-
-
-def test_equal_chains_with_equal_seeds_have_equal_orders() -> None:
-    def chain(seed: int | None) -> list[int]:
-        return run(Dataset.range(30).shuffle(30, seed=seed))
-
-    assert chain(1) == chain(1) != chain(2)
-    assert chain(None) == chain(None) != chain(1)
 
 
 def test_the_seed_of_the_chain_counts() -> None:

@@ -68,7 +68,7 @@ def shown(elements: Iterator[Element]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-@pytest.mark.parametrize("size", [1, 2, 3, 50, 128, 199, 200, 201, 10_000])
+@pytest.mark.parametrize("size", [1, 2, 128, 200, 201, 10_000])
 @pytest.mark.parametrize("repeat", [1, 3])
 def test_what_leaves_is_what_leaves_a_buffer_of_elements(name: str, size: int, repeat: int) -> None:
     source, at = SOURCES[name], at_epoch(size % 3)
@@ -140,7 +140,7 @@ def test_a_state_behind_any_element_goes_on_with_the_next(name: str) -> None:
     with iter(build()) as items:
         whole = taken(items)
 
-    counts = {0, 1, 2, 5, 127, 128, 129, 199, 230, *range(0, len(whole), 37), len(whole)}
+    counts = {0, 1, 5, 127, 128, 129, 199, 230, len(whole) // 2, len(whole)}
     for count in sorted(count for count in counts if count <= len(whole)):
         rest, _ = resumed_after(build, count)
         assert rest == whole[count:], count
@@ -210,21 +210,6 @@ def test_an_endless_fill_can_be_stopped() -> None:
     taken: list[Any] = []
     take_until_closed(items, taken)
     assert taken == []
-
-
-def test_what_a_report_counts_are_places() -> None:
-    ds = Dataset.from_tensor_slices(np.zeros((500, 100))).shuffle(300)
-    with iter(ds) as items:
-        next(items)
-        (step,) = [step for step in items.memory_report().steps if "shuffle" in step.step]
-
-        list(islice(items, 399))
-        (near_its_end,) = [step for step in items.memory_report().steps if "shuffle" in step.step]
-
-    assert (step.elements, step.bytes) == (299, 299 * 8)
-    assert near_its_end.elements == 100
-    assert step.most_bytes == 300 * 8
-    assert "holding 300 indices, about 2,400 bytes" in str(ds.explain())
 
 
 @pytest.mark.parametrize(("size", "batch"), [(10_000, 1000), (100_000, 100)])

@@ -42,7 +42,7 @@ def by_the_law(sizes: list[int], streams: int, window: int, key: int) -> list[in
 
 
 @given(st.lists(st.integers(0, 9), max_size=8), st.integers(1, 9), st.integers(1, 9), st.integers(0, (1 << 64) - 1))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_an_order_is_what_the_law_says_and_has_every_element_once(
     sizes: list[int], streams: int, window: int, key: int
 ) -> None:
@@ -88,7 +88,7 @@ def batches(ds: Dataset, epoch: int = 1) -> list[list[bytes]]:
     return [list(map(bytes, batch)) for batch in ds.iterator(epoch=epoch)]
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4, 8, 64])
+@pytest.mark.parametrize("ranks", [1, 4, 64])
 def test_global_batches_are_equal_for_any_number_of_ranks(files: tuple[str, list[str]], ranks: int) -> None:
     ds = chain(files[1]).batch(128, drop_remainder=True)
 
@@ -232,13 +232,6 @@ def test_elements_without_files_are_shuffled_in_runs_of_neighbours() -> None:
     assert found[:20] != sorted(found[:20])
 
 
-def test_batches_are_shuffled_whole() -> None:
-    found = [list(map(int, x)) for x in Dataset.range(100).batch(5).shuffle(gp.ALL, seed=1, streams=2, window=3)]
-
-    assert sorted(found) == [list(range(i, i + 5)) for i in range(0, 100, 5)]
-    assert found != sorted(found)
-
-
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -253,12 +246,13 @@ def test_numbers_that_make_no_sense_are_refused(arguments: dict[str, object], te
         Dataset.range(9).shuffle(**arguments)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("streams", [1, 5, 1 << 20, 2**63 - 1])
-@pytest.mark.parametrize("window", [700, 1 << 55, 1 << 62, 2**63 - 1])
+@pytest.mark.parametrize(
+    ("window", "streams"), [(700, 5), (700, 1 << 20), (1 << 55, 2**63 - 1), (1 << 62, 1), (2**63 - 1, 5)]
+)
 def test_a_window_may_be_larger_than_any_stream(window: int, streams: int) -> None:
-    found = [int(x) for x in Dataset.range(3000).shuffle(gp.ALL, seed=1, streams=streams, window=window)]
+    found = [int(x) for x in Dataset.range(1000).shuffle(gp.ALL, seed=1, streams=streams, window=window)]
 
-    assert sorted(found) == list(range(3000))
+    assert sorted(found) == list(range(1000))
     assert streams > 5 or found != sorted(found)
 
 

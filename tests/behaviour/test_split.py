@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ def order(ds: gp.Dataset, epoch: int = 0) -> list[int]:
 # ---- split
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 10, 999, 5000])
+@pytest.mark.parametrize("n", [0, 1, 3, 10, 999])
 @pytest.mark.parametrize("fractions", [[1], [0.8, 0.1, 0.1], [0.5, 0.5], [1 / 3, 1 / 3, 1 / 3], [0.0, 1.0]], ids=str)
 def test_parts_are_disjoint_and_complete(n: int, fractions: list[float]) -> None:
     parts = Range(n).split(fractions, seed=1)
@@ -213,18 +211,6 @@ def test_what_has_no_items_by_number_is_refused(items: Any) -> None:
         gp.Dataset.from_indexable(items)
 
 
-def test_an_empty_object_gives_nothing() -> None:
-    ds: gp.Dataset = gp.Dataset.from_indexable([])
-
-    assert (len(ds), list(ds), list(ds.shuffle(gp.ALL).batch(2))) == (0, [], [])
-
-
-def test_a_dataset_is_indexable_itself() -> None:
-    ds = gp.Dataset.from_indexable(Range(10).batch(3))
-
-    assert [b.tolist() for b in ds] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
-
-
 def test_two_objects_are_two_chains() -> None:
     a, b = Pairs(3), Pairs(3)
     plans = [gp.Dataset.from_indexable(items).plan.fingerprint for items in (a, a, b)]
@@ -243,11 +229,3 @@ def test_a_dataset_of_torch() -> None:
     assert sorted(float(y) for part in (train, test) for _, y in part) == [0, 1, 2, 3, 4, 5]
     with pytest.raises(TypeError, match="from_indexable needs an object with __len__"):
         gp.Dataset.from_indexable(iter(data))
-
-
-def test_a_random_order_of_questions_gives_the_same_items() -> None:
-    items: Sequence[int] = random.Random(0).sample(range(1000), 50)
-    ds = gp.Dataset.from_indexable(items, spec=NUMBER)
-
-    for i in random.Random(1).sample(range(-50, 50), 30):
-        assert int(ds[i]) == items[i]

@@ -66,11 +66,6 @@ def test_every_element_is_taken_once(make: Callable[[], Dataset]) -> None:
     assert sorted(x for mine in got for x in mine) == list(range(COUNT))
 
 
-def test_each_thread_gets_its_elements_in_order() -> None:
-    for mine in _taken(iter(CHAINS["parallel map"]())):
-        assert mine == sorted(mine)
-
-
 def test_stand_ins_are_shared_out_too() -> None:
     def fail(x: Any) -> Any:
         if x < 50 or x % 7 == 0:

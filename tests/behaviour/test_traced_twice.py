@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpupipe import Dataset, Options, TensorSpec, TFRecordDataset, TraceError, ops
+from gpupipe import Dataset, Options, TensorSpec, TraceError, ops
 from gpupipe.graph.op import Op
 from gpupipe.graph.symbols import apply
 from tests.behaviour.model import run
@@ -221,10 +221,6 @@ def test_a_function_that_makes_equal_graphs_is_traced(make: Callable[[], Dataset
 
     assert "Python" not in chain.plan.describe()
     next(iter(chain.with_options(Options(backend="numpy"))))
-
-
-def test_files_that_are_named_in_the_function_are_equal() -> None:
-    R.flat_map(lambda x: TFRecordDataset(["/no/such/file"]))
 
 
 def test_a_draw_that_stays_out_of_the_graph_is_none() -> None:

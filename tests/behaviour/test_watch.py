@@ -154,15 +154,3 @@ def test_a_step_that_gives_something_now_and_then_is_left_alone(
 
     assert [len(list(dataset)) for dataset in rare] == [200, 200, 2000, 200]
     assert not caplog.messages
-
-
-def test_an_endless_repeat_of_nothing_ends() -> None:
-    first = iter([range(3)])
-
-    def once() -> Any:
-        yield from next(first, ())
-
-    passes = Dataset.from_generator(once, output_signature=gp.TensorSpec((), "int64"))
-
-    assert list(passes.repeat()) == [0, 1, 2]
-    assert list(Dataset.range(3).filter(_never).repeat()) == []

@@ -223,12 +223,6 @@ def test_a_sample_without_a_wanted_member_says_what_it_has(folder: Path) -> None
     assert list(left) == []
 
 
-def test_a_buffer_holds_the_places_of_payloads(folder: Path) -> None:
-    ds = gp.WebDataset(tars(folder), ("jpg", "cls")).shuffle(9).batch(2)
-    assert "as references (file, offset, length)" in str(ds.explain())
-    assert "shuffle(9, seed=None) holding 9 references" in str(ds.explain())
-
-
 def test_a_payload_that_is_gone_when_it_is_needed_is_a_bad_element(folder: Path) -> None:
     path = Path(archive(folder / "x.tar", pairs(60, 50)))
     ds = gp.WebDataset(str(path), ("jpg", "cls")).shuffle(4, seed=1)

@@ -63,12 +63,6 @@ def test_made_datasets_without_images_run_everywhere() -> None:
     assert len(list(ds.with_options(Options(device="gpu")))) == 2
 
 
-def test_what_runs_here_is_no_finding() -> None:
-    ds = _flipped().with_options(Options(device="cpu", backend="numpy"))
-
-    assert not any(finding.rule == "cannot_run" for finding in ds.check())
-
-
 def test_an_op_that_the_executor_does_not_have_is_a_finding() -> None:
     pytest.importorskip("nvidia.dali", reason="DALI is not installed")
     ds = (

@@ -83,15 +83,6 @@ def test_windows_are_cut_as_defined_and_counted(n: int, size: int, shift: int | 
     assert unpacked(D.range(n).filter(lambda x: x >= 0).window(size, shift, stride, drop)) == expected
 
 
-@pytest.mark.parametrize(
-    ("arguments", "count"),
-    [((3,), 4), ((3, None, 1, True), 3), ((3, 1, 1, True), 8), ((3, 1, 2, True), 6), ((3, 2), 5)],
-)
-def test_ten_elements_give_so_many_windows(arguments: tuple[Any, ...], count: int) -> None:
-    assert D.range(10).window(*arguments).cardinality() == count
-    assert len(list(D.range(10).window(*arguments))) == count
-
-
 def test_the_number_of_windows_of_endless_and_unknown_inputs() -> None:
     assert D.range(3).repeat().window(2).cardinality() == gp.INFINITE_CARDINALITY
     assert D.range(3).filter(lambda x: x > 0).window(2).cardinality() == gp.UNKNOWN_CARDINALITY
@@ -137,14 +128,6 @@ def test_windows_become_batches_again() -> None:
         (7, 3),
     ]
     assert run(D.range(6).window(3).interleave(lambda w: w, cycle_length=2)) == [0, 3, 1, 4, 2, 5]
-
-
-def test_batches_made_of_windows_are_batches_for_what_follows() -> None:
-    clips = D.from_tensor_slices(np.arange(2 * 4 * 3 * 3, dtype=np.uint8).reshape(8, 3, 3, 1)).window(4)
-    batches = clips.flat_map(lambda w: w.batch(4)).map(lambda x: ops.flip_left_right(x))
-
-    assert [batch.shape for batch in batches] == [(4, 3, 3, 1)] * 2
-    assert batches.first()[0, 0, :, 0].tolist() == [2, 1, 0]
 
 
 def test_windows_go_through_python_functions() -> None:
@@ -209,12 +192,6 @@ def test_elements_keep_their_identities_in_a_window() -> None:
     assert run(numbers.batch(2).window(2).flat_map(lambda w: w).unbatch().map(drawn, rng=True)) == expected
     (first, *_) = list(numbers.window(3))
     assert run(first.map(drawn, rng=True)) == expected[:3]
-
-
-def test_a_window_has_the_identity_of_its_first_element() -> None:
-    expected = run(D.range(10).map(drawn, rng=True))
-
-    assert run(D.range(10).window(3, shift=2).map(drawn, rng=True)) == expected[::2]
 
 
 def test_passes_over_windows_and_inside_of_them_draw_anew() -> None:
@@ -334,13 +311,6 @@ def test_bad_elements_are_left_out_or_replaced() -> None:
         assert items.left_out == 3
 
 
-def test_bad_elements_before_the_first_good_one_are_replaced_by_it() -> None:
-    dataset = D.range(1, 6).map(nothing_odd).with_options(gp.Options(on_error="replace"))
-
-    assert unpacked(dataset.window(2)) == [[2, 2], [3, 4], [4]]
-    assert unpacked(D.range(1, 2).map(nothing_odd).with_options(gp.Options(on_error="replace")).window(2)) == []
-
-
 def test_zipped_windows_stay_beside_their_partners() -> None:
     windows = D.zip(D.range(10).map(nothing_odd).window(2), D.range(5))
 
@@ -393,13 +363,6 @@ def test_datasets_are_no_arrays() -> None:
 def test_a_function_that_makes_windows_of_unlike_structure_is_refused() -> None:
     with pytest.raises(TypeError, match="flat_map needs datasets of one structure"):
         list(D.range(4).window(2).flat_map(lambda w: w if 0 in [int(x) for x in w] else D.zip(w, w)))
-
-
-def test_explain_names_the_windows() -> None:
-    text = str(D.range(9).window(2, shift=3, drop_remainder=True).explain())
-
-    assert "window(2, shift=3, stride=1, drop_remainder=True)" in text
-    assert "dataset of int64" in text
 
 
 # ---- keys and lengths beyond int64

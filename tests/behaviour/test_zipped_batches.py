@@ -28,14 +28,6 @@ def test_a_traced_map_over_both_sides(size: int) -> None:
     assert got == [([*range(i + 1, i + size + 1)], [*range(i + 101, i + size + 101)]) for i in starts]
 
 
-def test_a_traced_map_over_three_sides_of_two_structures() -> None:
-    sides = Dataset.range(4).batch(4), Dataset.from_tensor_slices({"a": [5, 6, 7, 8]}).batch(4)
-
-    got = run(Dataset.zip(*sides, Dataset.range(4).batch(4)).map(lambda x, d, y: d["a"] + x * y, traced=True))
-
-    assert got == [[5, 7, 11, 17]]
-
-
 def test_sides_of_two_lengths_are_a_data_error() -> None:
     chain = Dataset.zip(Dataset.range(6).batch(2), Dataset.range(9).batch(3)).map(lambda x, y: (x + 1, y), traced=True)
 
@@ -137,11 +129,3 @@ def test_labels_of_any_side_stay_paired() -> None:
 
     assert outcomes(chain) == [([0, 1, 2], [0, 1, 2]), "error", ([6, 7], [6, 7])]
     assert run(chain.with_options(Options(on_error="skip"))) == [([0, 1, 2], [0, 1, 2]), ([6, 7], [6, 7])]
-
-
-def test_a_batch_that_nothing_is_zipped_to_is_filled_up() -> None:
-    chain = _images().map(lambda image: (image, 0)).batch(4)
-
-    images = [pair[0] for batch in _pairs(chain, "numpy", "skip") for pair in batch]
-
-    assert images == [i for i in range(COUNT) if i != BAD]
