@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -377,21 +376,6 @@ def test_listed_elements() -> None:
     chain = Dataset.from_list([kept, np.ones(3)])
     kept[0] = 7
     assert run(chain) == [[0, 0], [1, 1, 1]]
-
-
-def test_paths_identify_listed_elements_in_any_order(tmp_path: Path) -> None:
-    def drawn(paths: list[Path], extra: Any) -> dict[str, float]:
-        chain = Dataset.from_list([(str(path), extra) for path in paths]).map(
-            lambda p, _, rng: (p, float(rng.random())), rng=True
-        )
-        return {Path(p.decode()).name: u for p, u in run(chain)}
-
-    paths = [tmp_path / name for name in ("a.jpg", "b.jpg", "c.jpg")]
-    there = [tmp_path / "there" / path.name for path in paths]
-
-    assert drawn(paths, 0) == drawn(paths[::-1], 0) == drawn(there, 0)
-    assert drawn(paths, [1, 2]) == drawn(paths, 0)  # with an array beside them, too
-    assert len(set(drawn(paths, 0).values())) == 3
 
 
 @pytest.mark.parametrize(

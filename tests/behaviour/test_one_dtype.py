@@ -10,7 +10,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, TensorSpec
-from gpupipe.errors import FunctionError, PlanTypeError, ShapeError
+from gpupipe.errors import FunctionError, ShapeError
 from gpupipe.flow.batching.stack import pad_rows, stack_rows
 from gpupipe.flow.element import Stream
 from gpupipe.spec import byte_array
@@ -55,13 +55,6 @@ def test_a_signature_that_leaves_the_dtype_open_lets_the_first_element_say_it() 
     assert outcomes(chain) == [1, [2, 3], "error"]
 
 
-def test_inner_datasets_are_of_one_dtype() -> None:
-    chain = Dataset.range(2).flat_map(lambda i: yields([1, 1.5][int(i)]))
-
-    with pytest.raises(PlanTypeError, match="flat_map needs datasets of one dtype, got float64 after int64"):
-        list(chain)
-
-
 STREAM = Stream(1, "numbers")
 MIXED: list[tuple[list[Any], str]] = [
     ([np.int64(1), np.int64(2), np.float64(3)], "float64 after int64"),
@@ -86,13 +79,6 @@ def test_rows_of_several_dtypes_do_not_stack(stack: Callable[..., Any], column: 
 
     with pytest.raises(ShapeError, match=rf"one dtype for image, got {text} \(numbers at index 10\)"):
         stack(column, elements, "image")
-
-
-def test_ragged_rows_of_several_dtypes_do_not_stack() -> None:
-    column = [gp.Ragged(np.zeros(2, kind), [0, 2]) for kind in ("float64", "int64")]
-
-    with pytest.raises(ShapeError, match="one dtype"):
-        stack_rows(column, [((row,), STREAM, 0) for row in column], "")
 
 
 def test_rows_of_one_dtype_stack_whatever_class_they_are_of() -> None:

@@ -46,7 +46,7 @@ def test_every_epoch_finds_the_processes_of_the_first_which_end_with_their_datas
     first = pids_of(ds)
 
     assert len(first) == 2
-    assert pids_of(ds) == pids_of(ds.shuffle(3).take(7)) == pids_of(ds.epochs(2)) == first
+    assert pids_of(ds) == pids_of(ds.shuffle(3).take(7)) == pids_of(ds.epochs(2)) == pids_of(ds.repeat(2)) == first
     assert pids_of(gp.Dataset.zip((ds, Range(8))).map(lambda pair, _: pair)) == first
     assert ds[3][1] in first
     assert "in 2 processes, which wait for the next iterator" in str(ds.explain())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from typing import Any, NamedTuple
@@ -134,38 +133,10 @@ class Speechless(Exception):
         return str(1 // 0)
 
 
-def speechless(x: Any) -> Any:
-    """Raises at 1 what cannot say why."""
+def raises_at_one(x: Any, error: BaseException) -> Any:
+    """Raises an exception at 1."""
     if x == 1:
-        raise Speechless
-    return int(x)
-
-
-def cancelled(x: Any) -> Any:
-    """Raises at 1 what is no Exception."""
-    if x == 1:
-        raise asyncio.CancelledError("no more")
-    return int(x)
-
-
-def interrupted(x: Any) -> Any:
-    """Raises at 1 what Ctrl-C does."""
-    if x == 1:
-        raise KeyboardInterrupt(7)
-    return int(x)
-
-
-def exits(x: Any) -> Any:
-    """Raises at 1 what ends the program."""
-    if x == 1:
-        raise SystemExit(7)
-    return int(x)
-
-
-def generator_exits(x: Any) -> Any:
-    """Raises at 1 what ends a generator."""
-    if x == 1:
-        raise GeneratorExit(7)
+        raise error
     return int(x)
 
 

@@ -208,16 +208,6 @@ def test_a_worker_that_dies_costs_the_element_it_was_working_on() -> None:
     assert "SIGKILL" in results[6][1]
 
 
-def test_the_next_pass_finds_its_workers_ready() -> None:
-    chain = gp.Dataset.range(6).map(functions.process_of, 2, workers="process").take(4).repeat(3)
-    pids = {int(pid) for _, pid in chain}
-
-    assert len(pids) == 2
-    assert os.getpid() not in pids
-    del chain
-    assert all(map(_gone, pids))
-
-
 def test_closing_ends_a_function_that_never_comes_back() -> None:
     items = iter(gp.Dataset.range(4).map(functions.process_of, 1, workers="process").repeat())
     pid = int(next(items)[1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Callable
@@ -20,9 +19,8 @@ import gpupipe as gp
 from gpupipe import Dataset, ops
 from gpupipe.comparison.photographs import write_shards
 from gpupipe.errors import MissingDependencyError, PlanError
-from gpupipe.profile.picture import plot
 from gpupipe.profile.report import Profile
-from gpupipe.timing import TRACKER, Span
+from gpupipe.timing import TRACKER
 from gpupipe.transform.machine import has_dali
 from tests.behaviour import test_process_functions as functions
 
@@ -233,21 +231,6 @@ def test_a_timeline_is_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "plain").read_bytes().startswith(b"\x89PNG")
     assert "map(_slow())" in (tmp_path / "end.svg").read_text()
-
-
-@pytest.mark.parametrize(("threads", "rows"), [(3, 3), (4, 2)])
-def test_many_threads_of_a_pool_share_rows_in_a_timeline(threads: int, rows: int, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
-    spans = [Span("read", "storage", f"pool-{n}", n, n + 1.5) for n in range(threads)]  # two work at a time
-    spans.append(Span("the loop", "loop", "MainThread", 0, threads))
-    plot(spans, "", tmp_path / "a.svg", None)
-
-    words = re.findall(r"<!-- (.*?) -->", (tmp_path / "a.svg").read_text())
-    shared = ["read  [pool]", "read  [pool (2)]"]
-    assert [word for word in words if "[pool" in word] == (
-        shared if rows == 2 else [f"read  [pool-{n}]" for n in range(3)]
-    )
-    assert "the loop  [MainThread]" in words
 
 
 def test_a_timeline_in_no_format_is_refused(tmp_path: Path) -> None:

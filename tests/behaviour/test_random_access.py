@@ -263,19 +263,6 @@ def test_a_dataset_that_cannot_be_indexed_unlike_the_traced_one_is_named() -> No
         ds[0]
 
 
-def test_of_datasets_that_a_function_makes_only_the_one_that_is_read_is_computed() -> None:
-    called: list[int] = []
-
-    def noted(x: Any) -> Any:
-        called.append(int(x))
-        return np.int64(x)
-
-    ds = Range(9).flat_map(lambda n: Range(4).map(noted, traced=False))
-
-    assert int(ds[21]) == 1
-    assert len(called) <= 3  # the first element of all tells their type, that of the dataset the type of its own
-
-
 @pytest.mark.parametrize("taken", [0, 1, 9])
 def test_places_of_datasets_that_a_function_makes_are_resumed(taken: int) -> None:
     ds = Range(5).flat_map(lambda n: drawn(Range(4))).shuffle(gp.ALL, seed=3)
@@ -309,13 +296,6 @@ def test_the_order_of_interleave_is_known_without_running_it() -> None:
         if expected:
             numbers, places = turns(np.arange(turns.size))
             assert list(zip(numbers.tolist(), places.tolist(), strict=True)) == expected, (sizes, cycle, block)
-
-
-def test_the_order_of_interleave_needs_few_stretches() -> None:
-    turns = InterleaveOrder([1_000_000 + i for i in range(100)], 16, 1)
-
-    assert turns.size == sum(1_000_000 + i for i in range(100))
-    assert len(turns._stretches) <= 2 * 16 * 100  # and not one for each of 100 million elements
 
 
 # ---- errors
@@ -483,13 +463,6 @@ def test_skip_of_an_indexed_file_reads_no_header(tmp_path: Path, monkeypatch: py
 
     assert list(ds) == []
     assert made == [49_998]  # the first file is passed over whole, the second begins behind what is skipped
-
-
-def test_skip_of_a_file_without_an_index_walks_it_once(folder: Path) -> None:
-    ds = Records(files(folder)).skip(20)
-    assert [bytes(x).split(b"-")[0] for x in ds] == [b"4"] * 8 + [b"5"] * 3
-
-    assert INDEXES.nbytes > 0  # what was walked to its end is known now
 
 
 def test_skip_calls_no_function_behind_it_and_asks_for_no_item() -> None:

@@ -19,7 +19,7 @@ import gpupipe as gp
 from gpupipe import Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
 from gpupipe.errors import DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
 from gpupipe.extract.storage import remote, retry
-from gpupipe.extract.storage.patterns import expand, is_url
+from gpupipe.extract.storage.patterns import expand
 from gpupipe.extract.storage.remote import RemoteStorage
 from gpupipe.threads import DaemonPool
 from tests.behaviour.model import interleaved, outcomes
@@ -59,24 +59,6 @@ def shards(files: Any, tmp_path: Path, count: int = 3, each: int = 5) -> list[li
     for i, values in enumerate(made):
         files.pipe_file(f"/d/s-{i}.tfrecord", records(tmp_path / "one", values))
     return made
-
-
-@pytest.mark.parametrize(
-    ("name", "url"),
-    [
-        ("s3://bucket/key", True),
-        ("memory://x", True),
-        ("simplecache::https://host/x", True),
-        ("/a/b", False),
-        ("a:b", False),
-        ("C:\\a", False),
-        ("C:/a", False),
-        ("://x", False),
-        ("", False),
-    ],
-)
-def test_what_is_a_url(name: str, url: bool) -> None:
-    assert is_url(name) == url
 
 
 # ---- names

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any
 
 import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset
-from gpupipe.flow import stall as watch
-from tests.behaviour.model import run, take_until_closed
+from tests.behaviour.model import run
 
 FORMS: dict[str, Callable[[Dataset], Dataset]] = {
     "repeat": lambda ds: ds,
@@ -76,28 +74,6 @@ def test_an_endless_repeat_of_what_stays_empty_ends_and_says_so(
     assert "repeat() at " in said or "shuffle_and_repeat(9, " in said
     assert f"{__file__}:" in said
     assert "ends after 10 passes in a row without an element" in said
-
-
-def test_passes_without_elements_are_watched_and_can_be_stopped(
-    form: Callable[[Dataset], Dataset], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seconds = count(0.0)
-    monkeypatch.setattr(watch, "monotonic", lambda: next(seconds))
-    source, begun = passes_of([])
-    items = iter(form(source.filter(lambda x: x > 0)).repeat(10**12))
-    handler = logging.Handler()
-    monkeypatch.setattr(handler, "emit", lambda record: items.close())
-    logging.getLogger("gpupipe").addHandler(handler)
-    try:
-        got: list[Any] = []
-        take_until_closed(items, got)
-    finally:
-        logging.getLogger("gpupipe").removeHandler(handler)
-
-    assert got == []
-    assert 10 <= len(begun) < 10_000
-    assert "passes in a row and given none" in caplog.messages[0]
-    assert f"{__file__}:" in caplog.messages[0]
 
 
 def test_a_state_behind_an_empty_pass_goes_on_in_its_pass(form: Callable[[Dataset], Dataset]) -> None:

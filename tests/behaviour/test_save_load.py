@@ -70,20 +70,6 @@ def test_elements_keep_what_identifies_them(tmp_path: Path) -> None:
     assert len(set(dict(one).values())) == 20
 
 
-def test_saving_runs_the_chain_once_and_loading_does_not(tmp_path: Path) -> None:
-    calls: list[int] = []
-
-    def noted(x: Any) -> Any:
-        calls.append(int(x))
-        return x
-
-    dataset = Dataset.range(3).map(noted, traced=False)
-    dataset.save(tmp_path / "s")
-    assert run(Dataset.load(tmp_path / "s")) == [0, 1, 2]
-
-    assert calls == [0, 1, 2]
-
-
 # ---- shards
 
 

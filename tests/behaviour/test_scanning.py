@@ -64,14 +64,6 @@ def test_a_python_predicate_that_is_no_boolean_is_an_error_of_the_element() -> N
 # ---- scan
 
 
-def test_every_pass_and_every_iterator_begins_anew() -> None:
-    chain = R(3).scan(10, lambda total, x: (total + x, total))
-
-    assert run(chain.repeat(2)) == [10, 10, 11] * 2
-    assert run(chain) == run(chain) == [10, 10, 11]
-    assert run(Dataset.zip(chain, chain)) == [(10, 10), (10, 10), (11, 11)]
-
-
 def test_nothing_is_unpacked() -> None:
     pairs = Dataset.zip(R(3), R(3))
 
@@ -330,15 +322,6 @@ def test_equal_distributions_keep_all() -> None:
     assert run(chain) == [(x % 2, x) for x in range(20)]
     assert chain.cardinality() == 20
     assert chain.repeat().rejection_resample(lambda c, x: c, [1, 2]).cardinality() == gp.INFINITE_CARDINALITY
-
-
-def test_elements_keep_their_structure() -> None:
-    pairs = Dataset.zip(R(3), R(3)).rejection_resample(lambda a, b: a * 0, [1.0], [1.0])
-
-    assert run(pairs) == [(0, (0, 0)), (0, (1, 1)), (0, (2, 2))]
-    assert pairs.element_spec == (INT, (INT, INT))
-    python = R(3).map(lambda x: {"x": int(x)}).rejection_resample(lambda d: 0, [1.0], [1.0])
-    assert run(python.batch(3)) == [([0, 0, 0], {"x": [0, 1, 2]})]
 
 
 def test_classes_of_features_are_found_before_decoding() -> None:

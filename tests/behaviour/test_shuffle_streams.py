@@ -64,15 +64,6 @@ def test_the_files_of_a_stream_are_counted() -> None:
     assert StreamOrder(np.array([2]), 3, 1, 1).parts_of(2) == 0
 
 
-def test_any_part_of_an_order_is_that_of_the_whole() -> None:
-    order = StreamOrder(np.array([100, 3, 5000, 77]), 7, 50, 11)
-    whole = order(np.arange(5180))
-    some = np.random.default_rng(1).integers(0, 5180, 300)
-
-    assert (StreamOrder(np.array([100, 3, 5000, 77]), 7, 50, 11)(some) == whole[some]).all()
-    assert (StreamOrder(np.array([100, 3, 5000, 77]), 7, 50, 12)(some) != whole[some]).mean() > 0.9
-
-
 def chain(tmp_path_files: list[str]) -> Dataset:
     return TFRecordDataset(tmp_path_files).shuffle(gp.ALL, seed=3, streams=64, window=1000)
 
@@ -254,9 +245,3 @@ def test_a_window_may_be_larger_than_any_stream(window: int, streams: int) -> No
 
     assert sorted(found) == list(range(1000))
     assert streams > 5 or found != sorted(found)
-
-
-def test_explain_shows_streams_and_window() -> None:
-    assert "shuffle(ALL, seed=1, streams=64, window=1000)" in str(
-        Dataset.range(9).shuffle(gp.ALL, seed=1, streams=64).explain()
-    )

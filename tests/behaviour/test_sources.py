@@ -28,23 +28,11 @@ def test_a_named_tuple_stays_one() -> None:
     assert plain(second) == Pair(2, 4)
 
 
-@pytest.mark.parametrize(
-    ("value", "dtype"),
-    [
-        (1, "int64"),
-        (1.5, "float64"),
-        (True, "bool"),
-        (np.float32(1), "float32"),
-        (np.uint8(7), "uint8"),
-        ([1, 2], "int64"),
-        ([], "float64"),
-    ],
-    ids=str,
-)
-def test_values_convert_by_the_rules_of_numpy(value: Any, dtype: str) -> None:
-    (element,) = Dataset.from_tensors((value,))
+def test_values_convert_by_the_rules_of_numpy() -> None:
+    (element,) = Dataset.from_tensors((1, 1.5, True, np.float32(1), np.uint8(7), [1, 2], []))
 
-    assert element[0].dtype == np.dtype(dtype)
+    names = ["int64", "float64", "bool", "float32", "uint8", "int64", "float64"]
+    assert [leaf.dtype.name for leaf in element] == names
 
 
 def test_bytes_keep_trailing_zeros_also_in_a_batch() -> None:

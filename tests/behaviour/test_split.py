@@ -216,16 +216,3 @@ def test_two_objects_are_two_chains() -> None:
     plans = [gp.Dataset.from_indexable(items).plan.fingerprint for items in (a, a, b)]
 
     assert plans[0] == plans[1] != plans[2]
-
-
-def test_a_dataset_of_torch() -> None:
-    torch = pytest.importorskip("torch")
-    data = torch.utils.data.TensorDataset(torch.arange(12).reshape(6, 2), torch.arange(6.0))
-    ds = gp.Dataset.from_indexable(data, num_parallel_calls=2)
-    train, test = ds.split([0.5, 0.5])
-
-    assert [(x.tolist(), y.tolist()) for x, y in ds.batch(4)][1] == ([[8, 9], [10, 11]], [4.0, 5.0])
-    assert ds[2][1].dtype == np.float32
-    assert sorted(float(y) for part in (train, test) for _, y in part) == [0, 1, 2, 3, 4, 5]
-    with pytest.raises(TypeError, match="from_indexable needs an object with __len__"):
-        gp.Dataset.from_indexable(iter(data))

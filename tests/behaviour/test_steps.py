@@ -41,17 +41,6 @@ def test_traced_and_python_functions_give_the_same(traced: bool) -> None:
     assert run(dataset) == [(x // 2, x % 3, -x, x * 2 - 1, x > 0) for x in range(-4, 5)]
 
 
-def test_a_python_function_runs_for_each_element_with_its_state() -> None:
-    seen: list[int] = []
-
-    def remember(x: Any) -> int:
-        seen.append(int(x))
-        return len(seen)
-
-    assert run(Dataset.range(3).map(remember)) == [1, 2, 3]
-    assert seen == [0, 1, 2]
-
-
 @pytest.mark.parametrize("calls", [1, 3, gp.AUTOTUNE])
 def test_parallel_calls_keep_the_order(calls: int) -> None:
     def slow_first(x: Any) -> Any:
@@ -92,20 +81,6 @@ def test_the_spec_of_a_python_function_is_checked() -> None:
         run(bad)
 
 
-def test_a_generator_handed_in_depends_on_element_and_epoch() -> None:
-    def noisy(x: Any, rng: np.random.Generator) -> tuple[Any, float]:
-        return x, rng.random()
-
-    dataset = Dataset.range(6).map(noisy, rng=True)
-    first, second = run(dataset), run(dataset)
-
-    assert first == run(dataset.iterator(epoch=0))
-    assert first != second
-    assert len({number for _, number in first}) == 6
-    shuffled = dict(run(Dataset.range(6).shuffle(6).map(noisy, rng=True).iterator(epoch=0)))
-    assert shuffled == dict(first)
-
-
 def test_a_function_of_an_unknown_element_is_traced_at_the_first_one() -> None:
     dataset = Dataset.range(3).map(lambda x: {"a": int(x), "b": [float(x)] * 2}).map(lambda d: d["b"] * 2 + d["a"])
 
@@ -132,23 +107,6 @@ def test_take_and_skip(count: int, taken: int, left: int) -> None:
 @pytest.mark.parametrize("count", [None, -1, -5])
 def test_endless_repeat(count: int | None) -> None:
     assert run(Dataset.range(2).repeat(count).take(5)) == [0, 1, 0, 1, 0]
-
-
-@pytest.mark.parametrize(
-    "empty",
-    [
-        Dataset.range(0),
-        Dataset.range(5).take(0),
-        Dataset.range(5).filter(lambda x: x > 9),
-        Dataset.from_generator(lambda: iter(())),
-        Dataset.range(0).shuffle(3),
-        Dataset.range(2).batch(3, drop_remainder=True),
-    ],
-    ids=["range", "take", "filter", "generator", "shuffle", "batch"],
-)
-def test_endless_repeat_of_nothing_ends(empty: Dataset) -> None:
-    assert run(empty.repeat()) == []
-    assert run(empty.repeat().map(lambda x: x).batch(2)) == []
 
 
 # ---- flat_map, apply

@@ -48,6 +48,11 @@ SPINS: dict[str, tuple[Callable[[], Dataset], str]] = {
         "unbatch",
     ),
     "unique without new values": (lambda: _numbers().map(lambda x: x % 3).unique().skip(3), "unique"),
+    "repeat of empty passes": (lambda: Dataset.range(3).filter(_never).repeat(10**12), "repeat"),
+    "shuffle and repeat of empty passes": (
+        lambda: Dataset.range(3).filter(_never).shuffle(9).repeat(10**12),
+        "shuffle_and_repeat",
+    ),
     "ignore_errors of errors": (
         lambda: _numbers().map(_fails, spec=gp.TensorSpec((), "int64")).ignore_errors(),
         "ignore_errors",

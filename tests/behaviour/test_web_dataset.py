@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import os
 import shutil
 from collections.abc import Callable
@@ -11,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
-import numpy as np
 import pytest
-from PIL import Image
 
 import gpupipe as gp
-from gpupipe import Dataset, Options, ops
+from gpupipe import Dataset, Options
 from gpupipe.errors import ParseError, PlanError, PlanTypeError, RecordError
 from gpupipe.spec import TensorSpec
 from tests.extract.archives import archive, pairs
@@ -255,23 +252,3 @@ def test_an_archive_that_changed_under_its_index_is_noticed(folder: Path) -> Non
     with pytest.raises(RecordError, match=r"0.tar at offset 0: read: no sample starts here any more"):
         ds[0]
     assert ds[0] == (b"0d/0000", b"0")  # found by a new index
-
-
-def test_images_of_archives_are_decoded_as_those_of_records(tmp_path: Path) -> None:
-    members: list[tuple[str, bytes]] = []
-    pixels = [np.full((8, 9, 3), 10 * i, np.uint8) for i in range(6)]
-    for i, image in enumerate(pixels):
-        data = io.BytesIO()
-        Image.fromarray(image).save(data, "PNG")
-        members += [(f"{i}.png", data.getvalue()), (f"{i}.cls", str(i).encode())]
-    path = archive(tmp_path / "x.tar", members)
-
-    def decoded(image: Any, label: Any) -> Any:
-        return ops.decode_image(image), ops.py_function(int, [label], gp.TensorSpec((), "int64"))
-
-    ds = gp.WebDataset(path, ("jpg;png", "cls")).shuffle(4, seed=1).map(decoded).batch(3)
-    seen = {}
-    for images, labels in ds.with_options(Options(device="cpu", backend="numpy")):
-        seen.update({int(label): image for image, label in zip(images, labels, strict=True)})
-    assert sorted(seen) == list(range(6))
-    assert all(np.array_equal(seen[i], pixels[i]) for i in range(6))

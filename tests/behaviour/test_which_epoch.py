@@ -407,18 +407,6 @@ def test_a_state_of_the_end_of_an_epoch_goes_on_with_the_next(options: Options) 
         loaded(make().iterator(epoch=3))
 
 
-def test_a_state_of_the_last_element_goes_on_with_the_next_epoch_in_the_next_loop() -> None:
-    items = iter(Dataset.range(30).shuffle(30))
-    for _ in range(30):
-        next(items)
-    state = items.state_dict()
-
-    ds = Dataset.range(30).shuffle(30)
-    items = iter(ds)
-    items.load_state_dict(state)
-    assert [list(items), list(ds)] == [[], EPOCHS[1]]
-
-
 def test_a_state_that_is_loaded_after_set_epoch_counts_on_from_its_own_epoch() -> None:
     items = iter(Dataset.range(30).shuffle(30))
     begun = next(items)
@@ -563,21 +551,3 @@ def test_loops_that_start_at_once_in_two_threads_are_two_epochs(monkeypatch: pyt
         thread.join(30)
     assert not met
     assert set(found) == {0, 1}
-
-
-@pytest.mark.parametrize(
-    "copied", [copy.deepcopy, lambda ds: pickle.loads(pickle.dumps(ds))], ids=["deepcopy", "pickle"]
-)
-def test_a_copy_of_a_dataset_of_several_inputs_follows_set_epoch(copied: Callable[[Dataset], Dataset]) -> None:
-    ds = Dataset.zip((_shuffled(_source()), _shuffled(_source())))
-    ds.set_epoch(3)
-    same = copied(ds)
-    epochs_of = []
-    for epoch in (None, 7):
-        if epoch is not None:
-            same.set_epoch(epoch)
-        with same.iterator() as iterator:
-            next(iterator)
-            epochs_of.append(iterator.epoch)
-
-    assert epochs_of == [3, 7]

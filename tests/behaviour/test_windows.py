@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpupipe as gp
-from gpupipe import ops
 from tests.behaviour.model import plain, run
 
 D = gp.Dataset
@@ -81,12 +80,6 @@ def test_windows_are_cut_as_defined_and_counted(n: int, size: int, shift: int | 
     assert unpacked(dataset) == expected
     assert dataset.cardinality() == len(expected)
     assert unpacked(D.range(n).filter(lambda x: x >= 0).window(size, shift, stride, drop)) == expected
-
-
-def test_the_number_of_windows_of_endless_and_unknown_inputs() -> None:
-    assert D.range(3).repeat().window(2).cardinality() == gp.INFINITE_CARDINALITY
-    assert D.range(3).filter(lambda x: x > 0).window(2).cardinality() == gp.UNKNOWN_CARDINALITY
-    assert unpacked(D.range(3).repeat().window(2).take(3)) == [[0, 1], [2, 0], [1, 2]]
 
 
 def test_a_window_is_a_dataset_that_can_be_read_again_and_again() -> None:
@@ -206,17 +199,6 @@ def test_passes_over_windows_and_inside_of_them_draw_anew() -> None:
         assert len(set(numbers)) == 12
 
 
-def test_a_random_op_before_the_window_is_drawn_once() -> None:
-    images = D.from_tensor_slices(np.arange(6 * 8 * 8, dtype=np.float32).reshape(6, 8, 8, 1))
-    crops = images.map(lambda x: ops.random_crop(x, (2, 2)))
-    expected = [crop.tolist() for crop in crops.iterator(epoch=0)]
-
-    windows = list(crops.window(2).iterator(epoch=0))
-
-    assert [crop.tolist() for window in windows for crop in window] == expected
-    assert [crop.tolist() for window in windows for crop in window] == expected
-
-
 def test_records_that_a_shuffle_holds_as_references_are_read_before_they_are_gathered(tmp_path: Path) -> None:
     with gp.io.TFRecordWriter(tmp_path / "x") as out:
         for i in range(7):
@@ -311,13 +293,6 @@ def test_bad_elements_are_left_out_or_replaced() -> None:
         assert items.left_out == 3
 
 
-def test_zipped_windows_stay_beside_their_partners() -> None:
-    windows = D.zip(D.range(10).map(nothing_odd).window(2), D.range(5))
-
-    assert outcomes_of(windows.with_options(gp.Options(on_error="skip"))) == [([2, 3], 1), ([6, 7], 3)]
-    assert outcomes_of(windows.with_options(gp.Options(on_error="replace")))[:2] == [([0, 0], 0), ([2, 3], 1)]
-
-
 # ---- mistakes
 
 
@@ -358,11 +333,6 @@ def test_datasets_are_no_arrays() -> None:
         windows.unbatch()
     with pytest.raises(ValueError, match="from_tensor_slices needs arrays with a first dimension"):
         D.from_tensor_slices(D.range(3))
-
-
-def test_a_function_that_makes_windows_of_unlike_structure_is_refused() -> None:
-    with pytest.raises(TypeError, match="flat_map needs datasets of one structure"):
-        list(D.range(4).window(2).flat_map(lambda w: w if 0 in [int(x) for x in w] else D.zip(w, w)))
 
 
 # ---- keys and lengths beyond int64
