@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,18 +81,6 @@ def test_an_error_that_is_raised_takes_no_turn_of_an_interleave(bad: int) -> Non
     for each in (chain, batched):
         raised = [x for x in outcomes(each) if x != "error"]
         assert raised == outcomes(each.with_options(Options(on_error="skip")))
-
-
-def test_a_file_that_is_missing_counts_as_its_error_does(tmp_path: Path) -> None:
-    chain = gp.TFRecordDataset(str(tmp_path / "typo"))
-    skipped = chain.with_options(Options(on_error="skip"))
-
-    for one in (chain, skipped):
-        assert outcomes(one) == ["error"]
-        with pytest.raises(gp.DataError, match="typo: read: no such file"):
-            len(one)
-    lost = skipped.with_options(Options(lost_files="skip"))
-    assert (len(lost), outcomes(lost)) == (0, [])
 
 
 @pytest.mark.parametrize("deep", [False, True])

@@ -119,14 +119,6 @@ def test_a_tiny_host_memory_slows_down_and_changes_nothing() -> None:
     assert run(dataset.with_options(Options(host_memory=1))) == run(dataset)
 
 
-@pytest.mark.parametrize("dataset", [Dataset.range(3), Dataset.range(3).map(str), Dataset.range(9).shuffle(2).repeat()])
-def test_explain_reads_nothing_and_shows_plan_and_options(dataset: Dataset) -> None:
-    text = dataset.with_options(Options(threads=3, seed=11, on_error="skip")).explain()
-
-    assert "range(0, " in text
-    assert "seed 11, on_error='skip', threads 3" in text
-
-
 def test_explain_names_rules_that_fired_and_rules_that_are_off() -> None:
     dataset = Dataset.range(9).take(5).take(3).shuffle(2).repeat(2)
 

@@ -74,15 +74,11 @@ def test_what_is_picked_equals_the_elements_at_these_places(name: str) -> None:
 
 @pytest.mark.parametrize("given", [range(19, 2, -3), np.array([4, 1], np.uint8), (7,), [], np.zeros(0, int)])
 def test_a_range_an_array_a_tuple_and_nothing_are_places(given: Any) -> None:
-    assert picked(Range(20), given) == list(given)
+    expected, ds = list(given), Range(20).pick(given)
+    if isinstance(given, np.ndarray):
+        given[:] = 0  # it was copied
 
-
-def test_an_array_is_copied() -> None:
-    places = np.array([4, 1])
-    ds = Range(9).pick(places)
-    places[:] = 0
-
-    assert [int(x) for x in ds] == [4, 1]
+    assert [plain(x) for x in ds] == expected
 
 
 def test_no_file_is_opened_for_each_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,11 +120,6 @@ def test_no_file_is_opened_for_each_place(tmp_path: Path, monkeypatch: pytest.Mo
 def test_what_is_no_place_is_refused_on_the_line(ds: gp.Dataset, places: Any, text: str) -> None:
     with pytest.raises(gp.PlanError, match=text):
         ds.pick(places)
-
-
-def test_a_place_behind_the_last_record_is_refused_when_the_chain_starts(tmp_path: Path) -> None:
-    with pytest.raises(gp.PlanError, match="pick needs places from 0 to 29, got 30"):
-        next(iter(files(tmp_path).pick([0, 30])))
 
 
 FAR = 1 << 60

@@ -127,15 +127,6 @@ def test_a_pool_gets_twice_its_workers() -> None:
     assert verdict.mend.gain == pytest.approx(2, rel=0.05)
 
 
-def test_waiting_for_another_thread_is_no_work() -> None:
-    queue = Meter("prefetch(2)", "", "queue")
-    model = Model(_measured([_slice(MAP, 4, 0), _slice(queue, 30, 0.1, "MainThread")], 4, 1, made=[4] * STEPS))
-
-    (part,) = (part for part in model.parts if part.step == "prefetch(2)")
-    assert part.seconds == pytest.approx(0.1e-3)
-    assert part.waiting == pytest.approx(29.9e-3)
-
-
 def test_a_chain_and_a_loop_that_take_turns_need_a_queue() -> None:
     verdict = _judged([_slice(MAP, 6, 0.1, "MainThread")], 6, 6)
 

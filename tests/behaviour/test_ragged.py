@@ -220,23 +220,6 @@ def test_batches_of_ragged_leaves_have_a_ragged_dimension_more() -> None:
     assert unpacked(batches.unbatch().unbatch()) == [[1, 2], [], [3], [4]]
 
 
-def test_ragged_batches_are_cut_anew() -> None:
-    rebatched = declared([*ROWS, [4, 5, 6], [7]], None).ragged_batch(2, row_splits_dtype="int32").rebatch([3, 1])
-
-    assert unpacked(rebatched) == [[[1, 2], [], [3]], [[4, 5, 6]], [[7]]]
-    assert rebatched.element_spec == gp.RaggedSpec((None, None), "int64", row_splits_dtype="int32")
-    assert {batch.row_splits.dtype for batch in rebatched} == {np.dtype(np.int32)}
-    deep = declared([[[1, 2]], [[3], [4]], [[5]]], None, None).ragged_batch(1).rebatch(2)
-    assert unpacked(deep) == [[[[1, 2]], [[3], [4]]], [[[5]]]]
-
-
-def test_rows_that_differ_inside_are_an_error() -> None:
-    wide, narrow = (D.from_tensors(gp.Ragged(np.ones((3, n)), [0, 1, 3])) for n in (4, 2))
-
-    with pytest.raises(gp.DataError, match=r"rebatch: needs elements of one shape, got \(1, 2\) after \(1, 4\)"):
-        list(wide.concatenate(narrow).rebatch(4))
-
-
 def test_what_a_python_function_returns_is_known_to_be_ragged_from_the_first_element_on() -> None:
     batches = declared([*ROWS, [4]], None).ragged_batch(2).map(lambda r: r[:])
 
@@ -292,26 +275,6 @@ def test_a_declared_result_is_checked() -> None:
             list(batches.map(lambda r: r[:1], spec=wrong))
     with pytest.raises(gp.DataError, match="needs ragged int64"):
         list(batches.map(lambda r: r.to_padded(), spec=gp.RaggedSpec((None, None), "int64")))
-
-
-def test_features_of_any_length_are_batched_the_same_way() -> None:
-    records = [gp.io.encode_example({"w": np.array([b"x"] * i, object), "n": np.arange(i)}) for i in range(3)]
-    features: Any = {"w": gp.io.VarLenFeature(bytes), "n": gp.io.RaggedFeature("int64")}
-    expected = {"w": [[], [b"x"], [b"x", b"x"]], "n": [[], [0], [0, 1]]}
-
-    def parsed_at_once(batch: Any) -> Any:
-        return gp.io.parse_example(batch, features)
-
-    one_by_one = D.from_tensor_slices(records).map(lambda r: gp.io.parse_single_example(r, features)).ragged_batch(3)
-    together = D.from_tensor_slices(records).batch(3).map(parsed_at_once, traced=False)
-
-    assert unpacked(one_by_one) == unpacked(together) == [expected]
-    assert one_by_one.element_spec == {
-        "w": gp.RaggedSpec((None, None), bytes),
-        "n": gp.RaggedSpec((None, None), "int64"),
-    }
-    assert gp.io.Ragged is gp.Ragged
-    assert shown(gp.io.parse_example(records, features)) == expected
 
 
 # ---- bad elements and mistakes

@@ -41,17 +41,6 @@ def test_rows_are_cut_in_turn_and_counted(n: int, before: int, sizes: list[int],
     assert dataset.cardinality() == (len(expected) if static else gp.UNKNOWN_CARDINALITY)
 
 
-def test_batches_may_be_of_different_sizes_and_have_several_leaves() -> None:
-    dataset = D.from_tensors((np.arange(3), [b"a", b"b", b"c"])).concatenate(
-        D.from_tensors((np.arange(3, 8), [b"d", b"e", b"f", b"g", b"h"]))
-    )
-
-    assert run(dataset.rebatch(4)) == [
-        ([0, 1, 2, 3], [b"a", b"b", b"c", b"d"]),
-        ([4, 5, 6, 7], [b"e", b"f", b"g", b"h"]),
-    ]
-
-
 @pytest.mark.parametrize(
     ("sizes", "drop", "rows"), [(3, False, None), (3, True, 3), ([3, 3], True, 3), ([3, 2], True, None)], ids=str
 )
@@ -119,19 +108,6 @@ def test_a_bad_batch_is_raised_and_the_rest_is_cut() -> None:
     assert outcomes(dataset) == ["error", "error", [0, 1, 4], [5, 6, 7]]  # one for each row, as with unbatch
     assert outcomes(dataset) == outcomes(D.range(8).batch(2).map(bad).unbatch().batch(3))
     assert run(dataset.with_options(gp.Options(on_error="skip"))) == [[0, 1, 4], [5, 6, 7]]
-
-
-def test_zipped_batches_stay_beside_their_partners() -> None:
-    def bad(x: Any) -> Any:
-        if x == 1:
-            raise ValueError("bad")
-        return x
-
-    def zipped(bad_rows: gp.Dataset) -> gp.Dataset:
-        return D.zip(bad_rows.batch(2).rebatch(3), D.range(2))
-
-    skip = gp.Options(on_error="skip")
-    assert run(zipped(D.range(6).map(bad)).with_options(skip)) == [([3, 4, 5], 1)]
 
 
 def test_the_sources_of_unknown_specs_are_cut_too() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import http.server
-import logging
 import sys
 import threading
 import time
@@ -293,28 +291,3 @@ def test_without_the_package_of_a_scheme_the_error_names_it(monkeypatch: pytest.
 def test_an_unknown_scheme_is_an_error_on_the_users_line() -> None:
     with pytest.raises(PlanError, match="a scheme that fsspec knows"):
         TFRecordDataset("nosuch://x")
-
-
-def test_over_http(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    pytest.importorskip("aiohttp")
-    values = [b"%d" % i * 1000 for i in range(30)]
-    records(tmp_path / "x.tfrecord", values)
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args, directory=str(tmp_path))
-
-        def log_message(self, format: str, *args: Any) -> None:
-            logging.getLogger("test").debug(format, *args)
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            url = f"http://127.0.0.1:{server.server_port}"
-            assert list(Dataset.list_files(f"{url}/*.tfrecord")) == [f"{url}/x.tfrecord".encode()]
-            assert list(TFRecordDataset(f"{url}/x.tfrecord", num_parallel_reads=2)) == values
-            assert outcomes(TFRecordDataset(f"{url}/none")) == ["error"]
-        finally:
-            server.shutdown()
-            thread.join(20)

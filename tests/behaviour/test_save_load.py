@@ -54,22 +54,6 @@ def test_what_was_saved_comes_back(tmp_path: Path, make: Callable[[], Dataset]) 
         assert len(loaded) == loaded.cardinality() == len(expected)
 
 
-def test_elements_keep_what_identifies_them(tmp_path: Path) -> None:
-    def drawn(x: Any, rng: np.random.Generator) -> Any:
-        return x, rng.random()
-
-    numbers = Dataset.range(20).shuffle(20, seed=3)
-    numbers.save(tmp_path / "one")
-    numbers.save(tmp_path / "three", shard_func=lambda x: x % 3)
-
-    one = run(Dataset.load(tmp_path / "one").map(drawn, rng=True))
-    three = run(Dataset.load(tmp_path / "three").map(drawn, rng=True))
-
-    assert one != three
-    assert dict(one) == dict(three)
-    assert len(set(dict(one).values())) == 20
-
-
 # ---- shards
 
 

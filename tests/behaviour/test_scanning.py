@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,21 +70,6 @@ def test_nothing_is_unpacked() -> None:
     assert run(pairs.scan(0, lambda s, pair: (s + pair[0] * pair[1], s))) == [0, 0, 1]
     one = Dataset.from_tensor_slices(([5, 6],))
     assert run(one.scan(0, lambda s, element: (s, type(element) is tuple and element[0]))) == [5, 6]
-
-
-def test_structures_of_states_and_outputs() -> None:
-    class Pair(NamedTuple):
-        a: Any
-        b: Any
-
-    chain = R(3).scan({"n": 0, "p": Pair(0.5, b"")}, lambda s, x: (
-        {"p": Pair(s["p"].a * 2, s["p"].b + b"x"), "n": s["n"] + 1}, {"n": s["n"], "p": s["p"], "x": (x, [x, x])}
-    ))  # fmt: skip
-
-    assert run(chain)[2] == {"n": 2, "p": Pair(2.0, b"xx"), "x": (2, [2, 2])}
-    assert run(R(2).scan(0, lambda s, x: [s + 1, [s, x]])) == [[0, 0], [1, 1]]  # a list of two is a pair
-    grown = R(3).scan(np.zeros(0, np.int64), lambda s, x: (np.append(s, x), s.sum()))
-    assert run(grown) == [0, 0, 1]
 
 
 def test_a_python_number_takes_the_dtype_of_the_state() -> None:
@@ -358,9 +343,3 @@ def test_classes_that_cannot_be_are_errors_of_their_elements() -> None:
 def test_distributions_that_do_not_fit(arguments: tuple[Any, ...], kind: type[Exception]) -> None:
     with pytest.raises(kind, match="rejection_resample needs"):
         R(4).rejection_resample(lambda x: x % 2, *arguments)
-
-
-def test_a_class_that_is_no_integer_is_refused_at_once() -> None:
-    for bad in (lambda x: x * 0.5, lambda x: (x, x), lambda x: x < 2):
-        with pytest.raises(TypeError, match="returns one integer"):
-            R(4).rejection_resample(bad, [1, 1])

@@ -100,13 +100,6 @@ def test_shuffle_behind_repeat_mixes_passes() -> None:
     assert sorted(got[:10]) != list(range(10))
 
 
-def test_equal_shuffles_inside_flat_map_differ_per_outer_element() -> None:
-    got = run(Dataset.range(3).flat_map(lambda _: Dataset.range(20).shuffle(20, seed=1)))
-
-    orders = {tuple(got[i : i + 20]) for i in range(0, 60, 20)}
-    assert len(orders) == 3
-
-
 def test_a_large_buffer_allocates_nothing() -> None:
     tracemalloc.start()
     try:

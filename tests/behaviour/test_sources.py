@@ -42,11 +42,6 @@ def test_bytes_keep_trailing_zeros_also_in_a_batch() -> None:
     assert batch.tolist() == [b"ab\0", b"\0\0", b""]
 
 
-def test_nested_lists_of_bytes_keep_them_too() -> None:
-    assert run(Dataset.from_tensor_slices([[b"a\0", b"b"], [b"c", "\0\0"]])) == [[b"a\0", b"b"], [b"c", b"\0\0"]]
-    assert run(Dataset.from_tensors([(b"a\0",)])) == [[[b"a\0"]]]
-
-
 def test_errors_name_paths_and_number_what_is_no_path() -> None:
     def fail(data: Any) -> Any:
         raise KeyError("x")
@@ -58,13 +53,6 @@ def test_errors_name_paths_and_number_what_is_no_path() -> None:
         items = iter(Dataset.from_tensor_slices([b"first", element]).map(fail).skip(1))
         with pytest.raises(gp.DataError, match=place):
             next(items)
-
-
-def test_no_element_of_no_rows() -> None:
-    dataset = Dataset.from_tensor_slices(np.zeros((0, 3), np.float32))
-
-    assert run(dataset) == []
-    assert dataset.element_spec == TensorSpec((3,), np.float32)
 
 
 # ---- range
@@ -144,21 +132,6 @@ def test_an_exception_in_a_generator_ends_it_and_is_the_cause() -> None:
         next(items)
     assert isinstance(caught.value.__cause__, KeyError)
     assert list(items) == []
-
-
-def test_an_unfinished_generator_is_closed() -> None:
-    ended: list[bool] = []
-
-    def numbers() -> Iterator[int]:
-        try:
-            yield from range(1000)
-        finally:
-            ended.append(True)
-
-    with Dataset.from_generator(numbers).iterator() as items:
-        next(items)
-
-    assert ended == [True]
 
 
 # ---- list_files

@@ -192,27 +192,9 @@ def test_a_spec_is_checked() -> None:
         ds[2]
 
 
-def test_items_have_keys_by_their_number() -> None:
-    def number(x: Any, rng: Any) -> Any:
-        return x, rng.integers(1 << 40)
-
-    plain = [(int(x), int(n)) for x, n in gp.Dataset.from_indexable(list(range(20))).map(number, rng=True)]
-    ds = gp.Dataset.from_indexable(list(range(20))).shuffle(gp.ALL).map(number, rng=True)
-
-    assert sorted((int(x), int(n)) for x, n in ds.iterator(epoch=0)) == plain
-    assert len({n for _, n in plain}) == 20
-
-
 @pytest.mark.parametrize(
     "items", [{1: 2}, {1, 2}, iter([1]), 5, (x for x in [1]), None], ids=lambda x: type(x).__name__
 )
 def test_what_has_no_items_by_number_is_refused(items: Any) -> None:
     with pytest.raises(TypeError, match="from_indexable needs an object with __len__ and __getitem__"):
         gp.Dataset.from_indexable(items)
-
-
-def test_two_objects_are_two_chains() -> None:
-    a, b = Pairs(3), Pairs(3)
-    plans = [gp.Dataset.from_indexable(items).plan.fingerprint for items in (a, a, b)]
-
-    assert plans[0] == plans[1] != plans[2]

@@ -41,15 +41,6 @@ def test_traced_and_python_functions_give_the_same(traced: bool) -> None:
     assert run(dataset) == [(x // 2, x % 3, -x, x * 2 - 1, x > 0) for x in range(-4, 5)]
 
 
-@pytest.mark.parametrize("calls", [1, 3, gp.AUTOTUNE])
-def test_parallel_calls_keep_the_order(calls: int) -> None:
-    def slow_first(x: Any) -> Any:
-        time.sleep(0.02 if x == 0 else 0)
-        return np.int64(x * 2)
-
-    assert run(Dataset.range(20).map(slow_first, num_parallel_calls=calls)) == list(range(0, 40, 2))
-
-
 def test_parallel_calls_run_at_the_same_time() -> None:
     both = threading.Barrier(2, timeout=10)
 
@@ -79,12 +70,6 @@ def test_the_spec_of_a_python_function_is_checked() -> None:
     assert run(good) == [[], [0], [0, 1]]
     with pytest.raises(gp.DataError, match="map needs int64, got float64"):
         run(bad)
-
-
-def test_a_function_of_an_unknown_element_is_traced_at_the_first_one() -> None:
-    dataset = Dataset.range(3).map(lambda x: {"a": int(x), "b": [float(x)] * 2}).map(lambda d: d["b"] * 2 + d["a"])
-
-    assert run(dataset) == [[0.0, 0.0], [3.0, 3.0], [6.0, 6.0]]
 
 
 # ---- filter

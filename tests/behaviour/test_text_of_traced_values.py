@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpupipe import Dataset, TensorSpec, TextLineDataset, TraceError, ops
+from gpupipe import Dataset, TensorSpec, TraceError, ops
 
 X = Dataset.from_tensor_slices(np.zeros((2, 9, 8, 3), np.uint8))
-NAMES = Dataset.from_tensor_slices(["a", "b"])
 SHOWN = "<traced uint8[9,8,3]>"
 
 
@@ -71,17 +70,6 @@ def test_its_text_is_no_data(function: Callable[[Any], Any]) -> None:
         X.map(function)
 
     assert "test_text_of_traced_values.py:" in str(caught.value)
-
-
-def test_a_file_name_made_of_it_is_made_for_each_element(tmp_path: Any) -> None:
-    for name in ("a", "b"):
-        (tmp_path / f"{name}.txt").write_text(name * 2)
-
-    def lines(name: Any) -> Dataset:
-        text = name.decode() if isinstance(name, bytes) else f"{name}"
-        return TextLineDataset(f"{tmp_path}/{text}.txt")
-
-    assert list(NAMES.flat_map(lines)) == [b"aa", b"bb"]
 
 
 @pytest.mark.parametrize(

@@ -223,14 +223,6 @@ def test_a_function_that_makes_equal_graphs_is_traced(make: Callable[[], Dataset
     next(iter(chain.with_options(Options(backend="numpy"))))
 
 
-def test_a_draw_that_stays_out_of_the_graph_is_none() -> None:
-    def function(x: Any) -> Any:
-        random.random()
-        return ops.cast(x, "float32") + 1
-
-    assert run(R.map(function)) == [1.0, 2.0, 3.0]
-
-
 def test_ordinary_python_may_draw_for_each_element() -> None:
     assert len(set(run(R.map(lambda x: random.random())))) == 3
     assert (

@@ -88,15 +88,6 @@ def test_a_chain_of_another_size_over_one_source_starts_again_and_that_is_said_o
     assert "epoch 2 of one training" in text
 
 
-def test_with_options_is_compared_without_a_word(said: Any) -> None:
-    ds = Dataset.range(30).shuffle(30)
-
-    for options in (Options(threads=1), Options(threads=2), NUMPY):
-        assert list(ds.with_options(options)) == EPOCHS[0]
-    assert list(ds) == EPOCHS[0]
-    assert said() == []
-
-
 @pytest.mark.parametrize(
     "parts",
     [
@@ -142,17 +133,6 @@ def test_a_chain_is_compared_as_long_as_any_that_was_written_alike_exists(said: 
     assert [_loop(make(6)), _loop(first)] == [0, 2]
 
     assert said() == []
-
-
-def test_a_size_that_changes_after_two_loops_over_each_chain_is_said_once(said: Any) -> None:
-    source = Dataset.range(30)
-    for size in (4, 6, 8):
-        ds = source.shuffle(size)
-        assert [_loop(ds), _loop(ds)] == [0, 1]
-        del ds
-
-    (text,) = said()
-    assert "was built again and starts at epoch 0" in text
 
 
 def test_nothing_is_said_of_chains_that_draw_nothing(said: Any) -> None:

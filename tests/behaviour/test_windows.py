@@ -152,30 +152,6 @@ def test_windows_go_through_the_other_steps() -> None:
     assert unpacked(windows.window(2).flat_map(lambda w: w).flat_map(lambda w: w)) == list(range(6))
 
 
-def test_windows_are_made_inside_of_functions_too() -> None:
-    def pairs(x: Any) -> gp.Dataset:
-        return D.zip(D.range(3), D.range(x, x + 3)).window(2).flat_map(lambda a, b: D.zip(a, b))
-
-    assert run(D.range(2).flat_map(pairs)) == [(0, 0), (1, 1), (2, 2), (0, 1), (1, 2), (2, 3)]
-    assert run(D.range(2).interleave(lambda x: D.range(3).map(lambda y: (int(y), b"y")), cycle_length=2)) == [
-        (y, b"y") for y in (0, 0, 1, 1, 2, 2)
-    ]
-    assert unpacked(D.range(2).flat_map(lambda x: D.range(x, x + 3).window(2))) == [[0, 1], [2], [1, 2], [3]]
-    assert unpacked(D.from_tensors({"a": 1, "b": None}).repeat(3).window(2)) == [
-        {"a": [1, 1], "b": None},
-        {"a": [1], "b": None},
-    ]
-
-
-def test_a_dataset_may_be_an_element() -> None:
-    one, other = D.from_tensors((D.range(3), 7)), D.from_tensors((D.range(4), 7))
-
-    assert unpacked(one) == [([0, 1, 2], 7)]
-    assert run(one.flat_map(lambda d, n: d.map(lambda x: x * 2))) == [0, 2, 4]
-    assert one.plan.fingerprint != other.plan.fingerprint
-    assert one.plan.fingerprint == D.from_tensors((D.range(3), 7)).plan.fingerprint
-
-
 def test_elements_keep_their_identities_in_a_window() -> None:
     numbers = D.range(10)
     expected = run(numbers.map(drawn, rng=True))
