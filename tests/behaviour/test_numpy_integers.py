@@ -437,12 +437,13 @@ FIELDS = ("threads", "seed", "max_pixels", "host_memory", "device_memory", "max_
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 def test_options_take_numpy_integers(kind: Number) -> None:
-    options, expected = (
-        Options(**dict.fromkeys(FIELDS, n(100)), preallocate=(n(48), n(64)))
-        for n in (kind, int)  # type: ignore[arg-type]
-    )
+    def made(n: Number) -> Options:
+        given: dict[str, Any] = {**dict.fromkeys(FIELDS, n(100)), "preallocate": (n(48), n(64))}
+        return Options(**given)
 
-    assert options == expected
+    options = made(kind)
+
+    assert options == made(int)
     assert {type(getattr(options, name)) for name in FIELDS} == {int}
     assert options.preallocate is not None
     assert [type(n) for n in options.preallocate] == [int, int]

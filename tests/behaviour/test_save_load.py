@@ -237,32 +237,31 @@ def test_another_compression_is_refused(tmp_path: Path) -> None:
     assert run(Dataset.load(tmp_path / "s", compression="GZIP")) == [0, 1, 2]
 
 
-def test_wrong_arguments_are_errors_on_the_users_line(tmp_path: Path) -> None:
-    dataset = Dataset.range(3)
-    with pytest.raises(TypeError, match="save needs the path"):
-        dataset.save(3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match='"NONE" or "GZIP"'):
-        dataset.save(tmp_path / "s", "SNAPPY")
-    with pytest.raises(TypeError, match="save needs a function"):
-        dataset.save(tmp_path / "s", shard_func=3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="1 argument"):
-        dataset.save(tmp_path / "s", shard_func=lambda a, b: 0)
-    with pytest.raises(ValueError, match="infinite"):
-        dataset.repeat().save(tmp_path / "s")
-    with pytest.raises(ValueError, match="a local path"):
-        dataset.save("s3://bucket/s")
-    assert os.listdir(tmp_path) == []
-    dataset.save(tmp_path / "s")
-    with pytest.raises(TypeError, match="load needs the path"):
-        Dataset.load(3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match='"NONE" or "GZIP"'):
-        Dataset.load(tmp_path / "s", compression="SNAPPY")
-    with pytest.raises(TypeError, match="structure of TensorSpec"):
-        Dataset.load(tmp_path / "s", "int64")
-    with pytest.raises(TypeError, match="returns a Dataset, got int"):
-        Dataset.load(tmp_path / "s", reader_func=lambda files: 3)
-    with pytest.raises(TypeError, match="got a dataset of"):
-        dataset.window(2).save(tmp_path / "t")
+R: Any = Dataset.range(3)
+LOAD: Any = Dataset.load
+
+WRONG: list[tuple[Callable[[str], Any], type[Exception], str]] = [
+    (lambda path: R.save(3), TypeError, "save needs the path"),
+    (lambda path: R.save(path, "SNAPPY"), ValueError, '"NONE" or "GZIP"'),
+    (lambda path: R.save(path, shard_func=3), TypeError, "save needs a function"),
+    (lambda path: R.save(path, shard_func=lambda a, b: 0), TypeError, "1 argument"),
+    (lambda path: R.repeat().save(path), ValueError, "infinite"),
+    (lambda path: R.save("s3://bucket/s"), ValueError, "a local path"),
+    (lambda path: R.window(2).save(path), TypeError, "got a dataset of"),
+    (lambda path: LOAD(3), TypeError, "load needs the path"),
+    (lambda path: LOAD(path, compression="SNAPPY"), ValueError, '"NONE" or "GZIP"'),
+    (lambda path: LOAD(path, "int64"), TypeError, "structure of TensorSpec"),
+    (lambda path: LOAD(path, reader_func=lambda files: 3), TypeError, "returns a Dataset, got int"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "text"), WRONG)
+def test_wrong_arguments_are_errors_and_change_nothing(tmp_path: Path, call: Any, kind: Any, text: str) -> None:
+    R.save(tmp_path / "s")
+
+    with pytest.raises(kind, match=text):
+        call(str(tmp_path / "s"))
+    assert run(Dataset.load(tmp_path / "s")) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -93,13 +93,6 @@ def test_repeat_never_mixes_passes(buffer: int, rules: tuple[str, ...]) -> None:
     assert len(set(map(tuple, passes))) == 4
 
 
-def test_shuffle_behind_repeat_mixes_passes() -> None:
-    got = run(Dataset.range(10).repeat(4).shuffle(40))
-
-    assert sorted(got) == sorted([*range(10)] * 4)
-    assert sorted(got[:10]) != list(range(10))
-
-
 def test_a_large_buffer_allocates_nothing() -> None:
     tracemalloc.start()
     try:

@@ -66,29 +66,7 @@ def test_range_follows_python(args: tuple[int, ...]) -> None:
     assert len(dataset) == len(range(*args))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int32])
-def test_range_casts(dtype: Any) -> None:
-    elements = list(Dataset.range(3, output_type=dtype))
-
-    assert [element.dtype for element in elements] == [np.dtype(dtype)] * 3
-    assert plain(tuple(elements)) == (0, 1, 2)
-
-
 # ---- from_generator
-
-
-def test_a_generator_is_called_anew_for_every_pass() -> None:
-    calls: list[int] = []
-
-    def numbers(n: int) -> Iterator[int]:
-        calls.append(n)
-        yield from range(n)
-
-    dataset = Dataset.from_generator(numbers, args=(3,), output_signature=TensorSpec((), "int64")).repeat(2)
-
-    assert run(dataset) == [0, 1, 2, 0, 1, 2]
-    assert run(dataset) == [0, 1, 2, 0, 1, 2]
-    assert calls == [3] * 4
 
 
 def test_the_older_form_with_types_and_shapes() -> None:

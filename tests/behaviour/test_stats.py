@@ -40,11 +40,6 @@ def _queue(stats: IteratorStats, name: str) -> QueueStats:
     return found
 
 
-def test_an_iterator_that_has_not_started_has_done_nothing() -> None:
-    assert iter(Dataset.range(3)).stats() == IteratorStats()
-    assert IteratorStats().waiting_share == IteratorStats().rows_per_second == IteratorStats().cpu_ms_per_row == 0.0
-
-
 def test_elements_and_rows_are_counted() -> None:
     single, batches = _ended(Dataset.range(25)), _ended(Dataset.range(25).batch(10))
 

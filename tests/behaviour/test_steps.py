@@ -34,13 +34,6 @@ def test_exactly_a_top_level_tuple_is_unpacked() -> None:
     assert run(Dataset.from_tensor_slices(([1, 2],)).map(lambda x: x)) == [1, 2]
 
 
-@pytest.mark.parametrize("traced", [True, False])
-def test_traced_and_python_functions_give_the_same(traced: bool) -> None:
-    dataset = Dataset.range(-4, 5).map(lambda x: (x // 2, x % 3, -x, x * 2 - 1, x > 0), traced=traced)
-
-    assert run(dataset) == [(x // 2, x % 3, -x, x * 2 - 1, x > 0) for x in range(-4, 5)]
-
-
 def test_parallel_calls_run_at_the_same_time() -> None:
     both = threading.Barrier(2, timeout=10)
 
@@ -110,12 +103,6 @@ def test_functions_inside_may_use_the_element_of_the_function_around_them(method
 
 
 # ---- prefetch
-
-
-@pytest.mark.parametrize("size", [0, 1, 5, None, gp.AUTOTUNE])
-def test_prefetch_changes_nothing(size: int | None) -> None:
-    assert run(Dataset.range(10).prefetch(size)) == list(range(10))
-    assert run(Dataset.range(10).prefetch(size).map(lambda x: x + 1)) == list(range(1, 11))
 
 
 def test_prefetch_starts_with_the_first_next_and_runs_at_most_that_far_ahead() -> None:

@@ -223,6 +223,8 @@ def test_a_sample_without_a_wanted_member_says_what_it_has(folder: Path) -> None
 def test_a_payload_that_is_gone_when_it_is_needed_is_a_bad_element(folder: Path) -> None:
     path = Path(archive(folder / "x.tar", pairs(60, 50)))
     ds = gp.WebDataset(str(path), ("jpg", "cls")).shuffle(4, seed=1)
+    text = str(ds.explain())
+    assert "as references (file, offset, length)" in text and "shuffle(4, seed=1) holding 4 references" in text
     with iter(ds) as items:
         next(items)
         with path.open("r+b") as file:

@@ -171,13 +171,6 @@ def test_first_looks_and_starts_no_epoch(said: Any) -> None:
     assert said() == []
 
 
-def test_a_chain_of_one_batch_is_no_peek(said: Any) -> None:
-    ds = Dataset.range(30).shuffle(30).batch(30)
-
-    assert [list(map(list, ds)) for _ in range(3)] == [[epoch] for epoch in EPOCHS[:3]]
-    assert said() == []
-
-
 class _Added:
     """A callable object, made anew in every turn of a loop."""
 

@@ -56,16 +56,7 @@ def cut(items: list[int], size: int, shift: int, stride: int, drop: bool) -> lis
     return found
 
 
-def test_the_worked_examples() -> None:
-    assert unpacked(D.range(5).window(3, shift=1)) == [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4], [4]]
-    assert unpacked(D.range(10).window(3, shift=4, stride=2)) == [[0, 2, 4], [4, 6, 8], [8]]
-    assert unpacked(D.from_tensor_slices({"a": [1, 2, 3], "b": [4, 5, 6]}).window(2)) == [
-        {"a": [1, 2], "b": [4, 5]},
-        {"a": [3], "b": [6]},
-    ]
-
-
-@settings(max_examples=200, deadline=None, database=None, derandomize=True)
+@settings(max_examples=80, deadline=None, database=None, derandomize=True)
 @given(
     n=st.integers(0, 14),
     size=st.integers(1, 6),
@@ -273,18 +264,10 @@ def test_bad_elements_are_left_out_or_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [(0,), (-1,), (2, 0), (2, -1), (2, 1, 0), (2, 1, -2)],
-    ids=str,
+    "arguments", [(0,), (-1,), (2, 0), (2, 1, -2), (1.5,), (None,), (2, "1"), (2, 1, None), (True,)], ids=str
 )
-def test_sizes_below_one_are_refused(arguments: tuple[Any, ...]) -> None:
-    with pytest.raises(gp.PlanError, match=r"window needs .* >= 1"):
-        D.range(5).window(*arguments)
-
-
-@pytest.mark.parametrize("arguments", [(1.5,), (None,), (2, "1"), (2, 1, None), (True,)], ids=str)
-def test_sizes_that_are_no_integers_are_refused(arguments: tuple[Any, ...]) -> None:
-    with pytest.raises(TypeError, match="window needs an integer"):
+def test_sizes_that_are_no_integers_above_zero_are_refused(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(gp.PlanError, match=r"window needs (.* >= 1|an integer)"):
         D.range(5).window(*arguments)
 
 
@@ -295,14 +278,11 @@ def test_datasets_are_no_arrays() -> None:
         windows.as_numpy_iterator()
     with pytest.raises(TypeError, match="as_numpy_iterator needs arrays"):
         list(D.from_generator(lambda: iter([1, 2])).window(2).as_numpy_iterator())
-    with pytest.raises(TypeError, match=r"batch needs arrays.* flat_map\(lambda w: w.batch\(n\)\)"):
-        windows.batch(2)
     with pytest.raises(TypeError, match="batch needs arrays"):
         list(windows.map(lambda w: w.take(1)).batch(2))  # known to be a dataset from the first element on
-    with pytest.raises(TypeError, match="padded_batch needs arrays"):
-        windows.padded_batch(2)
-    with pytest.raises(TypeError, match="batch needs arrays"):
-        windows.ragged_batch(2)
+    for batched in (windows.batch, windows.padded_batch, windows.ragged_batch):
+        with pytest.raises(TypeError, match=r"batch needs arrays.* flat_map\(lambda w: w"):
+            batched(2)
     with pytest.raises(
         ValueError, match="unbatch needs leaves with a first dimension, got the scalar dataset of int64"
     ):
@@ -331,9 +311,3 @@ def test_keys_are_any_integers() -> None:
     assert {key.dtype for key, _ in groups} == {np.dtype(np.uint64)}
     assert run(sized) == [[2**64 - 1] * 2, [3]]
     assert [int(key) for key in sizes] == [2**64 - 1, 3]
-
-
-def test_lengths_are_any_integers() -> None:
-    chain = D.from_tensor_slices(LARGE).bucket_by_sequence_length(lambda x: x, [5], [2, 2])
-
-    assert run(chain) == [[2**64 - 1] * 2, [3]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import pickle
 import sys
 from collections.abc import Callable
@@ -88,6 +89,22 @@ def test_the_first_element_and_the_length_need_no_workers() -> None:
 
     assert digest(ds.on_ray(2).first()) == digest(ds.first())
     assert len(ds.on_ray(2)) == 12
+
+
+def test_a_state_goes_from_a_loop_to_a_rank_and_back() -> None:
+    ds = numbers(200)
+    rank, state, found = ds.by_rank(0, 1, check=False), None, list[str]()
+    for engine, count in ((ds, 3), (rank, 4), (ds, 2), (ds, 3), (rank, 2), (ds, 100)):
+        items = engine.iterator(epoch=1)
+        if state is not None:
+            items.load_state_dict(json.loads(state))
+        for _ in range(count):
+            if (batch := next(items, None)) is None:
+                break
+            found.append(digest(batch))
+        state = json.dumps(items.state_dict())
+
+    assert found == [digest(batch) for batch in ds.iterator(epoch=1)]
 
 
 def test_a_state_of_a_window_shuffle_is_not_one_of_ranks() -> None:
