@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import pytest
 
 from tests.behaviour.rank_images import STEPS, chain, write
 from tests.behaviour.rank_process import digest
+from tests.on_ray.sessions import apart
 
 ROOT = Path(__file__).resolve().parents[2]
 EPOCH = 2
@@ -44,18 +44,6 @@ def agree(every: Sequence[dict[str, Any]], folder: Path) -> None:
     for one in every:
         assert one["images"] == [digest(images) for images, _ in whole]
         assert one["labels"] == [digest(np.asarray(labels, np.int32)) for _, labels in whole]
-
-
-def alone(command: Sequence[str]) -> list[str]:
-    """A command in a network of its own with loopback alone, where that is allowed: torchrun listens everywhere."""
-    wrapped = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
-    if (
-        shutil.which("unshare")
-        and shutil.which("ip")
-        and not subprocess.run([*wrapped, "true"], check=False).returncode
-    ):
-        return [*wrapped, *command]
-    return list(command)
 
 
 def said(processes: Sequence[subprocess.Popen[str]]) -> list[dict[str, Any]]:
@@ -90,7 +78,8 @@ def test_ranks_under_torchrun_make_the_batches_of_one_loop(folder: Path) -> None
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--local-addr=127.0.0.1"]
     program = ["-m", "tests.behaviour.rank_images", "torch", str(folder), str(EPOCH)]
 
-    every = said([started(alone([sys.executable, *launcher, *program]), GLOO_SOCKET_IFNAME="lo")])
+    # With loopback alone, where that is allowed: torchrun listens everywhere.
+    every = said([started([*apart(), sys.executable, *launcher, *program], GLOO_SOCKET_IFNAME="lo")])
 
     agree(every, folder)
 

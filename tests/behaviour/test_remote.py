@@ -62,36 +62,18 @@ def shards(files: Any, tmp_path: Path, count: int = 3, each: int = 5) -> list[li
 # ---- names
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "*",
-        "d/*",
-        "d/a-*",
-        "d/a-?",
-        "d/[ab]-0",
-        "d/{a,b}-0",
-        "d/**",
-        "**/a-0",
-        "*/e/a-*",
-        "d/a-1",
-        "d",
-        "none*",
-        "d/none",
-        "**",
-    ],
-)
-def test_patterns_match_as_they_do_on_this_machine(files: Any, tmp_path: Path, pattern: str) -> None:
+PATTERNS = "* d/* d/a-* d/a-? d/[ab]-0 d/{a,b}-0 d/** **/a-0 */e/a-* d/a-1 d none* d/none **"
+
+
+def test_patterns_match_as_they_do_on_this_machine(files: Any, tmp_path: Path) -> None:
     for name in NAMES:
         files.pipe_file(f"/{name}", b"")
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"")
 
-    local = expand(f"{tmp_path}/{pattern}")
-    found = expand(f"memory://{pattern}")
-
-    assert [name for name, _ in found] == [f"memory://{name[len(str(tmp_path)) + 1 :]}" for name, _ in local]
-    assert [stable for _, stable in found] == [stable for _, stable in local]
+    for pattern in PATTERNS.split():
+        local = [(name[len(str(tmp_path)) + 1 :], stable) for name, stable in expand(f"{tmp_path}/{pattern}")]
+        assert expand(f"memory://{pattern}") == [(f"memory://{name}", stable) for name, stable in local], pattern
 
 
 def test_list_files_takes_urls_and_paths_together(files: Any, tmp_path: Path) -> None:

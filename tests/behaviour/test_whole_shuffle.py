@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 import gpupipe as gp
@@ -13,7 +11,6 @@ from gpupipe import Dataset, compat
 from tests.behaviour.model import run
 
 ODD = Dataset.range(40).filter(lambda x: x % 2 == 1)
-ARRAYS = np.zeros((20, 4), np.float64)
 
 
 def test_a_shuffle_by_an_unknown_cardinality_is_one_of_everything() -> None:
@@ -56,26 +53,3 @@ def test_any_other_negative_number_is_refused() -> None:
     for size in (0, -1, -3):
         with pytest.raises(gp.PlanError, match=r"buffer_size >= 1, .*use gpupipe.ALL, or UNKNOWN_CARDINALITY where"):
             ODD.shuffle(size)
-
-
-def test_its_cost_is_said_by_the_report_and_by_explain(tmp_path: Path) -> None:
-    with gp.io.TFRecordWriter(tmp_path / "records") as writer:
-        for _ in range(3):
-            writer.write(b"x" * 1000)
-    records = gp.TFRecordDataset(tmp_path / "records").shuffle(-2)
-    arrays = Dataset.from_tensor_slices(ARRAYS).shuffle(-2)
-    label = "shuffle(UNKNOWN_CARDINALITY)"
-
-    def rows(report: object) -> dict[str, tuple[object, ...]]:
-        steps = report.steps  # type: ignore[attr-defined]
-        return {s.step: (s.elements, s.bytes, s.most_elements, s.most_bytes) for s in steps}
-
-    assert rows(arrays.memory_report())[label] == (0, 0, 20, 160)
-    assert rows(records.memory_report())[label] == (0, 0, None, None)
-    with iter(arrays) as items:
-        next(items)
-        assert rows(items.memory_report())[label] == (19, 19 * 8, 20, 160)
-    assert f"{label[:-1]}, seed=None) holding all elements as references, about 250 bytes each" in records.explain()
-    assert f"{label[:-1]}, seed=None) holding all 20 indices, about 160 bytes" in arrays.explain()
-    assert "4611686018427387904" not in arrays.repeat(2).explain() + str(arrays.repeat(2).memory_report())
-    assert "holding 7 elements" in arrays.shuffle(7).explain()

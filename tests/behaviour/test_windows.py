@@ -105,12 +105,8 @@ def test_windows_become_batches_again() -> None:
         {"a": [1, 2], "b": [4, 5]},
         {"a": [3], "b": [6]},
     ]
-    assert run(D.zip(D.range(4), D.range(4, 8)).window(2).flat_map(lambda a, b: D.zip(b, a))) == [
-        (4, 0),
-        (5, 1),
-        (6, 2),
-        (7, 3),
-    ]
+    swapped = D.zip(D.range(4), D.range(4, 8)).window(2).flat_map(lambda a, b: D.zip(b, a))
+    assert run(swapped) == [(4, 0), (5, 1), (6, 2), (7, 3)]
     assert run(D.range(6).window(3).interleave(lambda w: w, cycle_length=2)) == [0, 3, 1, 4, 2, 5]
 
 
@@ -242,14 +238,10 @@ def outcomes_of(dataset: gp.Dataset) -> list[Any]:
 
 
 def test_a_bad_element_is_raised_once_and_windows_fill_up_from_what_follows() -> None:
-    assert outcomes_of(bad("raise").window(3)) == [
-        "ValueError",
-        [0, 2, 3],
-        "ValueError",
-        [4, 6, 7],
-        "ValueError",
-        [8],
-    ]
+    seen = outcomes_of(bad("raise").window(3))
+
+    assert seen[::2] == ["ValueError"] * 3
+    assert seen[1::2] == [[0, 2, 3], [4, 6, 7], [8]]
 
 
 def test_bad_elements_are_left_out_or_replaced() -> None:
