@@ -302,45 +302,6 @@ if __name__ == "__main__":
     assert (done.stdout, done.stderr) == ("7 True\n", "")
 
 
-WAITING = """
-if __name__ == "__main__":
-    ds = gp.Dataset.range(20).map(f.process_of, 2, workers="process")
-    print(*{int(pid) for _, pid in ds}, flush=True)
-"""
-
-
-@pytest.mark.parametrize("first", ["", "import multiprocessing\n"], ids=["", "early, as torch does"])
-def test_the_end_of_the_interpreter_ends_those_that_wait_without_a_word(tmp_path: Path, first: str) -> None:
-    command, env = _script(tmp_path, first + WAITING)
-
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert len(done.stdout.split()) == 2
-    assert all(_gone(int(pid)) for pid in done.stdout.split())
-
-
-@pytest.mark.skipif(os.name != "posix", reason="signals of processes are POSIX's")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "killed"])
-def test_those_that_wait_end_with_their_parent(tmp_path: Path, number: signal.Signals) -> None:
-    command, env = _script(tmp_path, WAITING + "    time.sleep(60)\n")
-    process = subprocess.Popen(
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert process.stdout is not None
-    pids = [int(pid) for pid in process.stdout.readline().split()]
-    if number == signal.SIGINT:
-        os.killpg(process.pid, number)
-    else:
-        process.kill()
-    _, errors = process.communicate(timeout=30)
-
-    assert len(pids) == 2
-    assert all(map(_gone, pids))
-    if number == signal.SIGINT:
-        assert errors.count("Traceback") == 1
-
-
 def test_a_process_that_still_starts_is_not_stuck() -> None:
     kept = pool.Workers.__new__(pool.Workers)
     kept._since = time.monotonic() - 100  # when the last pass left them

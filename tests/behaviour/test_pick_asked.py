@@ -78,6 +78,14 @@ def shown(element: Any) -> Any:
     return [plain(part) for part in element] if isinstance(element, tuple) else plain(element)
 
 
+def ended(name: str) -> None:
+    """Wait until there is no thread of this name."""
+    deadline = time.monotonic() + 20
+    while left := [thread.name for thread in threading.enumerate() if name in thread.name]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.01)
+
+
 def arrived(items: Any, seconds: float = 20.0) -> Any:
     """The next element, which must come although its iterator keeps a thread waiting."""
     found: list[Any] = []
@@ -341,10 +349,7 @@ def test_the_iterator_of_a_loop_that_is_left_is_closed_and_no_thread_stays(how: 
     gc.collect()
 
     assert closed.wait(20)
-    deadline = time.monotonic() + 20
-    while any(t.name == "gpupipe-places" for t in threading.enumerate()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not [t for t in threading.enumerate() if t.name == "gpupipe-places"]
+    ended("gpupipe-places")
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
@@ -361,10 +366,7 @@ def test_an_iterator_that_raises_is_never_left_out(on_error: Any, threads: int) 
             next(items)
     del items
     gc.collect()
-    deadline = time.monotonic() + 20
-    while any("gpupipe-map" in t.name for t in threading.enumerate()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not [t.name for t in threading.enumerate() if "gpupipe-map" in t.name]  # the error keeps no run alive
+    ended("gpupipe-map")  # the error keeps no run alive
 
 
 def test_its_length_is_not_known_and_nothing_behind_it_is_indexed() -> None:

@@ -299,12 +299,25 @@ if __name__ == "__main__":
 """
 
 
-def test_the_end_of_the_interpreter_ends_the_workers_without_a_word(tmp_path: Path) -> None:
-    command, env = _script(tmp_path, GUARDED)
+WAITING = """
+if __name__ == "__main__":
+    ds = gp.Dataset.range(20).map(f.process_of, 2, workers="process")
+    print(*{int(pid) for _, pid in ds}, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [GUARDED, WAITING, "import multiprocessing\n" + WAITING],
+    ids=["at work", "waiting", "multiprocessing imported first, as by torch"],
+)
+def test_the_end_of_the_interpreter_ends_the_workers_without_a_word(tmp_path: Path, body: str) -> None:
+    command, env = _script(tmp_path, body)
 
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
 
     assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.split()) == 2
     assert all(_gone(int(pid)) for pid in done.stdout.split())
 
 
@@ -333,10 +346,9 @@ def test_ctrl_c_while_workers_start_is_heard_by_the_parent_alone(tmp_path: Path)
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of processes are POSIX's")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "killed"])
-def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -> None:
-    command, env = _script(
-        tmp_path, GUARDED + "    for x in items.__class__.__iter__(items): pass\n    time.sleep(60)\n"
-    )
+@pytest.mark.parametrize("body", [GUARDED + "    for x in items: pass\n", WAITING], ids=["at work", "waiting"])
+def test_workers_end_with_their_parent(tmp_path: Path, body: str, number: signal.Signals) -> None:
+    command, env = _script(tmp_path, body + "    time.sleep(60)\n")
     process = subprocess.Popen(
         command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

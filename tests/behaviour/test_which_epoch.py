@@ -64,28 +64,21 @@ def _loop(ds: Dataset) -> int:
 # Counting
 
 
-def test_a_chain_built_with_its_source_each_epoch_starts_again_and_that_is_said_once(said: Any) -> None:
-    numbers = []
-    for _ in range(4):
-        items = iter(_train(_source()))
-        numbers.append(len(list(items)) and items.epoch)
-        del items
+@pytest.mark.parametrize(
+    ("kept", "sizes", "numbers", "text"),
+    [
+        pytest.param(False, [4] * 4, [0] * 4, "was built again and starts at epoch 0", id="with its source"),
+        pytest.param(True, [4, 4, 6, 6, 7], [0, 1, 0, 1, 0], "epoch 2 of one training", id="of another size"),
+    ],
+)
+def test_a_chain_that_is_built_again_in_each_epoch_starts_again_and_that_is_said_once(
+    said: Any, kept: bool, sizes: list[int], numbers: list[int], text: str
+) -> None:
+    source = _source()
 
-    assert numbers == [0, 0, 0, 0]
-    (text,) = said()
-    assert "was built again and starts at epoch 0" in text and "set_epoch" in text and "test_which_epoch.py" in text
-
-
-def test_a_chain_of_another_size_over_one_source_starts_again_and_that_is_said_once(said: Any) -> None:
-    source, numbers = _source(), []
-    for size in (4, 4, 6, 6, 7):
-        items = iter(_train(source, size))
-        list(items)
-        numbers.append(items.epoch)
-
-    assert numbers == [0, 1, 0, 1, 0]
-    (text,) = said()
-    assert "epoch 2 of one training" in text
+    assert [_loop(_train(source if kept else _source(), size)) for size in sizes] == numbers
+    (message,) = said()
+    assert text in message and "set_epoch" in message and "test_which_epoch.py" in message
 
 
 @pytest.mark.parametrize(
