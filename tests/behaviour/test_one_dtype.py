@@ -10,7 +10,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, TensorSpec
-from gpupipe.errors import FunctionError, ShapeError
+from gpupipe.errors import FunctionError, PlanTypeError, ShapeError
 from gpupipe.flow.batching.stack import pad_rows, stack_rows
 from gpupipe.flow.element import Stream
 from gpupipe.spec import byte_array
@@ -53,6 +53,13 @@ def test_a_signature_that_leaves_the_dtype_open_lets_the_first_element_say_it() 
     chain = yields(1, [2, 3], 2.5, output_signature=TensorSpec(None, None))
 
     assert outcomes(chain) == [1, [2, 3], "error"]
+
+
+def test_inner_datasets_are_of_one_dtype() -> None:
+    chain = Dataset.range(2).flat_map(lambda i: yields([1, 1.5][int(i)]))
+
+    with pytest.raises(PlanTypeError, match="flat_map needs datasets of one dtype, got float64 after int64"):
+        list(chain)
 
 
 STREAM = Stream(1, "numbers")

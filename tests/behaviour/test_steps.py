@@ -90,6 +90,14 @@ def test_endless_repeat(count: int | None) -> None:
 # ---- flat_map, apply
 
 
+def test_flat_map_nests() -> None:
+    dataset = Dataset.range(1, 3).flat_map(
+        lambda a: Dataset.range(2).flat_map(lambda b: Dataset.from_tensors((a, b)).repeat(2))
+    )
+
+    assert run(dataset) == [(a, b) for a in (1, 2) for b in (0, 1) for _ in range(2)]
+
+
 @pytest.mark.parametrize("method", ["flat_map", "interleave"])
 def test_functions_inside_may_use_the_element_of_the_function_around_them(method: str) -> None:
     def tens(a: Any) -> Dataset:
