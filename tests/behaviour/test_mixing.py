@@ -337,10 +337,8 @@ def test_listed_elements() -> None:
     assert Dataset.from_list([[1], [2, 3]]).element_spec == TensorSpec((None,), "int64")
     assert Dataset.from_list([1, [2]]).element_spec == TensorSpec(None, "int64")
     assert run(Dataset.from_list([{"a": 1, "b": 2}, {"b": 3, "a": 4}])) == [{"a": 1, "b": 2}, {"a": 4, "b": 3}]
-    assert run(Dataset.from_list([{"a": 1, "b": None}, {"a": 4, "b": None}])) == [
-        {"a": 1, "b": None},
-        {"a": 4, "b": None},
-    ]
+    absent = [{"a": 1, "b": None}, {"a": 4, "b": None}]
+    assert run(Dataset.from_list(absent)) == absent
     assert len(Dataset.from_list([np.zeros(3)] * 4)) == 4
     assert run(Dataset.from_list([(1, [1.5]), (2, [2.5])]).batch(2)) == [([1, 2], [[1.5], [2.5]])]
     kept = np.zeros(2)

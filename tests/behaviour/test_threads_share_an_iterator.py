@@ -13,7 +13,7 @@ import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
 from tests.behaviour.model import plain
 
-COUNT = 1200
+COUNT = 600
 
 
 def _generator() -> Any:
