@@ -5,7 +5,10 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import os
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,23 @@ def chain(batch: int = 64, seed: int = 1) -> gp.Dataset:
 def digest(batch: Any) -> str:
     """The digest of a batch, by its bytes."""
     return hashlib.blake2b(np.ascontiguousarray(batch).tobytes(), digest_size=8).hexdigest()
+
+
+def launched(*ranks: tuple[Sequence[str], dict[str, str]]) -> list[str]:
+    """What ranks print, by the command and the variables of each. One that waits for another gives up."""
+    root, pipe, started = Path(__file__).resolve().parents[2], subprocess.PIPE, list[subprocess.Popen[str]]()
+    usual = {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": ""}
+    for command, variables in ranks:
+        env = {**os.environ, **usual, **variables}
+        started.append(subprocess.Popen(command, env=env, cwd=root, stdout=pipe, stderr=pipe, text=True))
+    try:
+        ended = [process.communicate(timeout=200) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    assert not any(process.returncode for process in started), [errors[-2000:] for _, errors in ended]
+    return [out for out, _ in ended]
 
 
 def loop(items: Any, steps: int) -> list[str]:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import socket
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.behaviour.rank_images import STEPS, chain, write
-from tests.behaviour.rank_process import digest
+from tests.behaviour.rank_process import digest, launched
 from tests.on_ray.sessions import apart
 
-ROOT = Path(__file__).resolve().parents[2]
 EPOCH = 2
 
 pytestmark = [
@@ -36,41 +32,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def agree(every: Sequence[dict[str, Any]], folder: Path) -> None:
-    """Check that two ranks had the images and labels of all batches of a loop without ranks."""
+def agree(outputs: Sequence[str], folder: Path) -> None:
+    """Check that two ranks say that they had the images and labels of all batches of a loop without ranks."""
     whole = list(chain(folder).iterator(epoch=EPOCH))
+    lines = [line for out in outputs for line in out.splitlines() if line.startswith("{")]
+    every = sorted(map(json.loads, lines), key=lambda one: int(one["rank"]))
     assert len(whole) == STEPS
     assert [one["rank"] for one in every] == [0, 1]
     for one in every:
         assert one["images"] == [digest(images) for images, _ in whole]
         assert one["labels"] == [digest(np.asarray(labels, np.int32)) for _, labels in whole]
-
-
-def said(processes: Sequence[subprocess.Popen[str]]) -> list[dict[str, Any]]:
-    """What ranks printed, by rank. One that waits for another gives up after a minute."""
-    try:
-        ended = [process.communicate(timeout=200) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    assert [process.returncode for process in processes] == [0] * len(processes), [
-        errors[-2000:] for _, errors in ended
-    ]
-    lines = [line for out, _ in ended for line in out.splitlines() if line.startswith("{")]
-    return sorted(map(json.loads, lines), key=lambda one: int(one["rank"]))
-
-
-def started(command: Sequence[str], **variables: str) -> subprocess.Popen[str]:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "CUDA_VISIBLE_DEVICES": "",
-        **variables,
-    }
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=ROOT, env=environment)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -79,9 +50,7 @@ def test_ranks_under_torchrun_make_the_batches_of_one_loop(folder: Path) -> None
     program = ["-m", "tests.behaviour.rank_images", "torch", str(folder), str(EPOCH)]
 
     # With loopback alone, where that is allowed: torchrun listens everywhere.
-    every = said([started([*apart(), sys.executable, *launcher, *program], GLOO_SOCKET_IFNAME="lo")])
-
-    agree(every, folder)
+    agree(launched(([*apart(), sys.executable, *launcher, *program], {})), folder)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
@@ -91,6 +60,4 @@ def test_ranks_of_jax_make_the_batches_of_one_loop(folder: Path) -> None:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     program = [sys.executable, "-m", "tests.behaviour.rank_images", "jax", str(folder), str(EPOCH)]
 
-    every = said([started([*program, str(rank), address], JAX_PLATFORMS="cpu") for rank in range(2)])
-
-    agree(every, folder)
+    agree(launched(*(([*program, str(rank), address], {"JAX_PLATFORMS": "cpu"}) for rank in range(2))), folder)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.behaviour.rank_process import chain, digest
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.behaviour.rank_process import chain, digest, launched
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
@@ -25,24 +21,14 @@ pytestmark = [
 
 
 def said(folder: Path, world: int, *tasks: str) -> list[dict[str, Any]]:
-    """What each rank printed at its end. A rank that waits for another gives up after a minute."""
+    """What each rank printed at its end."""
     meeting = folder / f"meeting-{len(list(folder.iterdir()))}"
-    started = []
+    ranks = []
     for rank in range(world):
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "RANK": str(rank), "WORLD_SIZE": str(world)}
-        env |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
         url = f"file://{meeting}?rank={rank}&world_size={world}"
-        command = [sys.executable, "-m", "tests.behaviour.rank_process", url]
-        pipe = subprocess.PIPE
-        started.append(subprocess.Popen([*command, *tasks], env=env, cwd=ROOT, stdout=pipe, stderr=pipe, text=True))
-    try:
-        ended = [process.communicate(timeout=100) for process in started]
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-    assert [process.returncode for process in started] == [0] * world, ended
-    return [json.loads(out.splitlines()[-1]) for out, _ in ended]
+        command = [sys.executable, "-m", "tests.behaviour.rank_process", url, *tasks]
+        ranks.append((command, {"RANK": str(rank), "WORLD_SIZE": str(world)}))
+    return [json.loads(out.splitlines()[-1]) for out in launched(*ranks)]
 
 
 def test_one_state_through_two_ranks_and_one_gives_the_batches_of_one_loop(tmp_path: Path) -> None:
