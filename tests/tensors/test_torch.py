@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from tests.tensors.launch import expected, run
+from tests.tensors.launch import Launcher, expected
 
 torch = pytest.importorskip("torch")
 
@@ -161,10 +161,10 @@ def test_torchdata_saves_and_restores_its_position() -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_accelerate_gives_each_rank_its_shard_and_resumes(ranks: int, tmp_path: Path) -> None:
+def test_accelerate_gives_each_rank_its_shard_and_resumes(ranks: int, tmp_path: Path, run: Launcher) -> None:
     pytest.importorskip("accelerate")
 
-    found = run("on_accelerate", str(tmp_path), ranks=ranks)
+    found = run("on_accelerate", str(tmp_path), ranks=ranks, imports=("torch._dynamo", "accelerate"))
 
     every = expected(0)
     wrapped = [*every, *every[: -len(every) % ranks]]
@@ -181,10 +181,10 @@ def test_accelerate_gives_each_rank_its_shard_and_resumes(ranks: int, tmp_path: 
         assert (one["length"], one["device"], one["steps"]) == (len(one["batches"]), "cpu", len(one["batches"]))
 
 
-def test_a_training_step_of_lightning_gets_the_arrays_of_the_chain() -> None:
+def test_a_training_step_of_lightning_gets_the_arrays_of_the_chain(run: Launcher) -> None:
     pytest.importorskip("lightning")
 
-    (found,) = run("on_lightning")
+    (found,) = run("on_lightning", imports=("torch._dynamo", "lightning"))
 
     assert found["batches"] == [*expected(0), *expected(1)]
     assert found["places"] == found["own"]  # no copy
