@@ -324,6 +324,17 @@ def test_file_names_come_in_every_form(tf: Any, tmp_path: Path) -> None:
         assert run(nested.as_numpy_iterator()) == [b"00", b"01", b"10", b"11", b"02", b"12", b"20", b"21", b"22"]
 
 
+def test_files_are_listed_alike(tf: Any, tmp_path: Path) -> None:
+    for name in ("b", "a", "c.x", "a1"):
+        (tmp_path / name).write_bytes(b"")
+    for pattern in ("*", "a*", "?", "[ab]", "*.x"):
+        path = f"{tmp_path}/{pattern}"
+        expected = list(tf.data.Dataset.list_files(path, shuffle=False).as_numpy_iterator())
+
+        assert run(gp.Dataset.list_files(path, shuffle=False)) == expected
+        assert sorted(run(gp.Dataset.list_files(path))) == expected
+
+
 def test_listed_files_are_shuffled_unless_told(tf: Any, tmp_path: Path) -> None:
     names = sorted(f"{tmp_path}/{i:02}".encode() for i in range(20))
     for name in names:

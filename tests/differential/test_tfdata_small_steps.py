@@ -66,40 +66,31 @@ CASES: dict[str, Chain] = {
     "take_while": lambda D: D.range(9).take_while(lambda x: x < 4),
     "take_while endless": lambda D: D.range(5).repeat().take_while(lambda x: x < 3),
     "take_while nothing": lambda D: D.range(5).take_while(lambda x: x > 3),
-    "take_while all": lambda D: D.range(5).take_while(lambda x: x < 9),
     "take_while of a pair": lambda D: D.zip(D.range(5), D.range(5)).take_while(lambda a, b: a + b < 5),
     "take_while in the middle": lambda D: numbers(D, 1, 2, 9, 1, 2).take_while(lambda x: x < 5).repeat(2),
-    "take_while of a dict": lambda D: D.from_tensor_slices({"a": [1, 5, 2]}).take_while(lambda d: d["a"] < 3),
     # scan
     "scan": lambda D: D.range(5).scan(I64(0), lambda s, x: (s + x, s + x)),
     "scan of two states": lambda D: D.range(7).scan((I64(0), I64(1)), lambda s, x: ((s[1], s[0] + s[1]), s[0])),
     "scan of a pair": lambda D: D.zip(D.range(4), D.range(4)).scan(I64(0), lambda s, e: (s + e[0] * e[1], s)),
-    "scan repeats": lambda D: D.range(3).scan(I64(5), lambda s, x: (s + x, s)).repeat(2),
     "scan a list is a pair": lambda D: D.range(3).scan(I64(0), lambda s, x: [s + x, x]),
     "scan a list in the output is stacked": lambda D: D.range(3).scan(I64(0), lambda s, x: (s + 1, [s, x])),
     "scan dicts": lambda D: D.range(3).scan({"n": I64(1)}, lambda s, x: ({"n": s["n"] * 2}, {"x": x, "s": (s["n"],)})),
     "scan endless": lambda D: D.range(3).repeat().scan(I64(0), lambda s, x: (s + x, s)).take(7),
-    "scan of nothing": lambda D: D.range(0).scan(I64(0), lambda s, x: (s, x)),
-    "scan then batch": lambda D: D.range(5).scan(I64(0), lambda s, x: (s + x, s)).batch(2),
     # unique
     "unique": lambda D: numbers(D, 1, 37, 2, 37, 2, 1).unique(),
     "unique rows": lambda D: D.from_tensor_slices(np.array([[1, 2], [1, 3], [1, 2]])).unique(),
     "unique strings": lambda D: D.from_tensor_slices(["a", "b", "a", "", "b"]).unique(),
     "unique rows of strings": lambda D: D.from_tensor_slices([["a", "bc"], ["ab", "c"], ["a", "bc"]]).unique(),
     "unique of a dict": lambda D: D.from_tensor_slices({"a": [1, 1, 2]}).unique(),
-    "unique repeats": lambda D: numbers(D, 2, 1, 2).unique().repeat(2),
     "repeat then unique": lambda D: D.range(3).repeat(4).unique(),
-    "unique of nothing": lambda D: D.range(0).unique(),
     # errors
     "ignore_errors of none": lambda D: D.range(5).ignore_errors(),
     # cardinality
     "assert_cardinality": lambda D: D.assert_cardinality(D.range(5), 5),
     "assert_cardinality of unknown": lambda D: D.assert_cardinality(D.range(6).filter(lambda x: x > 1), 4),
     "assert_cardinality endless": lambda D: D.assert_cardinality(D.range(3).repeat(), -1).take(5),
-    "assert_cardinality 0": lambda D: D.assert_cardinality(D.range(0), 0),
     "assert_cardinality then take": lambda D: D.assert_cardinality(D.range(9), 4).take(4),
     "pad_to_cardinality": lambda D: D.pad_to_cardinality(D.from_tensor_slices({"a": [1, 2]}), 4),
-    "pad_to_cardinality as it is": lambda D: D.pad_to_cardinality(D.from_tensor_slices({"a": [1, 2]}), 2),
     "pad_to_cardinality nested": lambda D: D.pad_to_cardinality(
         D.from_tensor_slices({"a": ["x", "y"], "b": ([1.5, 2.5], [[1, 2], [3, 4]])}), 3, mask_key="real"
     ).batch(2),
@@ -108,20 +99,15 @@ CASES: dict[str, Chain] = {
     "counter downwards": lambda D: D.counter(start=5, step=-2).take(4),
     "counter wraps": lambda D: D.counter(start=254, dtype=np.uint8).take(4),
     "counter float": lambda D: D.counter(start=0.0, step=0.1, dtype=np.float32).take(200),
-    "counter zipped": lambda D: D.zip(D.counter(start=10), D.range(3)),
     "from_list": lambda D: D.from_list([("a", 1), ("b", 2)]),
     "from_list of shapes": lambda D: D.from_list([[1], [2, 3]]),
     "from_list of ranks": lambda D: D.from_list([1, [2]]),
-    "from_list of dicts": lambda D: D.from_list([{"a": 1, "b": 2}, {"b": 3, "a": 4}]),
     "from_list of arrays": lambda D: D.from_list([np.zeros((2, 2), np.float32), np.ones((2, 2), np.float32)]).batch(2),
     # mixtures
     "choose": lambda D: D.choose_from_datasets([D.range(2), D.range(10, 20)], numbers(D, 0, 1, 1, 0, 1)),
     "choose stops": lambda D: D.choose_from_datasets([D.range(2), D.range(10, 20)], numbers(D, 0, 0, 1, 0, 1)),
     "choose goes on": lambda D: D.choose_from_datasets(
         [D.range(2), D.range(10, 20)], numbers(D, 0, 0, 0, 1, 1), stop_on_empty_dataset=False
-    ),
-    "choose three": lambda D: D.choose_from_datasets(
-        [D.range(3), D.range(10, 11), D.range(20, 29)], D.range(3).repeat(5), stop_on_empty_dataset=False
     ),
     "choose of endless": lambda D: D.choose_from_datasets(
         [D.range(2).repeat(), D.range(5, 6).repeat()], numbers(D, 1, 0)
@@ -131,7 +117,6 @@ CASES: dict[str, Chain] = {
     "choose keys": lambda D: D.choose_from_datasets(
         [D.from_tensors({"a": 1, "b": 2}), D.from_tensors({"b": 3, "a": 4})], D.range(2)
     ),
-    "choose repeats": lambda D: D.choose_from_datasets([D.range(2), D.range(5, 7)], numbers(D, 0, 1)).repeat(2),
     "sample of one": lambda D: D.sample_from_datasets([D.range(3)]),
     "sample weight 0": lambda D: D.sample_from_datasets([D.range(2), D.range(10, 13)], weights=[0.0, 1.0]),
     "sample weight below 0": lambda D: D.sample_from_datasets([D.range(2), D.range(10, 13)], weights=[-1.0, 1.0]),
@@ -200,42 +185,6 @@ def test_the_order_repeats_in_the_same_cases(tf: Any, anew: bool | None) -> None
         return twice[:60] == twice[60:], drawn[:9] == drawn[9:]
 
     assert orders(Ours()) == orders(Theirs(tf)) == (not anew, not anew)
-
-
-CARDINALITIES: dict[str, Callable[[Any, Any], Any]] = {
-    "take_while": lambda D, d: d.take_while(lambda x: x >= 0),
-    "scan": lambda D, d: d.scan(I64(0), lambda s, x: (s, x)),
-    "unique": lambda D, d: d.unique(),
-    "ignore_errors": lambda D, d: d.ignore_errors(),
-    "assert_cardinality": lambda D, d: D.assert_cardinality(d, 10),
-    "rejection_resample": lambda D, d: d.rejection_resample(lambda x: x % 2, [0.5, 0.5]),
-    "sample": lambda D, d: D.sample_from_datasets([d, D.range(3)]),
-    "sample with an endless one": lambda D, d: D.sample_from_datasets([d, D.range(3).repeat()]),
-    "choose": lambda D, d: D.choose_from_datasets([d, D.range(3)], D.range(2)),
-}
-
-# Where the first input has no end and the second does, tf.data promises an endless dataset that ends with its choices.
-BETTER = {("choose", 1)}
-
-INPUTS: list[Chain] = [
-    lambda D: D.range(10),
-    lambda D: D.range(10).repeat(),
-    lambda D: D.range(10).filter(lambda x: x >= 0),
-]
-
-
-@pytest.mark.parametrize("name", CARDINALITIES)
-def test_cardinalities_are_equal_or_better(tf: Any, name: str) -> None:
-    for i, step in enumerate(INPUTS):
-        known = int(CARDINALITIES[name](Theirs(tf), step(Theirs(tf))).cardinality())
-        ours = CARDINALITIES[name](Ours(), step(Ours()))
-
-        if (name, i) in BETTER:
-            assert len(list(ours)) == 2
-            assert ours.cardinality() == gp.UNKNOWN_CARDINALITY != known
-        elif ours.cardinality() != known:
-            assert known == gp.UNKNOWN_CARDINALITY
-            assert ours.cardinality() == len(list(ours))
 
 
 REDUCTIONS: dict[str, Chain] = {
