@@ -15,13 +15,6 @@ from gpupipe.ops._shared import decoding
 from tests.chains.data import Spy, batches, on, parse, records, train_example
 
 
-def read_and_augment(path: Any) -> Any:
-    image = ops.decode_jpeg(gp.io.read_file(path), channels=3)
-    image = ops.random_resized_crop(image, (224, 224))
-    image = ops.random_flip_left_right(image)
-    return ops.normalize(image, mean=ops.IMAGENET_MEAN, std=ops.IMAGENET_STD)
-
-
 def load(path: Any) -> Any:
     image = ops.decode_jpeg(gp.io.read_file(path), channels=3)
     image = ops.resize(image, (192, 192))
@@ -75,24 +68,6 @@ def test_chain_a_on_tfrecords(shards: list[Path], backend: str) -> None:
     assert [len(labels) for _, labels in got[:-1]] == [8] * (len(got) - 1)
 
 
-def test_chain_a_on_a_folder(class_folder: Path, backend: str) -> None:
-    def labelled(path: Any) -> Any:
-        return read_and_augment(path), 7
-
-    ds = (
-        gp.Dataset.list_files(str(class_folder / "*" / "*.jpg"), seed=1)
-        .shuffle(10_000, seed=1)
-        .map(labelled, num_parallel_calls=gp.AUTOTUNE)
-        .batch(8)
-        .prefetch(gp.AUTOTUNE)
-        .with_options(on(backend))
-    )
-
-    got = list(batches(ds))
-
-    check_photographs(got, (224, 224, 3), [7] * len(list(class_folder.glob("*/*.jpg"))))
-
-
 def test_chain_b_gives_every_record_in_both_passes(shards: list[Path]) -> None:
     ds = gp.TFRecordDataset(shards).map(parse).shuffle(100).repeat(2).batch(16).prefetch(2)
 
@@ -115,19 +90,6 @@ def test_chain_b_with_images(shards: list[Path], backend: str) -> None:
     assert images.shape == (2 * len(labels), 192, 192, 3) and images.dtype == np.float32
     # White is 1 up to one rounding of float32: its weights sum to 1 only so far.
     assert -1.000001 < images.min() < -0.5 < 0.5 < images.max() < 1.000001
-
-
-def test_chain_b_on_a_folder(class_folder: Path, backend: str) -> None:
-    paths, labels = paths_and_labels(class_folder)
-
-    def labelled(path: Any, label: Any) -> Any:
-        return load(path), label
-
-    ds = gp.Dataset.from_tensor_slices((paths, labels)).shuffle(100).repeat(2).map(labelled).batch(16).prefetch(2)
-
-    got = list(batches(ds.with_options(on(backend))))
-
-    assert sorted(np.concatenate([y for _, y in got]).tolist()) == sorted(2 * labels)
 
 
 def count_calls_of_decode(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -169,20 +131,6 @@ def test_chain_c_decodes_once(class_folder: Path, backend: str, spy: Spy, monkey
     assert rows[0] == rows[1]
     order = [np.concatenate([y for _, y in part]).tolist() for part in (first, second)]
     assert order[0] != order[1]
-
-
-def test_chain_c_on_tfrecords_decodes_once(shards: list[Path], backend: str, spy: Spy) -> None:
-    expected = records(shards)
-    ds = gp.TFRecordDataset(shards).map(parse).map(decode_and_resize).cache().shuffle(200).batch(40).prefetch(-1)
-    ds = ds.with_options(on(backend))
-
-    first = list(batches(ds))
-    decoded = spy.decoded
-    second = list(batches(ds))
-
-    assert decoded == len(expected) and spy.decoded == decoded
-    check_photographs(first, (192, 192, 3), [label for _, label in expected])
-    check_photographs(second, (192, 192, 3), [label for _, label in expected])
 
 
 def test_the_validation_chain_of_imagenet(shards: list[Path], backend: str) -> None:

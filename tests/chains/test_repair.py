@@ -95,18 +95,35 @@ def in_place(found: Sequence[Any]) -> list[Any]:
     return [sorted(item) if item and isinstance(item[0], str) else item for item in out]
 
 
-@pytest.mark.parametrize("bad", SETS.values(), ids=list(SETS))
-@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
-@pytest.mark.parametrize("size", [1, 3, 8, 16])
-def test_batches_equal_the_plain_model(
-    tmp_path: Path, backend: str, size: int, on_error: str, bad: dict[int, Any]
-) -> None:
-    path, offsets = shard(tmp_path, bad)
-    ds = gp.TFRecordDataset(path).map(flipped).batch(size).with_options(on(backend, on_error=on_error))
+WAYS: dict[str, tuple[int, bool, dict[str, int]]] = {
+    "one": (1, False, {}),
+    "three": (3, False, {}),
+    "sixteen": (16, False, {}),
+    "remainder dropped": (7, True, {}),
+    "in parts": (16, False, {"device_memory": 5 * 24 * 32 * 3}),
+    "small host memory": (8, False, {"host_memory": 1}),
+}
+"""Rows of a batch, whether the last ones are dropped, and options."""
 
-    found = events(ds)
 
-    assert in_place(named(found, offsets)) == in_place(model(list(bad), size, on_error))
+@pytest.mark.parametrize(
+    ("way", "bad", "on_error"),
+    [
+        (way, bad, on_error)
+        for way in WAYS
+        for bad in (SETS if way in ("three", "sixteen") else ["decoder-only"])
+        for on_error in ("raise", "skip", "replace")
+        if (way, on_error) != ("remainder dropped", "raise")  # errors of what is dropped are not raised
+    ],
+)
+def test_batches_equal_the_plain_model(tmp_path: Path, backend: str, on_error: str, way: str, bad: str) -> None:
+    (size, drop, options), broken = WAYS[way], SETS[bad]
+    path, offsets = shard(tmp_path, broken)
+    ds = gp.TFRecordDataset(path).map(flipped).batch(size, drop_remainder=drop).prefetch(2)
+
+    found = events(ds.with_options(on(backend, on_error=on_error, **options)))
+
+    assert in_place(named(found, offsets)) == in_place(model(list(broken), size, on_error, drop))
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
@@ -143,16 +160,6 @@ def is_a_crop_of(image: Any, whole: Any) -> bool:
     h, w = image.shape[:2]
     places = [(y, x) for y in range(whole.shape[0] - h + 1) for x in range(whole.shape[1] - w + 1)]
     return any(np.array_equal(whole[y : y + h, x : x + w], image) for y, x in places)
-
-
-@pytest.mark.parametrize("on_error", ["skip", "replace"])
-def test_drop_remainder_counts_what_is_left(tmp_path: Path, backend: str, on_error: str) -> None:
-    path, offsets = shard(tmp_path, DECODER_ONLY)
-    ds = gp.TFRecordDataset(path).map(flipped).batch(7, drop_remainder=True)
-
-    found = events(ds.with_options(on(backend, on_error=on_error)))
-
-    assert named(found, offsets) == model(list(DECODER_ONLY), 7, on_error, drop=True)
 
 
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
@@ -218,28 +225,6 @@ def test_a_small_device_memory_runs_batches_in_parts_with_equal_results(tmp_path
         assert labels_of(other) == labels_of(whole)
         for (a, _), (b, _) in zip(whole, other, strict=True):
             np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
-def test_repair_works_in_parts_too(tmp_path: Path, backend: str, on_error: str) -> None:
-    path, offsets = shard(tmp_path, DECODER_ONLY)
-    options = on(backend, on_error=on_error, device_memory=5 * 24 * 32 * 3)
-
-    found = events(gp.TFRecordDataset(path).map(decoded).batch(16).with_options(options))
-
-    assert named(found, offsets) == model(list(DECODER_ONLY), 16, on_error)
-
-
-@pytest.mark.parametrize("ahead", [1, 4])
-def test_a_small_host_memory_still_delivers_everything(tmp_path: Path, backend: str, ahead: int) -> None:
-    path, offsets = shard(tmp_path, DECODER_ONLY)
-    options = on(backend, on_error="skip", host_memory=1)
-
-    found = events(gp.TFRecordDataset(path).map(flipped).batch(8).prefetch(ahead).with_options(options))
-    plain = events(gp.TFRecordDataset(path).map(parse).batch(8).prefetch(ahead).with_options(options))
-
-    assert named(found, offsets) == model(list(DECODER_ONLY), 8, "skip")
-    assert labels_of(plain) == model([], 8, "skip")
 
 
 def test_rows_of_a_shortened_batch_keep_their_keys(tmp_path: Path, backend: str) -> None:
