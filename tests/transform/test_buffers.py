@@ -88,18 +88,6 @@ def test_a_tensor_of_torch_holds_its_memory() -> None:
     assert address(found.empty(SHAPE, "float32")) != tensor.data_ptr()
 
 
-def test_other_sizes_and_small_batches_get_memory_of_their_own() -> None:
-    found = Buffers()
-    first = found.empty(SHAPE, "float32")
-    where = address(first)
-    del first
-
-    assert address(found.empty((63, *SHAPE[1:]), "float32")) != where
-    found.empty((4,), "uint8")
-    assert len(found._blocks) == 2
-    assert found.empty((2,), object).tolist() == [None, None]
-
-
 def test_a_user_who_keeps_all_batches_does_not_make_their_memory_stay() -> None:
     found = Buffers()
     batches = [found.empty(SHAPE, "float32") for _ in range(buffers.MOST + 5)]

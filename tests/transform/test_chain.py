@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from gpupipe import ops
-from gpupipe.errors import DecodeError
 from gpupipe.graph.host_values import HostValues
 from gpupipe.graph.op import Array
 from gpupipe.graph.trace import trace
-from gpupipe.graph.values import Draw, Item, Value
+from gpupipe.graph.values import Draw, Item
 from gpupipe.spec import LEAF, TensorSpec
 from gpupipe.transform.choose import Choice, make_executor
 from gpupipe.transform.machine import has_dali
-from gpupipe.transform.program import BatchFailed, Executor, Feed, Program
-from tests.transform.tiny import damaged, jpeg
+from gpupipe.transform.program import Executor, Feed, Program
+from tests.transform.tiny import jpeg
 
 SIZE = 48
 FILES = [jpeg(n, *((90, 120), (120, 80), (61, 200))[n % 3]) for n in range(24)]
@@ -58,13 +57,6 @@ def executor(kind: Any) -> Iterator[Executor]:
     made.close()
 
 
-def windows(program: Program, batch: HostValues) -> list[Array]:
-    """Every parameter that was drawn for a batch, as numbers."""
-    drawn: list[Value] = [v for v in program.inputs if isinstance(v, Item) and isinstance(v.value, Draw)]
-    assert drawn
-    return [np.asarray(batch.rows(value)) for value in drawn]
-
-
 def by_hand(files: list[bytes], batch: HostValues, program: Program) -> Array:
     """The chain with Pillow, in the order of the words of its definition."""
     parameters = {
@@ -96,60 +88,6 @@ def test_pixels_are_pillows_inside_and_near_them_on_the_ring(executor: Executor)
         level = 1 / min(ops.IMAGENET_STD)  # one of 255
         assert error[:, 1:-1, 1:-1].max() <= 1.01 * level  # resizing rounds to either side; Pillow twice
         assert error.max() <= 18 * level  # DALI repeats edge pixels, Pillow leaves out what lies outside
-
-
-@pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
-def test_both_executors_crop_and_flip_the_same_and_agree_on_the_pixels() -> None:
-    program = program_of(training)
-    results = []
-    names: tuple[Literal["dali-cpu", "numpy"], ...] = ("dali-cpu", "numpy")
-    for name in names:
-        batch = host_side(FILES[:8])
-        executor = make_executor(Choice(name, None, "test"), program, 8, 2)
-        executor.submit(Feed.of(program, batch))
-        results.append((windows(program, batch), executor.collect()[0]))
-        executor.close()
-    (dali_windows, dali), (numpy_windows, numpy) = results
-
-    for mine, other in zip(dali_windows, numpy_windows, strict=True):
-        np.testing.assert_array_equal(mine, other)
-    assert np.abs(dali - numpy)[:, 1:-1, 1:-1].max() <= 1.01 / min(ops.IMAGENET_STD)
-
-
-def test_a_row_does_not_depend_on_its_batch(executor: Executor) -> None:
-    program = program_of(training)
-    executor.submit(Feed.of(program, host_side(FILES[:8])))
-    (whole,) = executor.collect()
-
-    for start, stop in ((0, 1), (1, 4), (4, 8)):
-        executor.submit(Feed.of(program, host_side(FILES[start:stop], start)))
-        np.testing.assert_array_equal(executor.collect()[0], whole[start:stop])
-
-
-def test_a_bad_image_in_the_second_of_three_batches_is_found_and_the_rest_is_delivered(executor: Executor) -> None:
-    program = program_of(training)
-    files = [damaged(file) if n == 13 else file for n, file in enumerate(FILES)]
-    feeds = [Feed.of(program, host_side(files[start : start + 8], start)) for start in (0, 8, 16)]
-    for feed in feeds:
-        executor.submit(feed)
-
-    good = [executor.collect()[0]]
-    with pytest.raises(BatchFailed) as failure:
-        executor.collect()
-    good.append(executor.collect()[0])
-    rows = sorted(failure.value.causes)
-    for row in range(8) if not rows else ():
-        executor.submit(feeds[1].part(row, row + 1))
-        try:
-            executor.collect()
-        except BatchFailed:
-            rows.append(row)
-
-    assert rows == [5]
-    assert all(isinstance(cause, DecodeError) for cause in failure.value.causes.values())
-    for feed, images in zip((feeds[0], feeds[2]), good, strict=True):
-        executor.submit(feed)
-        np.testing.assert_array_equal(executor.collect()[0], images)
 
 
 def test_one_decode_may_have_two_consumers(kind: Any) -> None:

@@ -22,7 +22,6 @@ from gpupipe.transform.numpy import NumpyExecutor
 from gpupipe.transform.program import BatchFailed, Executor, Feed, Program
 from tests.transform.tiny import (
     IMAGE,
-    SIZE,
     TinyHalves,
     TinySame,
     TinyScale,
@@ -78,18 +77,6 @@ def test_several_batches_in_flight_come_back_in_order_whatever_their_sizes(make:
 
     for size in sizes:
         np.testing.assert_array_equal(executor.collect()[0], expected(FILES[:size]))
-
-
-def test_memoryviews_of_a_block_are_as_good_as_bytes(make: Make) -> None:
-    program = chain()
-    block = memoryview(b"".join(FILES))
-    ends = np.cumsum([len(file) for file in FILES]).tolist()
-    views = [block[end - len(file) : end] for file, end in zip(FILES, ends, strict=True)]
-    executor = make(program, 8)
-
-    executor.submit(feed_of(program, views))
-
-    np.testing.assert_array_equal(executor.collect()[0], expected(FILES))
 
 
 def test_rows_of_different_shapes_come_as_a_list_and_equal_ones_as_one_array(make: Make) -> None:
@@ -185,16 +172,6 @@ def test_arrays_of_any_strides_byte_order_and_writability_are_fed_as_they_read(m
 
     for image, row in zip(images, rows, strict=True):
         np.testing.assert_array_equal(image, row.astype(np.float32) * 3)
-
-
-def test_big_endian_parameters_are_read_as_numbers(make: Make) -> None:
-    program = chain()
-    starts = np.array([[1, 2], [3, 4]], ">i4")
-    executor = make(program, 2)
-
-    executor.submit(feed_of(program, FILES[:2], starts))
-
-    np.testing.assert_array_equal(executor.collect()[0], expected(FILES[:2], starts))
 
 
 def test_a_bad_image_costs_its_batch_and_no_other(make: Make) -> None:
@@ -325,15 +302,6 @@ def test_constants_enter_the_graph_and_are_not_fed(make: Make) -> None:
     executor.submit(Feed(2, tuple(columns[v] for v in program.inputs)))
 
     np.testing.assert_array_equal(executor.collect()[0][1, 0, 0], [1.5, 2.5, 3.5])
-
-
-def test_sizes_are_the_declared_ones(make: Make) -> None:
-    program = chain()
-    executor = make(program, 2)
-
-    executor.submit(feed_of(program, FILES[:2]))
-
-    assert executor.collect()[0].shape[1:] == program.outputs[0].spec.shape == (SIZE, SIZE, 3)
 
 
 def test_wrong_dtypes_of_parameters_are_a_mistake_of_the_caller() -> None:

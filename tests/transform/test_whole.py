@@ -158,10 +158,3 @@ def test_large_images_open_shapes_and_python_numbers_are_no_stacks() -> None:
     assert Whole.of(program((512, 512, 3), np.float32(2))) is None
     assert Whole.of(program((None, 32, 3), np.float32(2))) is None
     assert Whole.of(program((32, 32, 3), 2.0)) is None
-
-
-def test_rows_of_a_chunk_fill_equal_stacks_and_at_least_what_threads_take() -> None:
-    whole = Whole(85, (), (), ())
-
-    assert [whole.per_chunk(rows, 1) for rows in (1, 85, 86, 128, 1000)] == [1, 85, 43, 64, 84]
-    assert whole.per_chunk(1000, 250) == 250
