@@ -25,7 +25,6 @@ from gpupipe.comparison.verdict import break_even, findings_of
 from gpupipe.errors import PlanError
 from gpupipe.ops._shared.flip import Flip
 from gpupipe.ops.decode_jpeg import DecodeJpeg
-from gpupipe.ops.normalize import Normalize
 from gpupipe.ops.resize import Resize
 from gpupipe.progress import Progress
 from gpupipe.transform.machine import has_dali
@@ -49,7 +48,10 @@ def _image(x: Any) -> Any:
 
 @needs_dali
 def test_a_model_gives_the_same_classes_on_equal_executors() -> None:
-    found = gp.compare(chain(), ("dali-cpu", "numpy"), images=16, steps=False, model=lambda x: x.mean((1, 2)))
+    ds = chain().shuffle(4)
+    before = [labels.tolist() for _, labels in ds.iterator(epoch=0)]
+
+    found = gp.compare(ds, ("dali-cpu", "numpy"), images=16, steps=False, model=lambda x: x.mean((1, 2)))
 
     assert found.cost("dali-cpu").accuracy == found.cost("numpy").accuracy
     accuracy = found.cost("numpy").accuracy
@@ -57,45 +59,23 @@ def test_a_model_gives_the_same_classes_on_equal_executors() -> None:
     assert (accuracy.images, accuracy.agreement) == (16, 1.0)
     assert "the model gives the same class for 100.0% of 16 images on DALI CPU" in found.verdict
     assert found.equal
-
-
-def test_top1_is_the_share_of_labels_that_the_model_gives() -> None:
-    numbers = iter(range(99))
-    found = gp.compare(
-        chain(), "numpy", images=16, model=lambda x: np.array([next(numbers) // 2 * 2 for _ in x]), steps=False
-    )
-
-    accuracy = found.cost("numpy").accuracy
-    assert accuracy is not None
-    assert accuracy.top1 == 0.5
+    assert [labels.tolist() for _, labels in ds] == before  # comparing is no epoch
 
 
 @pytest.mark.parametrize(
     ("model", "got"),
     [
         (lambda x: x, r"got float32\[4, 12, 10, 3\]"),
-        (lambda x: x.mean((1, 2, 3)), r"got float32\[4\]"),
         (lambda x: x.mean((1, 2, 3))[:, None], r"got float32\[4, 1\]"),
         (lambda x: {"logits": x.mean((1, 2))}, "got {'logits'"),
-        (lambda x: [[1], [1, 2], [1], [1]], r"got \[\[1\], \[1, 2\]"),
-        (lambda x: None, "got None"),
         (lambda x: np.array(["cat"] * len(x)), r"got <U3\[4\]"),
         (lambda x: x.mean((1, 2)) * np.nan, "got NaN"),
     ],
-    ids=["images", "floats", "one score", "dict", "unequal", "nothing", "words", "nan"],
+    ids=["images", "one score", "dict", "words", "nan"],
 )
 def test_a_model_whose_answers_are_no_classes_is_refused(model: Any, got: str) -> None:
     with pytest.raises(PlanError, match=f"compare needs a model that gives .*{got}"):
         gp.compare(chain(), "numpy", images=16, model=model, steps=False)
-
-
-def test_comparing_counts_no_epoch() -> None:
-    ds = chain().shuffle(4)
-    before = [labels.tolist() for _, labels in ds.iterator(epoch=0)]
-
-    gp.compare(ds, "numpy", images=16, steps=False)
-
-    assert [labels.tolist() for _, labels in ds] == before
 
 
 def test_a_pass_ends_after_so_many_images_even_of_an_endless_chain() -> None:
@@ -157,13 +137,10 @@ def test_a_step_that_an_executor_cannot_run_alone_is_named(tmp_path: Path, monke
         ({"executors": ["cuda"]}, "compare needs executors out of dali-gpu, dali-cpu, fast, numpy, got 'cuda'"),
         ({"rate": -1}, "compare needs a rate from 0.1 to 1e9 images/s, got -1"),
         ({"prices": {"gpu": 1}}, "compare needs prices named core_hour and gpu_hour, got 'gpu'"),
-        ({"rate": 1e-300}, "compare needs a rate from 0.1 to 1e9 images/s, got 1e-300"),
         ({"prices": 0.05}, "compare needs prices by name, core_hour and gpu_hour, got 0.05"),
         ({"prices": {"core_hour": float("inf")}}, "compare needs a price from 0 to 1e9 for core_hour, got inf"),
-        ({"executors": 5}, "compare needs executors out of dali-gpu, dali-cpu, fast, numpy, got 5"),
         ({"model": "resnet"}, "compare needs a model that can be called, got 'resnet'"),
         ({"out": 5}, "compare needs a path for out, got 5"),
-        ({"prices": {"gpu_hour": "1"}}, "compare needs a price from 0 to 1e9 for gpu_hour, got '1'"),
     ],
     ids=str,
 )
@@ -231,16 +208,6 @@ def test_break_even_counts_cores_saved_and_the_gpus_share() -> None:
     assert "saves 0.02 an hour" in text
 
 
-def test_a_rate_that_one_gpu_does_not_give_is_none_from_which_it_pays() -> None:
-    costs = [cost("dali-gpu", 0.5, 3900), cost("numpy", 2.5, 700)]
-
-    even = break_even(costs, None, {"core_hour": 0.05, "gpu_hour": 0.4})
-
-    assert even is not None
-    assert even.from_core_price == pytest.approx(0.4 / 3.9 / 2)  # above the price of a core
-    assert even.from_rate is None
-
-
 def test_without_a_gpu_there_is_no_break_even_and_cores_are_counted() -> None:
     costs = [Cost("dali-gpu", "DALI GPU", "no GPU"), cost("numpy", 3.0, 700)]
 
@@ -267,7 +234,6 @@ def test_a_gpu_that_saves_no_cpu_time_never_pays() -> None:
     [
         (lambda x: x[:, :, ::-1], "red and blue exchanged"),
         (lambda x: x[:, ::-1], "mirrored left-right: a flip that is missing, or one too many"),
-        (lambda x: x[::-1], "mirrored upside down: a flip that is missing, or one too many"),
         (lambda x: x[::-1, ::-1], "rotated by 180 degrees"),
         (lambda x: np.roll(x, (1, -2), (0, 1)), "shifted by 1 pixel down and 2 pixels to the left"),
         (lambda x: x + 7, "offset by +7"),
@@ -279,6 +245,7 @@ def test_a_gpu_that_saves_no_cpu_time_never_pays() -> None:
 )
 def test_a_difference_is_put_into_words(change: Any, words: str) -> None:
     assert looks_like([change(image) for image in SCENE], SCENE).startswith(words)
+    assert looks_like([image + RNG.normal(0, 2, image.shape) for image in SCENE], SCENE) == ""  # noise
 
 
 def test_what_is_normalised_by_another_deviation_has_no_offset_and_as_many_digits_as_it_takes() -> None:
@@ -287,12 +254,6 @@ def test_what_is_normalised_by_another_deviation_has_no_offset_and_as_many_digit
     found = looks_like(off, [(image - 120) / 50 for image in SCENE], 50.0)
 
     assert found == "scaled by +0.9995: another mean or deviation"
-
-
-def test_noise_looks_like_nothing_known() -> None:
-    noisy = [image + RNG.normal(0, 2, image.shape) for image in SCENE]
-
-    assert looks_like(noisy, SCENE) == ""
 
 
 def test_a_tolerance_is_that_of_the_ops_most_similar_cases() -> None:
@@ -304,15 +265,8 @@ def test_a_tolerance_is_that_of_the_ops_most_similar_cases() -> None:
     assert (bicubic.inside, bicubic.ring) == (2, 2)
     assert "DALI repeats edge pixels" in kept.source
     assert tolerance_of(Flip(), [image]).source == "flip states no tolerance: executors must be equal"
-
-
-def test_a_tolerance_grows_with_values_in_floating_point_and_with_the_unit() -> None:
-    op = Normalize((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
-    float_image = IMAGES[0].astype(np.float32)
-
-    usual = tolerance_of(op, [float_image])
-    assert tolerance_of(op, [float_image * 100]).inside > 50 * usual.inside > 0
-    assert tolerance_of(op, [IMAGES[0]], scale=58.0).inside == pytest.approx(58 * tolerance_of(op, [IMAGES[0]]).inside)
+    exact, gpu = (tolerance_of(DecodeJpeg(channels=3), [b""], decodes_on_gpu=on) for on in (False, True))
+    assert gpu.inside == exact.inside + GPU_DECODING
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint16])
@@ -337,12 +291,6 @@ def test_a_tolerance_shrinks_with_the_range_of_values_but_not_for_dark_images() 
     assert of_bytes == of_floats == of_dark == 18
     assert tolerance_of(op, [bright / 255]).ring == pytest.approx(18 / 255)
     assert tolerance_of(op, [bright * 0, bright * 2]).ring == pytest.approx(36)
-
-
-def test_decoders_of_a_gpu_are_allowed_more() -> None:
-    exact, gpu = (tolerance_of(DecodeJpeg(channels=3), [b""], decodes_on_gpu=on) for on in (False, True))
-
-    assert gpu.inside == exact.inside + GPU_DECODING
 
 
 def test_the_json_of_a_comparison_is_strict(tmp_path: Path) -> None:

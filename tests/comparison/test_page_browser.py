@@ -63,8 +63,10 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [SCREEN, PHONE])
+WINDOWS = pytest.mark.parametrize(("width", "scheme"), [(SCREEN, "light"), (PHONE, "dark")])
+
+
+@WINDOWS
 def test_the_page_of_a_real_comparison_asks_for_nothing_and_shows_plots_and_pictures(
     browser: Browser, measured: Path, width: int, scheme: str
 ) -> None:
@@ -72,8 +74,7 @@ def test_the_page_of_a_real_comparison_asks_for_nothing_and_shows_plots_and_pict
     assert FOLDER in browser.evaluate("document.body.textContent")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [SCREEN, PHONE])
+@WINDOWS
 def test_a_page_asks_for_nothing_and_shows_plots_and_pictures(
     browser: Browser, page: Path, width: int, scheme: str
 ) -> None:
@@ -121,20 +122,13 @@ def test_markup_in_the_data_is_text_and_runs_nothing(browser: Browser, tmp_path:
 
 BROKEN: dict[str, tuple[str | re.Pattern[str], str, str]] = {
     "a picture from elsewhere": ("</header>", '</header><img src="https://example.invalid/a.png" alt="">', "asked for"),
-    "a style from elsewhere": ("</head>", '<link rel="stylesheet" href="a.css"></head>', "asked for"),
     "a script": ("</header>", "</header><script>1</script>", "the browser says"),
-    "a script that may run": (re.compile("<meta http-equiv.*"), "<script>console.log(1)</script>", "the browser says"),
     "a changed style": ("--paper: #ffffff", "--paper: #fffff0", "Content Security Policy"),
     "pale text": ("--muted: #55606b", "--muted: #8090a0", "contrast of text"),
-    "pale bars": ("--tone-1: #c45500", "--tone-1: #ffccaa", "contrast of bar"),
     "no dark scheme": ("prefers-color-scheme: dark", "prefers-color-scheme: none", "not dark"),
-    "half a dark scheme": ("--ink: #e8ecef", "--ink: #181c20", "contrast of text"),
     "tables that do not scroll": (".box { overflow-x: auto", ".box { overflow-x: visible", "wider than its window"),
     "a picture that is damaged": ("data:image/jpeg;base64,/9j", "data:image/jpeg;base64,AAA", "is blank"),
-    "hidden pictures": (".trio img {", ".trio img { visibility: hidden;", "is blank"),
-    "empty plots": ("svg { display", "svg > * { display: none } svg { display", "plot 0 is blank"),
     "no bars": ('height="14"', 'height="0"', "bar 0 is not there"),
-    "no plots": (re.compile("<svg.*?</svg>", re.DOTALL), "", "no plot"),
 }
 
 

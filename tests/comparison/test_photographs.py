@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +17,13 @@ from gpupipe.extract.examples.example import ExampleParser
 from gpupipe.extract.examples.features import FixedLenFeature
 from gpupipe.extract.records.tfrecord import RecordReader
 
-SAMPLE = Path(os.environ.get("GPUPIPE_SAMPLE", Path(__file__).parents[2] / "../shared/data/imagenet-sample"))
-SMALL = 60  # photographs; by their numbers they hold every size and every kind of JPEG
-
-
-def jpegs(count: int) -> list[bytes]:
-    return [encode(pixels, s.quality, s.subsampling, s.progressive) for s, pixels in map(take, range(count))]
+SMALL = 30  # photographs; by their numbers they hold every size and every kind of JPEG
 
 
 def records(path: Path) -> list[bytes]:
     payloads = [payload for _, payload in RecordReader(str(path))]
     assert not any(isinstance(payload, DataError) for payload in payloads)
     return [bytes(payload) for payload in payloads if not isinstance(payload, DataError)]
-
-
-def test_a_photograph_depends_on_its_generator_alone() -> None:
-    first = photograph(np.random.default_rng(5), 120, 160)
-    photograph(np.random.default_rng(6), 90, 200)
-    again = photograph(np.random.default_rng(5), 120, 160)
-    other = photograph(np.random.default_rng(7), 120, 160)
-
-    assert first.dtype == np.uint8
-    assert first.shape == (120, 160, 3)
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
 
 
 def test_a_number_gives_the_same_photograph_whatever_was_drawn_before() -> None:
@@ -82,7 +64,7 @@ def test_sizes_and_kinds_follow_the_real_sample() -> None:
 
 
 def test_files_have_the_bytes_of_real_ones_and_are_what_their_shot_says() -> None:
-    files = jpegs(SMALL)
+    files = [encode(pixels, s.quality, s.subsampling, s.progressive) for s, pixels in map(take, range(SMALL))]
 
     assert 90e3 < np.mean([len(file) for file in files]) < 130e3
     seen: set[str] = set()

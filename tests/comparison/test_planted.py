@@ -87,102 +87,74 @@ def test_the_steps_see_the_draws_of_the_whole_chain(chain: Dataset) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(last, delivered, strict=True))
 
 
-def test_exchanged_red_and_blue_are_found_at_the_decoder(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = DecodeJpeg.dali
+def test_a_decoder_a_resize_and_a_mean_that_are_wrong_are_found_each_at_its_step(
+    chain: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode, resize, mirrored, off = DecodeJpeg.dali, Resize.dali, Resize.mirrored_dali, 5.0
 
-    def dali(self: DecodeJpeg, d: Any, data: Any) -> Any:
-        image = original(self, d, data)
+    def exchanged(self: DecodeJpeg, d: Any, data: Any) -> Any:
+        image = decode(self, d, data)
         return d.fn.color_space_conversion(image, image_type=d.types.RGB, output_type=d.types.BGR)
 
     def fused(self: DecodeCrop, d: Any, data: Any, start: Any, shape: Any) -> Any:
-        return self.crop.dali(d, dali(DecodeJpeg(channels=3), d, data), start, shape)
+        return self.crop.dali(d, exchanged(DecodeJpeg(channels=3), d, data), start, shape)
 
-    monkeypatch.setattr(DecodeJpeg, "dali", dali)
+    monkeypatch.setattr(DecodeJpeg, "dali", exchanged)
     monkeypatch.setattr(DecodeCrop, "dali", fused)
+    monkeypatch.setattr(Resize, "dali", lambda self, *args: resize(_with(self, antialias=False), *args))
+    monkeypatch.setattr(Resize, "mirrored_dali", lambda self, *args: mirrored(_with(self, antialias=False), *args))
+    other = tuple(mean + off for mean in ops.IMAGENET_MEAN)
+    for op in (Normalize, CropMirrorNormalize):
+        original = op.dali
+        monkeypatch.setattr(op, "dali", lambda self, d, *xs, run=original: run(_with(self, mean=other), d, *xs))
     result = compared(chain)
 
     found = wrong(result)
-    _, gap = found["decode_jpeg"]
-    assert set(found) == {"decode_jpeg", "decode_crop (decode_jpeg, crop)"}
+    assert set(found) == {
+        "decode_jpeg", "decode_crop (decode_jpeg, crop)", "resize", "resize_flip (resize, flip)",
+        "normalize", "crop_mirror_normalize (normalize)",
+    }  # fmt: skip
+    decoded, resized, normalized = (found[name][1] for name in ("decode_jpeg", "resize", "normalize"))
+    assert decoded.own and resized.own and normalized.own
     assert "DALI CPU differs from NumPy at decode_jpeg" in result.verdict
-    assert gap.looks_like == "red and blue exchanged"
-    assert gap.own is not None
-    assert gap.own.mean > 2
-    assert gap.allowed == 0
-    assert gap.pair is not None
-    pair = result.pairs[gap.pair]
+    assert decoded.looks_like == "red and blue exchanged"
+    assert (decoded.own.mean > 2, decoded.allowed) == (True, 0)
+    assert decoded.pair is not None
+    pair = result.pairs[decoded.pair]
     assert (pair.other[:, :, ::-1] == pair.reference).all()
+    assert resized.own.maximum > 5 * resized.allowed
+    assert resized.looks_like == "more fine detail, as a resize without antialiasing leaves"
+    assert normalized.own.mean == pytest.approx(off, rel=1e-3)
+    assert normalized.own.unit == "levels of 0..255"
+    assert normalized.looks_like == "offset by -5: another mean"
 
 
-def test_a_resize_without_antialias_is_found_at_the_resize(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    original, mirrored = Resize.dali, Resize.mirrored_dali
-
-    def dali(self: Resize, *args: Any) -> Any:
-        return original(_with(self, antialias=False), *args)
-
-    def flipped(self: Resize, *args: Any) -> Any:
-        return mirrored(_with(self, antialias=False), *args)
-
-    monkeypatch.setattr(Resize, "dali", dali)
-    monkeypatch.setattr(Resize, "mirrored_dali", flipped)
-    found = wrong(compared(chain))
-
-    assert set(found) == {"resize", "resize_flip (resize, flip)"}
-    _, gap = found["resize"]
-    assert gap.own is not None
-    assert gap.own.maximum > 5 * gap.allowed
-    assert gap.looks_like == "more fine detail, as a resize without antialiasing leaves"
-
-
-def test_a_shift_by_one_pixel_is_found_at_the_window(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dali(self: Crop, d: Any, x: Any, start: Any, shape: Any) -> Any:
+def test_a_shift_by_one_pixel_and_a_flip_that_is_missing_are_found_each_at_its_step(
+    chain: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shifted(self: Crop, d: Any, x: Any, start: Any, shape: Any) -> Any:
         right = d.fn.cat(start[0:1], start[1:2] + 1, axis=0)
         return d.fn.slice(x, right, shape, axis_names="HW", out_of_bounds_policy="pad")
 
     def fused(self: DecodeCrop, d: Any, data: Any, start: Any, shape: Any) -> Any:
-        return dali(self.crop, d, self.decoder.dali(d, data), start, shape)
+        return shifted(self.crop, d, self.decoder.dali(d, data), start, shape)
 
-    monkeypatch.setattr(Crop, "dali", dali)
+    monkeypatch.setattr(Crop, "dali", shifted)
     monkeypatch.setattr(DecodeCrop, "dali", fused)
-    found = wrong(compared(chain))
+    monkeypatch.setattr(Flip, "dali", lambda self, d, x, mirror: x)
+    monkeypatch.setattr(ResizeFlip, "dali", lambda self, d, x, size, mirror: self.resize.dali(d, x, size))
+    result = compared(chain)
 
-    assert set(found) == {"crop", "decode_crop (decode_jpeg, crop)"}
+    found = wrong(result)
+    flips = {"flip", "resize_flip (resize, flip)"}
+    assert set(found) == {"crop", "decode_crop (decode_jpeg, crop)", *flips}
     gap = found["crop"][1]
     assert gap.looks_like == "shifted by 1 pixel to the left"
     assert gap.own is not None
     assert gap.own.mean > 1
-
-
-def test_a_mean_that_is_off_is_found_at_the_normalisation(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    off = 5.0
-    for op in (Normalize, CropMirrorNormalize):
-        original = op.dali
-
-        def dali(self: Any, d: Any, *args: Any, original: Any = original) -> Any:
-            other = tuple(mean + off for mean in ops.IMAGENET_MEAN)
-            return original(_with(self, mean=other), d, *args)
-
-        monkeypatch.setattr(op, "dali", dali)
-    found = wrong(compared(chain))
-
-    assert set(found) == {"normalize", "crop_mirror_normalize (normalize)"}
-    gap = found["normalize"][1].own
-    assert gap is not None
-    assert gap.mean == pytest.approx(off, rel=1e-3)
-    assert gap.unit == "levels of 0..255"
-    assert found["normalize"][1].looks_like == "offset by -5: another mean"
-
-
-def test_a_flip_that_is_never_applied_is_found_at_the_flip(chain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Flip, "dali", lambda self, d, x, mirror: x)
-    monkeypatch.setattr(ResizeFlip, "dali", lambda self, d, x, size, mirror: self.resize.dali(d, x, size))
-    found = compared(chain)
-
-    assert set(wrong(found)) == {"flip", "resize_flip (resize, flip)"}
-    for _, gap in wrong(found).values():
-        assert gap.looks_like.startswith("mirrored left-right")
-    assert not found.equal
-    assert "costs are not compared: DALI CPU did other work than NumPy" in found.verdict
+    assert all(found[name][1].looks_like.startswith("mirrored left-right") for name in flips)
+    assert not result.equal
+    assert "costs are not compared: DALI CPU did other work than NumPy" in result.verdict
 
 
 def _with(op: Any, **changes: Any) -> Any:

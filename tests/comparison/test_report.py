@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from gpupipe.comparison import contestants
 from gpupipe.comparison.contestants import Alone
 from gpupipe.comparison.measure import Job
 from gpupipe.comparison.pixels import gap_of, same_images
-from gpupipe.comparison.sheet import contact_sheet, to_uint8
+from gpupipe.comparison.sheet import contact_sheet, save_png, to_uint8
 from gpupipe.comparison.source import Source
 from gpupipe.comparison.terminal import laid_out
 from gpupipe.errors import GpupipeError
@@ -32,20 +33,11 @@ def test_pixel_differences_are_in_levels_and_tell_the_ring_from_the_inside() -> 
     assert gap.worst_mean == pytest.approx(10 / images[0].size)
     assert gap.psnr == pytest.approx(10 * np.log10(255**2 / ((10**2 + 3**2) / images.size)))
     assert same_images(gap)
-
-
-def test_equal_images_have_no_difference_and_no_psnr() -> None:
     image = np.full((4, 4, 3), np.nan, np.float32)
     image[0] = np.inf
-
     gap = gap_of([image], [image.copy()])
-
     assert (gap.maximum, gap.ring, gap.mean, gap.psnr) == (0, 0, 0, None)
-
-
-def test_images_of_another_size_are_infinitely_far_away() -> None:
     gap = gap_of([np.zeros((4, 5, 3), np.uint8)], [np.zeros((4, 4, 3), np.uint8)])
-
     assert gap.maximum == gap.worst_mean == np.inf
     assert not same_images(gap)
 
@@ -103,3 +95,9 @@ def test_a_run_that_crashes_is_an_error_with_its_last_words(tmp_path: Path, monk
         pytest.raises(GpupipeError, match=r"status 1; the end of its log:\nthe graph fell over"),
     ):
         alone.round()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
+def test_a_full_disk_names_the_file_of_the_sheet() -> None:
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        save_png(Path("/dev/full"), np.zeros((300, 300, 3), np.uint8))

@@ -40,12 +40,11 @@ def on_dali(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
     ("change", "words"),
     [
         (lambda x: {**x, "[1]": [n + 1 for n in x["[1]"]]}, "other labels"),
-        (lambda x: {**x, "[0]": x["[0]"][::-1]}, r"image \d+ differs by [\d.]+ levels of 0..255 on average"),
         (lambda x: {**x, "[0]": x["[0]"][:-1], "[1]": x["[1]"][:-1]}, r"12 images in the first batches, not 16"),
         (lambda x: {**x, "[2]": [n * 2 for n in x["[2]"]]}, r"other values in row 1, in \[2\]"),
         (lambda x: {**x, "[3]": x["[3]"][::-1]}, r"image \d+ differs by [\d.]+ levels of 0..255 on average, in \[3\]"),
     ],
-    ids=["labels", "order", "last", "weights", "second view"],
+    ids=["labels", "last", "weights", "second view"],
 )
 def test_what_an_executor_delivers_otherwise_is_unequal_work(
     change: Any, words: str, monkeypatch: pytest.MonkeyPatch
@@ -119,7 +118,7 @@ def test_a_missed_flip_of_images_that_were_normalised_by_hand_is_noticed(monkeyp
 
 
 @needs_dali
-@pytest.mark.parametrize("method", ["round", "first", "bottleneck"])
+@pytest.mark.parametrize("method", ["round", "bottleneck"])
 def test_an_executor_that_fails_half_way_is_left_out_and_the_others_are_measured(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,16 +138,6 @@ def test_an_executor_that_fails_half_way_is_left_out_and_the_others_are_measured
     rate = found.cost("numpy").rate
     assert rate is not None
     assert rate.count == found.rounds >= 3
-
-
-def test_no_more_images_are_compared_than_a_pass_has() -> None:
-    found = gp.compare(chain().repeat(), "numpy", images=20, compared=10**12)
-
-    assert found.images == 20
-
-
-def test_a_batch_is_as_large_as_the_first_one() -> None:
-    assert gp.compare(chain().unbatch().take(9).batch(8), "numpy", images=16, steps=False).batch == 8
 
 
 def test_a_folder_may_have_names_that_are_no_text(tmp_path: Path) -> None:
