@@ -94,6 +94,7 @@ class Shown:
     after: list[Array]
 
 
+@cache
 def shown(name: str) -> list[Shown]:
     """What is shown of an op: up to `SETTINGS` of its settings, if possible such that change something."""
     if name in CALLED:

@@ -1,5 +1,0 @@
-from tests.guide.for_gpupipe.artificial import ArtificialDataset
-
-
-def chain():
-    return ArtificialDataset()

@@ -1,7 +1,0 @@
-import tensorflow as tf
-
-from tests.guide.for_tensorflow.artificial import ArtificialDataset
-
-
-def chain():
-    return ArtificialDataset().prefetch(tf.data.AUTOTUNE)
