@@ -13,10 +13,8 @@ pytestmark = [pytest.mark.tf, pytest.mark.filterwarnings("ignore")]
 
 CASES: dict[str, tuple[bytes, list[Any], dict[str, Any]]] = {
     "plain": (b"1,a\n2,b\n", ["int32", "string"], {}),
-    "no last newline": (b"1,a\r\n2,b", ["int64", "string"], {}),
     "empty lines": (b"1,a\n\n2,b\n", ["int32", "string"], {}),
     "an empty line of one column": (b"a\n\nb\n", ["string"], {}),
-    "an empty line with a default": (b"a\n\nb\n", [["z"]], {}),
     "quotes": (b'1,"a\nb"\r\n2,"c""d"\n"3","e,f"\n4,""""\n', ["int32", "string"], {}),
     "ends of lines in quotes": (b'1,"a\r\nb\n\nc"\n2,d\n', ["int32", "string"], {}),
     "missing values": (b'1,""\n,b\n,\n', [[5], ["z"]], {}),
@@ -31,9 +29,7 @@ CASES: dict[str, tuple[bytes, list[Any], dict[str, Any]]] = {
     "chosen columns": (b"1,a,x\n2,b,y\n", ["int32", "string"], {"select_cols": [0, 2]}),
     "a chosen column is missing": (b"1,a,x\n2,b\n", ["int32", "string"], {"select_cols": [0, 2]}),
     "a header": (b"h,i\n1,a\n", ["int32", "string"], {"header": True}),
-    "a header alone": (b"h,i\n", ["int32", "string"], {"header": True}),
     "no quotes": (b'1,"a"\n2,b"c\n', ["int32", "string"], {"use_quote_delim": False}),
-    "tabs": (b"1\ta,b\n", ["int32", "string"], {"field_delim": "\t"}),
     "nothing": (b"", ["int32"], {}),
     "bytes that are no text": (b"1,\xff\xfe\0\n", ["int32", "string"], {}),
 }

@@ -34,14 +34,10 @@ def _choice(d: Any) -> Any:
 
 PAIRED: dict[str, Callable[[Any], Any]] = {
     "shuffle": lambda d: _pair(lambda x: x.shuffle(100, seed=1), d),
-    "a buffer that is smaller": lambda d: _pair(lambda x: x.shuffle(7, seed=1), d),
     "one order for all epochs": lambda d: _pair(lambda x: x.shuffle(100, 1, reshuffle_each_iteration=False), d),
-    "shuffle, repeat": lambda d: _pair(lambda x: x.shuffle(100, seed=1).repeat(3), d),
     "repeat, shuffle": lambda d: _pair(lambda x: x.repeat(3).shuffle(100, seed=1), d),
     "shuffle, shard": lambda d: _pair(lambda x: x.shuffle(100, seed=1).shard(2, 1), d),
-    "shuffle, take": lambda d: _pair(lambda x: x.shuffle(100, seed=1).take(9), d),
     "shuffle, concatenate": lambda d: _pair(lambda x: x.shuffle(100, seed=1).concatenate(x.shuffle(9, seed=2)), d),
-    "shuffle twice": lambda d: _pair(lambda x: x.shuffle(9, seed=1).shuffle(100, seed=2), d),
     "sample_from_datasets": lambda d: _pair(lambda x: d.sample_from_datasets([x, x.skip(5)], seed=1), d),
     "choose_from_datasets": lambda d: _pair(
         lambda x: d.choose_from_datasets([x.shuffle(9, seed=1), x.shuffle(9, seed=2)], _choice(d)), d
@@ -54,9 +50,6 @@ PAIRED: dict[str, Callable[[Any], Any]] = {
         (_pair(lambda x: x.shuffle(100, seed=1).repeat(2), d), _range(d).shuffle(100, seed=1).repeat(2))
     ).map(lambda ab, c: (ab[0], ab[1], c)),
     "a zip inside flat_map": lambda d: d.range(3).flat_map(lambda i: _pair(lambda x: x.shuffle(100, seed=1), d)),
-    "a zip inside interleave": lambda d: d.range(3).interleave(
-        lambda i: _pair(lambda x: x.shuffle(100, seed=1), d), cycle_length=2
-    ),
     "inner datasets": lambda d: _pair(lambda x: x.flat_map(lambda i: d.range(5).shuffle(5, seed=1)), d),
     "a zip, then repeat": lambda d: _pair(lambda x: x.shuffle(100, seed=1), d).repeat(2),
 }

@@ -65,24 +65,18 @@ CASES: dict[str, Chain] = {
     # take_while
     "take_while": lambda D: D.range(9).take_while(lambda x: x < 4),
     "take_while endless": lambda D: D.range(5).repeat().take_while(lambda x: x < 3),
-    "take_while nothing": lambda D: D.range(5).take_while(lambda x: x > 3),
     "take_while of a pair": lambda D: D.zip(D.range(5), D.range(5)).take_while(lambda a, b: a + b < 5),
     "take_while in the middle": lambda D: numbers(D, 1, 2, 9, 1, 2).take_while(lambda x: x < 5).repeat(2),
     # scan
     "scan": lambda D: D.range(5).scan(I64(0), lambda s, x: (s + x, s + x)),
     "scan of two states": lambda D: D.range(7).scan((I64(0), I64(1)), lambda s, x: ((s[1], s[0] + s[1]), s[0])),
     "scan of a pair": lambda D: D.zip(D.range(4), D.range(4)).scan(I64(0), lambda s, e: (s + e[0] * e[1], s)),
-    "scan a list is a pair": lambda D: D.range(3).scan(I64(0), lambda s, x: [s + x, x]),
     "scan a list in the output is stacked": lambda D: D.range(3).scan(I64(0), lambda s, x: (s + 1, [s, x])),
     "scan dicts": lambda D: D.range(3).scan({"n": I64(1)}, lambda s, x: ({"n": s["n"] * 2}, {"x": x, "s": (s["n"],)})),
-    "scan endless": lambda D: D.range(3).repeat().scan(I64(0), lambda s, x: (s + x, s)).take(7),
     # unique
     "unique": lambda D: numbers(D, 1, 37, 2, 37, 2, 1).unique(),
     "unique rows": lambda D: D.from_tensor_slices(np.array([[1, 2], [1, 3], [1, 2]])).unique(),
     "unique strings": lambda D: D.from_tensor_slices(["a", "b", "a", "", "b"]).unique(),
-    "unique rows of strings": lambda D: D.from_tensor_slices([["a", "bc"], ["ab", "c"], ["a", "bc"]]).unique(),
-    "unique of a dict": lambda D: D.from_tensor_slices({"a": [1, 1, 2]}).unique(),
-    "repeat then unique": lambda D: D.range(3).repeat(4).unique(),
     # errors
     "ignore_errors of none": lambda D: D.range(5).ignore_errors(),
     # cardinality
@@ -96,36 +90,26 @@ CASES: dict[str, Chain] = {
     ).batch(2),
     # sources
     "counter": lambda D: D.counter().take(3),
-    "counter downwards": lambda D: D.counter(start=5, step=-2).take(4),
     "counter wraps": lambda D: D.counter(start=254, dtype=np.uint8).take(4),
     "counter float": lambda D: D.counter(start=0.0, step=0.1, dtype=np.float32).take(200),
     "from_list": lambda D: D.from_list([("a", 1), ("b", 2)]),
-    "from_list of shapes": lambda D: D.from_list([[1], [2, 3]]),
     "from_list of ranks": lambda D: D.from_list([1, [2]]),
     "from_list of arrays": lambda D: D.from_list([np.zeros((2, 2), np.float32), np.ones((2, 2), np.float32)]).batch(2),
     # mixtures
     "choose": lambda D: D.choose_from_datasets([D.range(2), D.range(10, 20)], numbers(D, 0, 1, 1, 0, 1)),
     "choose stops": lambda D: D.choose_from_datasets([D.range(2), D.range(10, 20)], numbers(D, 0, 0, 1, 0, 1)),
-    "choose goes on": lambda D: D.choose_from_datasets(
-        [D.range(2), D.range(10, 20)], numbers(D, 0, 0, 0, 1, 1), stop_on_empty_dataset=False
-    ),
     "choose of endless": lambda D: D.choose_from_datasets(
         [D.range(2).repeat(), D.range(5, 6).repeat()], numbers(D, 1, 0)
     ),
-    "choose of one": lambda D: D.choose_from_datasets([D.range(3)], numbers(D, 0, 0)),
     "choose shapes": lambda D: D.choose_from_datasets([D.from_tensors([1, 2]), D.from_tensors(1)], D.range(2)),
     "choose keys": lambda D: D.choose_from_datasets(
         [D.from_tensors({"a": 1, "b": 2}), D.from_tensors({"b": 3, "a": 4})], D.range(2)
     ),
     "sample of one": lambda D: D.sample_from_datasets([D.range(3)]),
     "sample weight 0": lambda D: D.sample_from_datasets([D.range(2), D.range(10, 13)], weights=[0.0, 1.0]),
-    "sample weight below 0": lambda D: D.sample_from_datasets([D.range(2), D.range(10, 13)], weights=[-1.0, 1.0]),
     "sample no weight": lambda D: D.sample_from_datasets([D.range(2), D.range(10, 13)], weights=[0.0, 0.0]),
     "sample certain weights": lambda D: D.sample_from_datasets(
         [D.range(3), D.range(10, 13)], weights=D.from_tensor_slices([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
-    ),
-    "sample certain weights that run out": lambda D: D.sample_from_datasets(
-        [D.range(1), D.range(10, 13)], weights=D.from_tensor_slices([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     ),
     "sample certain weights and stop": lambda D: D.sample_from_datasets(
         [D.range(1), D.range(10, 13)],
@@ -191,13 +175,8 @@ REDUCTIONS: dict[str, Chain] = {
     "sum": lambda D: D.range(5).reduce(I64(0), lambda s, x: s + x),
     "empty": lambda D: D.range(0).reduce(I64(7), lambda s, x: s + x),
     "not unpacked": lambda D: D.zip(D.range(3), D.range(3)).reduce(I64(0), lambda s, e: s + e[0] * e[1]),
-    "tuple": lambda D: D.range(4).reduce((I64(0), I64(0)), lambda s, x: (s[0] + 1, s[1] + x)),
     "list": lambda D: D.range(4).reduce((I64(0), I64(0)), lambda s, x: [s[0] + 1, s[1] + x]),
     "dict": lambda D: D.range(4).reduce({"n": I64(0)}, lambda s, x: {"n": s["n"] + x}),
-    "array": lambda D: D.range(4).reduce(np.zeros(2, I64), lambda s, x: s + x),
-    "batches": lambda D: D.range(4).batch(2).reduce(np.zeros(2, I64), lambda s, x: s + x),
-    "string": lambda D: D.from_tensor_slices(["a", "b"]).reduce("", lambda s, x: s + x),
-    "count": lambda D: D.range(9).filter(lambda x: x > 2).reduce(I64(0), lambda s, _: s + 1),
     "single element": lambda D: D.range(7).batch(7).get_single_element(),
     "single pair": lambda D: D.from_tensors((1, {"a": "x"})).get_single_element(),
 }
@@ -225,14 +204,9 @@ def _failing(tf: Any, D: Any) -> Any:
 FAILING: dict[str, Callable[[Any, Any], Any]] = {
     "as they are": lambda D, d: d,
     "ignored": lambda D, d: d.ignore_errors(),
-    "ignored, then take": lambda D, d: d.ignore_errors().take(3),
-    "ignored, then batch": lambda D, d: d.ignore_errors().batch(2),
     "batch, then ignored": lambda D, d: d.batch(2).ignore_errors(),
     "batch, take, then ignored": lambda D, d: d.batch(2).take(2).ignore_errors(),
-    "ignored, then repeat": lambda D, d: d.ignore_errors().repeat(2),
     "zip, then ignored": lambda D, d: D.zip(d, D.range(6)).ignore_errors(),
-    "ignored, then zip": lambda D, d: D.zip(d.ignore_errors(), D.range(6)),
-    "enumerate, then ignored": lambda D, d: d.enumerate().ignore_errors(),
     "scan, then ignored": lambda D, d: d.scan(I64(0), lambda s, x: (s + 1, s)).ignore_errors(),
     "too few": lambda D, d: D.assert_cardinality(D.range(3), 4).ignore_errors().take(3),
     "choices outside": lambda D, d: D.choose_from_datasets(
@@ -273,41 +247,28 @@ def test_an_element_that_failed_keeps_its_place_here(tf: Any) -> None:
 ERRORS: dict[str, Chain] = {
     "take_while a number": lambda D: D.range(2).take_while(lambda x: x),
     "take_while a vector": lambda D: D.range(4).batch(2).take_while(lambda x: x < 2),
-    "take_while arity": lambda D: D.range(2).take_while(lambda a, b: a),
     "scan no pair": lambda D: D.range(2).scan(I64(0), lambda s, x: s),
-    "scan three": lambda D: D.range(2).scan(I64(0), lambda s, x: (s, x, x)),
     "scan no output": lambda D: D.range(2).scan(I64(0), lambda s, x: (s, None)),
     "scan dtype": lambda D: D.range(2).scan(np.int32(0), lambda s, x: (x, x)),
-    "scan structure": lambda D: D.range(2).scan(I64(0), lambda s, x: ((s, s), x)),
     "reduce dtype": lambda D: D.range(2).reduce(np.int32(0), lambda s, x: x),
-    "reduce structure": lambda D: D.range(2).reduce(I64(0), lambda s, x: (s, s)),
     "reduce fewer": lambda D: D.range(2).reduce((I64(0), I64(0)), lambda s, x: s[0]),
-    "reduce nothing": lambda D: D.range(2).reduce(I64(0), lambda s, x: None),
     "unique of pairs": lambda D: D.from_tensor_slices(([1, 1], [2, 3])).unique(),
     "too few": lambda D: D.assert_cardinality(D.range(4), 5),
-    "too many": lambda D: D.assert_cardinality(D.range(6), 5),
     "not endless": lambda D: D.assert_cardinality(D.range(6), -1),
-    "half an element": lambda D: D.assert_cardinality(D.range(6), 1.5),
     "pad no dict": lambda D: D.pad_to_cardinality(D.range(2), 4),
     "pad too many": lambda D: D.pad_to_cardinality(D.from_tensor_slices({"a": [1, 2]}), 1),
     "pad endless": lambda D: D.pad_to_cardinality(D.from_tensor_slices({"a": [1, 2]}).repeat(), 9),
     "single of none": lambda D: D.range(0).get_single_element(),
-    "single of two": lambda D: D.range(2).get_single_element(),
     "counter start": lambda D: D.counter(start=1.5).take(2),
     "from_list no list": lambda D: D.from_list((1, 2)),
     "from_list empty": lambda D: D.from_list([]),
-    "from_list structures": lambda D: D.from_list([(1, 2), 3]),
     "from_list dtypes": lambda D: D.from_list([1, 2.5]),
     "sample nothing": lambda D: D.sample_from_datasets([]),
     "sample weights": lambda D: D.sample_from_datasets([D.range(2), D.range(3)], weights=[1.0]),
     "sample dtypes": lambda D: D.sample_from_datasets([D.range(3), D.from_tensor_slices([1.5])]),
-    "sample structures": lambda D: D.sample_from_datasets([D.range(3), D.zip(D.range(3), D.range(3))]),
-    "sample a number": lambda D: D.sample_from_datasets([D.range(3), 3]),
     "choose nothing": lambda D: D.choose_from_datasets([], D.range(2)),
     "choose int32": lambda D: D.choose_from_datasets([D.range(2)], D.from_tensor_slices(np.array([0], np.int32))),
-    "choose vectors": lambda D: D.choose_from_datasets([D.range(2)], D.from_tensor_slices(np.array([[0]], I64))),
     "choose outside": lambda D: D.choose_from_datasets([D.range(2)], numbers(D, 0, 1)),
-    "choose by a list": lambda D: D.choose_from_datasets([D.range(2)], [0]),
     "resample lengths": lambda D: D.range(4).rejection_resample(lambda x: x % 2, [0.5, 0.5], [0.3, 0.3, 0.4]),
     "resample a float class": lambda D: D.range(4).rejection_resample(lambda x: x / 2, [0.5, 0.5], [0.3, 0.7]),
 }

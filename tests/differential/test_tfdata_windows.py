@@ -82,25 +82,18 @@ CASES: dict[str, Chain] = {
     "window": lambda D: D.range(7).window(3),
     "window larger than the input": lambda D: D.range(3).window(10),
     "window of nothing": lambda D: D.range(0).window(3),
-    "window drops": lambda D: D.range(7).window(3, drop_remainder=True),
-    "window shift 1": lambda D: D.range(5).window(3, shift=1),
     "window shift 1 drops": lambda D: D.range(10).window(3, shift=1, drop_remainder=True),
     "window shift and stride": lambda D: D.range(10).window(3, shift=4, stride=2),
     "window shift and stride drops": lambda D: D.range(10).window(3, shift=1, stride=2, drop_remainder=True),
     "window shift beyond": lambda D: D.range(10).window(2, shift=5),
-    "window stride beyond": lambda D: D.range(10).window(2, stride=7),
     "window of a tuple": lambda D: _pairs(D).window(3),
     "window of a dict": lambda D: _dicts(D).window(2),
-    "window of nested": lambda D: D.zip(D.range(4), D.zip(D.range(4), D.range(4, 8))).window(3),
-    "window of batches": lambda D: D.range(7).batch(2).window(2),
     "window of windows": lambda D: D.range(7).window(2).window(2),
     "window of an endless one": lambda D: D.range(3).repeat().window(4).take(3),
     "window flat": lambda D: D.range(7).window(3).flat_map(lambda w: w),
     "window to batches of a dict": lambda D: _dicts(D).window(2).flat_map(lambda d: D.zip(d).batch(2)),
     "window to batches of a tuple": lambda D: _pairs(D).window(3).flat_map(lambda a, b: D.zip(a.batch(3), b.batch(3))),
-    "window interleaved": lambda D: D.range(9).window(3).interleave(lambda w: w, cycle_length=2, block_length=1),
     "window mapped": lambda D: D.range(7).window(3).map(lambda w: w.skip(1)),
-    "window reversed keys": lambda D: _dicts(D).window(2).map(lambda d: {"b": d["b"], "a": d["a"]}),
     "window of unequal vectors": lambda D: _triangle(D).window(2),
     "window padded": lambda D: _triangle(D).window(2).flat_map(lambda w: w.padded_batch(2)),
     "a dataset as an element": lambda D: D.from_tensors((D.range(3), 7)),
@@ -109,15 +102,11 @@ CASES: dict[str, Chain] = {
     "groups by a size function": lambda D: D.range(10).group_by_window(
         lambda x: x % 2, lambda k, d: d.batch(10), window_size_func=lambda k: k + 2
     ),
-    "groups flat": lambda D: D.range(9).group_by_window(lambda x: x % 3, lambda k, d: d, 2),
     "groups with their key": lambda D: D.range(9).group_by_window(
         lambda x: x % 3, lambda k, d: D.zip(D.from_tensors(k), d.batch(9)), 2
     ),
     "groups of negative keys": lambda D: D.range(9).group_by_window(lambda x: 1 - x % 3, lambda k, d: d.batch(9), 4),
-    "groups of a tuple": lambda D: _pairs(D).group_by_window(lambda a, b: a % 2, lambda k, d: d.batch(2), 2),
     "groups of a dict": lambda D: _dicts(D).group_by_window(lambda d: d["a"] % 2, lambda k, d: d.batch(2), 2),
-    "groups of nothing": lambda D: D.range(0).group_by_window(lambda x: x, lambda k, d: d.batch(3), 3),
-    "groups that give nothing": lambda D: D.range(6).group_by_window(lambda x: x % 2, lambda k, d: d.skip(9), 3),
     "groups read twice": lambda D: D.range(6).group_by_window(lambda x: x % 2, lambda k, d: d.repeat(2), 3),
     "groups padded": lambda D: _triangle(D).group_by_window(lambda x: x[-1] % 2, lambda k, d: d.padded_batch(2), 2),
     "groups of an endless one": lambda D: (
@@ -144,9 +133,7 @@ CASES: dict[str, Chain] = {
     ),
     # ragged_batch
     "ragged_batch": lambda D: _triangle(D).ragged_batch(2),
-    "ragged_batch drops": lambda D: _triangle(D).ragged_batch(2, drop_remainder=True),
     "ragged_batch of scalars": lambda D: D.range(5).ragged_batch(2),
-    "ragged_batch of known shapes": lambda D: D.from_tensor_slices(np.arange(12).reshape(4, 3)).ragged_batch(3),
     "ragged_batch of a tuple": lambda D: D.zip(_triangle(D), D.range(5)).ragged_batch(2),
     "ragged_batch of matrices": lambda D: (
         _triangle(D).map(lambda x: (x, 1)).map(lambda x, y: x).batch(1).ragged_batch(2)
@@ -158,12 +145,9 @@ CASES: dict[str, Chain] = {
     "window of ragged_batch": lambda D: _triangle(D).ragged_batch(2).window(2),
     # rebatch
     "rebatch": lambda D: D.range(8).batch(4).rebatch(3),
-    "rebatch to larger": lambda D: D.range(8).batch(2).rebatch(5),
     "rebatch of several sizes": lambda D: D.range(8).batch(4).rebatch([2, 1, 1]),
     "rebatch drops": lambda D: D.range(8).batch(4).rebatch(3, drop_remainder=True),
-    "rebatch of several sizes drops": lambda D: D.range(8).batch(3).rebatch([3, 4], drop_remainder=True),
     "rebatch of pairs": lambda D: _pairs(D).batch(3).rebatch(2),
-    "rebatch of nothing": lambda D: D.range(0).batch(3).rebatch(2),
     "rebatch of unequal batches": lambda D: _triangle(D).rebatch(4),
     "rebatch of one-row slices": lambda D: D.from_tensor_slices(np.arange(12).reshape(4, 3)).rebatch(2),
 }
@@ -195,7 +179,7 @@ def test_specs_say_the_same(tf: Any) -> None:
         dims = leaf.shape
         return None if dims is None else tuple(dims)
 
-    for name in ("window of a tuple", "window of a dict", "window of nested"):
+    for name in ("window of a tuple", "window of a dict"):
         ours, theirs = spec(gp.Dataset, CASES[name]), spec(tf.data.Dataset, CASES[name])
         assert [type(leaf).__name__ for leaf in ours] == [type(leaf).__name__ for leaf in theirs]
         assert [leaf.element_spec.dtype for leaf in ours if leaf.element_spec.dtype is not bytes] == [
@@ -216,22 +200,15 @@ def test_specs_say_the_same(tf: Any) -> None:
 
 ERRORS: dict[str, Chain] = {
     "window 0": lambda D: D.range(3).window(0),
-    "window shift 0": lambda D: D.range(3).window(2, shift=0),
-    "window stride 0": lambda D: D.range(3).window(2, stride=0),
-    "window -1": lambda D: D.range(3).window(-1),
-    "window 1.5": lambda D: D.range(3).window(1.5),
     "window as NumPy": lambda D: list(D.range(3).window(2).as_numpy_iterator()),
     "window unbatched": lambda D: D.range(3).window(2).unbatch(),
-    "window padded": lambda D: D.range(3).window(2).padded_batch(2),
     "groups without a size": lambda D: D.range(3).group_by_window(lambda x: x, lambda k, d: d),
     "groups with two sizes": lambda D: D.range(3).group_by_window(lambda x: x, lambda k, d: d, 2, lambda k: 2),
-    "groups of size 0": lambda D: D.range(3).group_by_window(lambda x: x, lambda k, d: d, 0),
     "groups of a function's size 0": lambda D: D.range(3).group_by_window(
         lambda x: x, lambda k, d: d, window_size_func=lambda k: k * 0
     ),
     "groups of no dataset": lambda D: D.range(3).group_by_window(lambda x: x, lambda k, d: k, 2),
     "groups by a pair": lambda D: _pairs(D).group_by_window(lambda a, b: b, lambda k, d: d, 2),
-    "groups arity": lambda D: D.range(3).group_by_window(lambda x, y: x, lambda k, d: d, 2),
     "groups reduce arity": lambda D: D.range(3).group_by_window(lambda x: x, lambda d: d, 2),
     "buckets sizes": lambda D: _vectors(D).bucket_by_sequence_length(_length(D), [2], [2]),
     "buckets too long": lambda D: _vectors(D).bucket_by_sequence_length(
@@ -244,10 +221,8 @@ ERRORS: dict[str, Chain] = {
         _length(D), [3], [2, 2], padding_values=np.float32(0)
     ),
     "ragged_batch 0": lambda D: _triangle(D).ragged_batch(0),
-    "ragged_batch 1.5": lambda D: _triangle(D).ragged_batch(1.5),
     "ragged_batch padded": lambda D: _triangle(D).ragged_batch(2).padded_batch(2),
     "rebatch of scalars": lambda D: D.range(3).rebatch(2),
-    "rebatch 1.5": lambda D: D.range(3).batch(2).rebatch(1.5),
 }
 
 

@@ -29,7 +29,6 @@ CASES: dict[str, Chain] = {
     # 1.2 structure
     "structure: named tuple": lambda D: D.from_tensors(Point(np.int64(1), np.array([2, 3], np.float32))),
     "structure: named tuple sliced": lambda D: points(D),
-    "structure: named tuple is one argument": lambda D: points(D).map(lambda p: p.x * 10 + p.y),
     "structure: map makes a named tuple": lambda D: D.range(3).map(lambda x: Point(x, (x, x + 1))),
     "structure: named tuple filtered": lambda D: points(D).filter(lambda p: p.x % 2 == 0),
     "structure: named tuple in batches": lambda D: points(D).batch(2),
@@ -41,15 +40,11 @@ CASES: dict[str, Chain] = {
     "structure: None leaves mapped": lambda D: holey(D).map(lambda d: (d["a"], d["c"][0], d["b"])),
     "structure: None leaves batched": lambda D: holey(D).batch(2),
     "structure: None leaves unbatched": lambda D: holey(D).batch(2).unbatch(),
-    "structure: None leaves filtered": lambda D: holey(D).filter(lambda d: d["a"] > 2),
     "structure: None leaves zipped": lambda D: D.zip(holey(D), D.range(3)),
-    "structure: None leaves concatenated": lambda D: holey(D).concatenate(holey(D)),
     "structure: map returns None inside": lambda D: D.range(3).map(lambda x: {"a": x, "b": None}),
     "structure: list at the top becomes a tuple": lambda D: D.range(3).map(lambda x: [x, x * 2, x * 3]),
     "structure: list below is stacked": lambda D: D.range(3).map(lambda x: (x, [x, x + 1])),
-    "structure: lists of lists are stacked": lambda D: D.range(3).map(lambda x: (x, [[x, 1], [2, x]])),
     "structure: one-tuple stays": lambda D: D.range(3).map(lambda x: (x,)).map(lambda x: (x,)),
-    "structure: one-tuple in a one-tuple": lambda D: D.range(3).map(lambda x: ((x,),)),
     "structure: keys keep their order": lambda D: dicts(D).map(lambda d: {"z": d["a"], "b": d["b"], "a": d["b"]}),
     "structure: numbers as keys": lambda D: D.from_tensor_slices({2: np.arange(3), 1: np.arange(3)}),
     "structure: deep, mapped": lambda D: D.from_tensor_slices({"a": ({"c": np.arange(2)}, np.arange(2))}).map(
@@ -57,7 +52,6 @@ CASES: dict[str, Chain] = {
     ),
     "structure: unpacks for filter": lambda D: pairs(D).filter(lambda a, b: a > 2),
     "structure: unpacks for flat_map": lambda D: pairs(D).flat_map(lambda a, b: D.from_tensor_slices(b)),
-    "structure: unpacks for interleave": lambda D: pairs(D).interleave(lambda a, b: D.range(a), 2, 1),
     "structure: a nested tuple is one argument": lambda D: D.zip(D.zip(D.range(3), D.range(3)), D.range(3)).map(
         lambda ab, c: ab[0] + ab[1] * 10 + c * 100
     ),
@@ -69,29 +63,18 @@ CASES: dict[str, Chain] = {
     "range downwards past 0": lambda D: D.range(3, -4, -3),
     "range of NumPy's integers": lambda D: D.range(np.int64(2), np.int64(6), np.int64(2)),
     "range beyond 32 bits": lambda D: D.range(BIG, BIG + 3),
-    "range as int32": lambda D: D.range(3, output_type=np.int32),
-    "range as int8": lambda D: D.range(126, 128, output_type=np.int8).take(2),
     "tensors float16": lambda D: D.from_tensors(np.array([0.1, 65504], np.float16)),
     "tensors empty": lambda D: D.from_tensors(np.zeros((0, 3), np.float32)),
     "tensors 0-d": lambda D: D.from_tensors(np.array(7, np.int16)),
-    "tensors nested lists": lambda D: D.from_tensors([[1, 2], [3, 4]]),
     "tensors lists of text": lambda D: D.from_tensors([["a", "bb"], ["", "ü"]]),
     "tensors NumPy bytes": lambda D: D.from_tensors(np.array([b"ab", b"c"])),
     "tensors NumPy text": lambda D: D.from_tensors(np.array(["ab", "ç"])),
-    "tensors a float": lambda D: D.from_tensors(-0.5),
     "tensors a big integer": lambda D: D.from_tensors(BIG),
     "tensors uint64": lambda D: D.from_tensors(np.array([2**64 - 1], np.uint64)),
-    "tensors of a tuple of lists": lambda D: D.from_tensors(([1, 2], [[3.5], [4.5]], "x")),
-    "slices of a transposed": lambda D: D.from_tensor_slices(np.arange(6).reshape(2, 3).T),
     "slices list of arrays": lambda D: D.from_tensor_slices([np.arange(2), np.arange(2, 4)]),
-    "slices tuple of tuples": lambda D: D.from_tensor_slices((([1, 2], [3, 4]), [5, 6])),
-    "slices no rows, pair": lambda D: D.from_tensor_slices((np.zeros((0, 2)), np.zeros(0, np.int64))),
     "generator": lambda D: D.from_generator(first_numbers(4), output_signature=on(D).Spec((), np.int64)),
     "generator of a class": lambda D: D.from_generator(Counting(3), output_signature=on(D).Spec((), np.int64)),
     "generator of nothing": lambda D: D.from_generator(first_numbers(0), output_types=np.int64),
-    "generator with args": lambda D: D.from_generator(
-        lambda n: iter(range(n)), args=(3,), output_signature=on(D).Spec((), np.int64)
-    ),
     "generator output_types": lambda D: D.from_generator(first_numbers(3), output_types=np.float32),
     "generator output_types and output_shapes": lambda D: D.from_generator(
         lambda: iter([([1, 2], 3), ([4, 5], 6)]), output_types=(np.int64, np.int32), output_shapes=((2,), ())
@@ -109,17 +92,12 @@ CASES: dict[str, Chain] = {
         lambda: iter([{"a": 1, "b": [1.5]}]),
         output_signature={"a": on(D).Spec((), np.int64), "b": on(D).Spec((1,), np.float32)},
     ),
-    "generator of tuples": lambda D: D.from_generator(
-        lambda: iter([(1, (2.0, True))]),
-        output_signature=(on(D).Spec((), np.int64), (on(D).Spec((), np.float32), on(D).Spec((), np.bool_))),
-    ),
     "generator of arrays of any rank": lambda D: D.from_generator(
         lambda: iter([np.zeros(2), np.zeros((1, 2))]), output_types=np.float64
     ),
     # 1.4 map and filter
     "map synchronous": lambda D: D.range(5).map(lambda x: x + 1, synchronous=True),
     "map synchronous False": lambda D: D.range(5).map(lambda x: x + 1, num_parallel_calls=2, synchronous=False),
-    "map deterministic": lambda D: D.range(30).map(lambda x: x * 3, num_parallel_calls=4, deterministic=True),
     "map unbounded threadpool": lambda D: D.range(9).map(
         lambda x: x * 3, num_parallel_calls=2, use_unbounded_threadpool=True
     ),
@@ -135,132 +113,88 @@ CASES: dict[str, Chain] = {
     "map a new axis of one": lambda D: (
         D.from_tensor_slices(np.array([250, 3], np.uint8)).map(lambda x: x[None]).unbatch()
     ),
-    "map drops a leaf": lambda D: pairs(D).map(lambda a, b: b),
     "map of batches of pairs": lambda D: pairs(D).batch(4).map(lambda a, b: (b[:, 0], a * 2)),
     "map with a default": lambda D: D.range(3).map(lambda x, y=2: x + y),
     "map of any number of arguments": lambda D: pairs(D).map(lambda *parts: (parts[1], parts[0])),
     "map of a partial": lambda D: D.range(3).map(partial(scaled, by=5)),
     "map of a callable": lambda D: D.range(3).map(Scaling(3)),
     "map of a method": lambda D: D.range(3).map(Scaling(3).more),
-    "map adds a key": lambda D: dicts(D).map(lambda d: {**d, "c": d["b"]}),
-    "map of abs": lambda D: D.range(-2, 2).map(abs),
     "map bits": lambda D: D.range(6).map(lambda x: (x & 3, x | 1, x ^ 1)),
-    "filter by not": lambda D: D.range(5).filter(lambda x: ~(x > 1)),
-    "filter of any number of arguments": lambda D: pairs(D).filter(lambda *parts: parts[0] > 2),
     "filter a batch by its first": lambda D: D.range(9).batch(3).filter(lambda x: x[0] != 3),
     "filter by a bool leaf": lambda D: D.from_tensor_slices(([True, False, True], [1, 2, 3])).filter(lambda ok, x: ok),
-    "filter by bytes": lambda D: D.from_tensor_slices(TEXTS).filter(lambda x: x == b""),
     # take, skip, repeat, shard, enumerate, prefetch, apply
-    "take of an endless one": lambda D: D.range(3).repeat().take(7),
-    "take 0 of an endless one": lambda D: D.range(3).repeat().take(0),
-    "take NumPy's integer": lambda D: D.range(5).take(np.int64(3)),
     "take most negative": lambda D: D.range(3).take(-100),
-    "skip of an endless one": lambda D: D.range(3).repeat().skip(4).take(4),
     "skip -1 of an endless one": lambda D: D.range(3).repeat(2).skip(-1),
-    "skip all": lambda D: D.range(3).skip(3),
-    "repeat 1": lambda D: D.range(3).repeat(1),
     "repeat -1": lambda D: D.range(3).repeat(-1).take(5),
-    "repeat None": lambda D: D.range(3).repeat(None).take(4),
     "repeat of an empty generator": lambda D: D.from_generator(first_numbers(0), output_types=np.int64).repeat(),
     "repeat over empty passes": lambda D: D.from_generator(
         in_passes(0, 2, 0, 1), output_signature=on(D).Spec((), np.int64)
     ).repeat(4),
-    "repeat of nothing taken": lambda D: D.range(4).take(0).repeat(),
     "repeat of nothing skipped": lambda D: D.range(4).skip(-1).repeat(),
-    "shard 1 of 1": lambda D: D.range(3).shard(1, 0),
-    "shard of a shard": lambda D: D.range(20).shard(2, 1).shard(3, 2),
     "shard of a filtered one": lambda D: D.range(20).filter(lambda x: x % 3 == 0).shard(2, 1),
     "enumerate dicts": lambda D: dicts(D).enumerate(),
     "enumerate beyond 32 bits": lambda D: D.range(2).enumerate(BIG),
-    "enumerate an endless one": lambda D: D.range(2).repeat().enumerate().skip(3).take(2),
     "prefetch 0": lambda D: D.range(5).prefetch(0),
     "prefetch None": lambda D: D.range(5).prefetch(None),
-    "prefetch more than there is": lambda D: D.range(3).prefetch(100),
     "apply a function of its own": lambda D: D.range(4).apply(lambda d: d.concatenate(d.map(lambda x: -x))),
-    "apply another dataset": lambda D: D.range(4).apply(lambda d: D.range(2)),
     # 1.5 flat_map, interleave
-    "flat_map of nothings": lambda D: D.range(5).flat_map(lambda x: D.range(0)),
     "flat_map to pairs": lambda D: D.range(3).flat_map(lambda x: D.zip(D.range(x), D.from_tensors(x).repeat())),
     "flat_map of a dict": lambda D: dicts(D).flat_map(lambda d: D.from_tensors(d["a"]).repeat(d["b"])),
     "flat_map of which some are empty": lambda D: D.range(4).flat_map(
         lambda n: D.range(n % 2).map(lambda x: (x, [x, x]))
     ),
-    "flat_map of an endless one": lambda D: D.range(2).repeat().flat_map(lambda x: D.range(x + 1)).take(8),
     "flat_map to an endless one": lambda D: D.range(2).flat_map(lambda x: D.from_tensors(x).repeat()).take(3),
-    "flat_map of slices of a pair": lambda D: pairs(D).flat_map(lambda a, b: D.from_tensor_slices((b, b * 2))),
     "interleave cycle -1": lambda D: D.range(2).interleave(lambda x: D.range(x + 3), cycle_length=-1, block_length=9),
     "interleave default": lambda D: D.range(3).interleave(lambda x: D.range(x * 10, x * 10 + 4), cycle_length=16),
     "interleave of nothings": lambda D: D.range(5).interleave(lambda x: D.range(0), 2),
-    "interleave one endless": lambda D: D.range(1).interleave(lambda x: D.from_tensors(x).repeat(), 3).take(4),
     "interleave endless ones": lambda D: D.range(9).interleave(lambda x: D.from_tensors(x).repeat(), 3, 2).take(9),
     "interleave nested": lambda D: D.range(4).interleave(
         lambda x: D.range(x).interleave(lambda y: D.from_tensors((x, y)).repeat(2), 2), 2
     ),
-    "interleave dicts": lambda D: dicts(D).interleave(lambda d: D.from_tensors(d).repeat(d["b"]), 3, 2),
     "interleave deterministic": lambda D: D.range(6).interleave(
         lambda x: D.range(x), 4, 1, num_parallel_calls=4, deterministic=True
     ),
-    "interleave AUTOTUNE": lambda D: D.range(6).interleave(lambda x: D.range(x * x), 3, 2, num_parallel_calls=-1),
     # 1.6 shuffle of which the order is known
-    "shuffle of nothing": lambda D: D.range(0).shuffle(3),
     "shuffle of one element": lambda D: D.range(1).shuffle(9).repeat(3),
     # 1.7 batch
     "batch beyond, dropped": lambda D: D.range(3).batch(9, drop_remainder=True),
     "batch of nothing": lambda D: D.range(0).batch(3),
     "batch parallel": lambda D: D.range(9).batch(2, num_parallel_calls=2, deterministic=True),
-    "batch AUTOTUNE": lambda D: D.range(9).batch(2, num_parallel_calls=-1),
-    "batch NumPy's size": lambda D: D.range(5).batch(np.int64(2)),
-    "batch of dicts": lambda D: dicts(D).batch(2, drop_remainder=True),
-    "batch of text": lambda D: D.from_tensor_slices([["a", "b"], ["c", "dd"]]).batch(2),
     "batch of empty vectors": lambda D: D.from_tensor_slices(np.zeros((3, 0), np.float32)).batch(2),
     "batch of equal unknown shapes": lambda D: triangle(D).filter(lambda x: x[-1] == 2).repeat(3).batch(2),
     # padded_batch
     "padded: unknown rows": lambda D: triangle(D).padded_batch(3),
     "padded: two unknown dimensions": lambda D: squares(D).padded_batch(3),
     "padded: to a shape": lambda D: squares(D).padded_batch(2, padded_shapes=[4, 5]),
-    "padded: one of two": lambda D: squares(D).padded_batch(2, padded_shapes=[None, 5]),
     "padded: -1 is None": lambda D: squares(D).padded_batch(2, padded_shapes=[-1, 5]),
-    "padded: an array as the shape": lambda D: triangle(D).padded_batch(2, padded_shapes=np.array([5])),
     "padded: known to more": lambda D: D.from_tensor_slices(np.ones((3, 2), np.float32)).padded_batch(2, [4]),
     "padded: float value": lambda D: D.from_tensor_slices(np.ones((3, 2), np.float32)).padded_batch(
         2, [3], padding_values=np.float32(-1)
     ),
     "padded: value of text": lambda D: D.from_tensor_slices([["a"], ["b"]]).padded_batch(2, [3], padding_values=b"-"),
-    "padded: text by default": lambda D: D.from_tensor_slices([["a"], ["b"]]).padded_batch(2, [2]),
     "padded: bool by default": lambda D: D.from_tensor_slices([[True], [True]]).padded_batch(2, [2]),
     "padded: a dict": lambda D: D.zip({"a": triangle(D), "b": D.range(9)}).padded_batch(
         2, padded_shapes={"a": [5], "b": []}, padding_values={"a": np.int64(9), "b": None}
     ),
     "padded: a named tuple": lambda D: D.zip(Point(triangle(D), D.range(9))).padded_batch(2),
     "padded: one value for all": lambda D: D.zip(triangle(D), triangle(D)).padded_batch(2, padding_values=np.int64(-1)),
-    "padded: no rows": lambda D: triangle(D).take(0).padded_batch(2),
     "padded: one of them empty": lambda D: triangle(D).map(lambda x: x[1:]).padded_batch(2),
     # unbatch, cache
     "unbatch of batches of batches": lambda D: D.range(9).batch(2).batch(2).unbatch(),
     "unbatch of no rows": lambda D: D.from_tensor_slices(np.zeros((3, 0), np.int64)).unbatch(),
     "unbatch where some have no rows": lambda D: triangle(D).map(lambda x: x[1:]).unbatch(),
     "unbatch unknown": lambda D: triangle(D).unbatch(),
-    "unbatch dicts": lambda D: dicts(D).batch(3).unbatch(),
-    "cache of dicts": lambda D: dicts(D).cache().repeat(2).skip(3),
     "cache taken": lambda D: D.range(5).cache().take(2).repeat(2),
-    "cache of the taken": lambda D: D.range(5).take(2).cache().repeat(2),
     "cache of nothing": lambda D: D.range(0).cache().repeat(2),
     "cache of unequal shapes": lambda D: triangle(D).cache().repeat(2),
     # 1.8 zip, concatenate
     "zip by name": lambda D: D.zip(datasets=(D.range(3), D.range(4))),
     "zip one dataset": lambda D: D.zip(D.range(3)),
-    "zip one dataset by name": lambda D: D.zip(datasets=D.range(3)),
-    "zip nested deep": lambda D: D.zip((D.range(3), {"a": (D.range(3),), "b": D.range(4)})),
     "zip the same twice": lambda D: (lambda d: D.zip(d, d))(D.range(3).map(lambda x: x * x)),
-    "zip of pairs and dicts": lambda D: D.zip(pairs(D), dicts(D)),
-    "zip unknown ones": lambda D: D.zip(D.range(9).filter(lambda x: x % 2 == 0), D.range(9).filter(lambda x: x > 5)),
-    "concatenate nothing": lambda D: D.range(3).concatenate(D.range(0)),
     "concatenate itself": lambda D: (lambda d: d.concatenate(d))(D.range(3)),
     "concatenate lengths": lambda D: D.from_tensors(np.arange(2)).concatenate(D.from_tensors(np.arange(3))),
     "concatenate ranks of text": lambda D: D.from_tensors("a").concatenate(D.from_tensors(["b", "c"])),
-    "concatenate an endless one": lambda D: D.range(2).concatenate(D.range(3).repeat()).take(7),
     "concatenate keys of several": lambda D: dicts(D).concatenate(D.from_tensors({"a": b"last", "b": np.int64(9)})),
-    "concatenate batches": lambda D: D.range(3).batch(2).concatenate(D.range(9).batch(4)),
     "concatenate to filtered nothing": lambda D: (
         D.range(3)
         .map(lambda x: (x, [x, x]))
@@ -274,7 +208,6 @@ CASES: dict[str, Chain] = {
     ),
     # shapes that meet, arithmetic by type, steps behind each other
     "more: batch of None leaf only struct": lambda D: holey(D).map(lambda d: (d["b"], d["a"])).batch(2),
-    "more: padded drop": lambda D: triangle(D).padded_batch(3, drop_remainder=True),
     "more: padded spec drop": lambda D: D.from_tensor_slices(np.ones((4, 2))).padded_batch(3, [4], drop_remainder=True),
     "more: gen spec padded": lambda D: D.from_generator(
         lambda: iter([[1], [2, 3]]), output_signature=on(D).Spec((None,), np.int64)
@@ -305,28 +238,16 @@ CASES: dict[str, Chain] = {
         D.from_tensor_slices(np.ones((4, 3), np.float32)).batch(3).map(lambda x: x * x + x)
     ),
     "more: broadcast": lambda D: D.from_tensors((np.ones((2, 3)), np.ones(3))).map(lambda a, b: a + b),
-    "more: broadcast batch": lambda D: (
-        D.from_tensor_slices((np.ones((4, 3)), np.ones(4))).batch(2).map(lambda a, b: a + b[:, None])
-    ),
     "more: mixed f32 int": lambda D: D.from_tensor_slices(np.array([1, 2], np.float32)).map(
         lambda x: (x + 1, x - 1, 1 - x, x / 3, 3 / x, x**2)
-    ),
-    "more: i16 ops": lambda D: D.from_tensor_slices(np.array([100, -200], np.int16)).map(
-        lambda x: (x * 2, x // 3, x % 3, -x)
     ),
     "more: f16": lambda D: D.from_tensor_slices(np.array([1, 2], np.float16)).map(lambda x: (x / 3, x * 2)),
     "more: pow neg": lambda D: D.from_tensor_slices(np.array([4.0, 2], np.float32)).map(lambda x: x**-1),
     "more: int overflow": lambda D: D.from_tensor_slices(np.array([2**31 - 1], np.int32)).map(lambda x: x + 1),
-    "more: u8 overflow": lambda D: D.from_tensor_slices(np.array([255], np.uint8)).map(lambda x: x + 1),
-    "more: flat_map captures": lambda D: (lambda d: D.range(2).flat_map(lambda x: d))(D.range(3)),
     "more: interleave captures": lambda D: (lambda d: D.range(3).interleave(lambda x: d.map(lambda y: y + x), 2))(
         D.range(3)
     ),
-    "more: repeat shard": lambda D: D.range(5).repeat().shard(3, 2).take(4),
     # whole chains
-    "chain: filter, zip, enumerate": lambda D: (
-        D.zip(D.range(20).filter(lambda x: x % 3 == 0), D.range(100, 120)).enumerate().map(lambda i, ab: (i, ab[1]))
-    ),
     "chain: pictures": lambda D: (
         D.from_tensor_slices((np.arange(96, dtype=np.uint8).reshape(4, 4, 3, 2), np.arange(4)))
         .filter(lambda image, label: label != 1)

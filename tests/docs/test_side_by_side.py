@@ -187,7 +187,7 @@ RECIPES: dict[str, tuple[Any, Callable[[dict[str, Any], bytes], Any], float, flo
     "resnet": (resnet, lambda names, data: names["resnet"](data, 0)[0], 1e-4, 0.0),
     "mae": (mae, lambda names, data: names["mae"](data, 0)[0], 0.1, 0.0001),
     "deit_3": (deit_3, lambda names, data: names["deit_3"](data, 0)[0], 0.5, 0.01),
-    "resnet_v2": (resnet_v2, lambda names, data: names["resnet_v2"](data, 0)[0], 0.1, 0.002),
+    "resnet_v2": (resnet_v2, lambda names, data: names["resnet_v2"](data, 0)[0], 0.1, 0.005),
     "simclr": (simclr, lambda names, data: names["simclr_view"](data), 0.05, 0.0005),
     "dino, first": (dino, lambda names, data: names["dino_view"](data, 224, (0.4, 1.0), 1.0, 0.0), 0.5, 0.01),
     "dino, second": (dino, lambda names, data: names["dino_view"](data, 224, (0.4, 1.0), 0.1, 0.2), 0.05, 0.001),

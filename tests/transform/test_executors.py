@@ -124,24 +124,6 @@ def test_results_are_owned_writable_and_never_overwritten(make: Make) -> None:
         np.testing.assert_array_equal(images, expected(FILES[start : start + 4]) + 1)
 
 
-def test_rows_of_different_shapes_are_owned_too(make: Make) -> None:
-    same = Apply(TinySame(), (IMAGE,))
-    program = Program((same, Apply(TinySame(), (same,))))
-    fed = [np.full((4 + n, 5, 3), n, np.uint8) for n in range(3)]
-    executor = make(program, 4)
-
-    executor.submit(Feed(3, (fed,)))
-    one, other = executor.collect()
-
-    for source, a, b in zip(fed, one, other, strict=True):
-        np.testing.assert_array_equal(a, source)
-        assert a.flags.writeable
-        assert b.flags.writeable
-        assert not np.may_share_memory(a, source)
-        assert not np.may_share_memory(b, source)
-        assert not np.may_share_memory(a, b)
-
-
 @pytest.mark.parametrize("size", [1, 3])
 def test_results_share_memory_neither_with_the_feed_nor_with_each_other(make: Make, size: int) -> None:
     same = Apply(TinySame(), (IMAGE,))
@@ -192,27 +174,6 @@ def test_a_bad_image_costs_its_batch_and_no_other(make: Make) -> None:
         assert noise not in failure.value.text
 
 
-def test_a_failed_batch_is_repaired_in_the_same_executor(make: Make) -> None:
-    program = chain()
-    executor = make(program, 8)
-    files = [damaged(file) if n in (1, 6) else file for n, file in enumerate(FILES)]
-
-    def bad_rows(start: int, stop: int) -> list[int]:
-        executor.submit(feed_of(program, files).part(start, stop))
-        try:
-            executor.collect()
-        except BatchFailed as failure:
-            if failure.causes:
-                return [start + row for row in failure.causes]
-            if stop - start == 1:
-                return [start]
-            middle = (start + stop) // 2
-            return bad_rows(start, middle) + bad_rows(middle, stop)
-        return []
-
-    assert bad_rows(0, 8) == [1, 6]
-
-
 def test_no_bytes_and_no_image_are_bad_rows_not_broken_executors(make: Make) -> None:
     program = chain()
     executor = make(program, 4)
@@ -232,11 +193,8 @@ def test_a_batch_that_does_not_fit_is_refused(make: Make, size: int) -> None:
 
     with pytest.raises(GpupipeError, match="batches of 1 to 4 rows"):
         executor.submit(feed_of(program, FILES[:size]))
-
-
-def test_collecting_what_was_not_submitted_is_refused(make: Make) -> None:
     with pytest.raises(GpupipeError, match="submit"):
-        make(chain(), 4).collect()
+        executor.collect()
 
 
 def test_a_closed_executor_says_so_and_leaves_no_thread_behind(make: Make) -> None:
