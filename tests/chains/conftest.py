@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +42,6 @@ def class_folder(shards: list[Path], tmp_path: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{number:04d}.jpg").write_bytes(data)
     return tmp_path / "classes"
-
-
-@pytest.fixture
-def elsewhere(shards: list[Path], tmp_path: Path) -> list[Path]:
-    """The same shards in another directory."""
-    folder = tmp_path / "moved" / "here"
-    folder.mkdir(parents=True)
-    return [Path(shutil.copy(path, folder)) for path in shards]
 
 
 @pytest.fixture

@@ -97,28 +97,6 @@ def test_windows_do_not_depend_on_how_records_are_read(
     assert windows(spy, chain(shards), backend) == expected
 
 
-def test_windows_do_not_depend_on_shards(shards: list[Path], spy: Spy, backend: str) -> None:
-    expected = reference_windows(spy, shards)
-    by_record = [gp.TFRecordDataset(shards).shard(2, i).map(small_example).batch(8) for i in range(2)]
-    files = gp.Dataset.list_files(pattern_of(shards), shuffle=False)
-    by_file = [files.shard(2, i).interleave(gp.TFRecordDataset).map(small_example).batch(8) for i in range(2)]
-    sliced = [gp.TFRecordDataset(shards[i::2]).map(small_example).batch(8) for i in range(2)]
-
-    for halves in (by_record, by_file, sliced):
-        first, second = (windows(spy, half, backend) for half in halves)
-        assert not first.keys() & second.keys()
-        assert {**first, **second} == expected
-
-
-def test_windows_do_not_depend_on_the_directory(
-    shards: list[Path], elsewhere: list[Path], spy: Spy, backend: str
-) -> None:
-    expected = reference_windows(spy, shards)
-
-    assert windows(spy, gp.TFRecordDataset(elsewhere).map(small_example).batch(8), backend) == expected
-    assert windows(spy, interleaved(4)(elsewhere), backend) == expected
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not gpu_count(), reason="needs an NVIDIA GPU and its driver")
 @pytest.mark.parametrize("size", [8, 16, 64])

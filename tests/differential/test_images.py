@@ -93,10 +93,6 @@ CHAINS: dict[str, tuple[Chain, Off]] = {
     "grayscale_to_rgb": (lambda im, x: im.grayscale_to_rgb(im.decode_jpeg(x, channels=1)), EXACT),
     "convert_image_dtype to float32": (lambda im, x: im.convert_image_dtype(_rgb(im, x), "float32"), LAST),
     "convert_image_dtype to uint16": (lambda im, x: im.convert_image_dtype(_rgb(im, x), "uint16"), EXACT),
-    "convert_image_dtype and back": (
-        lambda im, x: im.convert_image_dtype(im.convert_image_dtype(_rgb(im, x), "float32"), "uint8"),
-        EXACT,
-    ),
     "convert_image_dtype between two integers": (
         lambda im, x: im.convert_image_dtype(
             im.adjust_brightness(im.convert_image_dtype(_rgb(im, x), "float32"), 0.002), "uint8"
@@ -127,10 +123,6 @@ CHAINS: dict[str, tuple[Chain, Off]] = {
     ),
     "the chain of ResNet's validation": (
         lambda im, x: im.resize(im.central_crop(_rgb(im, x), 0.875), (24, 24)),
-        WEIGHTS,
-    ),
-    "resize, crop, flip": (
-        lambda im, x: im.flip_left_right(im.crop_to_bounding_box(im.resize(_rgb(im, x), (40, 50)), 3, 4, 30, 33)),
         WEIGHTS,
     ),
     "resize, standardise": (

@@ -221,38 +221,6 @@ def test_features_that_cannot_be_are_mistakes(tf: Any, name: str) -> None:
         gp.io.parse_single_example(record, _features(gp.Dataset, WRONG_FEATURES[name]))
 
 
-@pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"])
-def test_examples_travel_in_files_both_ways(tf: Any, tmp_path: Path, compression: str) -> None:
-    rows = [_example(id=i, box=[i / 2, -float(i)], name=b"\xff" * i, some=np.arange(i)) for i in range(9)]
-    with gp.io.TFRecordWriter(tmp_path / "ours", compression) as out:
-        for row in rows:
-            out.write(row)
-    with tf.io.TFRecordWriter(str(tmp_path / "theirs"), compression) as out:
-        for row in rows:
-            out.write(tf.train.Example.FromString(row).SerializeToString())
-
-    def chain(D: Any, path: str) -> Any:
-        def parse(record: Any) -> Any:
-            io, t = on(D).io, _types(D)
-            x = io.parse_single_example(
-                record,
-                {
-                    "id": io.FixedLenFeature((), t.int),
-                    "box": io.FixedLenFeature([2], t.float),
-                    "name": io.FixedLenFeature((), t.text),
-                    "some": io.FixedLenSequenceFeature([], t.int, allow_missing=True),
-                },
-            )
-            return x["id"], {"box": x["box"], "name": x["name"], "some": x["some"]}
-
-        return on(D).TFRecordDataset(path, compression).map(parse).padded_batch(4)
-
-    for name in ("ours", "theirs"):
-        expected = [shown(x) for x in chain(tf.data.Dataset, str(tmp_path / name))]
-        assert [shown(x) for x in chain(gp.Dataset, str(tmp_path / name))] == expected
-        assert len(expected) == 3
-
-
 def test_file_names_come_in_every_form(tf: Any, tmp_path: Path) -> None:
     names = [str(tmp_path / name) for name in "abc"]
     for i, name in enumerate(names):

@@ -127,14 +127,6 @@ def test_elements_are_those_of_tensorflow(tf: Any, data: Path, chain: Chain) -> 
     assert [plain(element) for element in ours] == expected
 
 
-def test_cardinality(tf: Any, data: Path) -> None:
-    for ours, theirs in (
-        (gp.TextLineDataset(str(data / "unix.txt")), tf.data.TextLineDataset(str(data / "unix.txt"))),
-        (gp.FixedLengthRecordDataset(str(data / "0.bin"), 3), tf.data.FixedLengthRecordDataset(str(data / "0.bin"), 3)),
-    ):
-        assert ours.cardinality() == int(theirs.cardinality()) == gp.UNKNOWN_CARDINALITY
-
-
 def test_a_carriage_return_inside_a_line_is_kept_here_and_dropped_there(tf: Any, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"a\rb\nc\r\r\n")
 

@@ -5,9 +5,7 @@ Which order it is differs: draws are gpupipe's own.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,26 +64,6 @@ def test_inputs_of_one_seed_pair_on_both(tf: Any, chain: Callable[[Any], Any]) -
         assert all(len(set(pair)) == 1 for pair in expected)
         assert all(len(set(pair)) == 1 for pair in got)
         assert len(got) == len(expected) or "sample" in str(chain.__code__.co_names)  # an empty one is drawn elsewhere
-
-
-@pytest.mark.parametrize(
-    "seeds", [{"seed": 1}, {"seed": 1, "shuffle": True}, {"shuffle": False}], ids=["seed", "shuffle", "no shuffle"]
-)
-def test_listed_files_pair_on_both(tf: Any, tmp_path: Path, seeds: dict[str, Any]) -> None:
-    for folder in ("img", "mask"):
-        (tmp_path / folder).mkdir()
-        for i in range(N):
-            (tmp_path / folder / f"{i:02}").touch()
-
-    for d in (gp.Dataset, tf.data.Dataset):
-        img, mask = (d.list_files(str(tmp_path / folder / "*"), **seeds) for folder in ("img", "mask"))
-        for _ in range(3):
-            pairs = [
-                [os.path.basename(getattr(x, "numpy", lambda x=x: x)()) for x in pair] for pair in d.zip((img, mask))
-            ]
-
-            assert all(a == b for a, b in pairs)
-            assert len(pairs) == N
 
 
 @pytest.mark.parametrize("seeds", [(None, None), (1, None), (1, 2)], ids=str)
