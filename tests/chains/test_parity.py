@@ -116,9 +116,9 @@ print(json.dumps(windows(spy, batched(16)([Path(p) for p in sys.argv[2:]]), sys.
 """
 
 
-def test_windows_are_equal_in_a_new_process(shards: list[Path], spy: Spy, backend: str) -> None:
-    expected = reference_windows(spy, shards)
-    command = [sys.executable, "-c", PROCESS, backend, *map(str, shards)]
+def test_windows_are_equal_in_a_new_process(photographs: list[Path], spy: Spy, backend: str) -> None:
+    expected = reference_windows(spy, photographs)
+    command = [sys.executable, "-c", PROCESS, backend, *map(str, photographs)]
     # Another hash seed: nothing may depend on Python's own hashes.
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=60)
