@@ -22,5 +22,7 @@ def tf() -> Any:
         TFRecordDataset=tensorflow.data.TFRecordDataset,
         io=tensorflow.io,
         cast=tensorflow.cast,
+        int32=tensorflow.int32,
+        int32_of=lambda x: tensorflow.cast(x, tensorflow.int32),
     )
     return tensorflow

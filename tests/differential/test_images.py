@@ -9,8 +9,6 @@ Each chain says how far it may be off, and why: what is not named is exact.
 from __future__ import annotations
 
 import functools
-import os
-import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -151,14 +149,6 @@ RESIZES: dict[str, tuple[str, bool, Off]] = {
     "lanczos3, antialias": ("lanczos3", True, TABLE),
 }
 SIZES = [(24, 31), (61, 83), (17, 96), (1, 1)]
-
-
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return pytest.importorskip("tensorflow")
 
 
 @pytest.fixture(params=["numpy", "dali"])

@@ -13,6 +13,7 @@ import pytest
 
 import gpupipe as gp
 from tests.behaviour.model import plain
+from tests.differential.tfdata_sides import outcomes
 
 pytestmark = [pytest.mark.tf, pytest.mark.filterwarnings("ignore")]
 
@@ -215,20 +216,9 @@ FAILING: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _outcomes(tf: Any, dataset: Any) -> list[Any]:
-    items, seen = iter(dataset), []
-    while True:
-        try:
-            seen.append(tf.nest.map_structure(lambda x: np.asarray(x).tolist(), next(items)))
-        except StopIteration:
-            return seen
-        except (gp.DataError, tf.errors.OpError):
-            seen.append("error")
-
-
 @pytest.mark.parametrize("name", FAILING)
 def test_what_fails_is_left_out_in_the_same_places(tf: Any, name: str) -> None:
-    theirs, ours = (_outcomes(tf, FAILING[name](D, _failing(tf, D))) for D in (Theirs(tf), Ours()))
+    theirs, ours = (outcomes(tf, FAILING[name](D, _failing(tf, D))) for D in (Theirs(tf), Ours()))
 
     assert ours == theirs
 
@@ -236,7 +226,7 @@ def test_what_fails_is_left_out_in_the_same_places(tf: Any, name: str) -> None:
 def test_an_element_that_failed_keeps_its_place_here(tf: Any) -> None:
     """In tf.data `take` and `skip` do not count what failed, here they do: a rewrite cannot change what there is."""
     theirs, ours = (
-        [_outcomes(tf, d) for d in (_failing(tf, D).take(3).ignore_errors(), _failing(tf, D).take(3))]
+        [outcomes(tf, d) for d in (_failing(tf, D).take(3).ignore_errors(), _failing(tf, D).take(3))]
         for D in (Theirs(tf), Ours())
     )
 

@@ -5,8 +5,6 @@ Elements are compared as nested lists, nested datasets and ragged tensors includ
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,48 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpupipe as gp
-from tests.behaviour.model import plain
+from tests.differential.tfdata_sides import Chain, dicts, on, pairs, shown, triangle
 
 pytestmark = [pytest.mark.tf, pytest.mark.filterwarnings("ignore")]
-
-Chain = Callable[[Any], Any]
-
-
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    tensorflow = pytest.importorskip("tensorflow")
-    dataset = tensorflow.data.Dataset
-    _INT32[dataset] = tensorflow.int32
-    _CAST[dataset] = lambda x: tensorflow.cast(x, tensorflow.int32)
-    return tensorflow
-
-
-def _shown(value: Any) -> Any:
-    """A value as nested lists; datasets and ragged leaves say what they are."""
-    if isinstance(value, tuple):
-        return tuple(_shown(part) for part in value)
-    if isinstance(value, dict):
-        return {key: _shown(part) for key, part in value.items()}
-    if hasattr(value, "element_spec"):
-        return ("dataset", [_shown(element) for element in value])
-    if hasattr(value, "row_splits"):
-        return ("ragged", value.to_list())
-    return plain(value.numpy() if hasattr(value, "numpy") else value)
-
-
-def _triangle(D: Any) -> Any:
-    """Vectors of 1, 2, 3, 4, 5 elements, of unknown length."""
-    return D.range(1, 6).flat_map(lambda n: D.range(n).batch(9))
-
-
-def _pairs(D: Any) -> Any:
-    return D.from_tensor_slices((np.arange(7), np.arange(14.0).reshape(7, 2)))
-
-
-def _dicts(D: Any) -> Any:
-    return D.from_tensor_slices({"a": np.arange(5), "b": np.array([b"x", b"y\0", b"", b"z", b"w"], object)})
-
 
 NUMBERS = np.array([5, 1, 3, 5, 1, 9, 3, 0])
 LENGTHS = np.array([1, 5, 2, 3, 1, 4, 2, 2, 5, 1])
@@ -67,14 +26,9 @@ def _vectors(D: Any) -> Any:
     return D.from_tensor_slices(LENGTHS).flat_map(lambda n: D.from_tensors(n).repeat(n).batch(9))
 
 
-_INT32: dict[Any, Any] = {gp.Dataset: "int32"}
-_CAST: dict[Any, Chain] = {gp.Dataset: lambda x: x}
-"""What tf.data asks for and gpupipe does not: lengths of buckets in int32."""
-
-
 def _length(D: Any) -> Chain:
     """The length of a vector: all its elements are that. Of more than a vector, that of the first."""
-    return lambda x, *rest: _CAST[D](x[0])
+    return lambda x, *rest: on(D).int32_of(x[0])
 
 
 CASES: dict[str, Chain] = {
@@ -86,16 +40,16 @@ CASES: dict[str, Chain] = {
     "window shift and stride": lambda D: D.range(10).window(3, shift=4, stride=2),
     "window shift and stride drops": lambda D: D.range(10).window(3, shift=1, stride=2, drop_remainder=True),
     "window shift beyond": lambda D: D.range(10).window(2, shift=5),
-    "window of a tuple": lambda D: _pairs(D).window(3),
-    "window of a dict": lambda D: _dicts(D).window(2),
+    "window of a tuple": lambda D: pairs(D).window(3),
+    "window of a dict": lambda D: dicts(D).window(2),
     "window of windows": lambda D: D.range(7).window(2).window(2),
     "window of an endless one": lambda D: D.range(3).repeat().window(4).take(3),
     "window flat": lambda D: D.range(7).window(3).flat_map(lambda w: w),
-    "window to batches of a dict": lambda D: _dicts(D).window(2).flat_map(lambda d: D.zip(d).batch(2)),
-    "window to batches of a tuple": lambda D: _pairs(D).window(3).flat_map(lambda a, b: D.zip(a.batch(3), b.batch(3))),
+    "window to batches of a dict": lambda D: dicts(D).window(2).flat_map(lambda d: D.zip(d).batch(2)),
+    "window to batches of a tuple": lambda D: pairs(D).window(3).flat_map(lambda a, b: D.zip(a.batch(3), b.batch(3))),
     "window mapped": lambda D: D.range(7).window(3).map(lambda w: w.skip(1)),
-    "window of unequal vectors": lambda D: _triangle(D).window(2),
-    "window padded": lambda D: _triangle(D).window(2).flat_map(lambda w: w.padded_batch(2)),
+    "window of unequal vectors": lambda D: triangle(D, 5).window(2),
+    "window padded": lambda D: triangle(D, 5).window(2).flat_map(lambda w: w.padded_batch(2)),
     "a dataset as an element": lambda D: D.from_tensors((D.range(3), 7)),
     # group_by_window
     "groups": lambda D: D.from_tensor_slices(NUMBERS).group_by_window(lambda x: x, lambda k, d: d.batch(3), 3),
@@ -106,9 +60,9 @@ CASES: dict[str, Chain] = {
         lambda x: x % 3, lambda k, d: D.zip(D.from_tensors(k), d.batch(9)), 2
     ),
     "groups of negative keys": lambda D: D.range(9).group_by_window(lambda x: 1 - x % 3, lambda k, d: d.batch(9), 4),
-    "groups of a dict": lambda D: _dicts(D).group_by_window(lambda d: d["a"] % 2, lambda k, d: d.batch(2), 2),
+    "groups of a dict": lambda D: dicts(D).group_by_window(lambda d: d["b"] % 2, lambda k, d: d.batch(2), 2),
     "groups read twice": lambda D: D.range(6).group_by_window(lambda x: x % 2, lambda k, d: d.repeat(2), 3),
-    "groups padded": lambda D: _triangle(D).group_by_window(lambda x: x[-1] % 2, lambda k, d: d.padded_batch(2), 2),
+    "groups padded": lambda D: triangle(D, 5).group_by_window(lambda x: x[-1] % 2, lambda k, d: d.padded_batch(2), 2),
     "groups of an endless one": lambda D: (
         D.range(5).repeat().group_by_window(lambda x: x % 2, lambda k, d: d.batch(2), 2).take(5)
     ),
@@ -126,29 +80,29 @@ CASES: dict[str, Chain] = {
         _length(D), [3], [2, 2], padded_shapes=[6]
     ),
     "buckets without padding": lambda D: D.range(9).bucket_by_sequence_length(
-        lambda x: _CAST[D](x % 4), [1, 3], [2, 3, 2], no_padding=True
+        lambda x: on(D).int32_of(x % 4), [1, 3], [2, 3, 2], no_padding=True
     ),
     "buckets of a tuple": lambda D: D.zip(_vectors(D), D.range(10)).bucket_by_sequence_length(
         _length(D), [2, 4], [2, 2, 2], padded_shapes=([None], [])
     ),
     # ragged_batch
-    "ragged_batch": lambda D: _triangle(D).ragged_batch(2),
+    "ragged_batch": lambda D: triangle(D, 5).ragged_batch(2),
     "ragged_batch of scalars": lambda D: D.range(5).ragged_batch(2),
-    "ragged_batch of a tuple": lambda D: D.zip(_triangle(D), D.range(5)).ragged_batch(2),
+    "ragged_batch of a tuple": lambda D: D.zip(triangle(D, 5), D.range(5)).ragged_batch(2),
     "ragged_batch of matrices": lambda D: (
-        _triangle(D).map(lambda x: (x, 1)).map(lambda x, y: x).batch(1).ragged_batch(2)
+        triangle(D, 5).map(lambda x: (x, 1)).map(lambda x, y: x).batch(1).ragged_batch(2)
     ),
-    "ragged_batch int32": lambda D: _triangle(D).ragged_batch(2, row_splits_dtype=_INT32[D]),
-    "ragged_batch unbatched": lambda D: _triangle(D).ragged_batch(2).unbatch(),
-    "ragged_batch of ragged_batch": lambda D: _triangle(D).ragged_batch(2).ragged_batch(2),
-    "batch of ragged_batch": lambda D: _triangle(D).ragged_batch(2).batch(2),
-    "window of ragged_batch": lambda D: _triangle(D).ragged_batch(2).window(2),
+    "ragged_batch int32": lambda D: triangle(D, 5).ragged_batch(2, row_splits_dtype=on(D).int32),
+    "ragged_batch unbatched": lambda D: triangle(D, 5).ragged_batch(2).unbatch(),
+    "ragged_batch of ragged_batch": lambda D: triangle(D, 5).ragged_batch(2).ragged_batch(2),
+    "batch of ragged_batch": lambda D: triangle(D, 5).ragged_batch(2).batch(2),
+    "window of ragged_batch": lambda D: triangle(D, 5).ragged_batch(2).window(2),
     # rebatch
     "rebatch": lambda D: D.range(8).batch(4).rebatch(3),
     "rebatch of several sizes": lambda D: D.range(8).batch(4).rebatch([2, 1, 1]),
     "rebatch drops": lambda D: D.range(8).batch(4).rebatch(3, drop_remainder=True),
-    "rebatch of pairs": lambda D: _pairs(D).batch(3).rebatch(2),
-    "rebatch of unequal batches": lambda D: _triangle(D).rebatch(4),
+    "rebatch of pairs": lambda D: pairs(D).batch(3).rebatch(2),
+    "rebatch of unequal batches": lambda D: triangle(D, 5).rebatch(4),
     "rebatch of one-row slices": lambda D: D.from_tensor_slices(np.arange(12).reshape(4, 3)).rebatch(2),
 }
 
@@ -156,10 +110,10 @@ CASES: dict[str, Chain] = {
 @pytest.mark.parametrize("name", CASES)
 def test_elements_structure_order_and_cardinality_are_equal(tf: Any, name: str) -> None:
     theirs, ours = CASES[name](tf.data.Dataset), CASES[name](gp.Dataset)
-    expected, known = [_shown(x) for x in theirs], int(theirs.cardinality())
+    expected, known = [shown(x) for x in theirs], int(theirs.cardinality())
 
-    assert [_shown(x) for x in ours] == expected
-    assert [_shown(x) for x in ours] == expected  # and in the next epoch
+    assert [shown(x) for x in ours] == expected
+    assert [shown(x) for x in ours] == expected  # and in the next epoch
     # What is unknown there may be known here, if it is right.
     assert ours.cardinality() == known or (known == gp.UNKNOWN_CARDINALITY and ours.cardinality() == len(expected))
 
@@ -208,7 +162,7 @@ ERRORS: dict[str, Chain] = {
         lambda x: x, lambda k, d: d, window_size_func=lambda k: k * 0
     ),
     "groups of no dataset": lambda D: D.range(3).group_by_window(lambda x: x, lambda k, d: k, 2),
-    "groups by a pair": lambda D: _pairs(D).group_by_window(lambda a, b: b, lambda k, d: d, 2),
+    "groups by a pair": lambda D: pairs(D).group_by_window(lambda a, b: b, lambda k, d: d, 2),
     "groups reduce arity": lambda D: D.range(3).group_by_window(lambda x: x, lambda d: d, 2),
     "buckets sizes": lambda D: _vectors(D).bucket_by_sequence_length(_length(D), [2], [2]),
     "buckets too long": lambda D: _vectors(D).bucket_by_sequence_length(
@@ -220,8 +174,8 @@ ERRORS: dict[str, Chain] = {
     "buckets padding dtype": lambda D: _vectors(D).bucket_by_sequence_length(
         _length(D), [3], [2, 2], padding_values=np.float32(0)
     ),
-    "ragged_batch 0": lambda D: _triangle(D).ragged_batch(0),
-    "ragged_batch padded": lambda D: _triangle(D).ragged_batch(2).padded_batch(2),
+    "ragged_batch 0": lambda D: triangle(D, 5).ragged_batch(0),
+    "ragged_batch padded": lambda D: triangle(D, 5).ragged_batch(2).padded_batch(2),
     "rebatch of scalars": lambda D: D.range(3).rebatch(2),
 }
 
@@ -230,7 +184,7 @@ ERRORS: dict[str, Chain] = {
 def test_what_is_an_error_there_is_one_here(tf: Any, name: str) -> None:
     for dataset in (tf.data.Dataset, gp.Dataset):
         with pytest.raises((ValueError, TypeError, AttributeError, RuntimeError, tf.errors.OpError)):
-            [_shown(x) for x in ERRORS[name](dataset)]
+            [shown(x) for x in ERRORS[name](dataset)]
 
 
 @pytest.mark.parametrize("size", [0, -1], ids=str)
@@ -265,6 +219,6 @@ def test_random_windows_and_groups_are_equal(tf: Any) -> None:
                 return d.group_by_window(lambda x: x % stride, lambda k, g: g, window_size_func=lambda k: k + size)
             return d.batch(size).rebatch(sizes, drop)
 
-        assert [_shown(x) for x in chain(gp.Dataset)] == [_shown(x) for x in chain(tf.data.Dataset)]
+        assert [shown(x) for x in chain(gp.Dataset)] == [shown(x) for x in chain(tf.data.Dataset)]
 
     compare()

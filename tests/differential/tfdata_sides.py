@@ -23,6 +23,8 @@ SIDES: dict[Any, Any] = {
         TFRecordDataset=gp.TFRecordDataset,
         io=gp.io,
         cast=lambda x, dtype: gp.ops.cast(x, dtype),
+        int32="int32",
+        int32_of=lambda x: x,  # tf.data asks for lengths of buckets in int32
     )
 }
 
@@ -50,6 +52,8 @@ def shown(value: Any) -> Any:
         return (type(value).__name__, *map(shown, value))
     if value is None:
         return None
+    if hasattr(value, "element_spec"):
+        return {"dataset": [shown(element) for element in value]}
     if hasattr(value, "to_list"):
         return {"ragged": value.to_list()}
     return plain(value.numpy() if hasattr(value, "numpy") else value)
