@@ -118,15 +118,18 @@ def test_keys_are_distinct(files: list[str], name: str) -> None:
     assert len(set(found)) == count
 
 
+def rewritten(files: list[str]) -> gp.Dataset:
+    return base(files).shuffle(8).repeat(2).skip(3).skip(2).take(40).take(30)
+
+
 EQUAL: dict[str, tuple[Any, Any]] = {
     "zip has the keys of its first input": (lambda f: gp.Dataset.zip(base(f), numbers(30)), base),
     "batch and unbatch": (lambda f: base(f).batch(4).unbatch(), base),
     "batches across passes": (lambda f: base(f).repeat(2).batch(7).unbatch(), lambda f: base(f).repeat(2)),
     "the first pass": (lambda f: base(f).repeat(3).take(ALL), base),
     "the first half": (lambda f: base(f).concatenate(base(f)).take(ALL), base),
-    "rewritten": (rewritten := lambda f: base(f).shuffle(8).repeat(2).skip(3).skip(2).take(40).take(30),
-                  lambda f: rewritten(f).with_options(gp.Options(disabled_rules=tuple(rules())))),
-}  # fmt: skip
+    "rewritten": (rewritten, lambda f: rewritten(f).with_options(gp.Options(disabled_rules=tuple(rules())))),
+}
 
 
 @pytest.mark.parametrize("name", EQUAL)

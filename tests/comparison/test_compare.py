@@ -25,6 +25,7 @@ from gpupipe.comparison.verdict import break_even, findings_of
 from gpupipe.errors import PlanError
 from gpupipe.ops._shared.flip import Flip
 from gpupipe.ops.decode_jpeg import DecodeJpeg
+from gpupipe.ops.normalize import Normalize
 from gpupipe.ops.resize import Resize
 from gpupipe.progress import Progress
 from gpupipe.transform.machine import has_dali
@@ -68,10 +69,11 @@ def test_a_model_gives_the_same_classes_on_equal_executors() -> None:
         (lambda x: x, r"got float32\[4, 12, 10, 3\]"),
         (lambda x: x.mean((1, 2, 3))[:, None], r"got float32\[4, 1\]"),
         (lambda x: {"logits": x.mean((1, 2))}, "got {'logits'"),
+        (lambda x: [[1], [1, 2], [1], [1]], r"got \[\[1\], \[1, 2\]"),
         (lambda x: np.array(["cat"] * len(x)), r"got <U3\[4\]"),
         (lambda x: x.mean((1, 2)) * np.nan, "got NaN"),
     ],
-    ids=["images", "one score", "dict", "words", "nan"],
+    ids=["images", "one score", "dict", "unequal", "words", "nan"],
 )
 def test_a_model_whose_answers_are_no_classes_is_refused(model: Any, got: str) -> None:
     with pytest.raises(PlanError, match=f"compare needs a model that gives .*{got}"):
@@ -133,6 +135,7 @@ def test_a_step_that_an_executor_cannot_run_alone_is_named(tmp_path: Path, monke
         ({"prices": {"gpu": 1}}, "compare needs prices named core_hour and gpu_hour, got 'gpu'"),
         ({"prices": 0.05}, "compare needs prices by name, core_hour and gpu_hour, got 0.05"),
         ({"prices": {"core_hour": float("inf")}}, "compare needs a price from 0 to 1e9 for core_hour, got inf"),
+        ({"executors": 5}, "compare needs executors out of dali-gpu, dali-cpu, fast, numpy, got 5"),
         ({"model": "resnet"}, "compare needs a model that can be called, got 'resnet'"),
         ({"out": 5}, "compare needs a path for out, got 5"),
     ],
@@ -223,6 +226,7 @@ def test_a_gpu_that_saves_no_cpu_time_never_pays() -> None:
     [
         (lambda x: x[:, :, ::-1], "red and blue exchanged"),
         (lambda x: x[:, ::-1], "mirrored left-right: a flip that is missing, or one too many"),
+        (lambda x: x[::-1], "mirrored upside down: a flip that is missing, or one too many"),
         (lambda x: x[::-1, ::-1], "rotated by 180 degrees"),
         (lambda x: np.roll(x, (1, -2), (0, 1)), "shifted by 1 pixel down and 2 pixels to the left"),
         (lambda x: x + 7, "offset by +7"),
@@ -308,3 +312,22 @@ def test_the_progress_of_a_pass_counts_to_what_a_pass_has(monkeypatch: pytest.Mo
     once = [4, 8, 12, 16]
     passes = len(said) // len(once)
     assert said == [(done, 0 if number == 0 else 16) for number in range(passes) for done in once]
+
+
+def test_a_rate_that_one_gpu_does_not_give_is_none_from_which_it_pays() -> None:
+    costs = [cost("dali-gpu", 0.5, 3900), cost("numpy", 2.5, 700)]
+
+    even = break_even(costs, None, {"core_hour": 0.05, "gpu_hour": 0.4})
+
+    assert even is not None
+    assert even.from_core_price == pytest.approx(0.4 / 3.9 / 2)  # above the price of a core
+    assert even.from_rate is None
+
+
+def test_a_tolerance_grows_with_values_in_floating_point_and_with_the_unit() -> None:
+    op = Normalize((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    float_image = IMAGES[0].astype(np.float32)
+
+    usual = tolerance_of(op, [float_image])
+    assert tolerance_of(op, [float_image * 100]).inside > 50 * usual.inside > 0
+    assert tolerance_of(op, [IMAGES[0]], scale=58.0).inside == pytest.approx(58 * tolerance_of(op, [IMAGES[0]]).inside)

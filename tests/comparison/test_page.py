@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import sys
+from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -14,11 +16,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import gpupipe as gp
 from gpupipe.comparison.page.charts import Bar, Chart, charts_of_steps
 from gpupipe.comparison.page.numbers import mebibytes, number, of_tolerance
-from gpupipe.comparison.page.pictures import SIDE, shrunk
+from gpupipe.comparison.page.pictures import SIDE, address_of, shrunk
 from gpupipe.comparison.page.write import page_of, write_page
 from gpupipe.comparison.result import Pair, Result
 from gpupipe.errors import MissingDependencyError, PlanError
@@ -246,3 +249,17 @@ def test_a_difference_is_related_to_the_tolerance_of_where_it_is(result: Result)
 def test_a_number_has_three_digits_or_two(value: float | None, text: str) -> None:
     assert number(value) == text
     assert [mebibytes(size) for size in (None, 287 << 20, 3 << 30)] == ["–", "287 MiB", "3.00 GiB"]
+
+
+@pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (2, "L"), (3, "RGB"), (4, "RGB")])
+def test_an_address_holds_the_picture(channels: int, mode: str) -> None:
+    picture = np.tile(np.arange(64, dtype=np.uint8)[:, None, None] * 4, (1, 64, channels))
+
+    address = address_of(picture)
+
+    kind, encoded = address.removeprefix("data:image/").split(";base64,")
+    assert kind in ("png", "jpeg")
+    with Image.open(io.BytesIO(b64decode(encoded))) as opened:
+        assert opened.mode == mode
+        found = np.asarray(opened.convert("L"), int)
+    assert np.abs(found - picture[..., 0]).max() <= 4  # quality 85 may lose as much

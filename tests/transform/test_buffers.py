@@ -111,3 +111,15 @@ def test_batches_that_a_loop_keeps_are_not_overwritten() -> None:
     assert len(seen) < 10
     for n, row in kept:
         np.testing.assert_array_equal(row, (x[4 * n + 1] - 1) / 2)
+
+
+def test_other_sizes_and_small_batches_get_memory_of_their_own() -> None:
+    found = Buffers()
+    first = found.empty(SHAPE, "float32")
+    where = address(first)
+    del first
+
+    assert address(found.empty((63, *SHAPE[1:]), "float32")) != where
+    found.empty((4,), "uint8")
+    assert len(found._blocks) == 2
+    assert found.empty((2,), object).tolist() == [None, None]

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe.errors import GpupipeError, SpecError
+from gpupipe.errors import GpupipeError, PlanError, SpecError
 from gpupipe.graph.op import Array, Op
 from gpupipe.graph.values import Apply
 from gpupipe.ops._shared.decoding import decoder
@@ -377,3 +377,15 @@ def test_the_probe_asks_for_regions_as_the_ops_do() -> None:
     for name in asked.keys() - {"output_type"}:
         assert f"{name}={asked[name]!r}".replace("'", '"') in _PROBE
     compile(_PROBE, "probe", "exec")
+
+
+def test_an_op_without_a_dali_form_is_named() -> None:
+    @dataclass(frozen=True, slots=True)
+    class HostOnly(Op):
+        def infer(self, *xs: TensorSpec) -> TensorSpec:
+            return xs[0]
+
+    executor = DaliExecutor(Program((Apply(HostOnly(), (IMAGE,)),)), 2, 1)
+
+    with pytest.raises(PlanError, match="host_only has no DALI form"):
+        executor.submit(Feed(1, ([np.zeros((4, 4, 3), np.uint8)],)))

@@ -271,3 +271,21 @@ def test_wrong_dtypes_of_parameters_are_a_mistake_of_the_caller() -> None:
         executor.submit(feed_of(program, FILES[:2], np.zeros((2, 2), np.float32)))
     executor.collect()
     executor.close()
+
+
+def test_rows_of_different_shapes_are_owned_too(make: Make) -> None:
+    same = Apply(TinySame(), (IMAGE,))
+    program = Program((same, Apply(TinySame(), (same,))))
+    fed = [np.full((4 + n, 5, 3), n, np.uint8) for n in range(3)]
+    executor = make(program, 4)
+
+    executor.submit(Feed(3, (fed,)))
+    one, other = executor.collect()
+
+    for source, a, b in zip(fed, one, other, strict=True):
+        np.testing.assert_array_equal(a, source)
+        assert a.flags.writeable
+        assert b.flags.writeable
+        assert not np.may_share_memory(a, source)
+        assert not np.may_share_memory(b, source)
+        assert not np.may_share_memory(a, b)
