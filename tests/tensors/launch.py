@@ -30,17 +30,21 @@ class Launcher:
         variables = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
         variables |= {"JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": str(cache), "ACCELERATE_USE_CPU": "true"}
         variables |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "TF_CPP_MIN_LOG_LEVEL": "3"}
-        command = [sys.executable, "-m", "tests.tensors.launch"]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            command,
-            stdin=pipe,
-            stdout=pipe,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, **variables},
-            start_new_session=True,
-        )
+        self._environment = {**os.environ, **variables}
+        self._process: subprocess.Popen[str] | None = None
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.tensors.launch"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                cwd=ROOT,
+                env=self._environment,
+                start_new_session=True,
+            )
+        return self._process
 
     def __call__(
         self, program: str, *arguments: str, ranks: int = 1, imports: tuple[str, ...] = (), **environment: str
@@ -55,16 +59,23 @@ class Launcher:
             environment: further variables.
         """
         job = {"program": program, "arguments": arguments, "ranks": ranks, "imports": imports, "variables": environment}
-        assert self._process.stdin and self._process.stdout
-        print(json.dumps(job), file=self._process.stdin, flush=True)
-        found, errors = json.loads(self._process.stdout.readline())
+        process = self._started()
+        assert process.stdin and process.stdout
+        try:
+            print(json.dumps(job), file=process.stdin, flush=True)
+            found, errors = json.loads(process.stdout.readline())
+        except BaseException:  # a timeout: what would be answered later is no answer to the next job
+            self.close()
+            raise
         assert errors is None, f"{program} {arguments} failed: {errors}"
         return sorted(found, key=lambda one: int(one["rank"]))
 
     def close(self) -> None:
         """End the process and its forks."""
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.communicate()
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.communicate()
+            self._process = None
 
 
 def expected(number: int) -> list[list[int]]:
@@ -96,6 +107,7 @@ def answer(job: dict[str, Any]) -> tuple[list[Any], str | None]:
             if status:
                 for other in left:  # they may wait for the one that failed
                     os.kill(other, signal.SIGKILL)
+                    os.waitpid(other, 0)
                 return [], "\n".join(output.read_text()[-3000:] for output in outputs)
         lines = [line for output in outputs for line in output.read_text().splitlines()]
         return [json.loads(line[line.index('{"rank"') :]) for line in lines if '{"rank"' in line], None
