@@ -32,6 +32,10 @@ CASES: dict[str, tuple[bytes, list[Any], dict[str, Any]]] = {
     "no quotes": (b'1,"a"\n2,b"c\n', ["int32", "string"], {"use_quote_delim": False}),
     "nothing": (b"", ["int32"], {}),
     "bytes that are no text": (b"1,\xff\xfe\0\n", ["int32", "string"], {}),
+    "no last newline": (b"1,a\r\n2,b", ["int64", "string"], {}),
+    "an empty line with a default": (b"a\n\nb\n", [["z"]], {}),
+    "a header alone": (b"h,i\n", ["int32", "string"], {"header": True}),
+    "tabs": (b"1\ta,b\n", ["int32", "string"], {"field_delim": "\t"}),
 }
 
 

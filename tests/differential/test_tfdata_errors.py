@@ -11,6 +11,7 @@ import pytest
 import gpupipe as gp
 from tests.behaviour.model import run
 from tests.differential.tfdata_sides import (
+    TEXTS,
     Chain,
     built,
     dicts,
@@ -140,6 +141,25 @@ ERRORS: dict[str, tuple[str, Chain]] = {
     "concatenate structures": ("T", lambda D: D.range(2).concatenate(D.zip(D.range(2), D.range(2)))),
     "padded_batch of more axes": ("V later", lambda D: triangle(D).padded_batch(2, padded_shapes=[5, 5])),
     "enumerate from text": ("T", lambda D: D.range(2).enumerate("a")),
+    "tensors ragged in a dict": ("V", lambda D: D.from_tensors({"a": [[1, 2], [3]]})),
+    "generator a list": ("T", lambda D: D.from_generator([1, 2], output_types=np.int64)),
+    "generator of too many": (
+        "D",
+        lambda D: D.from_generator(lambda: iter([(1, 2, 3)]), output_types=(np.int64, np.int64)),
+    ),
+    "generator of another rank": (
+        "D",
+        lambda D: D.from_generator(lambda: iter([[1, 2]]), output_signature=on(D).Spec((), np.int64)),
+    ),
+    "generator of numbers for text": (
+        "D",
+        lambda D: D.from_generator(lambda: iter([1]), output_signature=on(D).Spec((), on(D).text)),
+    ),
+    "records of numbers": ("T", lambda D: on(D).TFRecordDataset([1, 2])),
+    "filter text": ("V", lambda D: D.from_tensor_slices(TEXTS).filter(lambda x: x)),
+    "padded_batch half a size": ("T", lambda D: pairs(D).padded_batch(2, ([], [2.5]))),
+    "padded_batch of other keys": ("V", lambda D: dicts(D).padded_batch(2, {"a": [], "c": []})),
+    "unbatch text": ("V", lambda D: D.from_tensors("abc").unbatch()),
 }
 
 

@@ -156,6 +156,12 @@ BATCHED: dict[str, Feature] = {
     "sequence missing in all": lambda io, t: {"w": io.FixedLenSequenceFeature([], t.text, allow_missing=True)},
     "var": lambda io, t: {"z": io.VarLenFeature(t.float)},
     "ragged": lambda io, t: {"z": io.RaggedFeature(t.float), "x": io.RaggedFeature(t.int)},
+    "fixed matrix": lambda io, t: {"x": io.FixedLenFeature([1, 2], t.int)},
+    "sequence default": lambda io, t: {
+        "z": io.FixedLenSequenceFeature([], t.float, allow_missing=True, default_value=-1.0)
+    },
+    "var text": lambda io, t: {"y": io.VarLenFeature(t.text)},
+    "several": lambda io, t: {"x": io.FixedLenFeature([2], t.int), "z": io.VarLenFeature(t.float)},
 }
 
 
@@ -182,6 +188,12 @@ WRONG_EXAMPLES: dict[str, tuple[bytes, Feature]] = {
     "not divisible": (_example(x=[1, 2, 3]), lambda io, t: io.FixedLenSequenceFeature([2], t.int, allow_missing=True)),
     "no Example": (b"no example at all", lambda io, t: io.FixedLenFeature((), t.int)),
     "cut": (_example(x=[1, 2, 3])[:-2], lambda io, t: io.FixedLenFeature([3], t.int)),
+    "missing in no features": (b"", lambda io, t: io.FixedLenFeature((), t.text)),
+    "another kind, ragged": (_example(x=b"a"), lambda io, t: io.RaggedFeature(t.int)),
+    "another kind, sequence": (
+        _example(x=0.5),
+        lambda io, t: io.FixedLenSequenceFeature([], t.int, allow_missing=True),
+    ),
 }
 
 

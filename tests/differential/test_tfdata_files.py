@@ -150,6 +150,11 @@ ERRORS: dict[str, Chain] = {
     "cache: no folder": lambda tf, d: tf.Dataset.range(3).cache(str(d / "no" / "folder")),
     "load: nothing there": lambda tf, d: tf.Dataset.load(str(d / "nothing")),
     "load: another dtype": lambda tf, d: _other_dtype(tf, d),
+    "fixed: no multiple, GZIP": lambda tf, d: tf.FixedLengthRecordDataset(
+        str(d / "0.hf.gz"), 5, 4, 2, compression_type="GZIP"),
+    "fixed: negative footer": lambda tf, d: tf.FixedLengthRecordDataset(str(d / "0.bin"), 1, 0, -1),
+    "lines of a dataset of numbers": lambda tf, d: tf.TextLineDataset(tf.Dataset.range(3)),
+    "lines, -2 parallel reads": lambda tf, d: tf.TextLineDataset(str(d / "unix.txt"), num_parallel_reads=-2),
 }  # fmt: skip
 
 
