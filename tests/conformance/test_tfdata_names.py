@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import gpupipe as gp
-from tests.conformance.tfdata_complaints import COMPLAINTS
-from tests.conformance.tfdata_names import DATASET, EXPERIMENTAL, MODULE, NAMES, ROOT, comparisons, document
+from tests.conformance.tfdata_names import COMPLAINTS, DATASET, EXPERIMENTAL, MODULE, NAMES, ROOT, comparisons, document
 
 KNOWN_ELSEWHERE = {"AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "ThreadingOptions", "experimental"}
 
@@ -63,6 +62,8 @@ def test_the_documentation_shows_the_table() -> None:
 
 
 def test_every_complaint_has_an_answer_that_something_shows() -> None:
-    assert len(COMPLAINTS) == 29
-    assert not [c.where for c in COMPLAINTS if not (ROOT / c.where).is_file()]
-    assert all(c.what and c.issues and c.answer for c in COMPLAINTS)
+    rows = [line.strip("|").split("|") for line in COMPLAINTS.read_text(encoding="utf-8").splitlines()[2:]]
+
+    assert len(rows) == 29
+    assert not [where for *_, where in rows if not (ROOT / where.strip(" `")).is_file()]
+    assert all(cell.strip() for row in rows for cell in row)

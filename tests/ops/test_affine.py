@@ -27,7 +27,7 @@ from gpupipe.transform import machine
 from tests.ops.originals import torchvision
 
 X = np.arange(1, 13, dtype=np.uint8).reshape(3, 4, 1)
-COUNT = 20
+COUNT = 4
 ONE: Any = 1
 BACKENDS = ["numpy"] + ["fast"] * machine.has_fast() + ["dali"] * machine.has_dali()
 
@@ -40,8 +40,8 @@ def tv() -> Any:
 
 @lru_cache(COUNT)
 def photograph(number: int) -> Array:
-    """A part of a photograph of 20 sizes, uint8[H,W,3] or, of a gray one, uint8[H,W,1]."""
-    pixels = take(number)[1]
+    """A part of a photograph of another size each, uint8[H,W,3] or, of a gray one, uint8[H,W,1]."""
+    pixels = take((0, 2, 5, 11)[number])[1]  # two of them upright, one gray
     gray = pixels[..., None] if pixels.ndim == 2 else pixels
     return np.ascontiguousarray(gray[: 40 + 2 * number, : 80 - number])
 
@@ -199,7 +199,7 @@ def test_rotate_gives_the_pixels_of_torchvision(number: int, expand: bool, tv: A
 
 def test_an_expanded_rotation_is_as_large_as_torchvisions(tv: Any) -> None:
     rng = np.random.default_rng(0)
-    for angle in [*range(-360, 361, 15), *rng.uniform(-180, 180, 100).tolist()]:
+    for angle in [*range(-180, 181, 45), *rng.uniform(-180, 180, 20).tolist()]:
         height, width = rng.integers(1, 90, 2).tolist()
         x = np.zeros((height, width, 1), np.uint8)
 

@@ -59,7 +59,7 @@ def theirs(op: AugMix, image: Array, row: int, count: int) -> Array:
     ids=["as by default", "strong", "two chains of four"],
 )
 def test_it_is_torchvisions_with_the_same_draws(op: AugMix) -> None:
-    count = 20
+    count = 4
     hw = sizes(count, 131, 103)
     params = op.draw(rng(count), hw)
     for row in range(count):

@@ -204,7 +204,7 @@ COLOURS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan, 3e38], ids=str)
+@pytest.mark.parametrize("bad", [np.inf, np.nan, 3e38], ids=str)
 @pytest.mark.parametrize("function", COLOURS.values(), ids=COLOURS)
 def test_floats_that_are_not_finite_make_no_noise_and_stay_in_their_image(
     function: Callable[[Any], Any], bad: float, backend: Any

@@ -1,4 +1,4 @@
-"""Boxes and keypoints beside torchvision's tv_tensors: 20 sets of boxes, 20 draws."""
+"""Boxes and keypoints beside torchvision's tv_tensors: several sets of boxes and draws."""
 
 from __future__ import annotations
 

@@ -135,10 +135,10 @@ class Numbers:
         return self._torch.tensor(trial[:2])
 
 
-def test_20_sets_of_boxes_with_20_draws_each_are_cropped_as_by_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sets_of_boxes_with_20_draws_each_are_cropped_as_by_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
     torch, v2 = original("torch"), torchvision().v2
     tv_tensors, whole = importlib.import_module("torchvision.tv_tensors"), 0
-    for number in range(20):
+    for number in range(5):
         rng = np.random.default_rng(number)
         height, width = (int(side) for side in rng.integers(60, 300, 2))
         corner = rng.uniform(0, 0.7, (1 + number % 5, 2)) * (width, height)
@@ -160,7 +160,7 @@ def test_20_sets_of_boxes_with_20_draws_each_are_cropped_as_by_torchvision(monke
             assert got == [expected.get(key, side) for key, side in zip(
                 ("top", "left", "height", "width"), (0, 0, height, width), strict=True
             )]  # fmt: skip
-    assert 20 < whole < 200
+    assert 5 < whole < 50
 
 
 def test_the_canvas_of_a_zoom_out_holds_the_image() -> None:
@@ -179,16 +179,16 @@ def test_the_canvas_of_a_zoom_out_holds_the_image() -> None:
     assert np.mean(np.array(factors) == 1) == pytest.approx(0.2, abs=0.09)
 
 
-def test_20_photographs_with_20_canvases_each_are_torchvisions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_photographs_with_several_canvases_each_are_torchvisions(monkeypatch: pytest.MonkeyPatch) -> None:
     torch, v2 = original("torch"), torchvision().v2
-    for number in range(20):
+    for number in range(0, 20, 5):
         image = photograph(number)[: 60 + number, : 90 - 2 * number]
-        hw = np.tile(np.array(image.shape[:2], np.int32), (20, 1))
+        hw = np.tile(np.array(image.shape[:2], np.int32), (6, 1))
         bounds, fill = (1.0 + number / 20, 3.0 + number / 20), float(5 * number)
         op = RandomZoomOut(bounds, 1.0, ((fill,),))
-        keys = np.arange(20, dtype=np.uint64) + np.uint64(20 * number)
+        keys = np.arange(6, dtype=np.uint64) + np.uint64(6 * number)
         u, params = BatchRng(1, 0, keys, 5).uniform(4), op.draw(BatchRng(1, 0, keys, 5), hw)
-        for draw in range(20):
+        for draw in range(6):
             drawn = iter((torch.tensor(u[draw, 1:2]), torch.tensor(u[draw, 2:])))  # the factor; the places
             monkeypatch.setattr(torch, "rand", lambda _, drawn=drawn: next(drawn))
             transform = v2.RandomZoomOut(fill, bounds, 1.0)

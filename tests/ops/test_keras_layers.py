@@ -83,7 +83,7 @@ def test_the_page_has_a_call_for_each_of_them() -> None:
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_20_photographs_with_20_draws_each_are_those_of_the_layer(
+def test_photographs_with_several_draws_each_are_those_of_the_layer(
     name: str, layers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     params, found = eager._params, list[Array]()

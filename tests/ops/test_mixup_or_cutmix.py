@@ -63,7 +63,7 @@ def test_batches_are_mixed_as_by_torchvision(monkeypatch: pytest.MonkeyPatch) ->
     of = torchvision()
     torch = pytest.importorskip("torch")
     op, chosen = MixupOrCutmix(0.8, 1.0, 0.5), []
-    for number in range(20):
+    for number in range(2):
         images = np.stack([photograph(number)[:96, :80], photograph(number + 1)[:96, :80]] * 2)
         hw, labels = np.array([[96, 80]], np.int32), np.array([0, 3, 1, 2])
         batch = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).to(torch.float32)
@@ -84,7 +84,7 @@ def test_batches_are_mixed_as_by_torchvision(monkeypatch: pytest.MonkeyPatch) ->
             np.testing.assert_allclose(got, expected.numpy().transpose(0, 2, 3, 1), atol=1e-4, rtol=0)
             np.testing.assert_allclose(ours, soft.numpy(), atol=1e-6, rtol=0)
             chosen.append(bool(cuts))
-    assert 100 < sum(chosen) < 300
+    assert 10 < sum(chosen) < 30
 
 
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])

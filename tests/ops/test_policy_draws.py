@@ -139,8 +139,8 @@ def test_aug_mix_draws_ops_strengths_signs_and_depths_equally_often() -> None:
     assert_joint_law(cells(kinds, strength, 3, 6), independent([law, law]))
 
 
-@pytest.mark.parametrize("alpha", [0.001, 0.3, 1.0, 2.5, 1000.0])
-@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize("alpha", [0.001, 0.3, 2.5, 1000.0])
+@pytest.mark.parametrize("count", [3])
 def test_shares_have_the_moments_of_the_dirichlet_distribution(alpha: float, count: int) -> None:
     shares = dirichlet(rng(COUNT), alpha, count)
 

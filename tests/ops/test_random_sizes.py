@@ -18,7 +18,7 @@ from gpupipe.random import BatchRng
 from gpupipe.transform.machine import has_dali
 from tests.ops.originals import chw, hwc, photograph, torchvision
 
-IMAGES, DRAWS = range(20), 20
+IMAGES, DRAWS = range(3), 20
 X = np.zeros((50, 80, 3), np.uint8)
 
 

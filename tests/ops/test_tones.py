@@ -17,7 +17,7 @@ from gpupipe.transform import machine
 from tests.ops.originals import chw, hwc, photograph, torchvision
 
 BACKENDS = ["numpy"] + ["dali"] * machine.has_dali()
-PHOTOGRAPHS = range(20)
+PHOTOGRAPHS = range(3)
 LEVELS = np.array([[[0], [63], [64], [127], [128], [200], [255]]], np.uint8)
 
 
@@ -77,7 +77,7 @@ def test_photographs_are_as_torchvisions(name: str) -> None:
         assert_within(ours(image), expected, 1 if name == "grayscale" else 0, share=1e-3)
 
 
-def test_20_photographs_with_20_draws_each_are_solarized_and_posterized_as_torchvision_does() -> None:
+def test_photographs_are_solarized_and_posterized_as_torchvision_does() -> None:
     functional = torchvision().v2.functional
     for number in PHOTOGRAPHS:
         image = photograph(number)
