@@ -42,7 +42,7 @@ def cases() -> Iterator[Case]:
         ):
             continue
         good = [case for case in cls.cases() if set(case.layouts) == {"HWC"}]
-        for case in [*good[:2], *good[-1:]]:
+        for case in {id(case): case for case in (*good[:1], *good[-1:])}.values():
             yield replace(
                 case,
                 op=Frames(case.op),

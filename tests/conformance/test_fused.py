@@ -107,10 +107,13 @@ def test_a_crop_that_pads_is_no_part_of_it() -> None:
 @pytest.mark.parametrize("kind", EXECUTORS)
 @pytest.mark.parametrize("crop", [Crop(), Crop(24, 31)], ids=["varying", "static"])
 @pytest.mark.parametrize("upright", [False, True], ids=["as-stored", "upright"])
-def test_a_decoded_window_is_the_window_of_the_decoded_image(upright: bool, crop: Crop, kind: str) -> None:
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_decoded_window_is_the_window_of_the_decoded_image(
+    channels: int, upright: bool, crop: Crop, kind: str
+) -> None:
     files = [encoded(IMAGE, quality=90, subsampling=2, orientation=n) for n in (1, 3)]
     files += [encoded(IMAGE[:, :, :1], quality=90), encoded(IMAGE, quality=90, progressive=True)]
-    decode = DecodeJpeg(3, upright)
+    decode = DecodeJpeg(channels, upright)
 
     rows = run(DecodeCrop(decode, crop), TensorSpec((), bytes), files, [STARTS, SHAPES], kind)
 

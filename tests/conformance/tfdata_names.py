@@ -18,7 +18,7 @@ __all__ = ["COMPLAINTS", "NAMES", "Name", "comparisons", "document"]
 ROOT = Path(__file__).resolve().parents[2]
 DIFFERENTIAL = ROOT / "tests" / "differential"
 COMPLAINTS = Path(__file__).with_name("tfdata_complaints.md")
-"""What users of tf.data stumbled over, where (in tensorflow/tensorflow unless a repository is named), and the answer."""
+"""What users of tf.data stumbled over: issues of tensorflow/tensorflow unless a repository is named, and the answer."""
 
 
 @dataclass(frozen=True)

@@ -93,18 +93,6 @@ def test_an_angle_of_affine_goes_clockwise_and_one_of_rotate_counter_clockwise()
     np.testing.assert_array_equal(ops.rotate(square, 90), np.rot90(square))
 
 
-def test_a_scale_enlarges_around_the_center() -> None:
-    got = ops.affine(X, scale=2, center=(0, 0))[:, :, 0]
-
-    np.testing.assert_array_equal(got, [[1, 1, 2, 2], [1, 1, 2, 2], [5, 5, 6, 6]])
-
-
-def test_a_shear_moves_lines_by_the_tangent_of_its_angle() -> None:
-    got = ops.affine(X, shear=45, center=(0, 2.5))[:, :, 0]  # the map of the result is x + (y - 2.5)
-
-    np.testing.assert_array_equal(got, [[0, 0, 1, 2], [0, 5, 6, 7], [9, 10, 11, 12]])
-
-
 def test_each_channel_has_its_fill() -> None:
     x = np.zeros((1, 2, 3), np.uint8)
 
@@ -129,20 +117,6 @@ def test_quarter_turns_move_pixels_onto_pixels(backend: str, k: int) -> None:
             if images is x:
                 np.testing.assert_array_equal(near, np.rot90(source, k))
             np.testing.assert_array_equal(mean, np.rot90(source, k))
-
-
-@pytest.mark.parametrize("number", range(COUNT))
-def test_the_matrix_of_a_map_is_torchvisions(number: int, tv: Any) -> None:
-    from torchvision.transforms.v2.functional._geometry import _get_inverse_affine_matrix
-
-    given = settings(number)
-    height, width = 37, 52
-    center = given["center"] or [width / 2, height / 2]
-    expected = _get_inverse_affine_matrix(center, given["angle"], given["translate"], given["scale"], given["shear"])
-
-    (got,) = inverse_affine(np.array([[height, width]], np.int32), **given)
-
-    np.testing.assert_allclose(got.ravel(), expected, rtol=1e-6, atol=1e-5)
 
 
 @pytest.mark.parametrize("number", range(COUNT))

@@ -34,25 +34,6 @@ def test_a_blurred_point_is_the_kernel() -> None:
     np.testing.assert_allclose(ops.gaussian_blur(point(5), 3, 1.0)[1:4, 1:4, 0], np.outer(weights, weights), atol=1e-7)
 
 
-def test_the_kernel_is_width_by_height_and_so_is_sigma() -> None:
-    blurred = ops.gaussian_blur(point(7), (1, 5), (0.5, 1.0))
-
-    assert (blurred[1:6, 3] > 0).all()
-    assert blurred[:, 3].sum() == pytest.approx(1)
-    np.testing.assert_allclose(blurred, ops.gaussian_blur(point(7), (3, 5), (0.01, 1.0)), atol=1e-7)
-
-
-def test_the_border_is_reflected_without_its_edge() -> None:
-    x = np.array([0, 100, 0, 0], np.float32).reshape(1, 4, 1)
-    side = np.exp(-0.5) / (1 + 2 * np.exp(-0.5))
-
-    assert ops.gaussian_blur(x, (3, 1), 1.0).ravel() == pytest.approx([200 * side, 100 - 200 * side, 100 * side, 0])
-
-
-def test_the_default_sigma_is_torchvisions() -> None:
-    np.testing.assert_array_equal(ops.gaussian_blur(point(9), 5), ops.gaussian_blur(point(9), 5, 0.15 * 5 + 0.35))
-
-
 def test_sharpness_by_hand() -> None:
     x = np.full((3, 4, 1), 13, np.uint8)
     x[1, 1] = 26  # a thirteenth of 8 * 13 + 5 * 26 is 18
@@ -71,20 +52,6 @@ CALLS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "smooth": (lambda x: ops.adjust_sharpness(x, 0), lambda F, x: F.adjust_sharpness(x, 0)),
     "sharp": (lambda x: ops.adjust_sharpness(x, 1.9), lambda F, x: F.adjust_sharpness(x, 1.9)),
 }
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_photographs_are_as_torchvisions(name: str) -> None:
-    ours, theirs = CALLS[name]
-    functional = torchvision().v2.functional
-    for number in PHOTOGRAPHS:
-        image = photograph(number)
-
-        difference = np.abs(ours(image).astype(int) - hwc(theirs(functional, chw(image))))
-
-        # sums of float32 in another order, fused in torch: a few values move across the half, or across an integer
-        assert difference.max() <= 1
-        assert (difference > 0).mean() < 1e-3
 
 
 def test_photographs_with_drawn_blurs_are_torchvisions() -> None:
@@ -125,17 +92,6 @@ def test_floats_are_as_torchvisions(name: str) -> None:
 
         # float32 sums of up to 529 products, in another order
         np.testing.assert_allclose(ours(image), hwc(theirs(functional, chw(image))), rtol=0, atol=2e-6)
-
-
-def test_sharpness_is_pillows() -> None:
-    pil, enhance = pytest.importorskip("PIL.Image"), pytest.importorskip("PIL.ImageEnhance")
-    for number in PHOTOGRAPHS:
-        image = photograph(number)
-        for factor in (0.3, 1.9):
-            expected = np.asarray(enhance.Sharpness(pil.fromarray(image)).enhance(factor))
-
-            # Pillow blends with float32 from the smooth image, torchvision from the other
-            assert np.abs(ops.adjust_sharpness(image, factor).astype(int) - expected).max() <= 1
 
 
 @pytest.mark.parametrize("backend", ["numpy"] + ["dali"] * machine.has_dali())

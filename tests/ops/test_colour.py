@@ -15,9 +15,9 @@ from gpupipe.graph.host_values import HostValues
 from gpupipe.graph.op import Array, Op
 from gpupipe.graph.trace import trace
 from gpupipe.graph.values import Value
-from gpupipe.ops._shared.samples import encoded, noise, picture, tones
+from gpupipe.ops._shared.samples import encoded, noise, picture
 from gpupipe.ops.adjust_hue import AdjustHue
-from gpupipe.ops.adjust_jpeg_quality import AdjustJpegQuality, pictures
+from gpupipe.ops.adjust_jpeg_quality import AdjustJpegQuality
 from gpupipe.ops.adjust_saturation import AdjustSaturation
 from gpupipe.ops.catalogue import CATALOGUE
 from gpupipe.ops.random_brightness import RandomBrightness
@@ -55,14 +55,6 @@ def test_brightness_is_a_sum_in_units_of_the_range_toward_zero_and_saturated(del
     assert ops.adjust_brightness(pixels(0, 1, 100, 250, 255), delta).ravel().tolist() == expected
 
 
-def test_float_images_are_taken_in_their_own_units_and_not_clipped() -> None:
-    x = pixels(-3.0, 0.5, 200.0, dtype=np.float32)
-
-    assert ops.adjust_brightness(x, 0.25).ravel().tolist() == [-2.75, 0.75, 200.25]
-    assert ops.adjust_contrast(x + 1.5, 2.0).ravel().tolist() == pytest.approx([-70.333, -63.333, 335.667], rel=1e-5)
-    assert ops.adjust_gamma(x[:, 1:], 2, 3).ravel().tolist() == [0.75, 120000]
-
-
 def test_contrast_is_about_the_mean_of_each_channel_and_not_of_the_image() -> None:
     x = pixels((10, 100, 7), (30, 200, 7))
 
@@ -98,14 +90,6 @@ def test_saturation_moves_channels_toward_the_largest_and_stops_at_pure_colour(
     assert ops.adjust_saturation(x, factor)[0].tolist() == expected
 
 
-def test_saturation_grows_until_the_smallest_channel_is_0() -> None:
-    x = pixels((200, 150, 100))  # saturation 0.5
-
-    assert ops.adjust_saturation(x, 1.5)[0].tolist() == [[200, 125, 50]]
-    assert ops.adjust_saturation(x, 2)[0].tolist() == [[200, 100, 0]]
-    assert ops.adjust_saturation(x, 3)[0].tolist() == [[200, 100, 0]]
-
-
 @pytest.mark.parametrize(
     ("delta", "expected"),
     [
@@ -131,15 +115,6 @@ def test_gamma_is_a_power_times_the_gain() -> None:
     assert ops.adjust_gamma(x, 1, 0.5).ravel().tolist() == [0, 32, 64, 127]
     assert ops.adjust_gamma(x, 0).ravel().tolist() == [255, 255, 255, 255]  # 0 ** 0 is 1
     assert np.isnan(ops.adjust_gamma(pixels(-1.0, dtype=np.float32), 0.5)).all()
-
-
-def test_the_table_of_levels_gives_what_the_formula_gives_for_each_pixel() -> None:
-    x = noise(30, 20)
-
-    expected = np.trunc(np.clip(np.float64(1.1) * (x / 255.0) ** 0.8 * 255.5, 0, 255))
-
-    assert np.abs(ops.adjust_gamma(x, 0.8, 1.1).astype(int) - expected).max() <= 1
-    assert (ops.adjust_gamma(x, 0.8, 1.1) == expected).mean() > 0.99
 
 
 def test_standardization_gives_mean_0_and_deviation_1_over_all_channels() -> None:
@@ -170,27 +145,12 @@ def test_hsv_and_back() -> None:
     np.testing.assert_allclose(ops.hsv_to_rgb(hsv), x, atol=1e-6)
 
 
-def test_a_lower_jpeg_quality_is_further_from_the_image() -> None:
-    x = picture(64, 80)
-
-    far = [np.abs(ops.adjust_jpeg_quality(x, q).astype(int) - x).mean() for q in (100, 75, 30, 5)]
-
-    assert far == sorted(far)
-    assert 0 < far[0] < 3 < far[3]
-
-
 @pytest.mark.parametrize("quality", [1, 40, 95])
 def test_jpeg_quality_is_what_a_jpeg_file_of_this_quality_gives(quality: int) -> None:
     for x in (picture(33, 45), picture(20, 9, 1)):
         file = encoded(x, quality=quality) if x.shape[2] == 1 else encoded(x, quality=quality, subsampling=2)
 
         np.testing.assert_array_equal(ops.adjust_jpeg_quality(x, quality), ops.decode_image(file))
-
-
-def test_quality_0_is_quality_1() -> None:
-    x = picture(16, 24)
-
-    np.testing.assert_array_equal(ops.adjust_jpeg_quality(x, 0), ops.adjust_jpeg_quality(x, 1))
 
 
 @pytest.mark.parametrize(
@@ -220,33 +180,6 @@ def test_qualities_are_integers_below_the_upper_bound() -> None:
     assert numbers.dtype == np.int32
 
 
-def test_equal_seeds_draw_equally_and_others_do_not() -> None:
-    x = noise(6, 7)
-
-    def run(seed: int) -> Array:
-        return ops.random_brightness(x, 0.3, seed=seed)
-
-    np.testing.assert_array_equal(run(3), run(3))
-    assert any(not np.array_equal(run(3), run(seed)) for seed in range(4, 8))
-
-
-def test_a_random_op_is_its_fixed_op_with_the_drawn_number() -> None:
-    x = noise(8, 9)
-    ds = gp.Dataset.from_tensors(x).repeat(4)
-
-    got = list(ds.map(lambda image: ops.random_brightness(image, 0.4)).with_options(NUMPY))
-
-    shifts = {int(ops.adjust_brightness(np.zeros((1, 1, 1), np.uint8), d)[0, 0, 0]) for d in (0.1, 0.2)}
-    assert shifts == {25, 51}
-    assert len({row.tobytes() for row in got}) == 4
-    for row in got:
-        # the shift can be read off the middle: levels 110..150 do not saturate
-        middle = (x >= 110) & (x <= 150)
-        moved = row[middle].astype(int) - x[middle]
-        assert moved.max() - moved.min() <= 1
-
-
-NUMPY = gp.Options(device="cpu", backend="numpy")
 BACKENDS = [
     "numpy",
     pytest.param("dali", marks=pytest.mark.skipif(not machine.has_dali(), reason="DALI is not installed")),
@@ -438,12 +371,3 @@ def test_dali_does_not_compute_colours_of_four_channels(op: Any) -> None:
             executor.collect()
     finally:
         executor.close()
-
-
-def test_the_images_of_the_cases_have_what_goes_wrong_first() -> None:
-    for x in (next(iter(tones())), next(iter(pictures()))):
-        assert x.dtype == np.uint8
-    colours = {tuple(pixel) for pixel in next(iter(tones())).reshape(-1, 3).tolist()}
-    assert {(0, 0, 0), (255, 255, 255), (255, 0, 0), (77, 77, 77)} <= colours
-    ranges = [(x.min() < 0, x.max() > 1) for x in tones() if x.dtype == np.float32]
-    assert (True, True) in ranges and (False, False) in ranges

@@ -113,32 +113,6 @@ def test_photographs_with_several_draws_each_are_tensorflows(tf: Any, name: str)
 @pytest.mark.parametrize(
     ("name", "args"),
     [
-        ("random_brightness", (-0.1,)),
-        ("random_contrast", (1.0, 1.0)),
-        ("random_contrast", (-0.5, 1.0)),
-        ("random_saturation", (1.5, 1.0)),
-        ("random_saturation", (-0.5, 1.0)),
-        ("random_hue", (0.6,)),
-        ("random_hue", (-0.1,)),
-        ("random_jpeg_quality", (50, 50)),
-        ("random_jpeg_quality", (-1, 50)),
-        ("random_jpeg_quality", (50, 101)),
-        ("adjust_hue", (1.5,)),
-        ("adjust_gamma", (-1.0,)),
-    ],
-)
-def test_both_refuse_the_same_arguments(tf: Any, name: str, args: tuple[Any, ...]) -> None:
-    x = noise(6, 5)
-
-    with pytest.raises(ValueError, match=r".+"):
-        getattr(tf.image, name)(x, *args)
-    with pytest.raises(ValueError, match=f"{name} needs"):
-        getattr(ops, name)(x, *args)
-
-
-@pytest.mark.parametrize(
-    ("name", "args"),
-    [
         ("random_brightness", (0.0,)),
         ("random_contrast", (0.7, np.nextafter(np.float32(0.7), np.float32(1)).item())),
         ("random_saturation", (0.7, np.nextafter(np.float32(0.7), np.float32(1)).item())),

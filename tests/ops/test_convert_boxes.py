@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from itertools import product
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from gpupipe import Dataset, ops
 from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.ops import Sample
-from tests.ops.originals import torchvision
 
 FORMS = {
     "xyxy": [10, 20, 40, 60],
@@ -39,15 +37,6 @@ def test_each_form_to_each(one: str, other: str) -> None:
 
     assert made.dtype == np.float32
     np.testing.assert_allclose(made, [ALL[other]] * 3, rtol=1e-6)
-
-
-def test_torchvision_converts_alike() -> None:
-    torch, _ = pytest.importorskip("torch"), torchvision()
-    box_convert = importlib.import_module("torchvision.ops").box_convert
-    boxes = np.random.default_rng(0).uniform(0, 50, (20, 4)).astype(np.float32)
-    for one, other in product(("xyxy", "xywh", "cxcywh"), repeat=2):
-        expected = box_convert(torch.tensor(boxes), one, other).numpy()
-        np.testing.assert_allclose(ops.convert_boxes(boxes, one, other), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_the_size_may_be_that_of_an_image_a_sample_or_traced_numbers() -> None:

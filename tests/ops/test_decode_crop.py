@@ -1,4 +1,4 @@
-"""Decoding a window: the fused op on every executor, and decode_and_crop_jpeg."""
+"""decode_and_crop_jpeg, and what its fused op says, whose pixels tests/conformance/test_fused.py compares."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from gpupipe import ops
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
-from gpupipe.graph.values import Apply, Input, Value
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.decode_crop import DecodeCrop
 from gpupipe.ops._shared.reverse import Reverse
@@ -18,41 +17,10 @@ from gpupipe.ops.crop_to_bounding_box import CropToBoundingBox
 from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
-from gpupipe.transform.program import Feed, Program
-from tests.conformance.harness import EXECUTORS, make_executor
 
 DATA = encoded(picture(45, 60), quality=85, subsampling=2, orientation=6)
-GRAY = encoded(picture(45, 60, 1), quality=85, orientation=6)
 STARTS = np.array([[0, 0], [21, 24], [7, 3], [20, 1]], np.int32)  # the first and the last place, and odd ones
 SHAPES = np.array([[24, 21], [24, 21], [1, 1], [13, 20]], np.int32)
-
-
-@pytest.mark.conformance
-@pytest.mark.parametrize("kind", EXECUTORS)
-@pytest.mark.parametrize("upright", [False, True])
-@pytest.mark.parametrize(("data", "channels"), [(DATA, 3), (DATA, 1), (DATA, 0), (GRAY, 0)])
-def test_a_window_holds_the_pixels_of_the_whole_image(data: bytes, channels: int, upright: bool, kind: str) -> None:
-    decode = DecodeJpeg(channels, upright)
-    whole = decode.reference(data)
-    op = DecodeCrop.of(decode, Crop())
-    assert op is not None
-    window = TensorSpec((2,), "int32")
-    inputs: list[Value] = [Input(0, TensorSpec((), bytes)), Input(1, window), Input(2, window)]
-    columns: list[Any] = [[data] * 4, STARTS, SHAPES]
-    program = Program((Apply(op, (inputs[0],), (inputs[1], inputs[2])),))
-    executor = make_executor(kind, program, 4)
-    try:
-        executor.submit(Feed(4, tuple(columns[inputs.index(value)] for value in program.inputs)))
-        (got,) = executor.collect()
-    finally:
-        executor.close()
-
-    for row, ((y, x), (h, w)) in enumerate(zip(STARTS, SHAPES, strict=True)):
-        result = got[row].get() if hasattr(got[row], "get") else got[row]
-        expected = whole[y : y + h, x : x + w]
-        assert result.shape == expected.shape
-        # The GPU's decoders have an inverse DCT of their own.
-        assert np.abs(np.asarray(result).astype(int) - expected).max() <= (8 if kind == "dali-gpu" else 0)
 
 
 def test_only_decoders_and_crops_inside_the_image_fuse() -> None:

@@ -72,18 +72,6 @@ def test_other_formats_are_scaled_as_in_tensorflow(format: str, dtype: str, tf: 
     np.testing.assert_array_equal(ops.decode_image(data, channels=3, dtype=dtype), expected)
 
 
-@pytest.mark.parametrize("interlaced", [False, True])
-@pytest.mark.parametrize("channels", [1, 2, 3, 4])
-def test_every_bit_of_16_is_kept(channels: int, interlaced: bool) -> None:
-    image = deep(channels)
-
-    got = ops.decode_png(png(image, interlaced=interlaced), dtype="uint16")
-
-    np.testing.assert_array_equal(got, image)
-    assert got.flags.c_contiguous
-    assert got.dtype.isnative
-
-
 def test_gray_of_16_bits_has_pillows_weights() -> None:
     image = picture(9, 14).astype(np.uint16) * np.uint16(257)
     expected = np.asarray(Image.fromarray(picture(9, 14)).convert("L"), np.uint16)

@@ -20,11 +20,6 @@ from tests.ops.originals import chw, hwc, original, photograph, torchvision
 
 BOXES = np.array([[10, 10, 40, 50], [50, 20, 90, 60], [70, 5, 80, 12]], np.float32)
 
-BACKENDS: list[Any] = [
-    "numpy",
-    pytest.param("dali", marks=pytest.mark.skipif(not has_dali(), reason="DALI is not installed")),
-]
-
 
 def picture(height: int = 80, width: int = 100) -> Sample:
     """An image whose pixels say where they are."""
@@ -81,30 +76,6 @@ def test_a_window_of_half_of_each_side_lies_where_its_numbers_say() -> None:
         got = op.reference(box, np.array([word, 7], np.uint64), size)
 
         assert got.tolist() == [int(40 * u[4]), int(50 * u[3]), 40, 50]
-
-
-def test_windows_are_distributed_as_torchvisions() -> None:
-    torch, v2 = pytest.importorskip("torch"), torchvision().v2
-    tv_tensors = importlib.import_module("torchvision.tv_tensors")
-    count, size = 1500, np.array([80, 100], np.int32)
-    rng = np.random.default_rng(0)
-    words = rng.integers(0, 1 << 32, (count, 2), dtype=np.uint64)
-    ours = np.array([RandomIouCrop().reference(BOXES, pair, size) for pair in words])
-    torch.manual_seed(0)
-    inputs = [
-        tv_tensors.Image(torch.zeros(3, 80, 100, dtype=torch.uint8)),
-        tv_tensors.BoundingBoxes(torch.tensor(BOXES), format="XYXY", canvas_size=(80, 100)),
-    ]
-    crop = v2.RandomIoUCrop()
-    drawn = (crop.make_params(inputs) for _ in range(count))
-    whole = {"top": 0, "left": 0, "height": 80, "width": 100}
-    theirs = np.array([[(d or whole)[key] for key in ("top", "left", "height", "width")] for d in drawn])
-
-    for column in range(4):
-        error = 3 * np.sqrt((ours[:, column].var() + theirs[:, column].var()) / count)
-        assert abs(ours[:, column].mean() - theirs[:, column].mean()) < error
-    left = [(made[:, 2:] == size).all(axis=1).mean() for made in (ours, theirs)]
-    assert abs(left[0] - left[1]) < 3 * np.sqrt(0.5 / count)
 
 
 class Numbers:

@@ -45,21 +45,6 @@ def test_patches_by_hand() -> None:
     ]
 
 
-def test_channels_of_a_pixel_stay_together() -> None:
-    x = np.stack([COUNTED[..., 0], -COUNTED[..., 0]], axis=-1)
-
-    assert ops.extract_patches(x, (1, 2), 5).tolist() == [[[0, 0, 1, -1]]]
-
-
-def test_side_by_side_they_hold_every_pixel_once() -> None:
-    x = photograph(0)[:96, :64]
-
-    patches = ops.extract_patches(x, 16)
-
-    assert patches.shape == (6, 4, 16 * 16 * 3)
-    np.testing.assert_array_equal(patches.reshape(6, 4, 16, 16, 3).transpose(0, 2, 1, 3, 4).reshape(96, 64, 3), x)
-
-
 @pytest.mark.tf
 @pytest.mark.parametrize("padding", ["VALID", "SAME"])
 @pytest.mark.parametrize("name", GRIDS)

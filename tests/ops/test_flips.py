@@ -60,16 +60,6 @@ def test_the_probability_may_differ_from_row_to_row() -> None:
     assert mirror.tolist() == [0, 1, 0, 1]
 
 
-def test_image_and_mask_are_mirrored_together() -> None:
-    x = noise(4, 5)
-
-    for seed in range(8):
-        image, mask = ops.random_flip_left_right((x, x[:, :, :1]), seed=seed)
-        np.testing.assert_array_equal(image[:, :, :1], mask)
-    image, mask = ops.flip_up_down((x, x[:, :, :1]))
-    np.testing.assert_array_equal(image[:, :, :1], mask)
-
-
 def test_a_resized_image_is_mirrored_where_it_is_said() -> None:
     x, size = noise(4, 6), np.array([2, 3], np.int32)
     op = ResizeFlip(Resize(2, 3))

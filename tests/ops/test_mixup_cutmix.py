@@ -101,23 +101,6 @@ def test_shares_are_of_a_beta_distribution(alpha: float) -> None:
     assert abs(share.var() / deviation**2 - 1) < 0.05
 
 
-def test_windows_of_cutmix_follow_torchvision() -> None:
-    count = 3000
-    hw = np.tile(integers([40, 60]), (count, 1))
-    keys = np.arange(count, dtype=np.uint64)
-
-    window, share = Cutmix(1.0).draw(BatchRng(1, 0, keys, 5), hw)
-
-    u = BatchRng(1, 0, keys, 5)
-    own, centre = beta(u, 1.0), u.uniform(2)
-    for row, (top, left, bottom, right) in enumerate(window.tolist()):
-        r_y, r_x, r = int(centre[row, 0] * 40), int(centre[row, 1] * 60), 0.5 * math.sqrt(1 - own[row])
-        half_h, half_w = int(r * 40), int(r * 60)
-        assert (top, bottom) == (max(r_y - half_h, 0), min(r_y + half_h, 40))
-        assert (left, right) == (max(r_x - half_w, 0), min(r_x + half_w, 60))
-        assert share[row] == np.float32(1 - (bottom - top) * (right - left) / 2400)
-
-
 def test_eager_calls_take_a_batch() -> None:
     images, labels = ops.mixup(X, Y, 1.0, num_classes=4, seed=1)
     share = labels[1, 1]

@@ -82,44 +82,12 @@ def test_the_constants_are_those_of_torchvision_in_units_of_bytes() -> None:
     np.testing.assert_allclose(np.array(IMAGENET_STD) / 255, [0.229, 0.224, 0.225], rtol=1e-12)
 
 
-def test_every_byte_is_within_1e_7_of_the_largest_result_of_the_exact_quotient() -> None:
-    x = np.repeat(np.arange(256, dtype=np.uint8), 3).reshape(16, 16, 3)
-    exact = (x.astype(np.float64) - np.array(IMAGENET_MEAN)) / np.array(IMAGENET_STD)
-
-    got = ops.normalize(x, IMAGENET_MEAN, IMAGENET_STD)
-
-    assert np.abs(got - exact).max() <= 1e-7 * np.abs(exact).max()
-
-
 def test_the_law_is_a_product_with_the_reciprocal_in_float32() -> None:
     mean, std = np.array(IMAGENET_MEAN, np.float32), np.array(IMAGENET_STD, np.float32)
 
     got = ops.normalize(IMAGE, IMAGENET_MEAN, IMAGENET_STD)
 
     np.testing.assert_array_equal(got, (IMAGE.astype(np.float32) - mean) * (np.float32(1) / std))
-
-
-def test_a_view_gives_the_same_as_its_copy() -> None:
-    window = IMAGE[3:20, 15:2:-2]
-
-    np.testing.assert_array_equal(ops.normalize(window, 3, 2), ops.normalize(window.copy(), 3, 2))
-
-
-def test_a_batch_is_normalised_row_by_row() -> None:
-    batch = np.stack([IMAGE, 255 - IMAGE])
-
-    got = ops.normalize(batch, IMAGENET_MEAN, IMAGENET_STD)
-
-    np.testing.assert_array_equal(got[1], ops.normalize(255 - IMAGE, IMAGENET_MEAN, IMAGENET_STD))
-
-
-def test_the_result_can_be_written_into_given_memory() -> None:
-    out = np.zeros((2, *IMAGE.shape), np.float32)
-
-    Normalize(3, 2).reference(IMAGE, out=out[1])
-
-    np.testing.assert_array_equal(out[1], ops.normalize(IMAGE, 3, 2))
-    assert not out[0].any()
 
 
 def test_equal_parameters_make_equal_ops_however_they_are_written() -> None:

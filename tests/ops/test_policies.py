@@ -12,7 +12,7 @@ import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array
-from gpupipe.ops._shared.policy import FIRST, MOST, NUMBER, OPS, Policy, evenly, laid_out, signed_strengths, strengths
+from gpupipe.ops._shared.policy import FIRST, MOST, NUMBER, OPS, Policy, laid_out, signed_strengths, strengths
 from gpupipe.ops.aug_mix import AugMix
 from gpupipe.ops.auto_augment import POLICIES, AutoAugment, _table
 from gpupipe.ops.rand_augment import RandAugment
@@ -191,13 +191,6 @@ def test_strengths_are_torchvisions(bins: int) -> None:
                 expected = np.zeros(bins) if values is None else values.numpy().astype(np.float64)
                 np.testing.assert_array_equal(strengths(ours, bins, hw, most, bits)[row], expected)
             assert signed == (ours in OPS[1:10])
-
-
-def test_numbers_are_spread_evenly_as_torch_does() -> None:
-    torch = pytest.importorskip("torch")
-    for start, stop in ((0, 0.3), (0, 101.5), (1, 0)):
-        for count in (2, 3, 10, 31, 100):
-            np.testing.assert_array_equal(evenly(start, stop, count), torch.linspace(start, stop, count).numpy())
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -293,13 +293,6 @@ def test_parameters_are_equal_for_every_batch_size_and_the_result_is_that_withou
     assert_equal([(row[0], row[3]) for row in got], rows(only, "numpy"))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_random_access_gives_the_same_window(backend: str) -> None:
-    chain = dataset().map(windows).with_options(on(backend))
-
-    assert_equal([chain[i] for i in range(COUNT)], list(chain.iterator(epoch=0)))
-
-
 def test_eager_calls_return_them_too() -> None:
     crop, (y, x, h, w) = ops.random_crop(X, (3, 2), return_params=True)
     np.testing.assert_array_equal(crop, X[y : y + h, x : x + w])
@@ -313,20 +306,3 @@ def test_eager_calls_return_them_too() -> None:
     assert crops.shape == (4, 3, 2, 3) and four.shape == (4, 4)
     (one, two), window = ops.random_resized_crop((X, X[..., :1]), 4, return_params=True, interpolation="nearest")
     assert one.shape == (4, 4, 3) and two.shape == (4, 4, 1) and window.shape == (4,)
-
-
-def test_boxes_can_be_moved_with_the_window() -> None:
-    boxes = Dataset.from_tensor_slices((np.stack([X] * 3), np.array([[1, 1, 4, 4]] * 3)))
-
-    def crop(image: Any, box: Any) -> Any:
-        made, window = ops.random_crop(image, (3, 3), return_params=True)
-        corner = ops.concat([window[:2], window[:2]])
-        return made, ops.clip(box - corner, 0, 3), window
-
-    for _, box, (y, x, _h, _w) in boxes.map(crop, traced=True):
-        assert box.tolist() == np.clip(np.array([1, 1, 4, 4]) - [y, x, y, x], 0, 3).tolist()
-
-
-def test_return_params_is_a_flag() -> None:
-    with pytest.raises(PlanTypeError, match="random_crop needs return_params as True or False, got 'window'"):
-        ops.random_crop(X, (3, 3), return_params="window")  # type: ignore[call-overload]

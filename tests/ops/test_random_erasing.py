@@ -56,19 +56,6 @@ def test_the_share_of_images_is_the_probability() -> None:
     assert abs((shape[:, 0] > 0).mean() - 0.3) < 5 * math.sqrt(0.3 * 0.7 / count)
 
 
-def test_areas_are_uniform_in_their_range() -> None:
-    count = 4000
-    rng = BatchRng(2, 0, np.arange(count, dtype=np.uint64), 5)
-
-    _, shape = RandomErasing(1.0, ratio=(1.0, 1.0)).draw(rng, np.full((count, 2), 1000, np.int32))
-
-    share = shape.prod(axis=1) / 1e6
-    assert share.min() >= 0.141**2  # the side is rounded: 141.4 of 1000
-    assert share.max() <= 0.575**2
-    # uniform on 0.02..0.33: mean 0.175, standard deviation 0.31 / sqrt(12); 5 standard errors
-    assert abs(share.mean() - 0.175) < 5 * 0.31 / math.sqrt(12 * count)
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
 def test_one_rectangle_is_filled_and_nothing_else_changes(backend: Any, layout: str) -> None:
@@ -94,18 +81,6 @@ def test_one_rectangle_is_filled_and_nothing_else_changes(backend: Any, layout: 
     assert 0 < erased < 12
 
 
-def test_executors_erase_the_same() -> None:
-    if len(BACKENDS) < 2:
-        pytest.skip("DALI is not installed")
-    x = np.random.default_rng(0).random((9, 16, 16, 3)).astype(np.float32)
-    ds = gp.Dataset.from_tensor_slices(x).map(lambda i: ops.random_erasing(i, value=-1.5)).batch(4)
-
-    a, b = (np.concatenate(list(ds.with_options(gp.Options(device="cpu", backend=name)))) for name in ("numpy", "dali"))
-
-    np.testing.assert_array_equal(a, b)
-    assert (a == -1.5).any()
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_an_array_can_be_said_to_be_chw(backend: Any) -> None:
     x = np.ones((8, 3, 40, 50), np.float32)
@@ -114,15 +89,6 @@ def test_an_array_can_be_said_to_be_chw(backend: Any) -> None:
     for image in ds.with_options(gp.Options(device="cpu", backend=backend)):
         # sqrt(0.3 * 2000) = 24.5: 24 rows and columns of each of the 3 channels
         assert (image == 0).sum() == 3 * 24 * 24
-
-
-def test_a_probability_can_come_from_a_feature() -> None:
-    x = np.ones((4, 9, 9, 1), np.uint8)
-    ds = gp.Dataset.from_tensor_slices((x, np.array([0.0, 1.0, 0.0, 1.0])))
-
-    got = [int(image.min()) for image in ds.map(lambda i, p: ops.random_erasing(i, p, (0.2, 0.3)))]
-
-    assert got == [1, 0, 1, 0]
 
 
 def test_eager_calls_leave_their_input_alone() -> None:

@@ -11,25 +11,17 @@ from PIL import Image
 
 from gpupipe import ops
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
-from gpupipe.graph.op import Array
 from gpupipe.ops._shared.samples import noise, picture
 from gpupipe.ops.random_resized_crop import RandomResizedCrop, crop_windows
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 
-COUNT = 10_000
 SCALE, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 
 
-def numbers(count: int = COUNT, seed: int = 3) -> BatchRng:
+def numbers(count: int, seed: int = 3) -> BatchRng:
     """Numbers for elements 0, 1, 2, ..."""
     return BatchRng(seed, 0, np.arange(count, dtype=np.uint64), site=7)
-
-
-def windows(height: int, width: int, **options: Any) -> tuple[Array, Array]:
-    """Offsets and shapes of the windows of 10,000 images of one size."""
-    start, shape, _ = RandomResizedCrop(24, 31, **options).draw(numbers(), np.tile([height, width], (COUNT, 1)))
-    return start, shape
 
 
 def by_the_book(u: list[float], height: int, width: int) -> tuple[int, int, int, int]:
@@ -60,46 +52,6 @@ def test_windows_follow_the_description(height: int, width: int) -> None:
     expected = [by_the_book(row, height, width) for row in u.tolist()]
     assert np.concatenate([start, shape], axis=1).tolist() == [list(window) for window in expected]
     assert start.dtype == shape.dtype == np.int32
-
-
-def test_windows_cover_43_percent_of_an_image_of_imagenet_size() -> None:
-    # torchvision's published law accepts large areas less often than small ones: a mean of 0.43 at 375x500, where a
-    # standard error is 0.0026. (A uniform area would be 0.54, TensorFlow's law 0.37.)
-    _, shape = windows(375, 500)
-
-    assert abs((shape.prod(axis=1) / (375 * 500)).mean() - 0.43) < 0.01
-
-
-def test_shapes_are_log_uniform_where_they_fit() -> None:
-    _, shape = windows(600, 600, scale=(0.1, 0.3))  # nothing is rejected
-    logs = np.log(shape[:, 1] / shape[:, 0]) / math.log(4 / 3)
-
-    histogram, _ = np.histogram(logs, bins=10, range=(-1, 1))
-
-    assert np.abs(histogram - COUNT / 10).max() < 5 * math.sqrt(COUNT / 10)
-    areas = shape.prod(axis=1) / 360_000
-    assert abs(areas.mean() - 0.2) < 0.003
-    assert 0.098 < areas.min() < 0.102
-    assert 0.298 < areas.max() < 0.302
-
-
-def test_offsets_are_uniform_with_both_ends() -> None:
-    start, shape = windows(24, 24, scale=(0.25, 0.25), ratio=(1, 1))
-
-    assert (shape == 12).all()
-    for axis in range(2):
-        counts = np.bincount(start[:, axis], minlength=13)
-        assert len(counts) == 13  # 0..12, both ends included
-        assert np.abs(counts - COUNT / 13).max() < 5 * math.sqrt(COUNT / 13)
-
-
-def test_windows_lie_inside() -> None:
-    for height, width in ((375, 500), (7, 300), (1, 1), (2, 9)):
-        start, shape = windows(height, width)
-
-        assert (start >= 0).all()
-        assert (shape >= 1).all()
-        assert (start + shape <= [height, width]).all()
 
 
 def test_a_row_does_not_depend_on_its_neighbours() -> None:
@@ -145,17 +97,6 @@ def test_images_of_two_sizes_are_refused() -> None:
         two.infer(*pair)
     with pytest.raises(ShapeError, match=r"images of one size, got \[9, 9\] and \[9, 8\]"):
         two.reference(noise(9, 9), noise(9, 8), *(np.array([2, 2], np.int32) for _ in range(3)))
-
-
-def test_a_seed_repeats_a_call() -> None:
-    x = noise(61, 83)
-
-    np.testing.assert_array_equal(ops.random_resized_crop(x, 9, seed=4), ops.random_resized_crop(x, 9, seed=4))
-    assert not np.array_equal(ops.random_resized_crop(x, 9, seed=4), ops.random_resized_crop(x, 9, seed=5))
-
-
-def test_floats_stay_floats() -> None:
-    assert ops.random_resized_crop(noise(9, 9, dtype="float32"), (4, 5)).dtype == np.float32
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import PlanError, PlanTypeError, ShapeError, SpecError
-from gpupipe.graph.op import Array
 from gpupipe.ops.random_shortest_size import RandomShortestSize
 from gpupipe.ops.scale_jitter import ScaleJitter
 from gpupipe.random import BatchRng
@@ -188,15 +187,3 @@ def test_lengths_may_be_a_range_or_an_array() -> None:
     for lengths in (range(10, 31, 10), np.array([10, 20, 30]), [10, 20, 30]):
         found = {ops.random_shortest_size(X, lengths, seed=seed).shape[0] for seed in range(30)}  # type: ignore[arg-type]
         assert found == {10, 20, 30}
-
-
-def test_frames_of_a_clip_get_one_size() -> None:
-    clips = np.random.default_rng(0).integers(0, 256, (2, 3, 20, 30, 3), dtype=np.uint8)
-    made: list[Array] = list(
-        gp.Dataset.from_tensor_slices(clips)
-        .map(lambda x: ops.scale_jitter(x, 20, (0.3, 1.5)))
-        .with_options(gp.Options(device="cpu", backend="numpy"))
-    )
-
-    assert [x.shape[0] for x in made] == [3, 3]
-    assert made[0].shape != made[1].shape

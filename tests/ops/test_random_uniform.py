@@ -10,7 +10,7 @@ import pytest
 
 from gpupipe import Dataset, ops
 from gpupipe.errors import DataError, PlanTypeError, SpecError
-from tests.ops.value_chains import BACKENDS, COUNT, assert_equal, dataset, mask_of, on, photo, rows
+from tests.ops.value_chains import BACKENDS, COUNT, assert_equal, dataset, on, photo, rows
 
 MANY = Dataset.range(64)
 
@@ -171,17 +171,6 @@ def test_mistakes_name_what_is_needed() -> None:
         ops.random_uniform(0, 1, (2, -1))
     with pytest.raises(SpecError, match="at most 1048576 numbers"):
         ops.random_uniform(0, 1, (1 << 11, 1 << 11))
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_mask_and_an_image_share_a_factor(backend: str) -> None:
-    def both(image: Any, mask: Any, label: Any) -> Any:
-        p = ops.random_uniform(seed=4)
-        return ops.random_flip_up_down((photo(image), mask_of(mask)), p), p
-
-    chain = dataset().map(both).batch(4).with_options(on(backend))
-    for (x, m), p in chain:
-        assert x.shape[:3] == m.shape[:3] and p.shape == (len(x),)
 
 
 def test_floats_have_bounds_beyond_those_of_integers() -> None:

@@ -63,16 +63,6 @@ def test_geometry_behind_a_turn_goes_by_the_turned_size(backend: str) -> None:
         np.testing.assert_array_equal(image, ops.resize_with_crop_or_pad(np.rot90(source, k), 9, 6))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_image_and_mask_turn_together(backend: str) -> None:
-    x = np.random.default_rng(3).integers(0, 256, (3, 5, 4, 3), dtype=np.uint8)
-    turns = np.array([1, 2, 3])
-    ds = gp.Dataset.from_tensor_slices((x, x[..., :1], turns)).map(lambda i, m, k: ops.rot90((i, m), k))
-
-    for image, mask in ds.with_options(on(backend)):
-        np.testing.assert_array_equal(image[..., :1], mask)
-
-
 def test_a_square_keeps_its_shape_whatever_the_turns_are() -> None:
     ds = gp.Dataset.from_tensor_slices((np.zeros((2, 8, 8, 3), np.uint8), np.arange(2))).map(ops.rot90)
 

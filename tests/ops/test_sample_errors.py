@@ -24,206 +24,77 @@ BACKENDS = ["numpy"] + ["dali"] * has_dali()
 flip = ops.flip_left_right
 
 
+def image_of(s: Sample) -> Sample:
+    return Sample(s.image)
+
+
 def boxed(image: Any = IMAGE, boxes: Any = BOX, **parts: Any) -> Sample:
     return Sample(image, boxes, **parts)
 
 
-BAD: dict[str, tuple[type[Exception], str, Callable[[], Any]]] = {
-    "boxes of five numbers": (
+BAD: list[tuple[type[Exception], str, Callable[[], Any]]] = [
+    (
         SpecError,
-        r"Sample needs boxes as float32\[N,4\], got .*\[2,5\]; see ops.convert_boxes",
+        r"boxes as float32\[N,4\], got .*\[2,5\]; see ops.convert_boxes",
         lambda: boxed(boxes=np.zeros((2, 5))),
     ),
-    "one box without a row": (
-        SpecError,
-        r"Sample needs boxes as float32\[N,4\], got",
-        lambda: boxed(boxes=[1, 2, 3, 4]),
-    ),
-    "boxes of text": (PlanTypeError, r"Sample needs boxes as float32\[N,4\], got a list", lambda: boxed(boxes=["a"])),
-    "boxes of unequal length": (PlanTypeError, "Sample needs boxes as", lambda: boxed(boxes=[[1, 2, 3, 4], [1, 2]])),
-    "boxes with None": (
-        PlanTypeError,
-        r"Sample needs boxes as float32\[N,4\], got a list with None$",
-        lambda: boxed(boxes=[[None, 1, 2, 3]]),
-    ),
-    "boxes of digits": (
-        PlanTypeError,
-        r"Sample needs boxes as float32\[N,4\], got a list of <U1$",
-        lambda: boxed(boxes=[["1", "2", "3", "4"]]),
-    ),
-    "boxes of truth values": (PlanTypeError, "got a list of bool$", lambda: boxed(boxes=[[True, False, True, True]])),
-    "a box with a truth value among large integers": (
-        PlanTypeError,
-        "got a list with True$",
-        lambda: boxed(boxes=[[0, True, 1 << 70, 3]]),
-    ),
-    "complex boxes": (
-        PlanTypeError,
-        r"Sample needs boxes as float32\[N,4\], got complex128\[2, 4\]$",
-        lambda: boxed(boxes=np.zeros((2, 4), complex)),
-    ),
-    "a box that no float holds": (
+    (SpecError, r"Sample needs boxes as float32\[N,4\], got", lambda: boxed(boxes=[1, 2, 3, 4])),
+    (PlanTypeError, r"Sample needs boxes as float32\[N,4\], got a list", lambda: boxed(boxes=["a"])),
+    (PlanTypeError, "Sample needs boxes as", lambda: boxed(boxes=[[1, 2, 3, 4], [1, 2]])),
+    (PlanTypeError, r"float32\[N,4\], got a list with None$", lambda: boxed(boxes=[[None, 1, 2, 3]])),
+    (PlanTypeError, r"float32\[N,4\], got a list of <U1$", lambda: boxed(boxes=[["1", "2", "3", "4"]])),
+    (PlanTypeError, "got a list of bool$", lambda: boxed(boxes=[[True, False, True, True]])),
+    (PlanTypeError, "got a list with True$", lambda: boxed(boxes=[[0, True, 1 << 70, 3]])),
+    (PlanTypeError, r"float32\[N,4\], got complex128\[2, 4\]$", lambda: boxed(boxes=np.zeros((2, 4), complex))),
+    (DataError, r"float32 holds, got an integer beyond 1e308$", lambda: boxed(boxes=[[0, 0, 10**400, 1]])),
+    (PlanTypeError, "an op needs an image, or a tuple of at least one, got an empty tuple", lambda: flip(())),
+    (SpecError, r"Sample needs keypoints as float32\[K,2\]", lambda: boxed(keypoints=np.zeros((5, 4)))),
+    (SpecError, "Sample needs a label for each box, got 3 for 1 boxes", lambda: boxed(labels=np.zeros(3))),
+    (SpecError, "needs keypoints for each box, got 2 for 1 boxes", lambda: boxed(keypoints=np.zeros((2, 17, 3)))),
+    (PlanTypeError, "Sample needs one image, got a tuple; masks= takes the others", lambda: Sample((IMAGE, MASK))),
+    (PlanTypeError, "Sample needs one image, got a Sample", lambda: Sample(boxed())),
+    (PlanTypeError, r"a tuple of images, got a tuple with a Sample; see Sample\(mas", lambda: flip((boxed(), MASK))),
+    (SpecError, r"needs an image .*decode it first", lambda: flip(boxed(b"\xff\xd8"))),
+    (ShapeError, r"one size, got \[20, 30\] and \[19, 30\]; resize them first$", lambda: flip(boxed(masks=MASK[1:]))),
+    (ShapeError, r"\[2, 20\]; .*ops.transpose\(masks, 'HWC'\)", lambda: flip(boxed(masks=np.zeros((2, 20, 30), "u1")))),
+    (PlanTypeError, r"Sample needs boxes as float32\[N,4\], got 5$", lambda: boxed(boxes=5)),
+    (PlanTypeError, r"needs keypoints as float32\[K,2\].*, got .*1\.5", lambda: boxed(keypoints=np.float64(1.5))),
+    (PlanTypeError, r"Sample needs boxes as float32\[N,4\], got \{'x1': 3\}", lambda: boxed(boxes={"x1": 3})),
+    (
         DataError,
-        r"^Sample: needs boxes of numbers up to 3\.4e38, which float32 holds, got an integer beyond 1e308$",
-        lambda: boxed(boxes=[[0, 0, 10**400, 1]]),
-    ),
-    "no image": (
-        PlanTypeError,
-        "an op needs an image, or a tuple of at least one, got an empty tuple",
-        lambda: flip(()),
-    ),
-    "keypoints of four numbers": (
-        SpecError,
-        r"Sample needs keypoints as float32\[K,2\]",
-        lambda: boxed(keypoints=np.zeros((5, 4))),
-    ),
-    "labels for other boxes": (
-        SpecError,
-        "Sample needs a label for each box, got 3 for 1 boxes",
-        lambda: boxed(labels=np.zeros(3)),
-    ),
-    "keypoints for other boxes": (
-        SpecError,
-        "Sample needs keypoints for each box, got 2 for 1 boxes",
-        lambda: boxed(keypoints=np.zeros((2, 17, 3))),
-    ),
-    "several images": (
-        PlanTypeError,
-        "Sample needs one image, got a tuple; masks= takes the others",
-        lambda: Sample((IMAGE, MASK)),
-    ),
-    "a Sample in a Sample": (PlanTypeError, "Sample needs one image, got a Sample", lambda: Sample(boxed())),
-    "a Sample in a tuple": (
-        PlanTypeError,
-        r"needs one Sample or a tuple of images, got a tuple with a Sample; see Sample\(masks=\)",
-        lambda: flip((boxed(), MASK)),
-    ),
-    "an image that is not decoded": (SpecError, r"needs an image .*decode it first", lambda: flip(boxed(b"\xff\xd8"))),
-    "a mask of another size": (
-        ShapeError,
-        r"flip_left_right: needs images of one size, got \[20, 30\] and \[19, 30\]; resize them first$",
-        lambda: flip(boxed(masks=MASK[1:])),
-    ),
-    "masks of each object": (
-        ShapeError,
-        r"flip_left_right: needs images of one size, got \[20, 30\] and \[2, 20\]; .*ops.transpose\(masks, 'HWC'\)",
-        lambda: flip(boxed(masks=np.zeros((2, 20, 30), np.uint8))),
-    ),
-    "a number as boxes": (PlanTypeError, r"Sample needs boxes as float32\[N,4\], got 5$", lambda: boxed(boxes=5)),
-    "a number as keypoints": (
-        PlanTypeError,
-        r"Sample needs keypoints as float32\[K,2\].*, got .*1\.5",
-        lambda: boxed(keypoints=np.float64(1.5)),
-    ),
-    "a dict as boxes": (
-        PlanTypeError,
-        r"Sample needs boxes as float32\[N,4\], got \{'x1': 3\}",
-        lambda: boxed(boxes={"x1": 3}),
-    ),
-    "a box that float32 does not hold": (
-        DataError,
-        r"Sample: needs boxes of numbers up to 3\.4e38, which float32 holds, got \[1\.0, 2\.0, 3\.0, 1e\+300\]",
+        r"float32 holds, got \[1\.0, 2\.0, 3\.0, 1e\+300\]",
         lambda: boxed(boxes=[[1, 2, 3, 4], [1, 2, 3, 1e300]]),
     ),
-    "keypoints that float32 does not hold": (
+    (DataError, "Sample: needs keypoints of numbers up to", lambda: boxed(keypoints=np.array([[-1e300, 0]]))),
+    (DataError, "resize: needs boxes of numbers", lambda: ops.resize(boxed(boxes=[[0, 0, 3e38, 1]]), (200, 300))),
+    (DataError, "resize: needs keypoints of", lambda: ops.resize(Sample(IMAGE, keypoints=[[0, 3e38]]), (200, 300))),
+    (DataError, "boxes: needs boxes of numbers up", lambda: ops.convert_boxes([[1e300, 0, 1, 1]], "xywh", "xyxy")),
+    (SpecError, "add a channel axis to the array", lambda: flip(boxed(masks=MASK[..., 0]))),
+    (
         DataError,
-        "Sample: needs keypoints of numbers up to",
-        lambda: boxed(keypoints=np.array([[-1e300, 0]])),
+        r"x1 <= x2 .*got \[5.0, .*; of other forms ops.convert_boxes",
+        lambda: flip(boxed(boxes=[[5, 2, 3, 4]])),
     ),
-    "a box that an op moves beyond float32": (
-        DataError,
-        "resize: needs boxes of numbers up to",
-        lambda: ops.resize(boxed(boxes=[[0, 0, 3e38, 1]]), (200, 300)),
-    ),
-    "keypoints that an op moves beyond float32": (
-        DataError,
-        "resize: needs keypoints of numbers up to",
-        lambda: ops.resize(Sample(IMAGE, keypoints=[[0, 3e38]]), (200, 300)),
-    ),
-    "boxes in another form that float32 does not hold": (
-        DataError,
-        "convert_boxes: needs boxes of numbers up to",
-        lambda: ops.convert_boxes(np.array([[1e300, 0, 1, 1]]), "xywh", "xyxy"),
-    ),
-    "a mask without channels": (SpecError, "add a channel axis to the array", lambda: flip(boxed(masks=MASK[..., 0]))),
-    "a box that ends before it begins": (
-        DataError,
-        r"needs boxes \(x1, y1, x2, y2\) with x1 <= x2 .*got \[5.0, 2.0, 3.0, 4.0\]; of other forms ops.convert_boxes",
-        lambda: flip(boxed(boxes=[[1, 2, 3, 4], [5, 2, 3, 4]])),
-    ),
-    "a box of no numbers": (
-        DataError,
-        r"needs boxes of finite numbers, got \[nan",
-        lambda: flip(boxed(boxes=[[np.nan, 2, 3, 4]])),
-    ),
-    "a keypoint of no numbers": (
-        DataError,
-        "needs keypoints of finite numbers",
-        lambda: flip(Sample(IMAGE, keypoints=[[1, np.inf]])),
-    ),
-    "an op on shapes": (
-        PlanTypeError,
-        "squeeze needs single values, got a Sample, whose boxes",
-        lambda: ops.squeeze(boxed()),
-    ),
-    "an op that mixes images": (
-        PlanTypeError,
-        r"aug_mix needs single values, got a Sample.*dataclasses.replace\(s, image=ops.aug_mix\(s.image\)\)",
-        lambda: ops.aug_mix(boxed()),
-    ),
-    "five crops": (PlanTypeError, "five_crop needs one image, got a Sample", lambda: ops.five_crop(boxed(), 5)),
-    "stacked Samples": (
-        PlanTypeError,
-        "stack needs single values, got a Sample",
-        lambda: ops.stack([boxed(), boxed()]),
-    ),
-    "a fill for something else": (
-        SpecError,
-        "pad needs fill as a number or a dict of 'image' and 'masks'",
-        lambda: ops.pad(boxed(), 1, {"boxes": 1}),
-    ),
-    "a dict of fills without a Sample": (
-        PlanTypeError,
-        "pad needs numbers for fill, got a dict",
-        lambda: ops.pad(IMAGE, 1, {"image": 1}),
-    ),
-    "methods for masks": (
-        SpecError,
-        "affine needs one interpolation, or one per image",
-        lambda: ops.affine(boxed(), 5, interpolation=("nearest",) * 2),
-    ),
-    "a function that gives the image alone": (
-        PlanTypeError,
-        "random_apply needs functions that return what they are given, got ndarray",
-        lambda: ops.random_apply(lambda s: s.image, boxed()),
-    ),
-    "choices with and without boxes": (
-        PlanTypeError,
-        "random_choice needs Samples with the same parts, got Sample",
-        lambda: ops.random_choice([lambda s: s, lambda s: Sample(s.image)], boxed()),
-    ),
-    "a batch of unequal parts": (
-        PlanTypeError,
-        "flip_left_right needs one array for each part of a batch",
-        lambda: flip(Sample(IMAGE[None], np.zeros((3, 2, 4)))),
-    ),
-    "SSD's crop without boxes": (
-        PlanTypeError,
-        "random_iou_crop needs a Sample with boxes, got a Sample without",
-        lambda: ops.random_iou_crop(Sample(IMAGE)),
-    ),
-}
+    (DataError, r"needs boxes of finite numbers, got \[nan", lambda: flip(boxed(boxes=[[np.nan, 2, 3, 4]]))),
+    (DataError, "needs keypoints of finite numbers", lambda: flip(Sample(IMAGE, keypoints=[[1, np.inf]]))),
+    (PlanTypeError, "squeeze needs single values, got a Sample, whose boxes", lambda: ops.squeeze(boxed())),
+    (PlanTypeError, r"aug_mix needs single.*replace\(s, image=ops.aug_mix\(s.image\)\)", lambda: ops.aug_mix(boxed())),
+    (PlanTypeError, "five_crop needs one image, got a Sample", lambda: ops.five_crop(boxed(), 5)),
+    (PlanTypeError, "stack needs single values, got a Sample", lambda: ops.stack([boxed(), boxed()])),
+    (SpecError, "a number or a dict of 'image' and 'masks'", lambda: ops.pad(boxed(), 1, {"boxes": 1})),
+    (PlanTypeError, "pad needs numbers for fill, got a dict", lambda: ops.pad(IMAGE, 1, {"image": 1})),
+    (SpecError, "one interpolation, or one", lambda: ops.affine(boxed(), 5, interpolation=("nearest",) * 2)),
+    (PlanTypeError, "return what they are given, got ndarray", lambda: ops.random_apply(lambda s: s.image, boxed())),
+    (PlanTypeError, "Samples with the same parts, got Sample", lambda: ops.random_choice([flip, image_of], boxed())),
+    (PlanTypeError, "one array for each part of a batch", lambda: flip(Sample(IMAGE[None], np.zeros((3, 2, 4))))),
+    (PlanTypeError, "iou_crop needs a Sample with boxes, got a", lambda: ops.random_iou_crop(Sample(IMAGE))),
+]
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_each_kind_of_bad_input_has_a_clear_error(name: str) -> None:
-    kind, text, call = BAD[name]
+@pytest.mark.parametrize(("kind", "text", "call"), BAD)
+def test_each_kind_of_bad_input_has_a_clear_error(kind: type[Exception], text: str, call: Callable[[], Any]) -> None:
     with pytest.raises(kind, match=text):
         call()
-
-
-def test_there_are_15_kinds_and_more() -> None:
-    assert len(BAD) >= 15
 
 
 def test_an_error_of_a_traced_sample_names_the_line() -> None:
@@ -235,29 +106,23 @@ def test_an_error_of_a_traced_sample_names_the_line() -> None:
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
-def test_a_bad_box_is_a_bad_element(on_error: Any) -> None:
-    boxes = np.array([[[1, 2, 3, 4]], [[5, 2, 3, 4]], [[0, 0, 1, 1]]], np.float32)
-    chain = Dataset.from_tensor_slices(Sample(np.stack([IMAGE] * 3), boxes)).map(ops.flip_left_right).batch(3)
-    options = Options(device="cpu", backend="numpy", on_error=on_error)
-
-    if on_error == "skip":
-        assert [len(batch.boxes) for batch in chain.with_options(options)] == [2]
-    else:
-        with pytest.raises(DataError, match=r"flip_left_right.*x1 <= x2"):
-            list(chain.with_options(options))
-
-
-@pytest.mark.parametrize("on_error", ["raise", "skip"])
-def test_a_box_that_float32_does_not_hold_is_a_bad_element(on_error: Any) -> None:
-    boxes = np.array([[[1, 2, 3, 4]], [[1, 2, 3, 1e300]], [[0, 0, 1, 1]]])
+@pytest.mark.parametrize(
+    ("bad", "text"),
+    [
+        ([5, 2, 3, 4], "flip_left_right.*x1 <= x2"),
+        ([1, 2, 3, 1e300], r"Sample: needs boxes of numbers up to 3\.4e38, .*"),
+    ],
+)
+def test_a_bad_box_is_a_bad_element(bad: Any, text: str, on_error: Any) -> None:
+    boxes = np.array([[[1, 2, 3, 4]], [bad], [[0, 0, 1, 1]]])
     chain = Dataset.from_tensor_slices((np.stack([IMAGE] * 3), boxes))
-    made = chain.map(lambda image, boxes: Sample(image, boxes), traced=True).batch(3)
+    made = chain.map(lambda image, boxes: flip(Sample(image, boxes)), traced=True).batch(3)
     options = Options(device="cpu", backend="numpy", on_error=on_error)
 
     if on_error == "skip":
         assert [len(batch.boxes) for batch in made.with_options(options)] == [2]
     else:
-        with pytest.raises(DataError, match=r"Sample: needs boxes of numbers up to 3\.4e38, .*1e\+300\]"):
+        with pytest.raises(DataError, match=text):
             list(made.with_options(options))
 
 

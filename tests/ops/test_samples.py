@@ -97,16 +97,6 @@ def test_arrays_are_moved_as_traced_values(move: Move) -> None:
     np.testing.assert_array_equal(moved.labels, sample.labels)
 
 
-@pytest.mark.parametrize("name", ["flip_left_right", "flip_up_down"])
-def test_flips_twice_are_the_identity(name: str) -> None:
-    flip = getattr(ops, name)
-    sample = painted(np.random.default_rng(6))
-    sample = replace(sample, boxes=sample.boxes + np.float32(0.25), keypoints=sample.keypoints)
-
-    assert_same(flip(flip(sample)), sample)
-    assert not np.array_equal(flip(sample).boxes, sample.boxes)
-
-
 def test_positions_are_those_computed_by_hand() -> None:
     image = np.zeros((10, 20, 3), np.uint8)
     s = Sample(image, [[2, 1, 6, 4]], keypoints=[[2.5, 1.5]])

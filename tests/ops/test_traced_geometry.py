@@ -23,8 +23,6 @@ FILES = [encoded(picture(h, w), quality=90) for h, w in zip(HEIGHTS, WIDTHS, str
 BOXES = np.array([[0, 0, 20, 50], [3, 4, 9, 11], [40, 20, 4, 8]])
 SIZES = np.array([7, 12, 9])
 
-Rows = list[Any]
-
 
 def values_of(fn: Callable[..., Any], *columns: Any) -> tuple[tuple[Value, ...], HostValues]:
     """Trace a function of these columns, row by row, and prepare one batch of them."""
@@ -36,7 +34,7 @@ def values_of(fn: Callable[..., Any], *columns: Any) -> tuple[tuple[Value, ...],
     return traced.outputs, HostValues(3, lambda i: list(columns[i]), lambda i: keys, seed=1, epoch=0)
 
 
-def run(kind: str, fn: Callable[..., Any], *columns: Any) -> Rows:
+def run(kind: str, fn: Callable[..., Any], *columns: Any) -> list[Any]:
     """The rows that an executor gives."""
     outputs, values = values_of(fn, *columns)
     assert all(map(is_image, outputs))
@@ -53,7 +51,7 @@ def run(kind: str, fn: Callable[..., Any], *columns: Any) -> Rows:
 @pytest.mark.conformance
 @pytest.mark.parametrize("kind", EXECUTORS)
 def test_a_feature_can_be_the_window(kind: str) -> None:
-    rows = run(kind, lambda data, box: ops.decode_and_crop_jpeg(data, box, 3), FILES, BOXES)
+    rows = run(kind, lambda data, box: ops.decode_and_crop_jpeg(data, box), FILES, BOXES)
 
     for row, data, (y, x, h, w) in zip(rows, FILES, BOXES, strict=True):
         expected = ops.decode_jpeg(data, 3)[y : y + h, x : x + w]
