@@ -14,7 +14,6 @@ import pytest
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import DecodeError, MissingDependencyError
-from gpupipe.extract.images.headers import read_header
 from tests.chains.data import on
 from tests.conformance.harness import EXECUTORS
 
@@ -116,12 +115,6 @@ def test_other_samples_are_refused_by_name(dtype: str) -> None:
         ops.decode_image(data, dtype="float32")
 
 
-def test_a_header_names_channels_and_bits() -> None:
-    header = read_header(written(bands(6, "uint16")))
-
-    assert (header.height, header.width, header.channels, header.bits) == (19, 26, 6, 16)
-
-
 def test_the_orientation_of_a_tag_is_applied_when_asked_for() -> None:
     image = bands(6, "uint16")
     data = written(image, extratags=[(274, 3, 1, 6, True)])
@@ -205,12 +198,6 @@ def test_tiles_larger_than_the_image_are_refused() -> None:
 
     with pytest.raises(DecodeError, match="tiles of 65520x65520 for 19x26 pixels"):
         ops.decode_image(data)
-
-
-def test_rgb_beside_another_channel_is_not_taken_for_one_channel() -> None:
-    two = written(bands(2, "uint8"))
-
-    np.testing.assert_array_equal(ops.decode_image(two), bands(2, "uint8"))
 
 
 @pytest.mark.parametrize("kind", EXECUTORS)

@@ -19,6 +19,7 @@ from gpupipe.ops._shared.mixing import beta
 from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.ops.cutmix import Cutmix
 from gpupipe.ops.mixup import Mixup
+from gpupipe.ops.mixup_or_cutmix import MixupOrCutmix
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 from gpupipe.transform import machine
@@ -127,7 +128,7 @@ def test_labels_can_be_vectors_already() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not (has_cupy() and machine.gpu_count()), reason="needs an NVIDIA GPU and CuPy")
-@pytest.mark.parametrize("case", [*Mixup.cases(), *Cutmix.cases()], ids=str)
+@pytest.mark.parametrize("case", [*Mixup.cases(), *Cutmix.cases(), *MixupOrCutmix.cases()], ids=str)
 def test_cupy_gives_what_numpy_gives(case: Any) -> None:
     import cupy
 

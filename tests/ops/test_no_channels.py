@@ -40,6 +40,8 @@ RESAMPLING = {  # the pixels of others differ between executors
     "resize": lambda x: ops.resize(x, (20, 20)),
 }
 REFUSING = {  # what has a number of channels that they are not defined for
+    "adjust_hue": lambda x: ops.adjust_hue(x, 0.1),
+    "adjust_saturation": lambda x: ops.adjust_saturation(x, 0.5),
     "adjust_jpeg_quality": lambda x: ops.adjust_jpeg_quality(x, 50),
     "clahe": ops.clahe,
     "gaussian_noise": ops.gaussian_noise,

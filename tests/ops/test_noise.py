@@ -26,17 +26,6 @@ def rng(rows: int) -> BatchRng:
     return BatchRng(1, 0, np.arange(rows, dtype=np.uint64), 5)
 
 
-def test_a_pixels_number_is_the_product_of_its_lines_its_columns_and_its_channels() -> None:
-    keys = grain_keys(rng(1), np.array([[5, 7]], np.int32))[0]
-    channels, lines, columns = [int(n) for n in keys[:2].ravel()], keys[2:, 0].tolist(), keys[2:, 1].tolist()
-
-    numbers = grain(keys, (5, 7, 3), True)
-
-    for y, x, c in ((0, 0, 0), (4, 6, 2), (3, 1, 1)):
-        assert int(numbers[y, x, c]) == lines[y] * columns[x] * channels[c] % 2**32
-        assert int(grain(keys, (5, 7, 3), False)[y, x, 0]) == lines[y] * columns[x] % 2**32
-
-
 def test_the_numbers_of_an_element_do_not_depend_on_the_other_images_of_its_batch() -> None:
     alone = grain_keys(rng(1), np.array([[5, 7]], np.int32))
     beside = grain_keys(rng(2), np.array([[5, 7], [90, 30]], np.int32))

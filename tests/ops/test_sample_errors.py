@@ -33,11 +33,7 @@ def boxed(image: Any = IMAGE, boxes: Any = BOX, **parts: Any) -> Sample:
 
 
 BAD: list[tuple[type[Exception], str, Callable[[], Any]]] = [
-    (
-        SpecError,
-        r"boxes as float32\[N,4\], got .*\[2,5\]; see ops.convert_boxes",
-        lambda: boxed(boxes=np.zeros((2, 5))),
-    ),
+    (SpecError, r"float32\[N,4\], got .*\[2,5\]; see ops.convert_boxes", lambda: boxed(boxes=np.zeros((2, 5)))),
     (SpecError, r"Sample needs boxes as float32\[N,4\], got", lambda: boxed(boxes=[1, 2, 3, 4])),
     (PlanTypeError, r"Sample needs boxes as float32\[N,4\], got a list", lambda: boxed(boxes=["a"])),
     (PlanTypeError, "Sample needs boxes as", lambda: boxed(boxes=[[1, 2, 3, 4], [1, 2]])),
@@ -60,21 +56,13 @@ BAD: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     (PlanTypeError, r"Sample needs boxes as float32\[N,4\], got 5$", lambda: boxed(boxes=5)),
     (PlanTypeError, r"needs keypoints as float32\[K,2\].*, got .*1\.5", lambda: boxed(keypoints=np.float64(1.5))),
     (PlanTypeError, r"Sample needs boxes as float32\[N,4\], got \{'x1': 3\}", lambda: boxed(boxes={"x1": 3})),
-    (
-        DataError,
-        r"float32 holds, got \[1\.0, 2\.0, 3\.0, 1e\+300\]",
-        lambda: boxed(boxes=[[1, 2, 3, 4], [1, 2, 3, 1e300]]),
-    ),
+    (DataError, r"float32 holds, got \[1\.0, 2\.0, 3\.0, 1e\+300\]", lambda: boxed(boxes=[[1, 2, 3, 1e300]])),
     (DataError, "Sample: needs keypoints of numbers up to", lambda: boxed(keypoints=np.array([[-1e300, 0]]))),
     (DataError, "resize: needs boxes of numbers", lambda: ops.resize(boxed(boxes=[[0, 0, 3e38, 1]]), (200, 300))),
     (DataError, "resize: needs keypoints of", lambda: ops.resize(Sample(IMAGE, keypoints=[[0, 3e38]]), (200, 300))),
     (DataError, "boxes: needs boxes of numbers up", lambda: ops.convert_boxes([[1e300, 0, 1, 1]], "xywh", "xyxy")),
     (SpecError, "add a channel axis to the array", lambda: flip(boxed(masks=MASK[..., 0]))),
-    (
-        DataError,
-        r"x1 <= x2 .*got \[5.0, .*; of other forms ops.convert_boxes",
-        lambda: flip(boxed(boxes=[[5, 2, 3, 4]])),
-    ),
+    (DataError, r"x1 <= x2 .*got \[5.0, .*; of other forms ops.conv", lambda: flip(boxed(boxes=[[5, 2, 3, 4]]))),
     (DataError, r"needs boxes of finite numbers, got \[nan", lambda: flip(boxed(boxes=[[np.nan, 2, 3, 4]]))),
     (DataError, "needs keypoints of finite numbers", lambda: flip(Sample(IMAGE, keypoints=[[1, np.inf]]))),
     (PlanTypeError, "squeeze needs single values, got a Sample, whose boxes", lambda: ops.squeeze(boxed())),

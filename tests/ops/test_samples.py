@@ -58,20 +58,13 @@ def assert_same(got: Sample, expected: Sample) -> None:
 
 
 @pytest.mark.parametrize("move", MOVES.values(), ids=list(MOVES))
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_what_was_painted_stays_in_its_box_and_under_its_keypoint(backend: str, move: Move) -> None:
-    moved = list(samples().map(move.call, traced=True).with_options(on(backend)))
-
-    assert all(sample.boxes.dtype == sample.keypoints.dtype == np.float32 for sample in moved)
-    assert sum(check(sample, move.exact) for sample in moved) >= COUNT
-
-
-@pytest.mark.parametrize("move", MOVES.values(), ids=list(MOVES))
-def test_executors_move_boxes_and_masks_alike_and_the_image_as_without_them(move: Move) -> None:
+def test_what_was_painted_stays_in_its_box_and_the_image_moves_as_without_it_on_every_executor(move: Move) -> None:
     chain = samples().map(move.call, traced=True)
     alone = samples().map(lambda s: move.call(s.image), traced=True)
     rows = list(chain.with_options(on("numpy")))
 
+    assert all(sample.boxes.dtype == sample.keypoints.dtype == np.float32 for sample in rows)
+    assert sum(check(sample, move.exact) for sample in rows) >= COUNT
     for sample, image in zip(rows, alone.with_options(on("numpy")), strict=True):
         np.testing.assert_array_equal(sample.image, image)
     if not has_dali():
@@ -84,17 +77,6 @@ def test_executors_move_boxes_and_masks_alike_and_the_image_as_without_them(move
             assert (a != b).mean() < 0.01  # the other of two pixels as near
         apart = np.abs(one.image.astype(float) - other.image)[1:-1, 1:-1]
         assert move.name in ENLARGING or (apart > 2).mean() < 0.01
-
-
-@pytest.mark.parametrize("move", MOVES.values(), ids=list(MOVES))
-def test_arrays_are_moved_as_traced_values(move: Move) -> None:
-    sample = painted(np.random.default_rng(5))
-
-    moved = move.call(sample)
-
-    check(moved, move.exact)
-    assert isinstance(moved, Sample) and isinstance(moved.masks, tuple)
-    np.testing.assert_array_equal(moved.labels, sample.labels)
 
 
 def test_positions_are_those_computed_by_hand() -> None:
