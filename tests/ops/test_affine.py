@@ -213,33 +213,6 @@ def test_draws_of_random_rotation_are_uniform_between_its_bounds() -> None:
     assert np.abs(share - 1 / 9).max() < 3 * math.sqrt(1 / 9 / 4000)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_image_and_mask_move_together(backend: str) -> None:
-    masks = np.random.default_rng(3).integers(0, 2, (4, 25, 21, 1), dtype=np.uint8)
-    images = np.repeat(masks * 255, 3, axis=3)
-    ds = gp.Dataset.from_tensor_slices((images, masks)).map(
-        lambda i, m: ops.random_affine(
-            (i, m), 40, (0.2, 0.2), (0.7, 1.4), 10, interpolation=("bilinear", "nearest"), fill=((0, 0, 0), 5)
-        )
-    )
-
-    for image, mask in ds.with_options(on(backend)):
-        assert (mask == 5).any()
-        assert ((image[..., 0] > 127) == (mask[..., 0] == 1)).mean() > 0.8
-        assert image[..., 0].max() > 200
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_every_image_can_have_an_angle_of_its_own(backend: str) -> None:
-    x = np.random.default_rng(1).integers(0, 256, (4, 9, 9, 3), dtype=np.uint8)
-    ds = gp.Dataset.from_tensor_slices((x, np.array([0, 90, 180, -90], np.float32)))
-
-    got = list(ds.map(lambda i, a: ops.rotate(i, a)).with_options(on(backend)))
-
-    for image, source, k in zip(got, x, (0, 1, 2, -1), strict=True):
-        np.testing.assert_array_equal(image, np.rot90(source, k))
-
-
 def test_a_mask_of_large_labels_keeps_them() -> None:
     labels = np.array([[[1 << 30], [-(1 << 30) - 1]]], np.int32)
 

@@ -27,11 +27,8 @@ def corners(rng: np.random.Generator) -> tuple[list[list[int]], list[list[int]]]
 def calls(rng: np.random.Generator, F: Any = None) -> dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]:
     """A call of gpupipe and of torchvision for each op, with drawn numbers."""
     top, left, high, wide = (int(n) for n in rng.integers((0, 0, 10, 10), (20, 20, 30, 40)))
-    angle, scale, shift = (
-        float(rng.uniform(-180, 180)),
-        float(rng.uniform(0.5, 2)),
-        [int(n) for n in rng.integers(-9, 9, 2)],
-    )
+    angle, scale = float(rng.uniform(-180, 180)), float(rng.uniform(0.5, 2))
+    shift = [int(n) for n in rng.integers(-9, 9, 2)]
     shear, center = [float(n) for n in rng.uniform(-20, 20, 2)], [float(n) for n in rng.uniform(10, 50, 2)]
     sides = [int(n) for n in rng.integers(0, 9, 4)]
     start, end = corners(rng)

@@ -69,18 +69,6 @@ def test_the_reference_is_torchvisions(dtype: str, steps: tuple[str, ...]) -> No
             assert difference.max() <= 4
 
 
-@pytest.mark.skipif(len(BACKENDS) < 2, reason="DALI is not installed")
-@pytest.mark.parametrize("steps", [steps for n in range(1, 5) for steps in itertools.combinations(NAMES, n)], ids=str)
-def test_executors_agree_whatever_the_steps_are(steps: tuple[str, ...]) -> None:
-    x = np.random.default_rng(1).integers(0, 256, (16, 7, 6, 3), dtype=np.uint8)
-    ds = gp.Dataset.from_tensor_slices(x).map(lambda i: ops.color_jitter(i, **{n: ALL[n] for n in steps}))  # type: ignore[arg-type]
-
-    a, b = (list(ds.batch(5).with_options(gp.Options(device="cpu", backend=name))) for name in ("numpy", "dali"))
-
-    np.testing.assert_array_equal(np.concatenate(a), np.concatenate(b))
-    assert not np.array_equal(np.concatenate(a), x)
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_floats_beyond_0_and_1_are_not_clamped_by_a_step_that_is_absent(backend: Any) -> None:
     x = floats([[[[1.5, -0.5, 0.25]]]] * 8)  # enough for both orders

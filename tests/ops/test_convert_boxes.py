@@ -12,12 +12,7 @@ from gpupipe import Dataset, ops
 from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.ops import Sample
 
-FORMS = {
-    "xyxy": [10, 20, 40, 60],
-    "yxyx": [20, 10, 60, 40],
-    "xywh": [10, 20, 30, 40],
-    "cxcywh": [25, 40, 30, 40],
-}
+FORMS = {"xyxy": [10, 20, 40, 60], "yxyx": [20, 10, 60, 40], "xywh": [10, 20, 30, 40], "cxcywh": [25, 40, 30, 40]}
 """One box."""
 
 SHARES = {
@@ -63,15 +58,11 @@ def test_no_boxes_are_float32_of_shape_0_4() -> None:
 
 def test_errors() -> None:
     boxes = np.zeros((2, 4))
-    with pytest.raises(
-        SpecError, match="convert_boxes needs in_fmt from xyxy, yxyx, xywh, cxcywh, each also with rel_"
-    ):
+    with pytest.raises(SpecError, match="needs in_fmt from xyxy, yxyx, xywh, cxcywh, each also with rel_"):
         ops.convert_boxes(boxes, "coco", "xyxy")
     with pytest.raises(SpecError, match="convert_boxes needs out_fmt from"):
         ops.convert_boxes(boxes, "xyxy", 3)  # type: ignore[arg-type]
-    with pytest.raises(
-        SpecError, match=r"needs size= for rel_xyxy and xywh: \(height, width\) in pixels, or the image"
-    ):
+    with pytest.raises(SpecError, match=r"needs size= for rel_xyxy and xywh: \(height, width\) in pixels"):
         ops.convert_boxes(boxes, "rel_xyxy", "xywh")
     with pytest.raises(SpecError, match="convert_boxes needs boxes of four numbers each, got float64"):
         ops.convert_boxes(np.zeros((2, 5)), "xywh", "xyxy")

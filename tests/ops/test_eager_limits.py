@@ -41,14 +41,6 @@ def test_max_pixels_holds_in_a_python_map(kind: str, decode: Any, calls: int | N
     assert caught.value.offset == 0
 
 
-@pytest.mark.parametrize(("kind", "decode"), _decoders())
-def test_traced_or_not_the_limit_is_the_same(kind: str, decode: Any) -> None:
-    for pixels, count in ((PIXELS, 1), (PIXELS - 1, 0)):
-        options = Options(max_pixels=pixels, on_error="skip", device="cpu", backend="numpy")
-        for traced in (True, False):
-            assert len(list(_chain(kind, decode, traced=traced).with_options(options))) == count
-
-
 def test_it_holds_in_a_filter_and_in_a_function_with_a_spec() -> None:
     source = Dataset.from_tensors(_encoded("PNG"))
 

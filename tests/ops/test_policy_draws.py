@@ -28,6 +28,8 @@ from tests.ops.test_random_choices import in_order
 from tests.ops.value_chains import on
 
 COUNT = 100_000
+FEWER = 20_000
+"""Elements of a chain, which costs more than to draw; of laws of a few bins."""
 SIGNED = OPS[1:10]
 """Ops whose strength is negative half of the time."""
 NAMES = {theirs: ours for ours, theirs in THEIRS.items()}
@@ -142,12 +144,12 @@ def test_aug_mix_draws_ops_strengths_signs_and_depths_equally_often() -> None:
 @pytest.mark.parametrize("alpha", [0.001, 0.3, 2.5, 1000.0])
 @pytest.mark.parametrize("count", [3])
 def test_shares_have_the_moments_of_the_dirichlet_distribution(alpha: float, count: int) -> None:
-    shares = dirichlet(rng(COUNT), alpha, count)
+    shares = dirichlet(rng(FEWER), alpha, count)
 
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-12)
     mean, spread = 1 / count, math.sqrt((count - 1) / (count**2 * (count * alpha + 1)))
-    assert shares.mean(axis=0) == pytest.approx(mean, abs=4 * spread / math.sqrt(COUNT))
-    assert shares.std(axis=0) == pytest.approx(spread, rel=0.02)
+    assert shares.mean(axis=0) == pytest.approx(mean, abs=4 * spread / math.sqrt(FEWER))
+    assert shares.std(axis=0) == pytest.approx(spread, rel=0.04)
 
 
 def test_weights_that_are_uniform_by_default_are_uniform() -> None:
@@ -162,17 +164,14 @@ def test_weights_that_are_uniform_by_default_are_uniform() -> None:
 
 
 def test_three_augment_and_random_apply_draw_with_their_probabilities() -> None:
-    chain = gp.Dataset.from_tensor_slices(np.zeros((COUNT, 1, 1, 1), np.uint8))
+    chain = gp.Dataset.from_tensor_slices(np.zeros((FEWER, 1, 1, 1), np.uint8))
 
     def draw(x: Any) -> Any:
         options = [lambda y: y + 0.0, lambda y: y + 1.0, lambda y: y + 2.0]
-        return (
-            ops.random_choice(options, x),
-            ops.random_choice(options, x, p=(1, 0, 3)),
-            ops.random_apply(lambda y: ~y, x, 0.25),
-        )
+        weighed = ops.random_choice(options, x, p=(1, 0, 3))
+        return ops.random_choice(options, x), weighed, ops.random_apply(lambda y: ~y, x, 0.25)
 
-    even, weighed, applied = next(chain.batch(COUNT).map(draw, traced=True).with_options(on("numpy")).iterator(epoch=0))
+    even, weighed, applied = next(chain.batch(FEWER).map(draw, traced=True).with_options(on("numpy")).iterator(epoch=0))
 
     assert_shares(np.bincount(even.ravel().astype(int), minlength=3), 1 / 3)
     assert_shares(np.bincount(weighed.ravel().astype(int), minlength=3), [0.25, 0, 0.75])
@@ -180,11 +179,11 @@ def test_three_augment_and_random_apply_draw_with_their_probabilities() -> None:
 
 
 def test_all_orders_are_equally_likely() -> None:
-    chain = gp.Dataset.from_tensor_slices(np.ones((COUNT, 1, 1, 1), np.float32))
+    chain = gp.Dataset.from_tensor_slices(np.ones((FEWER, 1, 1, 1), np.float32))
     steps = [lambda y: y * 2, lambda y: y + 3, lambda y: y * y]
     results = [float(in_order(1.0, order)) for order in itertools.permutations(steps)]
 
-    batches = chain.batch(COUNT).map(lambda x: (ops.random_order(steps, x),), traced=True).with_options(on("numpy"))
+    batches = chain.batch(FEWER).map(lambda x: (ops.random_order(steps, x),), traced=True).with_options(on("numpy"))
     (got,) = next(batches.iterator(epoch=0))
 
     values, counts = np.unique(got, return_counts=True)

@@ -45,37 +45,10 @@ def test_every_executor_and_batch_size_chooses_the_same(fn: Any, backend: str) -
     assert_equal(got, rows(fn, "numpy", 8, threads=1))
 
 
-def test_random_apply_applies_or_does_not() -> None:
-    flipped = [not np.array_equal(x, whole) for x, whole, _ in rows(applied, "numpy")]
-
-    assert set(flipped) == {True, False}
-    for (x, whole, _), was in zip(rows(applied, "numpy"), flipped, strict=True):
-        np.testing.assert_array_equal(x, whole[:, ::-1] if was else whole)
-
-
-def test_random_choice_gives_the_result_of_one_function() -> None:
-    found = set()
-    for x, whole, _ in rows(chosen, "numpy"):
-        options = [ops.flip_left_right(whole), ops.adjust_brightness(whole, 0.2), whole]
-        (which,) = (n for n, option in enumerate(options) if np.array_equal(x, option))
-        found.add(which)
-    assert found == {0, 1, 2}
-
-
 def in_order(image: Any, order: Any) -> Any:
     for step in order:
         image = step(image)
     return image
-
-
-def test_random_order_applies_every_function_once() -> None:
-    orders = [[STEPS[1], STEPS[2]], [STEPS[2], STEPS[1]]]  # it does not matter when the image is flipped
-    found = []
-    for x, whole, _ in rows(ordered, "numpy"):
-        same = [np.array_equal(x, in_order(whole, order)[:, ::-1]) for order in orders]
-        assert sum(same) == 1
-        found.append(same.index(True))
-    assert set(found) == {0, 1}
 
 
 def test_photographs_are_what_torchvisions_containers_make_of_them(
@@ -103,7 +76,7 @@ def test_photographs_are_what_torchvisions_containers_make_of_them(
     }  # fmt: skip
     draws: dict[str, set[tuple[int, ...]]] = {name: set() for name in containers}
     for number in range(2):
-        image = photograph(number)
+        image = photograph(number)[:60, :50]
         for draw in range(20):
             for name, (call, container) in containers.items():
                 found.clear()
@@ -171,15 +144,6 @@ def test_an_image_and_its_mask_are_changed_together(backend: str) -> None:
     for a, am, c, cm, x, m in got:
         np.testing.assert_array_equal(am, m if np.array_equal(a, x) else m[:, ::-1])
         np.testing.assert_array_equal(cm, m if np.array_equal(c, x) else m[::-1])
-
-
-def test_a_list_of_functions_is_applied_in_order_and_inner_draws_are_their_own() -> None:
-    def both(image: Any, mask: Any, label: Any) -> Any:
-        steps = [lambda x: ops.random_flip_left_right(x, 1), lambda x: ops.random_flip_up_down(x, 1)]
-        return ops.random_apply(steps, photo(image), p=1), photo(image)
-
-    for x, whole in rows(both, "numpy"):
-        np.testing.assert_array_equal(x, whole[::-1, ::-1])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -250,20 +214,8 @@ def windows(image: Any, mask: Any, label: Any) -> Any:
     resized, b = ops.random_resized_crop(x, (9, 9), return_params=True)
     (left, m), c = ops.random_flip_left_right((photo(image), mask_of(mask)), return_params=True)
     up, d = ops.random_flip_up_down(photo(image), return_params=True)
-    return (
-        crop,
-        a,
-        ops.slice(x, (a[0], a[1], 0), (9, 8, -1)),
-        resized,
-        b,
-        left,
-        m,
-        c,
-        up,
-        d,
-        photo(image),
-        mask_of(mask),
-    )
+    again = ops.slice(x, (a[0], a[1], 0), (9, 8, -1))
+    return crop, a, again, resized, b, left, m, c, up, d, photo(image), mask_of(mask)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

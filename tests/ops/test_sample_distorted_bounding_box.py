@@ -69,16 +69,6 @@ def test_the_law_by_hand() -> None:
     assert (begin.dtype, size.dtype, box.dtype) == (np.int32, np.int32, np.float32)
 
 
-def test_the_height_is_bounded_by_the_width_that_belongs_to_it() -> None:
-    op = SampleDistortedBoundingBox(0.0, (2.0, 2.0), (0.1, 1.0), 1)
-
-    # of 100 x 100 with ratio 2: heights rint(sqrt(500)) = 22 to rint(sqrt(5000)) = 71, but 50 is the last that fits
-    begin, size, _ = op.reference(np.array([100, 100, 3]), WHOLE, rows(0.0, 0.999, 0.0, 0.0))
-
-    assert size.tolist() == [50, 100, -1]
-    assert begin.tolist() == [0, 0, 0]
-
-
 def test_without_a_window_that_fits_it_is_the_whole_image() -> None:
     op = SampleDistortedBoundingBox(1.0, (1.0, 1.0), (0.1, 0.2), 5)
 
@@ -184,21 +174,6 @@ def test_the_training_crop_decodes_only_the_window(backend: Any) -> None:
         np.testing.assert_allclose(
             window.ravel(), [top / height, left / width, (top + h) / height, (left + w) / width], rtol=1e-6
         )
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_slice_takes_begin_and_size_as_they_are(backend: Any) -> None:
-    x = np.random.default_rng(0).integers(0, 256, (6, 20, 30, 3), dtype=np.uint8)
-
-    def crop(image: Any) -> Any:
-        begin, size, _ = ops.sample_distorted_bounding_box(integers([20, 30, 3]), WHOLE)
-        return ops.slice(image, begin, size), begin, size
-
-    got = list(gp.Dataset.from_tensor_slices(x).map(crop).with_options(gp.Options(device="cpu", backend=backend)))
-
-    assert len({tuple(begin) for _, begin, _ in got}) > 1
-    for (image, (top, left, _), (h, w, _)), source in zip(got, x, strict=True):
-        np.testing.assert_array_equal(image, source[top : top + h, left : left + w])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

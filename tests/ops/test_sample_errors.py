@@ -139,17 +139,6 @@ def test_masks_of_another_size_are_a_bad_element_for_every_op_that_moves_them(na
     assert len(list(moved.with_options(skip))) == 2
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_images_of_another_size_are_refused_by_a_flip_of_several(backend: Any) -> None:
-    pairs = [(IMAGE, MASK), (IMAGE, MASK[1:])]
-    mask = TensorSpec((None, None, 1), "uint8")
-    chain = Dataset.from_generator(lambda: iter(pairs), output_signature=(SPEC, mask))
-    moved = chain.map(lambda image, mask: ops.flip_up_down((image, mask)), traced=True)
-
-    with pytest.raises(ShapeError, match=r"flip_up_down: needs images of one size, got \[20, 30\] and \[19, 30\]"):
-        list(moved.with_options(Options(device="cpu", backend=backend)))
-
-
 @pytest.mark.parametrize("name", ["flip_left_right", "transpose"])
 def test_masks_whose_other_size_is_known_are_an_error_of_the_line(name: str) -> None:
     chain = Dataset.from_tensors((IMAGE, MASK[1:]))

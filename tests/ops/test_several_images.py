@@ -68,18 +68,6 @@ def test_an_image_and_a_mask_of_another_size(op: Callable[[Any], Any], size: tup
 
 
 @pytest.mark.parametrize("backend", ["numpy", "dali"])
-def test_executors_leave_out_the_same_rows(backend: str) -> None:
-    sizes = [(30, 40), (20, 25), (30, 40), (60, 80), (29, 40), (30, 40)]
-    chain = Dataset.zip(Dataset.range(6), _pairs(*sizes))
-    chain = chain.map(lambda i, pair: (i, *_decoded(OPS["random_resized_crop"])(*pair))).batch(6)
-
-    (batch,) = chain.with_options(_on(backend, on_error="skip"))
-
-    assert batch[0].tolist() == [0, 2, 5]
-    assert batch[1].shape == batch[2].shape == (3, 9, 9, 3)
-
-
-@pytest.mark.parametrize("backend", ["numpy", "dali"])
 @pytest.mark.parametrize("op", OPS.values(), ids=OPS.keys())
 def test_equal_images_are_cut_alike(op: Callable[[Any], Any], backend: str) -> None:
     data = _png(30, 40)
@@ -88,21 +76,6 @@ def test_equal_images_are_cut_alike(op: Callable[[Any], Any], backend: str) -> N
     ((images, masks),) = chain
 
     np.testing.assert_array_equal(images, masks)
-
-
-def test_sizes_that_are_known_are_compared_when_the_chain_is_written() -> None:
-    arrays = np.zeros((30, 40, 3), np.uint8), np.zeros((20, 25, 3), np.uint8)
-
-    with pytest.raises(SpecError, match=r"images of one size, got \[30, 40\] and \[20, 25\]"):
-        Dataset.from_tensors(arrays).map(lambda x, y: ops.random_crop((x, y), (9, 9)))
-
-
-@pytest.mark.parametrize("op", [OPS[name] for name in ("random_resized_crop", "random_crop", "center_crop")])
-def test_called_on_arrays_they_are_compared_too(op: Callable[[Any], Any]) -> None:
-    arrays = np.zeros((30, 40, 3), np.uint8), np.zeros((20, 25, 3), np.uint8)
-
-    with pytest.raises(gp.errors.GpupipeError, match="images of one size"):
-        op(arrays)
 
 
 def test_images_with_channels_first_are_told_so() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -74,21 +73,6 @@ def test_a_traced_function_gives_numpys_results(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_random_access_and_a_resumed_run_give_the_same(backend: str) -> None:
-    chain = dataset().map(shapes, traced=True).with_options(on(backend))
-    whole = list(chain)
-
-    assert_equal([chain[i] for i in range(COUNT)], whole)
-    items = iter(chain)
-    next(items)
-    state = json.loads(json.dumps(items.state_dict()))
-    items.close()
-    again = iter(chain)
-    again.load_state_dict(state)
-    assert_equal(list(again), whole[1:])
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_geometry_knows_the_size_of_what_a_subscript_leaves(backend: str) -> None:
     def crop(image: Any, mask: Any, label: Any) -> Any:
         x = ops.decode_png(image, channels=3)[2:-3, 4:]
@@ -111,23 +95,6 @@ def test_the_size_of_several_crops_is_that_of_each_of_them(backend: str) -> None
     (made,) = Dataset.from_tensors(x).map(cropped).with_options(on(backend))
 
     np.testing.assert_array_equal(made, ops.five_crop(x[::-1], (9, 11))[:, 2:8, 2:10])
-
-
-@pytest.mark.tf
-def test_on_arrays_they_are_tensorflows(tf: Any) -> None:
-    indices = np.array([[4, 0], [2, 2]])
-    for got, theirs in (
-        (ops.reshape(X, (-1, 9)), tf.reshape(X, (-1, 9))),
-        (ops.expand_dims(X, 1), tf.expand_dims(X, 1)),
-        (ops.squeeze(X[:1, :, :1]), tf.squeeze(X[:1, :, :1])),
-        (ops.squeeze(X[:1, :, :1], 0), tf.squeeze(X[:1, :, :1], 0)),
-        (ops.stack([X, X], -1), tf.stack([X, X], -1)),
-        (ops.concat([X, X[:2]], 0), tf.concat([X, X[:2]], 0)),
-        (ops.gather(X, indices), tf.gather(X, indices)),
-        (ops.gather(X, indices, axis=1), tf.gather(X, indices, axis=1)),
-    ):
-        np.testing.assert_array_equal(got, theirs.numpy())
-        assert got.dtype == theirs.numpy().dtype
 
 
 def test_after_batch_an_axis_is_that_of_the_batch_and_rows_stay_apart() -> None:

@@ -55,17 +55,9 @@ def test_a_clip_that_is_rotated_may_become_larger(backend: str) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
-        (
-            lambda x: ops.rotate(x, 10, cast(Any, InterpolationMode.BILINEAR)),
-            PlanTypeError,
-            "rotate needs a name for",
-        ),
+        (lambda x: ops.rotate(x, 10, cast(Any, InterpolationMode.BILINEAR)), PlanTypeError, "rotate needs a name for"),
         (lambda x: ops.affine(x, interpolation=cast(Any, 2)), PlanTypeError, "affine needs a name for interpolation"),
-        (
-            lambda x: ops.resize_with_pad(x, 10, 10, cast(Any, None)),
-            PlanTypeError,
-            "resize_with_pad needs a name",
-        ),
+        (lambda x: ops.resize_with_pad(x, 10, 10, cast(Any, None)), PlanTypeError, "resize_with_pad needs a name"),
         (lambda x: ops.rotate(x, 10, ("nearest", "nearest")), SpecError, "rotate needs one interpolation, or one per"),
         (lambda x: ops.posterize(x, 2**70), SpecError, "posterize needs bits from 0 to 8"),
         (lambda x: ops.random_invert(x, 2**70), SpecError, "random_invert needs p from 0 to 1"),

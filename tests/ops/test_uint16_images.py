@@ -62,19 +62,3 @@ def test_computed_pixels_are_those_of_the_same_floats(kind: str) -> None:
         np.testing.assert_allclose(got["normalize"], (real - 1e4) / 2e4, rtol=3e-7, atol=1e-6)
         # float32 weights of 16-bit samples: 65535 * 2**-20
         np.testing.assert_allclose(got["resize"], ops.resize(real, (8, 9)), atol=0.1)
-
-
-@pytest.mark.tf
-def test_resize_and_conversion_of_16_bits_are_tensorflows(tf: Any) -> None:
-    x = X[0]
-
-    np.testing.assert_array_equal(
-        ops.convert_image_dtype(x, "float32"), tf.image.convert_image_dtype(x, tf.float32).numpy()
-    )
-    np.testing.assert_array_equal(
-        ops.convert_image_dtype(x, "uint8"), tf.image.convert_image_dtype(x, tf.uint8).numpy()
-    )
-    nearest = tf.image.resize(x, (8, 9), method="nearest").numpy()
-    np.testing.assert_array_equal(ops.resize(x, (8, 9), method="nearest"), nearest)
-    # float32 sums in another order
-    np.testing.assert_allclose(ops.resize(x, (8, 9)), tf.image.resize(x, (8, 9)).numpy(), atol=0.1)
