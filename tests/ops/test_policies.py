@@ -1,8 +1,8 @@
-"""rand_augment, trivial_augment_wide, auto_augment: their ops against torchvision's, executors."""
+"""rand_augment, trivial_augment_wide, auto_augment, aug_mix: their ops against torchvision's, executors, settings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,15 +10,16 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.errors import SpecError
+from gpupipe.errors import DataError, PlanError, PlanTypeError, SpecError
 from gpupipe.graph.op import Array
 from gpupipe.ops._shared.policy import FIRST, MOST, NUMBER, OPS, Policy, laid_out, signed_strengths, strengths
-from gpupipe.ops.aug_mix import AugMix
+from gpupipe.ops.aug_mix import ALL, BINS, SIDE, AugMix
 from gpupipe.ops.auto_augment import POLICIES, AutoAugment, _table
 from gpupipe.ops.rand_augment import RandAugment
 from gpupipe.ops.trivial_augment_wide import WIDE, TrivialAugmentWide
 from gpupipe.random import BatchRng
 from gpupipe.transform import machine
+from gpupipe.transform.machine import has_dali
 from tests.ops.originals import chw, hwc, original, photograph, torchvision
 
 THEIRS: dict[str, str] = dict(
@@ -256,3 +257,144 @@ def test_dali_gives_the_pixels_of_numpy_whatever_the_batch_size(name: str) -> No
 def test_what_is_out_of_range_is_an_error(call: Any, match: str) -> None:
     with pytest.raises(SpecError, match=match):
         call(photograph(0))
+
+
+X = np.random.default_rng(0).integers(0, 256, (2, 6, 7, 3), dtype=np.uint8)
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "rand_augment": ops.rand_augment,
+    "trivial_augment_wide": ops.trivial_augment_wide,
+    "auto_augment": ops.auto_augment,
+    "aug_mix": ops.aug_mix,
+}
+
+SETTINGS = [
+    ("rand_augment", "num_ops"), ("rand_augment", "magnitude"), ("rand_augment", "num_magnitude_bins"),
+    ("trivial_augment_wide", "num_magnitude_bins"), ("aug_mix", "severity"), ("aug_mix", "mixture_width"),
+    ("aug_mix", "chain_depth"), ("aug_mix", "alpha"), *((name, "fill") for name in FUNCTIONS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "setting"), SETTINGS)
+def test_an_array_of_one_number_is_no_number(name: str, setting: str) -> None:
+    kind = "a number" if setting == "alpha" else "an integer"
+    with pytest.raises(PlanTypeError, match=rf"{name} needs {kind} for {setting}, got array\(\[3\]\)"):
+        FUNCTIONS[name](X[0], **{setting: np.array([3])})
+
+
+@pytest.mark.parametrize(("name", "setting"), SETTINGS)
+def test_a_traced_setting_is_an_error_of_the_line(name: str, setting: str) -> None:
+    ds = gp.Dataset.from_tensor_slices((X, np.array([1, 2])))
+    with pytest.raises(SpecError, match=rf"{name} needs a plain value for {setting}, got a traced one, at .*\.py:\d+"):
+        ds.map(lambda x, n: FUNCTIONS[name](x, **{setting: n}), traced=True)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_several_images_are_no_image(name: str) -> None:
+    with pytest.raises(PlanTypeError, match=f"{name} needs one image, got a tuple; call it for each of them"):
+        FUNCTIONS[name]((X[0], X[1]))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_image_without_pixels_stays_one(name: str) -> None:
+    for seed in range(30):  # warnings are errors
+        assert FUNCTIONS[name](X[0, :0], seed=seed).shape == (0, 7, 3)
+
+
+@pytest.mark.parametrize("backend", ["numpy"] + ["dali"] * has_dali())
+@pytest.mark.parametrize("p", [0, 0.01, 1.0])
+def test_gray_images_are_refused_by_random_grayscale_whether_it_changes_them_or_not(backend: Any, p: float) -> None:
+    gray = gp.TensorSpec((None, None, None), "uint8", "HWC")
+    ds = gp.Dataset.from_generator(lambda: iter([X[0, :, :, :1]]), output_signature=gray)
+
+    with pytest.raises((DataError, PlanError), match=r"channels|[Rr]eshape"):
+        list(
+            ds.map(lambda x: ops.random_grayscale(x, p, seed=1)).with_options(gp.Options(device="cpu", backend=backend))
+        )
+
+
+def test_a_fill_that_a_policy_does_not_have_is_an_error() -> None:
+    with pytest.raises(PlanTypeError, match="rand_augment needs numbers for fill, got a dict, which is for a Sample"):
+        ops.rand_augment(X[0], fill={"image": 3})  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="rand_augment needs fill as a number or a dict of 'image' and 'masks'"):
+        ops.rand_augment(ops.Sample(X[0]), fill={"boxes": 3})  # type: ignore[arg-type]
+
+
+def mixed_by_torchvision(op: AugMix, image: Array, row: int, count: int) -> Array:
+    """What torchvision's AugMix makes of an image, given what `op` drew for a row of a batch of such images."""
+    torch = pytest.importorskip("torch")
+    v2 = torchvision().v2
+    hw = sizes(count, *image.shape[:2])
+    kinds, strength = op.plan(rng(count), hw)
+    weights = op.draw(rng(count), hw)[1][row, op.weighed :]
+    transform = v2.AugMix(
+        op.severity,
+        op.mixture_width,
+        op.chain_depth,
+        op.alpha,
+        op.all_ops,
+        op.interpolation,
+        [op.fill] * 3 if op.fill else None,
+    )
+    steps: Iterator[tuple[int, float]] = iter(zip(kinds[row].tolist(), strength[row].tolist(), strict=True))
+    # The weight of the image and those of the chains, which torchvision multiplies by what the image leaves.
+    shares = iter([[*weights[:1].tolist(), 1.0], weights[1:].tolist()])
+    transform._sample_dirichlet = lambda params: torch.tensor([next(shares)], dtype=torch.float32)
+    transform.chain_depth = op.depth  # with steps that do nothing where a chain is shorter
+    transform._get_random_item = lambda space: ("Identity", (lambda *_: None, False))
+    apply_one = transform._apply_image_or_video_transform
+
+    def applied(x: Any, name: str, magnitude: float, **how: Any) -> Any:
+        kind, magnitude = next(steps)
+        return apply_one(x, THEIRS[OPS[kind]], magnitude, **how)
+
+    transform._apply_image_or_video_transform = applied
+    return hwc(transform(chw(image)))
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        AugMix(),
+        AugMix(10, 3, -1, 1.0, True, interpolation="nearest", fill=99),
+        AugMix(10, 2, 4, 0.4, False, interpolation="nearest"),
+    ],
+    ids=["as by default", "strong", "two chains of four"],
+)
+def test_it_is_torchvisions_with_the_same_draws(op: AugMix) -> None:
+    count = 4
+    hw = sizes(count, 131, 103)
+    params = op.draw(rng(count), hw)
+    for row in range(count):
+        image = photograph(row)[:131, :103]
+
+        ours = op.reference(image, *(param[row] for param in params))
+
+        difference = np.abs(ours.astype(int) - mixed_by_torchvision(op, image, row, count))
+        # Equalizing and truncated products enlarge the one level by which single ops differ; a position on the edge of
+        # two pixels rounds to either, in shears those of a few lines (see test_policies).
+        assert difference.mean() < 0.3
+        assert (difference > 4).mean() < (0.002 if op.interpolation == "bilinear" else 0.03)
+
+
+def test_strengths_of_aug_mix_are_torchvisions() -> None:
+    space = torchvision().v2.AugMix._AUGMENTATION_SPACE
+    assert {THEIRS[name] for name in ALL} == set(space)
+    for name in ALL:
+        values = space[THEIRS[name]][0](BINS, 231, 203)
+        expected = np.zeros(BINS) if values is None else values.numpy().astype(np.float64)
+        ours = strengths(name, BINS, sizes(1, 231, 203), SIDE, 4)[0] - (4 if name == "posterize" else 0)
+
+        np.testing.assert_array_equal(ours, expected)
+
+
+def test_equal_seeds_give_equal_images_and_mistakes_are_named() -> None:
+    x = np.full((9, 8, 3), 100, np.uint8)
+
+    assert np.array_equal(ops.aug_mix(x, 1, seed=3), ops.aug_mix(x, 1, seed=3))
+    with pytest.raises(SpecError, match="aug_mix needs severity from 1 to 10, got 11"):
+        ops.aug_mix(x, 11)
+    with pytest.raises(SpecError, match=r"aug_mix needs alpha from 0.001 to 1000000.0?, got 0"):
+        ops.aug_mix(x, alpha=0)
+    with pytest.raises(SpecError, match="aug_mix needs all_ops to be a bool, got 2"):
+        ops.aug_mix(x, all_ops=2)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""invert, solarize, posterize, random_grayscale: hand-computed values, torchvision's code, Pillow, probabilities."""
+"""Levels and grays: invert, solarize, posterize, autocontrast, equalize, conversions to gray, beside other libraries."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.errors import DataError, SpecError
+from gpupipe.errors import DataError, ShapeError, SpecError
 from gpupipe.graph.op import Array
+from gpupipe.ops.grayscale_to_rgb import GrayscaleToRgb
+from gpupipe.ops.rgb_to_grayscale import RgbToGrayscale
+from gpupipe.spec import TensorSpec
 from tests.ops.originals import chw, hwc, photograph, torchvision
 
 PHOTOGRAPHS = range(3)
@@ -112,3 +115,116 @@ def test_a_traced_parameter_is_checked_for_each_row() -> None:
 def test_what_is_out_of_range_is_an_error(call: Callable[[], Any], match: str) -> None:
     with pytest.raises(SpecError, match=match):
         call()
+
+
+def column(*levels: int) -> Array:
+    return np.array(levels, np.uint8).reshape(-1, 1, 1)
+
+
+def test_autocontrast_by_hand() -> None:
+    assert ops.autocontrast(column(50, 72, 94)).ravel().tolist() == [0, 127, 255]  # 22 / (44 / 255) is 127.5
+    assert ops.autocontrast(column(7, 7)).ravel().tolist() == [7, 7]
+    assert ops.autocontrast(column(0, 255, 3)).ravel().tolist() == [0, 255, 3]
+    assert ops.autocontrast(np.array([[[0.5], [1.0], [2.5]]], np.float32)).ravel().tolist() == [0, 0.25, 1]
+
+
+def test_the_highest_level_may_be_truncated_to_254_as_torchvisions_is() -> None:
+    x = column(50, 100, 150)  # 100 / (100 * float32(1 / 255)) is 254.99998
+
+    assert ops.autocontrast(x).ravel().tolist() == [0, 127, 254]
+    assert hwc(torchvision().v2.functional.autocontrast(chw(x))).ravel().tolist() == [0, 127, 254]
+
+
+def test_each_channel_is_stretched_alone() -> None:
+    x = np.array([[[0, 10, 20], [44, 32, 20]]], np.uint8)
+
+    assert ops.autocontrast(x).tolist() == [[[0, 0, 20], [255, 255, 20]]]
+
+
+def test_equalize_by_hand() -> None:
+    # 510 pixels are below the highest level: a step is 2, and (0 + 1) // 2, (255 + 1) // 2, (510 + 1) // 2 follow.
+    x = np.repeat(np.array([10, 20, 30], np.uint8), 255).reshape(-1, 3, 1)
+
+    assert np.unique(ops.equalize(x)).tolist() == [0, 128, 255]
+    assert ops.equalize(column(3, 5, 7)).ravel().tolist() == [3, 5, 7]  # a step of 0 changes nothing
+    assert ops.equalize(np.full((40, 40, 1), 9, np.uint8)).max() == 9
+
+
+def test_a_table_that_passes_255_is_cut() -> None:
+    # 509 pixels are below the highest level: a step is 1, and the highest level becomes 509.
+    x = np.repeat(np.array([10, 20], np.uint8), [509, 1]).reshape(-1, 1, 1)
+
+    assert np.unique(ops.equalize(x)).tolist() == [0, 255]
+
+
+HISTOGRAMS: dict[str, Callable[[Any], Any]] = {"autocontrast": ops.autocontrast, "equalize": ops.equalize}
+
+
+@pytest.mark.parametrize("name", HISTOGRAMS)
+def test_histograms_of_photographs_are_as_torchvisions(name: str) -> None:
+    theirs = getattr(torchvision().v2.functional, name)
+    for number in PHOTOGRAPHS:
+        image = photograph(number) // 2 + 30  # uses only a part of the range
+
+        np.testing.assert_array_equal(HISTOGRAMS[name](image), hwc(theirs(chw(image))))
+
+
+def test_floats_are_stretched_as_torchvision_does() -> None:
+    functional = torchvision().v2.functional
+    for number in PHOTOGRAPHS:
+        image = photograph(number).astype(np.float32) / np.float32(255)
+
+        np.testing.assert_allclose(ops.autocontrast(image), hwc(functional.autocontrast(chw(image))), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: ops.autocontrast(np.zeros((2, 2, 1), np.int32)), r"autocontrast needs images of uint8"),
+        (lambda: ops.random_equalize(column(1), -1), r"random_equalize needs p from 0 to 1, got -1"),
+    ],
+)
+def test_wrong_histograms_are_errors(call: Callable[[], Any], match: str) -> None:
+    with pytest.raises(SpecError, match=match):
+        call()
+
+
+IMAGE = np.random.default_rng(0).integers(0, 256, (64, 60, 3), dtype=np.uint8)
+
+
+def test_bytes_come_back_as_bytes_toward_zero() -> None:
+    x = np.array([[[255, 255, 255], [255, 0, 0], [0, 255, 0], [0, 0, 255], [0, 0, 0]]], np.uint8)
+
+    # 0.9999, 0.2989, 0.587, 0.114 times 255.5, without fractions
+    assert ops.rgb_to_grayscale(x)[0, :, 0].tolist() == [255, 76, 149, 29, 0]
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
+def test_it_is_tensorflows(tf: Any, dtype: str) -> None:
+    x = ops.convert_image_dtype(IMAGE, dtype)
+
+    expected = tf.image.rgb_to_grayscale(x).numpy()
+
+    # sums of three products may be taken in another order: a rounding of 1, or of the last bit
+    np.testing.assert_allclose(ops.rgb_to_grayscale(x), expected, rtol=0, atol=1e-7 if dtype == "float32" else 1)
+
+
+def test_a_gray_image_is_repeated() -> None:
+    x = np.arange(6, dtype=np.uint8).reshape(2, 3, 1)
+
+    got = ops.grayscale_to_rgb(x)
+
+    assert got.shape == (2, 3, 3)
+    assert all(np.array_equal(got[:, :, k], x[:, :, 0]) for k in range(3))
+
+
+def test_the_wrong_number_of_channels_is_refused_before_and_while_running() -> None:
+    with pytest.raises(SpecError, match="needs an image of 3 channels"):
+        RgbToGrayscale("uint8").infer(TensorSpec((4, 4, 1), "uint8"))
+    with pytest.raises(SpecError, match="needs an image of 1 channel"):
+        GrayscaleToRgb().infer(TensorSpec((4, 4, 3), "uint8"))
+    with pytest.raises(ShapeError, match="3 channels, got 1; decode with channels=3"):
+        RgbToGrayscale("uint8").reference(IMAGE[:, :, :1])
+    with pytest.raises(ShapeError, match="1 channel, got 3; decode with channels=1"):
+        GrayscaleToRgb().reference(IMAGE)

@@ -24,7 +24,7 @@ FOLDERS = (
 """Every folder with a test marked gpu, the most important first."""
 _LEFT_OUT = ("tests/reliability/test_soak.py",)
 """Takes minutes, and tells nothing new on the first day."""
-_ON_STAND_IN = ("tests/ops/test_decode_crop.py", "tests/reliability/test_stand_ins.py")
+_ON_STAND_IN = ("tests/conformance/test_fused.py", "tests/reliability/test_stand_ins.py")
 _ENDING = 15
 """Seconds of a question that are reserved for its answer."""
 
