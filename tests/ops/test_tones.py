@@ -1,4 +1,4 @@
-"""Levels and grays: invert, solarize, posterize, autocontrast, equalize, conversions to gray, beside other libraries."""
+"""Levels and grays: invert, solarize, posterize, autocontrast, equalize, to gray and back, beside other libraries."""
 
 from __future__ import annotations
 
