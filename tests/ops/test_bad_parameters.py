@@ -14,7 +14,7 @@ from gpupipe import ops
 from gpupipe.errors import DataError, PlanTypeError, ShapeError, SpecError
 from gpupipe.ops.adjust_brightness import AdjustBrightness
 from gpupipe.transform import machine
-from tests.ops.test_sample_distorted_bounding_box import BACKENDS
+from tests.ops.test_box_crops import BACKENDS
 
 X = np.random.default_rng(0).integers(0, 256, (6, 9, 8, 3), dtype=np.uint8)
 NAN = float("nan")

@@ -1,8 +1,10 @@
-"""The ops on colours, against numbers worked out by hand, and row by row through batches and executors."""
+"""The ops on colours: by hand, beside tf.image and torchvision, and row by row through batches and executors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from gpupipe.errors import DataError, PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Op
 from gpupipe.ops._shared.samples import encoded, noise, picture
 from gpupipe.ops.catalogue import CATALOGUE
+from gpupipe.ops.color_jitter import ColorJitter
 from gpupipe.ops.random_brightness import RandomBrightness
 from gpupipe.ops.random_contrast import RandomContrast
 from gpupipe.ops.random_hue import RandomHue
@@ -22,6 +25,7 @@ from gpupipe.ops.random_saturation import RandomSaturation
 from gpupipe.random import BatchRng
 from gpupipe.transform import machine
 from tests.conformance.harness import EXECUTORS, Batch
+from tests.ops.originals import chw, hwc, photograph, torchvision
 from tests.ops.test_traced_geometry import run, values_of
 
 KEYS = np.arange(2000, dtype=np.uint64) << np.uint64(13)
@@ -173,10 +177,7 @@ def test_qualities_are_integers_below_the_upper_bound() -> None:
     assert numbers.dtype == np.int32
 
 
-BACKENDS = [
-    "numpy",
-    pytest.param("dali", marks=pytest.mark.skipif(not machine.has_dali(), reason="DALI is not installed")),
-]
+BACKENDS = ["numpy"] + ["dali"] * machine.has_dali()
 
 
 def augment(image: Any) -> Any:
@@ -310,3 +311,257 @@ def test_what_tf_image_refuses_is_refused_before_running(call: Callable[[], Any]
 def test_a_quality_is_an_integer(quality: Any) -> None:
     with pytest.raises(PlanTypeError, match="adjust_jpeg_quality needs an integer for jpeg_quality"):
         ops.adjust_jpeg_quality(IMAGE, quality)
+
+
+X = np.random.default_rng(0).integers(0, 256, (9, 8, 3), dtype=np.uint8)
+NAMES = ("brightness", "contrast", "saturation", "hue")
+ALL = {"brightness": (0.4, 1.6), "contrast": (0.4, 1.6), "saturation": (0.0, 2.0), "hue": (-0.5, 0.5)}
+
+
+def floats(values: Any) -> Any:
+    """An array of float32."""
+    return np.array(values, np.float32)
+
+
+def of_torchvision(x: Any, order: Any, factors: Any) -> Any:
+    """Its steps in an order, with factors."""
+    y = chw(x)
+    for step in order:
+        if step >= 0:
+            y = getattr(torchvision().v2.functional, f"adjust_{NAMES[step]}")(y, float(factors[step]))
+    return hwc(y).astype(np.float64)
+
+
+def test_each_step_by_hand() -> None:
+    x = np.array([[[10, 100, 200], [250, 0, 0]]], np.uint8)
+
+    def fixed(**factor: float) -> Any:
+        bounds = {name: (value, value) for name, value in factor.items()}
+        return ops.color_jitter(x, **bounds)[0].tolist()  # type: ignore[arg-type]
+
+    assert fixed(brightness=1.5) == [[15, 150, 255], [255, 0, 0]]
+    # grays: trunc(2.989 + 58.7 + 22.8) = 84 and trunc(74.725) = 74, mean 79; 0.5 x + 39.5
+    assert fixed(contrast=0.5) == [[44, 89, 139], [164, 39, 39]]
+    assert fixed(saturation=0.5) == [[47, 92, 142], [162, 37, 37]]
+    # a third of a turn moves red to green, green to blue and blue to red
+    assert fixed(hue=1 / 3) == [[200, 10, 100], [0, 250, 0]]
+
+
+@pytest.mark.parametrize("steps", [steps for n in range(1, 5) for steps in itertools.combinations(NAMES, n)], ids=str)
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_the_reference_is_torchvisions(dtype: str, steps: tuple[str, ...]) -> None:
+    x = X if dtype == "uint8" else X.astype(np.float32) / 255
+    op = ColorJitter(**{name: ALL[name] for name in steps}, dtype=dtype)
+    orders, factors = op.draw(BatchRng(3, 0, np.arange(8, dtype=np.uint64), 5), np.zeros((8, 2), np.int32))
+
+    for order, factor in zip(orders, factors, strict=True):
+        got = op.reference(x, order, factor).astype(np.float64)
+        difference = np.abs(got - of_torchvision(x, order, factor))
+        if dtype == "float32":
+            assert difference.max() < 1e-4  # float32 against float64; a hue divides by the span of its pixel
+        else:  # a value next to a whole number is cut off to either side, and the steps after it pass that on
+            assert (difference > 0).mean() < 0.02
+            assert difference.max() <= 4
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_floats_beyond_0_and_1_are_not_clamped_by_a_step_that_is_absent(backend: Any) -> None:
+    x = floats([[[[1.5, -0.5, 0.25]]]] * 8)  # enough for both orders
+
+    def chain(image: Any) -> Any:
+        return ops.color_jitter(image, brightness=(0.5, 0.5), hue=(1 / 3, 1 / 3))
+
+    images = list(gp.Dataset.from_tensor_slices(x).map(chain).with_options(gp.Options(device="cpu", backend=backend)))
+
+    op = ColorJitter((0.5, 0.5), None, None, (1 / 3, 1 / 3), dtype="float32")
+    factors = floats([0.5, 1, 1, 1 / 3])
+    # brightness first: 0.75, 0, 0.125 and then the turn; hue first: 0.25, 1.5, -0.5 and then half of it, clamped
+    for order in ((0, 3), (3, 0)):
+        np.testing.assert_allclose(op.reference(x[0], np.array(order), factors)[0, 0], [0.125, 0.75, 0.0], atol=1e-6)
+    for image in images:
+        np.testing.assert_allclose(image[0, 0], [0.125, 0.75, 0.0], atol=1e-6)
+
+
+def test_factors_are_uniform_and_orders_equally_likely() -> None:
+    count = 24 * 200
+    op = ColorJitter((0.6, 1.4), (0.0, 2.0), (0.5, 1.0), (-0.1, 0.3))
+
+    orders, factors = op.draw(BatchRng(1, 0, np.arange(count, dtype=np.uint64), 9), np.zeros((count, 2), np.int32))
+
+    for n, (low, high) in enumerate([(0.6, 1.4), (0.0, 2.0), (0.5, 1.0), (-0.1, 0.3)]):
+        assert factors[:, n].min() >= np.float32(low)
+        assert factors[:, n].max() <= np.float32(high)
+        # 5 standard errors of the mean of a uniform distribution
+        assert abs(factors[:, n].mean() - (low + high) / 2) < 5 * (high - low) / math.sqrt(12 * count)
+    seen, counts = np.unique(orders, axis=0, return_counts=True)
+    assert len(seen) == 24
+    # chi-square with 23 degrees of freedom exceeds 58.6 once in 16,000 samples
+    assert ((counts - 200) ** 2 / 200).sum() < 58.6
+    assert np.abs(np.corrcoef(factors.T) - np.eye(4)).max() < 0.08  # 5 / sqrt(4800)
+
+
+def test_a_number_is_a_spread_about_its_centre() -> None:
+    def bounds(**arguments: Any) -> Any:
+        recorded: list[ColorJitter] = []
+
+        def chain(image: Any) -> Any:
+            result = ops.color_jitter(image, **arguments)
+            recorded.append(result._value.op)
+            return result
+
+        gp.Dataset.from_tensor_slices(X[None]).map(chain)
+        return recorded[0].bounds
+
+    assert bounds(brightness=0.4, hue=0.1) == ((0.6, 1.4), None, None, (-0.1, 0.1))
+    assert bounds(contrast=3) == (None, (0.0, 4.0), None, None)
+    assert bounds(saturation=(0.5, 0.75)) == (None, None, (0.5, 0.75), None)
+    assert bounds() == (None, None, None, None)
+
+
+def test_a_seed_repeats_and_epochs_differ() -> None:
+    ds = gp.Dataset.from_tensor_slices(X[None]).map(lambda i: ops.color_jitter(i, 0.5, 0.5, 0.5, 0.5))
+
+    first, again, later = (next(iter(ds.iterator(epoch=n))) for n in (0, 0, 1))
+
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, later)
+    a, b = (ops.color_jitter(X, 0.5, seed=4) for _ in range(2))
+    np.testing.assert_array_equal(a, b)
+
+
+def test_wrong_jitters_are_errors() -> None:
+    with pytest.raises(SpecError, match="brightness from 0 to inf"):
+        ops.color_jitter(X, brightness=-0.1)
+    with pytest.raises(SpecError, match=r"hue from 0 to 0\.5"):
+        ops.color_jitter(X, hue=0.6)
+    with pytest.raises(SpecError, match=r"hue from -0\.5 to 0\.5"):
+        ops.color_jitter(X, hue=(-0.6, 0))
+    with pytest.raises(SpecError, match="contrast from small to large"):
+        ops.color_jitter(X, contrast=(1.5, 0.5))
+    with pytest.raises(PlanTypeError, match="a number or two bounds for saturation"):
+        ops.color_jitter(X, saturation="0.5")  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="image of 3 channels"):
+        ops.color_jitter(X[..., :1], 0.5)
+    with pytest.raises(SpecError, match="color_jitter needs"):
+        ops.color_jitter(X.astype(np.int32), 0.5)
+
+
+FIXED: list[tuple[str, tuple[Any, ...]]] = [
+    *(("adjust_brightness", (delta,)) for delta in (-1.0, -0.3, 0, 0.1, 0.5, 1.5)),
+    *(("adjust_contrast", (factor,)) for factor in (-1.0, 0, 0.3, 1, 2.5)),
+    *(("adjust_saturation", (factor,)) for factor in (-1.0, 0, 0.3, 1, 2.5)),
+    *(("adjust_hue", (delta,)) for delta in (-1.0, -0.6, -0.1, 0, 0.05, 1 / 3, 0.5, 1)),
+    *(("adjust_gamma", args) for args in ((), (0,), (0.45,), (2.2, 1.3))),
+    ("per_image_standardization", ()),
+]
+COLOURS_ONLY = ("adjust_saturation", "adjust_hue")
+
+
+def images(channels: int) -> Iterator[Array]:
+    """Images of every type, with extremes, plain rows, and one pixel alone."""
+    x = noise(48, 36, channels)
+    x[0], x[1], x[2] = 0, 255, 7
+    x[3, :, 0] = 255
+    x[4] = np.where(x[4] > 127, 255, 0)
+    yield x
+    yield x[:1, :1]
+    yield x[10:11, 10:11]
+    yield x.astype(np.uint16) * np.uint16(257)
+    yield x.astype(np.float32) / np.float32(255)
+    yield np.random.default_rng(1).uniform(-1, 2, (20, 30, channels)).astype(np.float32)
+
+
+def assert_close(got: Array, expected: Array, name: str) -> None:
+    """uint8 equal but for rare steps of 1; uint16 within 1; floats within a few roundings."""
+    assert got.dtype == expected.dtype
+    assert got.shape == expected.shape
+    if got.dtype.kind == "f":
+        # Sums, quotients and powers of another order: a few units of the last place of values up to about 4.
+        np.testing.assert_allclose(got, expected, rtol=1e-6, atol=4e-6, err_msg=name)
+        return
+    difference = np.abs(got.astype(int) - expected.astype(int))
+    assert difference.max() <= 1, name
+    # A value that TensorFlow's rounding puts on the other side of an integer; in 16 bits there are 256 times as many.
+    assert (difference > 0).mean() <= (0.001 if got.dtype == np.uint8 else 0.05), name
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("name", "args"), FIXED, ids=lambda value: value if isinstance(value, str) else str(value))
+def test_it_is_tensorflows(tf: Any, name: str, args: tuple[Any, ...], channels: int) -> None:
+    if name in COLOURS_ONLY and channels == 1:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="3 channels"):
+            getattr(tf.image, name)(next(images(1)), *args)
+        return
+    for x in images(channels):
+        got = getattr(ops, name)(x, *args)
+
+        assert_close(got, getattr(tf.image, name)(tf.constant(x), *args).numpy(), f"{name}{args} of {x.dtype}{x.shape}")
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize(("name", "args"), FIXED, ids=lambda value: value if isinstance(value, str) else str(value))
+def test_of_a_batch_too(tf: Any, name: str, args: tuple[Any, ...]) -> None:
+    x = np.stack([noise(9, 8), picture(9, 8), np.full((9, 8, 3), 201, np.uint8)])
+
+    got = getattr(ops, name)(x, *args)
+
+    assert_close(got, getattr(tf.image, name)(tf.constant(x), *args).numpy(), name)
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("name", ["rgb_to_hsv", "hsv_to_rgb"])
+def test_hsv_is_tensorflows(tf: Any, name: str) -> None:
+    for x in images(3):
+        if x.dtype.kind == "f":
+            got = getattr(ops, name)(x)
+
+            np.testing.assert_allclose(got, getattr(tf.image, name)(x).numpy(), rtol=0, atol=3e-7)
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("quality", [0, 1, 10, 50, 75, 95, 100])
+def test_jpeg_quality_is_tensorflows_with_the_accurate_transform(tf: Any, quality: int) -> None:
+    for x in (picture(64, 80), picture(31, 18), noise(37, 45), noise(1, 1), picture(20, 30, 1), noise(9, 7, 1)):
+        for image in (x, x.astype(np.uint16) * np.uint16(257), x.astype(np.float32) / np.float32(200)):
+            expected = tf.image.adjust_jpeg_quality(image, quality, dct_method="INTEGER_ACCURATE").numpy()
+
+            np.testing.assert_array_equal(ops.adjust_jpeg_quality(image, quality), expected)
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("name", ["adjust_gamma", "adjust_jpeg_quality"])
+def test_photographs_with_several_draws_each_are_tensorflows(tf: Any, name: str) -> None:
+    for number in range(3):
+        x, rng = photograph(number)[:64, : 60 + number], np.random.default_rng(number)
+        for draw in range(6):
+            if name == "adjust_gamma":
+                args = tuple(rng.uniform((0.2, 0.5), (3, 1.5)).tolist())
+
+                assert_close(ops.adjust_gamma(x, *args), tf.image.adjust_gamma(x, *args).numpy(), f"{name}{args}")
+            else:
+                quality = int(rng.integers(0, 101))
+                expected = tf.image.adjust_jpeg_quality(x, quality, dct_method="INTEGER_ACCURATE").numpy()
+
+                np.testing.assert_array_equal(ops.adjust_jpeg_quality(x, quality), expected, f"{quality}, {draw}")
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("random_brightness", (0.0,)),
+        ("random_contrast", (0.7, np.nextafter(np.float32(0.7), np.float32(1)).item())),
+        ("random_saturation", (0.7, np.nextafter(np.float32(0.7), np.float32(1)).item())),
+        ("random_hue", (0.0,)),
+        ("random_jpeg_quality", (90, 91)),
+    ],
+)
+def test_random_forms_of_a_range_of_one_number_are_tensorflows(tf: Any, name: str, args: tuple[Any, ...]) -> None:
+    x = picture(16, 24)
+
+    got = getattr(ops, name)(x, *args, seed=1)
+
+    # tf.image's random_jpeg_quality decodes with the fast transform: up to 5 levels off at quality 90
+    room = 5 if "jpeg" in name else 0
+    assert np.abs(got.astype(int) - getattr(tf.image, name)(x, *args, seed=1).numpy()).max() <= room

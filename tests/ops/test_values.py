@@ -1,0 +1,673 @@
+"""Ops on any values: shapes, choices by flags, draws, classes, Python functions, as NumPy and TensorFlow have them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpupipe import Dataset, ops
+from gpupipe.errors import DataError, FunctionError, ParseError, PlanError, PlanTypeError, SpecError, TraceError
+from gpupipe.graph.host_values import HostValues
+from gpupipe.graph.trace import trace
+from gpupipe.ops._shared.samples import noise
+from gpupipe.spec import TensorSpec, flatten
+from tests.ops.value_chains import BACKENDS, COUNT, assert_equal, dataset, mask_of, on, photo, rows
+
+X = noise(6, 5)
+TABLE = (np.arange(256)[::-1] % 19).astype(np.int64)
+
+
+def shapes(image: Any, mask: Any, label: Any) -> Any:
+    x, m = photo(image), mask_of(mask)
+    hot = ops.one_hot(label, COUNT)
+    return (
+        m[..., 0],
+        x[2:5, ::-1, :2],
+        x[..., ::-1],
+        x[3, :, None],
+        ops.reshape(x, (-1, 9)),
+        ops.expand_dims(m[..., 0], -1),
+        ops.squeeze(m, -1),
+        ops.stack([x, x[::-1]], axis=-1),
+        ops.concat([x, m], axis=-1),
+        ops.gather(x, [2, 0], axis=-1),
+        ops.gather(x, 1, axis=0),
+        ops.gather(TABLE, m[..., 0]),
+        hot[2:5],
+        hot[label],
+        ops.gather(np.arange(16).reshape(8, 2), label),
+        ops.stack([label, label + 1]),
+        ops.concat([hot, hot[:2]]),
+        ops.reshape(label, (1, 1)),
+    )
+
+
+def expected(x: Any, m: Any, label: Any) -> Any:
+    hot = np.eye(COUNT, dtype=np.float32)[label]
+    return (
+        m[..., 0],
+        x[2:5, ::-1, :2],
+        x[..., ::-1],
+        x[3, :, None],
+        x.reshape(-1, 9),
+        m,
+        m[..., 0],
+        np.stack([x, x[::-1]], -1),
+        np.concatenate([x, m], -1),
+        x[..., [2, 0]],
+        x[1],
+        TABLE[m[..., 0]],
+        hot[2:5],
+        hot[label],
+        np.arange(16).reshape(8, 2)[label],
+        np.array([label, label + 1]),
+        np.concatenate([hot, hot[:2]]),
+        label.reshape(1, 1),
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_traced_function_gives_numpys_results(backend: str) -> None:
+    inputs = rows(lambda i, m, y: (photo(i), mask_of(m), y), "numpy")
+
+    assert_equal(rows(shapes, backend), [expected(*row) for row in inputs])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_geometry_knows_the_size_of_what_a_subscript_leaves(backend: str) -> None:
+    def crop(image: Any, mask: Any, label: Any) -> Any:
+        x = ops.decode_png(image, channels=3)[2:-3, 4:]
+        m = ops.expand_dims(ops.decode_png(mask, channels=1)[2:-3, 4:, 0], -1)
+        return ops.random_crop((x, m), (13, 13))
+
+    got = rows(crop, backend)
+
+    assert_equal(got, rows(crop, "numpy"))
+    assert {x.shape for x, _ in got} == {(13, 13, 3)}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_size_of_several_crops_is_that_of_each_of_them(backend: str) -> None:
+    x = noise(20, 24)
+
+    def cropped(image: Any) -> Any:
+        return ops.center_crop(ops.five_crop(ops.flip_up_down(image), (9, 11)), (6, 8))
+
+    (made,) = Dataset.from_tensors(x).map(cropped).with_options(on(backend))
+
+    np.testing.assert_array_equal(made, ops.five_crop(x[::-1], (9, 11))[:, 2:8, 2:10])
+
+
+def test_after_batch_an_axis_is_that_of_the_batch_and_rows_stay_apart() -> None:
+    batches = Dataset.from_tensor_slices(np.arange(24).reshape(4, 3, 2)).batch(2)
+
+    def change(x: Any) -> Any:
+        return (
+            x[:, 1],
+            x[..., 0],
+            x[:, None, ::-1],
+            ops.expand_dims(x, 1),
+            ops.reshape(x, (-1, 6)),
+            ops.squeeze(x[..., :1], 2),
+            ops.stack([x, x], 2),
+            ops.concat([x, x], -1),
+            ops.gather(x, [2, 0], 1),
+        )
+
+    for x, got in zip(batches, batches.map(change, traced=True), strict=True):
+        meant = (
+            x[:, 1],
+            x[..., 0],
+            x[:, None, ::-1],
+            x[:, None],
+            x.reshape(-1, 6),
+            x[..., 0],
+            np.stack([x, x], 2),
+            np.concatenate([x, x], -1),
+            x[:, [2, 0]],
+        )
+        assert_equal([got], [meant])
+
+
+@pytest.mark.parametrize(
+    ("fn", "error", "text"),
+    [
+        (lambda x: ops.expand_dims(x, 0), SpecError, "works on each row of a batch, got axis 0"),
+        (lambda x: ops.concat([x, x]), SpecError, "works on each row of a batch, got axis 0"),
+        (lambda x: ops.gather(x, [0]), SpecError, "works on each row of a batch, got axis 0"),
+        (lambda x: ops.reshape(x, (3, 2)), SpecError, r"needs a shape of \(-1, ...\) there, got \(3, 2\)"),
+        (lambda x: ops.cast(x, "int8")[0], TraceError, "a subscript that selects rows of a batch"),
+        (lambda x: ops.cast(x, "int8")[..., 0, 0, 0], TraceError, "a subscript that selects rows of a batch"),
+    ],
+)
+def test_after_batch_what_mixes_rows_is_refused(fn: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        Dataset.from_tensor_slices(np.arange(24).reshape(4, 3, 2)).batch(2).map(fn)
+
+
+def test_byte_strings_can_be_stacked_and_selected() -> None:
+    chain = Dataset.from_tensor_slices(["a", "b\0"]).map(lambda x: (ops.stack([x, b"c\0"]), ops.stack([x, x])[1]))
+
+    assert [(both.tolist(), one) for both, one in chain] == [([b"a", b"c\0"], b"a"), ([b"b\0", b"c\0"], b"b\0")]
+
+
+def test_an_index_outside_is_an_error_of_its_element() -> None:
+    chain = Dataset.range(3).map(lambda i: ops.gather([5, 7], i))
+    with pytest.raises(DataError, match="gather needs indices from 0 to 1, got 2"):
+        list(chain)
+    with pytest.raises(DataError, match="gather needs indices from 0 to 1, got -1"):
+        ops.gather([5, 7], -1)
+    negative = Dataset.range(2).map(lambda i: ops.stack([i, i + 5])[-1 - i], traced=True)
+    assert list(negative) == [5, 1]  # a subscript counts from the end, as in Python
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_image_without_the_row_is_an_error_of_its_element(backend: str) -> None:
+    chain = (
+        dataset()
+        .map(lambda i, m, y: (ops.decode_png(i, channels=3)[:, 25], y))
+        .with_options(on(backend, on_error="skip"))
+    )
+    assert [int(y) for _, y in chain] == [0, 1, 2, 3, 4]  # images are 30, 29, ... pixels wide
+
+
+IMAGE_ERRORS: list[tuple[Any, str]] = [
+    (lambda x: x[..., 3], "an index from -3 to 2, got 3"),
+    (lambda x: x[0, 0, 0, 0], "at most 3 indices .*, got 4"),
+    (lambda x: ops.reshape(x, (5, -1)), "reshape needs a shape of as many numbers"),
+    (lambda x: ops.squeeze(x, 2), "squeeze needs an axis of size 1, got axis 2"),
+    (lambda x: ops.expand_dims(x, 5), "expand_dims needs an axis from -4 to 3"),
+    (lambda x: ops.stack([x, x[:2]]), "stack needs values of one shape"),
+    (lambda x: ops.stack([x, ops.cast(x, "int16")]), "stack needs values of one dtype.*ops.cast"),
+    (lambda x: ops.concat([x, x[:2]], 1), "concat needs values that differ along axis 1 only"),
+    (lambda x: ops.gather(x, [3], -1), "gather needs indices of known parts"),
+    (
+        lambda x: ops.gather(np.arange(20), x),
+        r"a table of 256 numbers .*, got 20; fill it up: np.pad\(table, \(0, 236\)",
+    ),
+    (lambda x: ops.gather(np.arange(256.0), ops.cast(x, "int32")), "needs images of uint8 or uint16 as indices"),
+    (lambda x: ops.gather(np.full(256, (1 << 24) + 1), x), "a table of numbers that float32 holds"),
+    (lambda x: ops.gather(x, x[0, 0, 0]), "a constant table"),
+]
+
+
+@pytest.mark.parametrize(("fn", "text"), IMAGE_ERRORS)
+def test_mistakes_with_images_name_what_is_needed(fn: Any, text: str) -> None:
+    with pytest.raises(SpecError, match=text + r".*, at .*test_values\.py:\d+"):
+        dataset().map(lambda i, m, y: fn(photo(i)))
+
+
+def test_joining_images_of_unknown_height_is_refused() -> None:
+    with pytest.raises(
+        SpecError, match=r"concat needs images of known size along axis 0, .*; resize or crop them first"
+    ):
+        dataset().map(lambda i, m, y: ops.concat([ops.decode_png(i, 3), ops.decode_png(i, 3)]))
+
+
+def test_plain_numbers_take_the_dtype_beside_them() -> None:
+    chain = Dataset.range(2).map(lambda i: ops.stack([ops.cast(i, "int16"), 3, -1]))
+    assert [(x.dtype, x.tolist()) for x in chain] == [(np.int16, [0, 3, -1]), (np.int16, [1, 3, -1])]
+    with pytest.raises(SpecError, match="stack needs values of one dtype, got uint8, int64"):
+        ops.stack([np.uint8(3), -1])
+
+
+def test_an_index_of_ones_own_table_names_gather() -> None:
+    with pytest.raises(TraceError, match=r"needs an index of a value .* use ops\.gather\(table, index\), .*"):
+        Dataset.range(2).map(lambda i: np.arange(5)[ops.cast(i, "int32")])
+
+
+def test_what_explains_a_chain_shows_no_types_of_inputs() -> None:
+    chain = dataset().map(lambda i, m, y: photo(i)[..., 0]).batch(2).with_options(on("numpy"))
+    assert "subscript(key=(Ellipsis, 0)) -> uint8[12,12]" in str(chain.explain())
+
+
+def test_wrong_arguments_name_what_is_needed() -> None:
+    with pytest.raises(PlanTypeError, match="stack needs a list or tuple of values, got none"):
+        ops.stack([])
+    with pytest.raises(PlanTypeError, match="concat needs a list or tuple of values, got ndarray"):
+        ops.concat(X)
+    with pytest.raises(PlanTypeError, match=r"expand_dims needs axis as an integer, got 1\.5"):
+        ops.expand_dims(X, 1.5)  # type: ignore[arg-type]
+    with pytest.raises(PlanTypeError, match=r"reshape needs shape as plain integers, at most one of them -1, got"):
+        ops.reshape(X, (-1, -1))
+    with pytest.raises(SpecError, match="a subscript is not defined for bytes"):
+        Dataset.from_tensor_slices(["a"]).map(lambda x: ops.stack([x[0]]))
+    with pytest.raises(SpecError, match="gather needs indices that are integers, got float64"):
+        ops.gather(X, 1.5)
+
+
+NAN = np.array([np.nan, 1.0, -np.inf, np.inf, 0.5], np.float32)
+
+
+def test_minimum_and_maximum_are_numpys() -> None:
+    for a, b in ((X, X[::-1]), (X, 100), (NAN, NAN[::-1].copy()), (NAN, 0.75), (3, 4), (np.int64(3), np.arange(5))):
+        for ours, theirs in ((ops.minimum, np.minimum), (ops.maximum, np.maximum)):
+            got = ours(a, b)
+            np.testing.assert_array_equal(got, theirs(a, b))
+            assert np.asarray(got).dtype == theirs(a, b).dtype
+
+
+def test_integers_and_a_float_make_float32_as_in_arithmetic() -> None:
+    assert ops.minimum(X, 0.5).dtype == np.float32
+    assert ops.maximum(np.arange(3), 0.5).dtype == np.float64  # 64-bit integers, no image: NumPy's
+    assert ops.where(X > 3, X, 0.5).dtype == np.float32
+    assert ops.where(np.bool_(True), 1.0, 0.0).dtype == np.float32
+
+
+@pytest.mark.parametrize("number", [-1, 256])
+def test_where_names_itself_and_the_dtypes_that_have_no_common_one(number: int) -> None:
+    for x in (X, Dataset.from_list([X])):
+        with pytest.raises(SpecError, match=f"^where finds no dtype for values of uint8 and {number}; convert"):
+            x.map(lambda y: ops.where(y > 3, y, number)) if isinstance(x, Dataset) else ops.where(x > 3, x, number)
+    with pytest.raises(SpecError, match=f"^where finds no dtype for values of {number} and uint8; convert"):
+        ops.where(X > 3, number, X)
+    assert ops.where(X > 3, ops.cast(X, "int64"), number).dtype == np.int64
+
+
+def test_clip_keeps_the_dtype_and_takes_one_limit() -> None:
+    for dtype in ("uint8", "int16", "float16", "float32", "float64"):
+        assert ops.clip(X.astype(dtype), 3, 99).dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(ops.clip(X, None, 9), np.minimum(X, 9))
+    np.testing.assert_array_equal(ops.clip(X, [9, 1, 3], None), np.maximum(X, np.array([9, 1, 3], np.uint8)))
+
+
+def values(image: Any, mask: Any, label: Any) -> Any:
+    x, m = photo(image), mask_of(mask)
+    f = ops.cast(x, "float32") / 255
+    return (
+        np.clip(f, 0.25, 0.5),
+        ops.clip(x, label, 200),
+        np.minimum(x, x[::-1]),
+        np.maximum(f, ops.cast(label, "float32") / 8),
+        ops.where(m > 127, x, 255),
+        ops.where((f > 0.2) & ~(f > 0.7), f, -1.0),
+        ops.where(label % 2 == 0, x, m),
+        ops.where(m[..., 0] >= 100, np.int64(1), label),
+        ops.minimum(label, 5),
+        ops.where(label == 3, 1, label),
+    )
+
+
+def chosen_by_numpy(x: Any, m: Any, label: Any) -> Any:
+    f = x.astype(np.float32) / np.float32(255)
+    return (
+        np.clip(f, np.float32(0.25), np.float32(0.5)),
+        np.clip(x, label.astype(np.uint8), 200),
+        np.minimum(x, x[::-1]),
+        np.maximum(f, np.float32(label / 8)),
+        np.where(m > 127, x, np.uint8(255)),
+        np.where((f > 0.2) & ~(f > 0.7), f, np.float32(-1)),
+        np.where(label % 2 == 0, x, m),
+        np.where(m[..., 0] >= 100, np.int64(1), label),
+        np.minimum(label, 5),
+        np.where(label == 3, 1, label),
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_traced_choice_gives_numpys_results(backend: str) -> None:
+    inputs = rows(lambda i, m, y: (photo(i), mask_of(m), y), "numpy")
+
+    assert_equal(rows(values, backend), [chosen_by_numpy(*row) for row in inputs])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_crop_knows_the_size_of_an_image_that_stands_after_a_flag(backend: str) -> None:
+    def crop(image: Any, mask: Any, label: Any) -> Any:
+        x = ops.decode_png(image, channels=3)
+        chosen = ops.where(label > 3, x, 255)
+        scaled = ops.random_uniform() * ops.minimum(np.full((1, 1, 3), 99, np.uint8), x)
+        return ops.random_crop(chosen, (19, 20)), ops.random_crop(scaled, (19, 20))
+
+    got = rows(crop, backend)
+    assert_equal(got, rows(crop, "numpy", 8))
+    assert {a.shape for a, _ in got} == {(19, 20, 3)}
+
+
+def test_after_batch_a_flag_chooses_for_each_row() -> None:
+    chain = Dataset.range(6).batch(3).map(lambda x: ops.where(x % 2 == 0, x, -x), traced=True)
+
+    assert [batch.tolist() for batch in chain] == [[0, -1, 2], [-3, 4, -5]]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_constant_arrays_go_with_images_and_those_of_floats_become_float32(backend: str) -> None:
+    table = np.array([0.5, 1, 2])
+
+    def fn(image: Any, mask: Any, label: Any) -> Any:
+        x = photo(image)
+        limits = np.array([9, 99, 200], np.uint8)
+        return ops.where(x > 99, table, 0.0), ops.minimum(x, limits), np.maximum(x / 99, table)
+
+    for (a, b, c), (x,) in zip(rows(fn, backend), rows(lambda i, m, y: (photo(i),), "numpy"), strict=True):
+        np.testing.assert_array_equal(a, np.where(x > 99, table, 0).astype(np.float32))
+        np.testing.assert_array_equal(b, np.minimum(x, [9, 99, 200]))
+        np.testing.assert_array_equal(c, np.maximum(x / np.float32(99), table.astype(np.float32)))
+        assert a.dtype == c.dtype == np.float32 and b.dtype == np.uint8
+
+
+def test_mistakes_in_choices_name_what_is_needed() -> None:
+    with pytest.raises(SpecError, match=r"a condition of booleans, got uint8.*; compare it first: x != 0"):
+        ops.where(X, X, 0)
+    with pytest.raises(SpecError, match="where needs numbers, got bytes"):
+        ops.where(np.bool_(True), b"x", 0)
+    with pytest.raises(SpecError, match="do not broadcast"):
+        ops.where(X > 0, X, np.zeros((4, 4), np.uint8))
+    with pytest.raises(SpecError, match="clip needs high that fits uint8, got 300"):
+        ops.clip(X, 0, 300)
+    with pytest.raises(SpecError, match="clip needs low up to high, got 5 and 4"):
+        ops.clip(X, 5, 4)
+    with pytest.raises(SpecError, match="clip needs numbers, got bytes"):
+        ops.clip(b"x", 5, 6)
+    with pytest.raises(PlanTypeError, match="clip needs a number for low, got 'a'"):
+        ops.clip(X, "a", 6)
+    with pytest.raises(SpecError, match=r"'minimum' is not defined for uint8.*300 out of bounds"):
+        ops.minimum(X, 300)
+    with pytest.raises(SpecError, match=r"'minimum' is not defined for bytes"):
+        Dataset.from_tensor_slices(["a"]).map(lambda x: ops.minimum(x, 1))
+    with pytest.raises(PlanTypeError, match="maximum needs numbers, got Symbol and dict"):
+        Dataset.range(1).map(lambda x: ops.maximum(x, {}))
+    with pytest.raises(SpecError, match=r"an image supports \+ - \* / and comparisons, got 'pow'"):
+        rows(lambda i, m, y: (photo(i) ** 2,), "numpy")
+
+
+MANY = Dataset.range(64)
+
+
+def drawn(fn: Any, chain: Dataset = MANY) -> Any:
+    return np.stack(list(chain.map(fn, traced=True).iterator(epoch=0)))
+
+
+def test_numbers_are_uniform_between_the_bounds() -> None:
+    got = drawn(lambda i: ops.random_uniform(-1, 3, 64))
+
+    assert got.dtype == np.float32
+    assert got.min() >= -1 and got.max() < 3
+    counts = np.histogram(got, 8, (-1, 3))[0]
+    assert (abs(counts - 512) < 106).all()  # 5 standard deviations of a count
+
+
+def test_integers_are_all_of_the_range_and_equally_likely() -> None:
+    got = drawn(lambda i: ops.random_uniform(-2, 3, (2, 64), "int8"))
+
+    assert got.dtype == np.int8 and got.shape == (64, 2, 64)
+    assert (abs(np.bincount(got.ravel() + 2) - 1638) < 181).all()  # 5 standard deviations
+
+
+@pytest.mark.parametrize(("dtype", "top"), [("uint8", 256), ("int64", 2**63 - 1), ("uint32", 2**32)])
+def test_integers_reach_the_ends_of_their_dtype(dtype: str, top: int) -> None:
+    low = np.iinfo(dtype).min
+    got = drawn(lambda i: ops.random_uniform(int(low), top, 64, dtype)).astype(np.float64)
+
+    assert abs(got.mean() / (float(top) + float(low) + 1) - 0.5) < 0.05 if low == 0 else abs(got.mean()) < 4e17
+    assert got.max() - got.min() > 0.98 * (float(top) - float(low))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_the_upper_bound_is_excluded_where_rounding_would_reach_it(dtype: str) -> None:
+    low = np.nextafter(np.dtype(dtype).type(1), np.dtype(dtype).type(0))
+    got = drawn(lambda i: ops.random_uniform(float(low), 1.0, 64, dtype))
+
+    assert set(got.ravel().tolist()) == {float(low)}
+
+
+@pytest.mark.tf
+def test_bounds_and_dtypes_are_tensorflows(tf: Any) -> None:
+    for low, high, shape, dtype in ((0, None, (3,), "float32"), (-2, 7, (2, 2), "int32"), (0.5, 0.75, (), "float64")):
+        ours, theirs = ops.random_uniform(low, high, shape, dtype), tf.random.uniform(shape, low, high, dtype)
+
+        assert ours.dtype == theirs.numpy().dtype and np.shape(ours) == theirs.shape
+        assert (ours >= low).all() and (ours < (1 if high is None else high)).all()
+    with pytest.raises(ValueError, match="Must specify maxval"):
+        tf.random.uniform((), 0, dtype="int32")
+
+
+def shared(image: Any, mask: Any, label: Any) -> Any:
+    coin, factor = ops.random_uniform() < 0.5, ops.random_uniform(0.5, 1.5)
+    x = ops.random_flip_left_right(photo(image), ops.cast(coin, "float32"))
+    return x * factor, coin, factor, ops.where(coin, label, -1), photo(image)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("batch", [1, 5])
+def test_a_draw_is_one_value_for_all_that_read_it_on_every_executor_and_batch_size(backend: str, batch: int) -> None:
+    got = rows(shared, backend, batch, threads=2)
+
+    assert_equal(got, rows(shared, "numpy", 8, threads=1))
+    assert {bool(coin) for _, coin, *_ in got} == {True, False}
+    for number, (x, coin, factor, label, whole) in enumerate(got):
+        np.testing.assert_array_equal(x, (whole[:, ::-1] if coin else whole) * factor)
+        assert label == (number if coin else -1)
+
+
+def test_shards_and_random_access_draw_the_same() -> None:
+    chain = dataset().map(lambda image, mask, label: (label, ops.random_uniform(shape=2)), traced=True)
+    whole = [tuple(map(np.asarray, row)) for row in chain.iterator(epoch=0)]
+
+    assert_equal([chain[i] for i in range(COUNT)], whole)
+    parts = [dataset().shard(2, n).map(lambda image, mask, label: (label, ops.random_uniform(shape=2))) for n in (0, 1)]
+    assert_equal(list(parts[0].iterator(epoch=0)), whole[::2])
+    assert_equal(list(parts[1].iterator(epoch=0)), whole[1::2])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_run_that_is_resumed_draws_the_same(backend: str) -> None:
+    chain = dataset().shuffle(4, seed=1).map(shared).batch(2).with_options(on(backend))
+    whole = list(chain.iterator(epoch=0))
+    items = chain.iterator(epoch=0)
+    next(items)
+    state = json.loads(json.dumps(items.state_dict()))
+    items.close()
+    again = iter(chain)
+    again.load_state_dict(state)
+
+    assert_equal(list(again), whole[1:])
+
+
+def test_calls_differ_and_equal_seeds_do_not() -> None:
+    seeds = (None, None, 3, 3)
+    a, b, c, d = drawn(lambda i: ops.stack([ops.random_uniform(seed=seed) for seed in seeds]), MANY.take(5)).T
+
+    assert (a != b).all() and (a != c).all()
+    np.testing.assert_array_equal(c, d)
+
+
+def test_after_batch_every_row_draws_its_own() -> None:
+    (got,) = list(Dataset.range(64).batch(64).map(lambda x: ops.random_uniform() + x * 0, traced=True))
+
+    assert got.shape == (64,) and len(set(got.tolist())) == 64
+
+
+def test_bounds_may_be_traced() -> None:
+    got = drawn(lambda i: ops.random_uniform(i, i + 1, dtype="int64"), Dataset.range(9))
+    assert got.tolist() == list(range(9))
+
+    with pytest.raises(DataError, match="random_uniform needs minval below maxval, got 2 and 2"):
+        list(Dataset.range(4).map(lambda i: ops.random_uniform(i, 2, dtype="int64"), traced=True))
+
+
+def test_a_python_map_draws_by_the_element_too() -> None:
+    def draw(i: Any) -> Any:
+        assert isinstance(int(i), int)
+        return ops.random_uniform()
+
+    chain = Dataset.range(6).map(draw, traced=False)
+    once, again = (list(chain.iterator(epoch=0)) for _ in range(2))
+    assert once == again and len(set(once)) == 6
+
+
+def test_two_eager_calls_differ_unless_they_have_a_seed() -> None:
+    assert ops.random_uniform() != ops.random_uniform()
+    assert ops.random_uniform(seed=1) == ops.random_uniform(seed=1)
+
+
+def test_mistakes_in_draws_name_what_is_needed() -> None:
+    with pytest.raises(PlanTypeError, match=r"a number for minval, got .*; shape is the third argument"):
+        ops.random_uniform((3,), 0, 1)
+    with pytest.raises(SpecError, match="minval below maxval, got 2 and 2"):
+        ops.random_uniform(2, 2)
+    with pytest.raises(SpecError, match="maxval for int32, got None"):
+        ops.random_uniform(0, dtype="int32")
+    with pytest.raises(SpecError, match="maxval from 0 to 256, got 257"):
+        ops.random_uniform(0, 257, dtype="uint8")
+    with pytest.raises(PlanTypeError, match=r"an integer for maxval, got 1\.5"):
+        ops.random_uniform(0, 1.5, dtype="int32")
+    with pytest.raises(SpecError, match="a dtype of integers or floats, got 'bool'"):
+        ops.random_uniform(0, 1, dtype="bool")
+    with pytest.raises(PlanTypeError, match="shape as integers of at least 0"):
+        ops.random_uniform(0, 1, (2, -1))
+    with pytest.raises(SpecError, match="at most 1048576 numbers"):
+        ops.random_uniform(0, 1, (1 << 11, 1 << 11))
+
+
+def test_floats_have_bounds_beyond_those_of_integers() -> None:
+    drawn = ops.random_uniform(-1e20, 1e20)
+
+    assert -1e20 <= drawn < 1e20
+
+
+def test_a_class_is_one_and_the_others_zero() -> None:
+    got = ops.one_hot(np.int64(2), 4)
+
+    assert got.dtype == np.float32
+    assert got.tolist() == [0, 0, 1, 0]
+
+
+def test_the_type_can_be_chosen() -> None:
+    assert ops.one_hot(1, 2, dtype=bool).tolist() == [False, True]
+    assert ops.one_hot(1, 2, 7, -7, dtype="int8").tolist() == [-7, 7]
+
+
+@pytest.mark.tf
+def test_one_hot_is_tensorflows(tf: Any) -> None:
+    labels = np.array([[0, 4, -1], [2, 9, 3]], np.int32)
+
+    np.testing.assert_array_equal(ops.one_hot(labels, 5), tf.one_hot(labels, 5).numpy())
+    np.testing.assert_array_equal(
+        ops.one_hot(labels, 5, 2, 1, "int64"), tf.one_hot(labels, 5, 2, 1, dtype="int64").numpy()
+    )
+
+
+def test_it_is_traced_for_labels() -> None:
+    traced = trace(lambda y: ops.one_hot(y, 10), flatten(0)[1], [TensorSpec((), "int64")])
+
+    assert traced is not None
+    assert traced.outputs[0].spec == TensorSpec((10,), "float32")
+
+
+def test_mistakes_in_classes_name_what_is_needed() -> None:
+    with pytest.raises(SpecError, match="one_hot needs integers, got float64"):
+        ops.one_hot(1.5, 3)
+    with pytest.raises(SpecError, match="depth from 1"):
+        ops.one_hot(1, 0)
+    with pytest.raises(PlanTypeError, match="an integer for depth"):
+        ops.one_hot(1, 2.5)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="on_value that fits uint8"):
+        ops.one_hot(1, 3, on_value=0.5, dtype="uint8")
+    with pytest.raises(PlanTypeError, match="a number for off_value"):
+        ops.one_hot(1, 3, off_value="x")  # type: ignore[arg-type]
+
+
+INT = TensorSpec((), "int64")
+VECTOR = TensorSpec((None,), "float32")
+
+
+def fail(*args: Any) -> Any:
+    raise KeyError("nope")
+
+
+def returns(value: Any, spec: Any = INT) -> Any:
+    """What a function that returns `value` gives."""
+    return ops.py_function(lambda x: value, [0], spec)
+
+
+def test_a_traced_function_calls_it_once_for_each_row() -> None:
+    seen: list[Any] = []
+
+    def count(name: bytes, n: np.int64) -> dict[str, Any]:
+        seen.append((name, n))
+        return {"length": len(name) * n, "parts": np.full(n, 0.5, np.float32)}
+
+    def fn(x: Any) -> Any:
+        return ops.py_function(count, (x["name"], x["n"]), {"length": INT, "parts": VECTOR}), x["n"] + 1
+
+    structure = flatten({"name": 0, "n": 0})[1]
+    traced = trace(fn, structure, [TensorSpec((), bytes), INT])
+    assert traced is not None
+    assert seen == []
+    rows: list[list[Any]] = [[b"ab", memoryview(b"cde")], [np.int64(2), np.int64(0)]]
+    keys = np.arange(2, dtype=np.uint64)
+    values = HostValues(2, lambda i: rows[i], lambda i: keys, seed=0, epoch=0)
+
+    element = traced.structure.unflatten([values.rows(value) for value in traced.outputs])
+
+    assert element[0]["length"] == [4, 0]
+    assert [part.tolist() for part in element[0]["parts"]] == [[0.5, 0.5], []]
+    assert element[1] == [3, 1]
+    assert seen == [(b"ab", 2), (b"cde", 0)]
+    assert all(type(name) is bytes for name, _ in seen)
+
+
+def test_python_numbers_take_the_type_of_the_spec() -> None:
+    assert returns(3, TensorSpec((), "uint8")).dtype == np.uint8
+    assert returns(2.5, TensorSpec((), "float32")).dtype == np.float32
+    assert returns(True).dtype == np.int64
+    assert returns([1, 2], VECTOR).tolist() == [1, 2]
+    assert returns("é", TensorSpec((), bytes)) == "é".encode()
+
+
+def test_a_list_stands_for_a_tuple_where_the_spec_has_one() -> None:
+    assert returns([1, 2], (INT, INT)) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "spec", "text"),
+    [
+        (1.5, INT, r"needs to return int64, got float64"),
+        (np.float64(1), TensorSpec((), "float32"), "needs to return float32, got float64"),
+        (300, TensorSpec((), "uint8"), "got 300 .*out of bounds"),
+        (np.zeros((2, 2), np.float32), VECTOR, r"needs to return float32\[\?\], got float32\[2,2\]"),
+        ((1, 2), INT, r"needs to return int64, got the structure \(\*, \*\)"),
+        (1, (INT, INT), r"got the structure \*"),
+        (None, INT, "got the structure None"),
+        ({1}, INT, "got {1}"),
+        (object(), INT, "got <object"),
+        ((1, b"x"), (INT, INT), r"got bytes for \[1\]"),
+    ],
+)
+def test_a_result_unlike_the_spec_is_an_error_of_the_data(value: Any, spec: Any, text: str) -> None:
+    with pytest.raises(FunctionError, match=text) as caught:
+        returns(value, spec)
+
+    assert caught.value.stage == "py_function"
+
+
+def test_an_exception_is_kept_as_the_cause() -> None:
+    with pytest.raises(FunctionError, match=r"fail\(\) raised KeyError: 'nope'") as caught:
+        ops.py_function(fail, [1], INT)
+
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_an_error_that_says_what_is_wrong_with_the_data_passes_as_it_is() -> None:
+    def refuse(x: Any) -> Any:
+        raise ParseError("no label")
+
+    with pytest.raises(ParseError, match="no label"):
+        ops.py_function(refuse, [1], INT)
+
+
+def test_mistakes_are_found_while_tracing() -> None:
+    with pytest.raises(SpecError, match="dtype and rank"):
+        ops.py_function(fail, [1], TensorSpec(None, "int64"))
+    with pytest.raises(PlanTypeError, match="needs a TensorSpec for each result, got <class 'int'>"):
+        ops.py_function(fail, [1], int)
+    with pytest.raises(PlanTypeError, match="needs a function, got int"):
+        ops.py_function(3, [1], INT)  # type: ignore[arg-type]
+    with pytest.raises(PlanTypeError, match="tuple or list of arguments"):
+        ops.py_function(fail, 1, INT)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="at least one argument"):
+        ops.py_function(fail, [], INT)
