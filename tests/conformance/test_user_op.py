@@ -16,7 +16,7 @@ from gpupipe.graph.host_values import HostValues
 from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.graph.trace import trace
-from gpupipe.graph.values import Apply, Draw, Item
+from gpupipe.graph.values import Draw
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec, flatten
 from gpupipe.transform.program import Feed, Program
@@ -163,23 +163,3 @@ def _below(value: Any) -> Iterator[Any]:
     yield value
     for below in value.inputs:
         yield from _below(below)
-
-
-def test_two_calls_draw_apart_and_one_seed_draws_alike() -> None:
-    def twice(image: Any) -> Any:
-        return (
-            random_solarize(image),
-            random_solarize(image),
-            random_solarize(image, seed=5),
-            random_solarize(image, seed=5),
-        )
-
-    traced = trace(twice, flatten(0)[1], SPECS[:1])
-    assert traced is not None
-    first, second, third, fourth = traced.outputs
-    assert isinstance(first, Apply)
-    assert isinstance(first.params[0], Item)
-
-    assert first != second
-    assert third == fourth
-    assert third != first

@@ -55,16 +55,7 @@ def check(sample: Sample, exact: bool) -> int:
     compared = 0
     for mask, box, label in zip(masks, sample.boxes, sample.labels, strict=True):
         assert mask.shape[:2] == (height, width)
-        seen = np.clip(box, 0, (width, height, width, height))
-        found = _extent(mask[..., 0] > 0)
-        if found is None:
-            assert not exact or (seen[2:] - seen[:2]).min() <= 2, f"object {label} is gone, its box is {box}"
-            continue
-        apart = np.array([seen[0] - found[0], seen[1] - found[1], found[2] - seen[2], found[3] - seen[3]])
-        assert apart.max() <= 1, f"object {label} at {found} is not in {box}"
-        wide = (seen[2:] - seen[:2]).min() >= 2  # of what is narrower, the corners are too pale to be seen
-        assert not (exact and wide) or apart.min() >= -1, f"box {box} is larger than its object at {found}"
-        compared += 1
+        compared += _check_box(box, label, mask[..., 0] > 0, exact, 2)
     for number, (x, y, v) in enumerate(sample.keypoints):
         assert v == 2
         if 1 <= x < width - 1 and 1 <= y < height - 1:
@@ -100,16 +91,7 @@ def check_image(sample: Sample, exact: bool, clipped: bool = True) -> int:
     height, width = sample.image.shape[:2]
     compared = 0
     for box, label in zip(sample.boxes, sample.labels, strict=True):
-        seen = np.clip(box, 0, (width, height, width, height))
-        found = _extent(sample.image[..., label] > 127)
-        if found is None:
-            assert not exact or (seen[2:] - seen[:2]).min() <= 3, f"object {label} is gone, its box is {box}"
-            continue
-        apart = np.array([seen[0] - found[0], seen[1] - found[1], found[2] - seen[2], found[3] - seen[3]])
-        assert apart.max() <= 1, f"object {label} at {found} is not in {box}"
-        wide = (seen[2:] - seen[:2]).min() >= 2  # of what is narrower, the corners are too pale to be seen
-        assert not (exact and wide) or apart.min() >= -1, f"box {box} is larger than its object at {found}"
-        compared += 1
+        compared += _check_box(box, label, sample.image[..., label] > 127, exact, 3)
     dot, (x, y, v) = sample.image[..., 2].astype(np.float64), sample.keypoints[0]
     if v and 1 <= x < width - 1 and 1 <= y < height - 1 and clipped:
         assert dot[int(y) - 1 : int(y) + 2, int(x) - 1 : int(x) + 2].max() > 63, f"the point is not at {x}, {y}"
@@ -119,6 +101,21 @@ def check_image(sample: Sample, exact: bool, clipped: bool = True) -> int:
         middle = np.array([(dot * columns).sum(), (dot * rows).sum()]) / dot.sum()
         assert np.abs(middle - (x, y)).max() <= 1, f"the point at {middle} is not at {x}, {y}"
     return compared
+
+
+def _check_box(box: Any, label: int, shown: Any, exact: bool, pale: int) -> bool:
+    """Compare a box with where its object is shown; one of up to `pale` pixels may not be to be seen."""
+    height, width = shown.shape
+    seen = np.clip(box, 0, (width, height, width, height))
+    found = _extent(shown)
+    if found is None:
+        assert not exact or (seen[2:] - seen[:2]).min() <= pale, f"object {label} is gone, its box is {box}"
+        return False
+    apart = np.array([seen[0] - found[0], seen[1] - found[1], found[2] - seen[2], found[3] - seen[3]])
+    assert apart.max() <= 1, f"object {label} at {found} is not in {box}"
+    wide = (seen[2:] - seen[:2]).min() >= 2  # of what is narrower, the corners are too pale to be seen
+    assert not (exact and wide) or apart.min() >= -1, f"box {box} is larger than its object at {found}"
+    return True
 
 
 def _extent(shown: Any) -> Any:

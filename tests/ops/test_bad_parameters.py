@@ -57,23 +57,6 @@ def test_every_row_is_told_its_own_number(chain: Chain, backend: Any) -> None:
     assert told(found) == {2: f"{needs}nan", 4: f"{needs}5"}
 
 
-def windows(image: Any, box: Any) -> Any:
-    return ops.crop_to_bounding_box(image, box[0], box[1], box[2], box[3])
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_every_row_is_told_its_own_window(backend: Any) -> None:
-    boxes = [[0, 0, 3, 3], [7, 0, 3, 3], [0, 0, 9, 8], [0, 7, 3, 2], [1, 1, 1, 1], [8, 0, 2, 1]]
-
-    found = outcomes(gp.Dataset.from_tensor_slices((X, boxes)).map(windows), backend)
-
-    assert told(found) == {
-        row: f"crop_to_bounding_box needs a window inside the image, got {window} of an image of 9x8"
-        for row, window in {1: "3x3 at (7, 0)", 3: "3x2 at (0, 7)", 5: "2x1 at (8, 0)"}.items()
-    }
-    np.testing.assert_array_equal(found[4], X[4, 1:2, 1:2])
-
-
 ROWS: dict[str, tuple[Callable[..., Any], list[Any], dict[int, str]]] = {
     "padding": (lambda x, n: ops.pad_to_bounding_box(x, n, 0, 12, 8), [0, 4, 3], {1: "9x8 at (4, 0) in 12x8"}),
     "random_crop": (lambda x, n: ops.random_crop(x, (n, 2)), [9, 10, 3], {1: "its window of 10x2, got 9x8"}),

@@ -215,23 +215,6 @@ def test_a_size_without_a_sign_means_all_channels_by_the_largest_number() -> Non
             next(items)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_behind_batch_every_row_has_its_own_window(backend: Any) -> None:
-    x = np.random.default_rng(0).integers(0, 256, (6, 20, 30, 3), dtype=np.uint8)
-
-    def crop(image: Any, size: Any, box: Any) -> Any:
-        begin, extent, _ = ops.sample_distorted_bounding_box(size, box)
-        return ops.resize(ops.slice(image, begin, extent), (8, 8))
-
-    sizes, boxes = np.tile(np.array([20, 30, 3], np.int32), (6, 1)), np.tile(WHOLE, (6, 1, 1))
-    ds = gp.Dataset.from_tensor_slices((x, sizes, boxes)).with_options(gp.Options(device="cpu", backend=backend))
-    (after,) = ds.batch(6).map(crop)
-    (before,) = ds.map(crop).batch(6)
-
-    np.testing.assert_array_equal(after, before)
-    assert len({row.tobytes() for row in after}) == 6
-
-
 def test_slice_is_tensorflows(tf: Any) -> None:
     x = np.random.default_rng(0).integers(0, 256, (7, 9, 3), dtype=np.uint8)
 

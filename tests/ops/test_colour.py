@@ -500,16 +500,6 @@ def test_it_is_tensorflows(tf: Any, name: str, args: tuple[Any, ...], channels: 
 
 
 @pytest.mark.tf
-@pytest.mark.parametrize(("name", "args"), FIXED, ids=lambda value: value if isinstance(value, str) else str(value))
-def test_of_a_batch_too(tf: Any, name: str, args: tuple[Any, ...]) -> None:
-    x = np.stack([noise(9, 8), picture(9, 8), np.full((9, 8, 3), 201, np.uint8)])
-
-    got = getattr(ops, name)(x, *args)
-
-    assert_close(got, getattr(tf.image, name)(tf.constant(x), *args).numpy(), name)
-
-
-@pytest.mark.tf
 @pytest.mark.parametrize("name", ["rgb_to_hsv", "hsv_to_rgb"])
 def test_hsv_is_tensorflows(tf: Any, name: str) -> None:
     for x in images(3):
@@ -544,24 +534,3 @@ def test_photographs_with_several_draws_each_are_tensorflows(tf: Any, name: str)
                 expected = tf.image.adjust_jpeg_quality(x, quality, dct_method="INTEGER_ACCURATE").numpy()
 
                 np.testing.assert_array_equal(ops.adjust_jpeg_quality(x, quality), expected, f"{quality}, {draw}")
-
-
-@pytest.mark.tf
-@pytest.mark.parametrize(
-    ("name", "args"),
-    [
-        ("random_brightness", (0.0,)),
-        ("random_contrast", (0.7, np.nextafter(np.float32(0.7), np.float32(1)).item())),
-        ("random_saturation", (0.7, np.nextafter(np.float32(0.7), np.float32(1)).item())),
-        ("random_hue", (0.0,)),
-        ("random_jpeg_quality", (90, 91)),
-    ],
-)
-def test_random_forms_of_a_range_of_one_number_are_tensorflows(tf: Any, name: str, args: tuple[Any, ...]) -> None:
-    x = picture(16, 24)
-
-    got = getattr(ops, name)(x, *args, seed=1)
-
-    # tf.image's random_jpeg_quality decodes with the fast transform: up to 5 levels off at quality 90
-    room = 5 if "jpeg" in name else 0
-    assert np.abs(got.astype(int) - getattr(tf.image, name)(x, *args, seed=1).numpy()).max() <= room

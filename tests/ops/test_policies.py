@@ -12,7 +12,7 @@ import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import DataError, PlanError, PlanTypeError, SpecError
 from gpupipe.graph.op import Array
-from gpupipe.ops._shared.policy import FIRST, MOST, NUMBER, OPS, Policy, laid_out, signed_strengths, strengths
+from gpupipe.ops._shared.policy import FIRST, MOST, NUMBER, OPS, Policy, laid_out, strengths
 from gpupipe.ops.aug_mix import ALL, BINS, SIDE, AugMix
 from gpupipe.ops.auto_augment import POLICIES, AutoAugment, _table
 from gpupipe.ops.rand_augment import RandAugment
@@ -202,15 +202,6 @@ def test_the_pairs_of_auto_augment_are_torchvisions(policy: str) -> None:
     ]
 
     assert ours == [tuple((name, share, at or 0) for name, share, at in pair) for pair in torch_policies]
-
-
-def test_strengths_of_several_sizes_are_those_of_each_image() -> None:
-    hw = np.array([[100, 50], [40, 300]], np.int32)
-    drawn = np.array([[NUMBER["translate_x"]], [NUMBER["translate_y"]]])
-
-    got = signed_strengths(drawn, 9, np.array([[True], [False]]), 10, hw, MOST, 4)
-
-    assert got.ravel() == pytest.approx([-50 * 150 / 331, 40 * 150 / 331])
 
 
 CALLS: dict[str, Callable[[Any], Any]] = {

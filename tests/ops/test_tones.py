@@ -73,8 +73,11 @@ def test_photographs_are_as_torchvisions(name: str) -> None:
 
         expected = hwc(theirs(functional, chw(image)))
 
+        got = ours(image)
+        assert got.dtype == expected.dtype
         # torch fuses the products and sums of the gray, which moves a few values across an integer
-        assert_within(ours(image), expected, 1 if name == "grayscale" else 0, share=1e-3)
+        difference = np.abs(got.astype(int) - expected)
+        assert difference.max() <= (name == "grayscale") and (difference > 0).mean() <= 1e-3
 
 
 def test_photographs_are_solarized_and_posterized_as_torchvision_does() -> None:
@@ -85,14 +88,6 @@ def test_photographs_are_solarized_and_posterized_as_torchvision_does() -> None:
         for threshold, bits in zip(rng.uniform(0, 255, 20).tolist(), rng.integers(0, 9, 20).tolist(), strict=True):
             np.testing.assert_array_equal(ops.solarize(image, threshold), hwc(functional.solarize(x, threshold)))
             np.testing.assert_array_equal(ops.posterize(image, bits), hwc(functional.posterize(x, bits)))
-
-
-def assert_within(got: Array, expected: Array, levels: float, share: float) -> None:
-    """At most `share` of the values differ, by at most `levels`."""
-    assert got.dtype == expected.dtype
-    difference = np.abs(got.astype(np.float64) - expected)
-    assert difference.max() <= levels
-    assert (difference > 0).mean() <= share
 
 
 def test_a_traced_parameter_is_checked_for_each_row() -> None:
@@ -110,6 +105,8 @@ def test_a_traced_parameter_is_checked_for_each_row() -> None:
         (lambda: ops.random_invert(LEVELS, 1.5), r"random_invert needs p from 0 to 1, got 1.5"),
         (lambda: ops.random_grayscale(LEVELS), r"random_grayscale needs an image of 3 channels"),
         (lambda: ops.invert(LEVELS.astype(np.int32)), r"invert needs images of uint8"),
+        (lambda: ops.autocontrast(np.zeros((2, 2, 1), np.int32)), r"autocontrast needs images of uint8"),
+        (lambda: ops.random_equalize(column(1), -1), r"random_equalize needs p from 0 to 1, got -1"),
     ],
 )
 def test_what_is_out_of_range_is_an_error(call: Callable[[], Any], match: str) -> None:
@@ -175,18 +172,6 @@ def test_floats_are_stretched_as_torchvision_does() -> None:
         image = photograph(number).astype(np.float32) / np.float32(255)
 
         np.testing.assert_allclose(ops.autocontrast(image), hwc(functional.autocontrast(chw(image))), atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("call", "match"),
-    [
-        (lambda: ops.autocontrast(np.zeros((2, 2, 1), np.int32)), r"autocontrast needs images of uint8"),
-        (lambda: ops.random_equalize(column(1), -1), r"random_equalize needs p from 0 to 1, got -1"),
-    ],
-)
-def test_wrong_histograms_are_errors(call: Callable[[], Any], match: str) -> None:
-    with pytest.raises(SpecError, match=match):
-        call()
 
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (64, 60, 3), dtype=np.uint8)

@@ -414,17 +414,6 @@ def test_the_upper_bound_is_excluded_where_rounding_would_reach_it(dtype: str) -
     assert set(got.ravel().tolist()) == {float(low)}
 
 
-@pytest.mark.tf
-def test_bounds_and_dtypes_are_tensorflows(tf: Any) -> None:
-    for low, high, shape, dtype in ((0, None, (3,), "float32"), (-2, 7, (2, 2), "int32"), (0.5, 0.75, (), "float64")):
-        ours, theirs = ops.random_uniform(low, high, shape, dtype), tf.random.uniform(shape, low, high, dtype)
-
-        assert ours.dtype == theirs.numpy().dtype and np.shape(ours) == theirs.shape
-        assert (ours >= low).all() and (ours < (1 if high is None else high)).all()
-    with pytest.raises(ValueError, match="Must specify maxval"):
-        tf.random.uniform((), 0, dtype="int32")
-
-
 def shared(image: Any, mask: Any, label: Any) -> Any:
     coin, factor = ops.random_uniform() < 0.5, ops.random_uniform(0.5, 1.5)
     x = ops.random_flip_left_right(photo(image), ops.cast(coin, "float32"))
