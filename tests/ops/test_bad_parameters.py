@@ -60,22 +60,14 @@ def test_every_row_is_told_its_own_number(chain: Chain, backend: Any) -> None:
 ROWS: dict[str, tuple[Callable[..., Any], list[Any], dict[int, str]]] = {
     "padding": (lambda x, n: ops.pad_to_bounding_box(x, n, 0, 12, 8), [0, 4, 3], {1: "9x8 at (4, 0) in 12x8"}),
     "random_crop": (lambda x, n: ops.random_crop(x, (n, 2)), [9, 10, 3], {1: "its window of 10x2, got 9x8"}),
-    "resize": (
-        lambda x, n: ops.resize(x, (n, 4)),
-        [1, 0, 3, 1 << 40],
-        {1: "from 1 to 16777216, got 0", 3: "1099511"},
-    ),
+    "resize": (lambda x, n: ops.resize(x, (n, 4)), [1, 0, 3, 1 << 40], {1: "to 16777216, got 0", 3: "1099511"}),
     "resize_shorter": (ops.resize_shorter, [4, 0, 3, -5], {1: "length from 1 to 16777216, got 0", 3: "got -5"}),
     "center_crop": (lambda x, n: ops.center_crop(x, (n, 4)), [1, 0, -5], {1: "height from 1 to 1677", 2: "got -5"}),
     "contrast": (lambda x, n: ops.random_contrast(x, n, 2.0), [1.0, 2.0, 7.0], {1: "got 2 and 2", 2: "got 7 and 2"}),
     "turns": (ops.rot90, [1.0, 1.5, 2.0, NAN], {1: "an integer for k", 3: "got nan"}),
     "erasing": (ops.random_erasing, [0.5, NAN, 1.0, 5.0, -1.0], {1: "p from 0 to 1, got nan", 3: "got 5", 4: "got -1"}),
     "flip": (ops.random_flip_left_right, [0.5, NAN, 5.0, -1.0], {1: "got nan", 2: "got 5", 3: "got -1"}),
-    "scale": (
-        lambda x, n: ops.random_resized_crop(x, 4, (n, 1.0)),
-        [0.5, 0.0, 1.0],
-        {1: "scale from 1e-06 to inf"},
-    ),
+    "scale": (lambda x, n: ops.random_resized_crop(x, 4, (n, 1.0)), [0.5, 0.0, 1.0], {1: "scale from 1e-06"}),
 }
 
 

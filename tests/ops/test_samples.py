@@ -27,10 +27,7 @@ from gpupipe.transform.machine import has_dali
 from tests.ops.painted import MOVES, Move, check, check_image, drawn, painted, program
 from tests.ops.test_result_dtypes import CALLS
 
-BACKENDS: list[Any] = [
-    "numpy",
-    pytest.param("dali", marks=pytest.mark.skipif(not has_dali(), reason="DALI is not installed")),
-]
+BACKENDS = ["numpy"] + ["dali"] * has_dali()
 
 COUNT = 6
 
@@ -143,29 +140,6 @@ def test_empty_sets_stay_empty() -> None:
 
 def _iou_crop(s: Any) -> Any:
     return ops.random_iou_crop(s, seed=1)
-
-
-def test_colours_change_the_image_alone() -> None:
-    sample = painted(np.random.default_rng(7))
-    calls: list[Callable[[Any], Any]] = [
-        ops.invert,
-        lambda s: ops.color_jitter(s, 0.5, seed=1),
-        lambda s: ops.normalize(s, 90, 50),
-        lambda s: ops.cast(s, "float32"),
-        lambda s: ops.clip(s, 10, 20),
-        lambda s: ops.convert_image_dtype(s, "float32"),
-        lambda s: ops.random_erasing(s, 1, seed=1),
-        lambda s: ops.gaussian_blur(s, 3),
-        lambda s: ops.adjust_jpeg_quality(s, 50),
-        lambda s: ops.gaussian_noise(s, seed=1),
-        ops.rgb_to_grayscale,
-        ops.per_image_standardization,
-        lambda s: ops.permute_channels(s, (2, 0, 1)),
-    ]
-    for change in calls:
-        made = change(sample)
-        np.testing.assert_array_equal(made.image, change(sample.image))
-        assert_same(replace(made, image=sample.image), sample)
 
 
 def test_transpose_moves_the_channels_of_image_and_masks() -> None:
@@ -389,7 +363,7 @@ CHOICES = {"random_apply", "random_choice", "random_order"}
 
 @pytest.mark.parametrize("name", CALLS)
 def test_every_op_moves_a_sample_or_refuses_it(name: str) -> None:
-    sample = replace(painted(np.random.default_rng(1), size=(40, 50)), masks=None)
+    sample = painted(np.random.default_rng(1), size=(40, 50))
     try:
         made = CALLS[name](sample)
     except (PlanTypeError, TypeError) as error:
@@ -397,6 +371,8 @@ def test_every_op_moves_a_sample_or_refuses_it(name: str) -> None:
         return
     assert isinstance(made, Sample)
     assert made.boxes.shape == (2, 4) and made.keypoints.shape == (4, 3)
+    if name not in {move.partition(",")[0] for move in MOVES} | {"transpose", 'resize, method="nearest"'}:
+        assert_same(replace(made, image=sample.image), sample)
 
 
 def test_tensors_are_held_by_samples_too() -> None:
