@@ -19,6 +19,7 @@ from tests.ops.originals import photograph
 
 BACKENDS = ["numpy"] + ["dali"] * has_dali()
 IMAGE, BOX = gp.TensorSpec((3, 3, 1), "uint8"), gp.TensorSpec((4,), "float32")
+COUNTED = np.arange(20, dtype=np.int32).reshape(4, 5, 1)
 X = np.arange(9, dtype=np.uint8).reshape(3, 3, 1)
 
 
@@ -156,8 +157,6 @@ def test_mistakes_are_plan_errors(call: Callable[[], Any], error: type[PlanError
     with pytest.raises(error, match=match):
         call()
 
-
-COUNTED = np.arange(20, dtype=np.int32).reshape(4, 5, 1)
 
 # sizes, strides, rates
 GRIDS: dict[str, tuple[Any, Any, Any]] = {

@@ -22,6 +22,7 @@ from gpupipe.random import BatchRng
 from gpupipe.transform.machine import has_dali
 from tests.ops.originals import albumentations, chw, hwc, original, photograph, torchvision
 
+X = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)
 GRAY = np.full((256, 320, 3), 128, np.uint8)
 
 
@@ -175,8 +176,6 @@ def test_what_is_out_of_range_is_an_error(call: Callable[[], Any], error: Any, m
     with pytest.raises(error, match=match):
         call()
 
-
-X = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)
 
 SIDES = (40, 44)
 """Of the photographs that are compared, which torchvision takes most of the time for."""
