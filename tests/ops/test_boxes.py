@@ -68,9 +68,8 @@ def test_keypoints_outside_of_the_image_become_those_that_are_not_labelled() -> 
 
 
 def test_a_traced_map_and_a_batch_of_arrays_clip_alike() -> None:
-    two = Dataset.from_tensor_slices(
-        Sample(np.stack([IMAGE] * 2), np.stack([BOXES, BOXES + 3]), np.stack([np.arange(5)] * 2))
-    )
+    images, labels = np.stack([IMAGE] * 2), np.stack([np.arange(5)] * 2)
+    two = Dataset.from_tensor_slices(Sample(images, np.stack([BOXES, BOXES + 3]), labels))
     rows = list(two.map(lambda s: ops.clip_boxes(s, 0.4)).with_options(Options(device="cpu", backend="numpy")))
 
     for row, shift in zip(rows, (0, 3), strict=True):

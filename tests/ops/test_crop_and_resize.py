@@ -19,6 +19,7 @@ from tests.ops.originals import photograph
 
 BACKENDS = ["numpy"] + ["dali"] * has_dali()
 IMAGE, BOX = gp.TensorSpec((3, 3, 1), "uint8"), gp.TensorSpec((4,), "float32")
+HWC = gp.TensorSpec((None, None, 3), "uint8", "HWC")
 COUNTED = np.arange(20, dtype=np.int32).reshape(4, 5, 1)
 X = np.arange(9, dtype=np.uint8).reshape(3, 3, 1)
 
@@ -211,9 +212,8 @@ def test_patches_are_those_of_tensorflow(tf: Any, name: str, padding: str) -> No
 def test_images_of_many_sizes_give_the_same_patches_on_dali(name: str, padding: str) -> None:
     images = [photograph(number)[: 34 + 3 * number, : 61 - 2 * number] for number in range(12)]
     sizes, strides, rates = GRIDS[name]
-    ds = gp.Dataset.from_generator(
-        lambda: iter(images), output_signature=gp.TensorSpec((None, None, 3), "uint8", "HWC")
-    ).map(lambda x: ops.extract_patches(x, sizes, strides, rates, padding))
+    ds = gp.Dataset.from_generator(lambda: iter(images), output_signature=HWC)
+    ds = ds.map(lambda x: ops.extract_patches(x, sizes, strides, rates, padding))
 
     found = list(ds.with_options(gp.Options(device="cpu", backend="dali")))
 
@@ -236,10 +236,8 @@ def test_a_batch_of_images_has_patches_as_tensorflow_has_them() -> None:
 
 def test_an_image_smaller_than_a_patch_is_an_error_of_its_element() -> None:
     images = [np.zeros((20, 20, 3), np.uint8), np.zeros((9, 20, 3), np.uint8)]
-    ds = gp.Dataset.from_generator(
-        lambda: iter(images), output_signature=gp.TensorSpec((None, None, 3), "uint8", "HWC")
-    ).map(lambda x: ops.extract_patches(x, 5, 5, 3))
-    items = iter(ds)
+    ds = gp.Dataset.from_generator(lambda: iter(images), output_signature=HWC)
+    items = iter(ds.map(lambda x: ops.extract_patches(x, 5, 5, 3)))
 
     assert next(items).shape == (2, 2, 75)
     with pytest.raises(ShapeError, match="extract_patches needs an image as large as a patch of 13x13, got 9x20"):

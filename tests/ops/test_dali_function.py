@@ -219,9 +219,7 @@ def test_a_wrong_promise_about_the_size_is_an_error(hidden: bool) -> None:
         small = ops.dali_function(lambda x: fn.resize(x, size=[4, 4]), image, spec=LARGER, same_size=True)
         return ops.resize_with_crop_or_pad(small, 6, 6) if hidden else small
 
-    with pytest.raises(
-        SpecError, match=r"dali_function \(.*test_dali_function.py:\d+\) was declared as .*12,16,3.*4, 4, 3"
-    ):
+    with pytest.raises(SpecError, match=r"\(.*test_dali_function.py:\d+\) was declared as .*12,16,3.*4, 4, 3"):
         images_of(gp.Dataset.from_tensor_slices(X).map(chain).batch(3))
 
 

@@ -115,9 +115,7 @@ def test_an_image_that_is_known_to_be_large_is_taken() -> None:
 
 
 def test_a_side_that_32_bits_do_not_hold_is_refused() -> None:
-    with pytest.raises(
-        ShapeError, match=r"random_zoom_out needs a result of at most .*, got a size of 1000x3000000000"
-    ):
+    with pytest.raises(ShapeError, match=r"random_zoom_out needs a result of .*, got a size of 1000x3000000000"):
         ops.random_zoom_out(np.zeros((1, 3_000_000, 1), np.uint8), side_range=(1000, 1000), p=1)
 
 

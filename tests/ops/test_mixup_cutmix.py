@@ -153,9 +153,8 @@ def test_a_batch_is_mixed_behind_the_executor(backend: Any) -> None:
         (TensorSpec((None, 9, 9, 3), "float32", "NHWC"), TensorSpec((None, 4), "float32"))
     )
     shares = []
-    for (x, y), (before, label) in zip(
-        ds.with_options(on(backend)), plain.batch(4).with_options(on(backend)), strict=True
-    ):
+    whole = plain.batch(4).with_options(on(backend))
+    for (x, y), (before, label) in zip(ds.with_options(on(backend)), whole, strict=True):
         shares.append(y[0, label[0]])
         np.testing.assert_array_equal(x, mixed(before, shares[-1]))
         np.testing.assert_array_equal(y, mixed(np.eye(4)[label], shares[-1]))
@@ -212,24 +211,16 @@ def test_ops_on_rows_may_stand_before_between_and_behind(backend: Any) -> None:
         return {"image": ops.transpose(ops.normalize(x, 10.0, 4.0)), "label": y + 1.0, "mixed": x}
 
     source = gp.Dataset.from_tensor_slices((X, Y))
-    first = (
-        source.batch(5)
-        .map(lambda x, y: ops.mixup(ops.flip_up_down(x), y, 1.0, num_classes=4, seed=1))
-        .with_options(on("numpy"))
-    )
+    first = source.batch(5).map(lambda x, y: ops.mixup(ops.flip_up_down(x), y, 1.0, num_classes=4, seed=1))
     # Images of their own number show what the window of the second op is.
     numbers = np.arange(10, dtype=np.uint8)[:, None, None, None] + np.zeros_like(X)
-    second = (
-        gp.Dataset.from_tensor_slices((numbers, Y))
-        .batch(5)
-        .map(lambda x, y: ops.cutmix(x, y, num_classes=4, seed=2))
-        .with_options(on("numpy"))
-    )
+    second = gp.Dataset.from_tensor_slices((numbers, Y)).batch(5)
+    second = second.map(lambda x, y: ops.cutmix(x, y, num_classes=4, seed=2)).with_options(on("numpy"))
 
     got = list(source.batch(5).map(chain).with_options(on(backend)))
 
     assert len(got) == 2
-    for n, (element, (x, y), (number, _)) in enumerate(zip(got, first, second, strict=True)):
+    for n, (element, (x, y), (number, _)) in enumerate(zip(got, first.with_options(on("numpy")), second, strict=True)):
         pasted = number[1:2] != 5 * n + 1
         flipped, label = x[:, :, ::-1], y * np.float32(0.5)
         expected = np.where(pasted, np.roll(flipped, 1, 0), flipped)

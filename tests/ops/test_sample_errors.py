@@ -91,9 +91,7 @@ def test_each_kind_of_bad_input_has_a_clear_error(kind: type[Exception], text: s
 
 def test_an_error_of_a_traced_sample_names_the_line() -> None:
     chain = Dataset.from_tensors((IMAGE, np.zeros((2, 5), np.float32)))
-    with pytest.raises(
-        SpecError, match=r"Sample needs boxes as float32\[N,4\], got float32\[2,5\].*test_sample_errors.py:\d+"
-    ):
+    with pytest.raises(SpecError, match=r"float32\[N,4\], got float32\[2,5\].*test_sample_errors.py:\d+"):
         chain.map(lambda image, boxes: ops.flip_left_right(Sample(image, boxes)), traced=True)
 
 
@@ -306,9 +304,7 @@ def test_images_with_channels_first_are_told_so() -> None:
 
     for chain in sources:
         for which in (lambda x, y: (ops.transpose(x), ops.transpose(y)), lambda x, y: (x, ops.transpose(y))):
-            with pytest.raises(
-                SpecError, match=r"needs an image \{HWC\}, got .*; move the channels with ops\.transpose"
-            ):
+            with pytest.raises(SpecError, match=r"an image \{HWC\}, got .*; move the channels with ops\.transpose"):
                 chain.map(lambda x, y, which=which: ops.flip_left_right(which(x, y)), traced=True)
 
 

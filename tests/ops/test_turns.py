@@ -152,9 +152,7 @@ def test_a_square_keeps_its_shape_whatever_the_turns_are() -> None:
 
 
 def test_turns_by_a_feature_need_a_type_that_can_be_warped() -> None:
-    with pytest.raises(
-        SpecError, match="rot90 needs an image of uint8, int16, int32, float32, int8, uint16, got uint32"
-    ):
+    with pytest.raises(SpecError, match=r"rot90 needs an image of uint8, int16, int32, float32, .*, got uint32"):
         gp.Dataset.from_tensor_slices((np.zeros((2, 8, 8, 3), np.uint32), np.arange(2))).map(ops.rot90)
 
 
