@@ -368,11 +368,12 @@ def test_corners_are_drawn_as_torchvision_draws_them() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_points_may_differ_from_image_to_image(backend: str) -> None:
+@pytest.mark.parametrize("method", ["bilinear", "nearest"])
+def test_points_may_differ_from_image_to_image(method: str, backend: str) -> None:
     x = np.random.default_rng(1).integers(0, 256, (3, 7, 9, 3), dtype=np.uint8)
     shifts = np.arange(3)
     ds = gp.Dataset.from_tensor_slices((x, shifts)).map(
-        lambda i, n: ops.perspective(i, CORNERS, [(a + n, b) for a, b in CORNERS])
+        lambda i, n: ops.perspective(i, CORNERS, [(a + n, b) for a, b in CORNERS], method)
     )
 
     for source, n, got in zip(x, shifts, ds.with_options(on(backend)), strict=True):

@@ -418,6 +418,17 @@ def test_a_number_is_a_spread_about_its_centre() -> None:
     assert bounds() == (None, None, None, None)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_without_a_factor_nothing_changes(backend: Any) -> None:
+    (image,) = (
+        gp.Dataset.from_tensor_slices(X[None])
+        .map(ops.color_jitter)
+        .with_options(gp.Options(device="cpu", backend=backend))
+    )
+
+    np.testing.assert_array_equal(image, X)
+
+
 def test_a_seed_repeats_and_epochs_differ() -> None:
     ds = gp.Dataset.from_tensor_slices(X[None]).map(lambda i: ops.color_jitter(i, 0.5, 0.5, 0.5, 0.5))
 

@@ -22,7 +22,7 @@ from gpupipe.ops.random_channel_shift import RandomChannelShift
 from gpupipe.ops.random_transform import RandomTransform
 from gpupipe.random import BatchRng
 from tests.ops.originals import original
-from tests.ops.test_affine import COUNT, photograph
+from tests.ops.test_affine import BACKENDS, COUNT, on, photograph
 
 PAGE = Path(gp.__file__).parent / "guide" / "moving.md"
 
@@ -203,6 +203,22 @@ def test_a_change_of_brightness_is_that_of_keras(number: int, keras: Any) -> Non
 
         assert got.dtype == np.float32
         assert np.abs(got - keras.apply_brightness_shift(x, factor, False)).max() <= 1  # next to a whole number
+
+
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+def test_everything_at_once_is_the_same_everywhere(backend: str) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (4, 21, 30, 3), dtype=np.uint8)
+
+    def augmented(image: Any) -> Any:
+        return ops.random_transform(image, 15, 0.1, 3, (0.5, 1.5), 5.0, 0.2, 20.0, "reflect", 0.0, True, True)
+
+    ds = gp.Dataset.from_tensor_slices(x).map(augmented)
+    pairs = zip(
+        ds.with_options(on(backend)).iterator(epoch=0), ds.with_options(on("numpy")).iterator(epoch=0), strict=True
+    )
+    for got, expected in pairs:
+        assert np.abs(got - expected).max() <= 2  # floats next to whole numbers are cut, then multiplied
+        assert (got != expected).mean() < 0.01
 
 
 BAD: dict[str, tuple[Any, Any, str]] = {
