@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gpupipe import ops
+from gpupipe.errors import ShapeError
 from gpupipe.graph.host_values import HostValues, is_image
 from gpupipe.graph.trace import trace
 from gpupipe.graph.values import Value
@@ -81,3 +82,13 @@ def test_sizes_are_known_without_a_pixel() -> None:
 
     # min(7/20, 14/50), min(12/31, 24/37), min(9/44, 18/28) of the image's size
     assert values.sizes(image).tolist() == [[6, 14], [12, 14], [9, 6]]
+
+
+def test_a_feature_that_does_not_fit_blames_its_row() -> None:
+    boxes = BOXES + np.array([[0, 0, 0, 0], [25, 0, 0, 0], [0, 0, 0, 0]])
+    (image,), values = values_of(lambda data, box: ops.decode_and_crop_jpeg(data, box, 3), FILES, boxes)
+
+    with pytest.raises(ShapeError, match=r"got 9x11 at \(28, 4\) of an image of 31x37") as caught:
+        values.sizes(image)
+
+    assert getattr(caught.value, "rows", None) == (1,)

@@ -77,6 +77,21 @@ def test_a_traced_function_gives_numpys_results(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_random_access_and_a_resumed_run_give_the_same(backend: str) -> None:
+    chain = dataset().map(shapes, traced=True).with_options(on(backend))
+    whole = list(chain)
+
+    assert_equal([chain[i] for i in range(COUNT)], whole)
+    items = iter(chain)
+    next(items)
+    state = json.loads(json.dumps(items.state_dict()))
+    items.close()
+    again = iter(chain)
+    again.load_state_dict(state)
+    assert_equal(list(again), whole[1:])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_geometry_knows_the_size_of_what_a_subscript_leaves(backend: str) -> None:
     def crop(image: Any, mask: Any, label: Any) -> Any:
         x = ops.decode_png(image, channels=3)[2:-3, 4:]
