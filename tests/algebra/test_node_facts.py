@@ -13,7 +13,7 @@ from gpupipe import Dataset
 from gpupipe.classes import dataclass
 from gpupipe.optimize.lower.compile import LOWERINGS
 from gpupipe.optimize.rules.plan_rules import rewrite
-from gpupipe.plan.node import Facts, Node, Step, draws, walk
+from gpupipe.plan.node import Node, Step, draws, walk
 from tests.behaviour.programs import Program, build, programs
 
 
@@ -40,76 +40,6 @@ def test_a_class_without_facts_is_named() -> None:
         """A step that lists nothing."""
 
     assert _silent([Forgetful]) == ["Forgetful"]
-
-
-def test_no_node_takes_its_facts_from_a_base_of_all_steps() -> None:
-    assert "facts" not in vars(Node)
-    assert "facts" not in vars(Step)
-
-
-def test_what_a_class_does_not_list_is_not_true() -> None:
-    facts = Facts()
-
-    assert (facts.payload, facts.work) == ("passes", "step")
-    assert not any(getattr(facts, name) for name in {*Facts.__slots__} - {"payload", "work"})
-
-
-LISTED = {
-    "holds_nothing": (
-        "Batch ByRank Concatenate FileCache Filter IgnoreErrors Map OnRay PaddedBatch Prefetch Repeat Shard Shuffle"
-        " Skip Take WithOptions"
-    ),
-    "by_index": (
-        "Batch Cache Concatenate Entries Enumerate FarRecords Files FromIndexable GpuCache HandedRows Map PaddedBatch"
-        " Param Prefetch Range Repeat Select Shard Skip Slices Take Tensors WithOptions Zip"
-    ),
-    "as_they_are": (
-        "AssertCardinality ChooseFrom Concatenate Enumerate IgnoreErrors Prefetch Repeat SampleFrom Select Shard"
-        " Shuffle ShuffleRepeat Skip Take WithOptions Zip"
-    ),
-    "as_long": "Batch Cache Enumerate FileCache GpuCache Map OnRay PaddedBatch Prefetch Shard Shuffle Skip WithOptions",
-    "flattens": "FlatMap Interleave",
-    "in_memory": "Cache GpuCache Listed Slices Tensors",
-    "keeps_rows": "Batch Map OnRay PaddedBatch Prefetch WithOptions",
-    "gathers": "Bucketed GroupByWindow ImageBuckets PadToCardinality RaggedBatch Rebatch Window",
-    "uncounted": "Filter FlatMap FromGenerator HandedStream IgnoreErrors Interleave Request TakeWhile Unique",
-    "may_stall": "IgnoreErrors Rebatch RejectionResample Unbatch Unique",
-}
-"""The classes of which each fact is true: what loses one is named here."""
-
-
-@pytest.mark.parametrize("fact", sorted({*Facts.__slots__} - {"name", "payload", "work"}))
-def test_a_fact_is_true_of_these_classes(fact: str) -> None:
-    found = [kind.__name__ for kind in kinds() if hasattr(kind, "facts") and getattr(kind.facts, fact)]
-
-    assert " ".join(sorted(found)) == LISTED[fact]
-
-
-@pytest.mark.parametrize(
-    ("payload", "expected"),
-    [
-        ("holds", "ByRank Select Shard Shuffle ShuffleRepeat Skip"),
-        ("reads", "Batch Cache FileCache GpuCache IgnoreErrors OnRay PadToCardinality PaddedBatch Scan Unbatch Unique"),
-    ],
-)
-def test_steps_that_need_no_payloads_or_all_of_them(payload: str, expected: str) -> None:
-    found = [kind.__name__ for kind in kinds() if hasattr(kind, "facts") and kind.facts.payload == payload]
-
-    assert " ".join(sorted(found)) == expected
-
-
-@pytest.mark.parametrize(
-    ("work", "expected"),
-    [
-        ("queue", "FromWorkers OnRay Prefetch"),
-        ("storage", "Cache FarRecords FileCache GpuCache HandedStream Saved SavedFiles"),
-        ("python", "FromGenerator"),
-    ],
-)
-def test_what_the_thread_that_asks_a_step_does_in_it(work: str, expected: str) -> None:
-    found = [kind.__name__ for kind in kinds() if hasattr(kind, "facts") and kind.facts.work == work]
-
-    assert " ".join(sorted(found)) == expected
 
 
 @settings(max_examples=200, deadline=None, database=None, derandomize=True)

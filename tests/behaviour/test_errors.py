@@ -27,7 +27,6 @@ V, T = ValueError, TypeError
 # (what the user wrote, its class, what the message says: who needs what, and what it got)
 PLAN_ERRORS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("range()", lambda: Dataset.range(), V, "range needs 1 to 3 arguments, got 0"),
-    ("range of four", lambda: Dataset.range(1, 2, 3, 4), V, "range needs 1 to 3 arguments, got 4"),
     ("range step 0", lambda: Dataset.range(0, 5, 0), V, "range needs a step other than 0"),
     ("range of a float", lambda: Dataset.range(2.5), T, "range needs integers, got 2.5"),
     ("range of strings", lambda: Dataset.range(2, output_type=str), T, "range needs an integer or float output_type"),
@@ -35,7 +34,6 @@ PLAN_ERRORS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("from_tensors set", lambda: Dataset.from_tensors({1}), V, "ordered structure"),
     ("from_tensors ragged", lambda: Dataset.from_tensors([[1], [2, 3]]), V, "rectangular array"),
     ("from_tensors ()", lambda: Dataset.from_tensors(()), V, "at least one leaf"),
-    ("from_tensors {}", lambda: Dataset.from_tensors({}), V, "at least one leaf"),
     ("from_tensors 2**70", lambda: Dataset.from_tensors(2**70), V, "integers that fit 64 bits"),
     (
         "from_tensors mixed",
@@ -43,12 +41,9 @@ PLAN_ERRORS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         T,
         "a leaf needs booleans, integers, floats or bytes",
     ),
-    ("from_tensors object", lambda: Dataset.from_tensors(object()), T, "a leaf needs"),
     ("slices unequal", lambda: Dataset.from_tensor_slices(([1, 2], [1, 2, 3])), V, "leaves of one length, got 2, 3"),
     ("slices scalar", lambda: Dataset.from_tensor_slices(3), V, "first dimension to slice, got the scalar"),
-    ("slices ragged", lambda: Dataset.from_tensor_slices([[1], [2, 3]]), V, "rectangular array"),
     ("slices None", lambda: Dataset.from_tensor_slices(None), V, "at least one array"),
-    ("slices ()", lambda: Dataset.from_tensor_slices(()), V, "at least one leaf"),
     ("generator no callable", lambda: Dataset.from_generator(3), T, "from_generator needs a callable, got int"),
     (
         "generator both forms",
@@ -64,19 +59,15 @@ PLAN_ERRORS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "structure of TensorSpec, got int",
     ),
     ("list_files nothing", lambda: Dataset.list_files("/no/such/*.x"), V, r"none match /no/such/\*\.x"),
-    ("list_files two", lambda: Dataset.list_files(["/no/a*", "/no/b*"]), V, r"none match /no/a\*, /no/b\*"),
     ("list_files of 3", lambda: Dataset.list_files(3), T, "list_files needs a pattern"),
     ("list_files of [3]", lambda: Dataset.list_files([3]), T, "strings or paths, got 3"),
     ("records of 3", lambda: TFRecordDataset(3), T, "TFRecordDataset needs file names, got 3"),
     ("records of [3]", lambda: TFRecordDataset(["a", 3]), T, "TFRecordDataset needs file names, got 3"),
     ("records of numbers", lambda: TFRecordDataset(R), T, "dataset of single file names, got int64"),
-    ("records of pairs", lambda: TFRecordDataset(PAIRS), T, "dataset of single file names"),
     ("records compression", lambda: TFRecordDataset("a", "ZIP"), V, "compression_type .* got 'ZIP'"),
     ("records buffer", lambda: TFRecordDataset("a", buffer_size=-1), V, "buffer_size >= 0, got -1"),
     ("records reads 0", lambda: TFRecordDataset("a", num_parallel_reads=0), V, "num_parallel_reads >= 1 .* got 0"),
-    ("records reads -2", lambda: TFRecordDataset("a", num_parallel_reads=-2), V, "num_parallel_reads >= 1 .* got -2"),
     ("map calls 0", lambda: R.map(abs, num_parallel_calls=0), V, "map needs num_parallel_calls >= 1 .* got 0"),
-    ("map calls -2", lambda: R.map(abs, num_parallel_calls=-2), V, "map needs num_parallel_calls >= 1 .* got -2"),
     ("map calls 1.5", lambda: R.map(abs, num_parallel_calls=1.5), T, "map needs an integer for num_parallel_calls"),
     ("map synchronous", lambda: R.map(abs, 2, synchronous=True), V, "synchronous=True or num_parallel_calls, not both"),
     ("map of 3", lambda: R.map(3), T, "map needs a function, got int"),
@@ -92,35 +83,20 @@ PLAN_ERRORS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "map needs a function that returns an element, got None from the lambda",
     ),
     ("filter of 3", lambda: R.filter(3), T, "filter needs a function, got int"),
-    ("filter arity", lambda: PAIRS.filter(lambda a: a), T, "filter calls the lambda with 2 arguments"),
     ("filter number", lambda: R.filter(lambda x: x + 1), V, "returns one boolean, got int64"),
     ("filter vector", lambda: WIDE.filter(lambda x: x > 1), V, r"returns one boolean, got bool\[3\]"),
     ("take 1.5", lambda: R.take(1.5), T, "take needs an integer for count, got 1.5"),
     ("take None", lambda: R.take(None), V, "take needs an integer for count, got None"),
-    ("skip 1.5", lambda: R.skip(1.5), T, "skip needs an integer for count, got 1.5"),
-    ("repeat 1.5", lambda: R.repeat(1.5), T, "repeat needs an integer for count, got 1.5"),
     ("shard 0", lambda: R.shard(0, 0), V, "shard needs num_shards >= 1, got 0"),
-    ("shard -1", lambda: R.shard(-1, 0), V, "shard needs num_shards >= 1, got -1"),
     ("shard index", lambda: R.shard(2, 2), V, "shard needs an index from 0 to 1, got 2"),
-    ("shard index -1", lambda: R.shard(2, -1), V, "shard needs an index from 0 to 1, got -1"),
     ("enumerate 1.5", lambda: R.enumerate(1.5), T, "enumerate needs an integer for start, got 1.5"),
     ("apply", lambda: R.apply(lambda d: 3), T, "apply needs a function that returns a Dataset, got int"),
     ("prefetch -2", lambda: R.prefetch(-2), V, "prefetch needs buffer_size >= 0 or AUTOTUNE, got -2"),
     ("prefetch 1.5", lambda: R.prefetch(1.5), T, "prefetch needs an integer for buffer_size"),
     ("with_options", lambda: R.with_options({"threads": 1}), T, "with_options needs gpupipe.Options, got dict"),
     ("flat_map no dataset", lambda: R.flat_map(lambda x: x), T, "flat_map needs a function that returns a Dataset"),
-    ("flat_map of 3", lambda: R.flat_map(3), T, "flat_map needs a function, got int"),
-    (
-        "interleave no dataset",
-        lambda: R.interleave(lambda x: (x,)),
-        T,
-        "interleave needs a function that returns a Dataset",
-    ),
-    ("interleave arity", lambda: PAIRS.interleave(lambda x: R), T, "interleave calls the lambda with 2 arguments"),
     ("interleave cycle 0", lambda: R.interleave(lambda x: R, 0), V, "interleave needs cycle_length >= 1, got 0"),
-    ("interleave cycle -2", lambda: R.interleave(lambda x: R, -2), V, "interleave needs cycle_length >= 1, got -2"),
     ("interleave block 0", lambda: R.interleave(lambda x: R, 2, 0), V, "interleave needs block_length >= 1.* got 0"),
-    ("interleave block -1", lambda: R.interleave(lambda x: R, 2, -1), V, "interleave needs block_length >= 1.* got -1"),
     (
         "interleave calls 0",
         lambda: R.interleave(lambda x: R, 2, 1, 0),
@@ -128,22 +104,15 @@ PLAN_ERRORS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "interleave needs num_parallel_calls >= 1 .* got 0",
     ),
     ("shuffle 0", lambda: R.shuffle(0), V, "shuffle needs buffer_size >= 1, got 0"),
-    ("shuffle -1", lambda: R.shuffle(-1), V, "shuffle needs buffer_size >= 1, got -1"),
-    ("shuffle -3", lambda: R.shuffle(-3), V, "shuffle needs buffer_size >= 1, got -3"),
     ("shuffle 1.5", lambda: R.shuffle(1.5), T, "shuffle needs an integer for buffer_size, got 1.5"),
     ("shuffle seed", lambda: R.shuffle(2, seed="x"), T, "shuffle needs an integer for seed, got 'x'"),
     ("batch 0", lambda: R.batch(0), V, "batch needs batch_size >= 1, got 0"),
-    ("batch -1", lambda: R.batch(-1), V, "batch needs batch_size >= 1, got -1"),
     ("batch 1.5", lambda: R.batch(1.5), T, "batch needs an integer for batch_size, got 1.5"),
-    ("batch True", lambda: R.batch(True), T, "batch needs an integer for batch_size, got True"),
-    ("padded_batch 0", lambda: R.padded_batch(0), V, "padded_batch needs batch_size >= 1, got 0"),
     ("padded too small", lambda: WIDE.padded_batch(2, [2]), V, r"padded shapes no smaller than the data, got \[2\]"),
     ("padded rank", lambda: WIDE.padded_batch(2, [3, 3]), V, r"padded shape of rank 1 .* got \[3, 3\]"),
     ("padded value", lambda: R.padded_batch(2, padding_values=0.5), T, "value of dtype int64 .* got 0.5"),
-    ("padded dtype", lambda: R.padded_batch(2, padding_values=np.int32(1)), T, "value of dtype int64"),
     ("padded bytes", lambda: R.padded_batch(2, padding_values=b"x"), T, "to fill int64, got b'x'"),
     ("padded structure", lambda: PAIRS.padded_batch(2, padded_shapes=[[]]), T, "padded_shapes as a tuple of 2"),
-    ("padded keys", lambda: PAIRS.padded_batch(2, padding_values={"a": 1}), T, "padding_values as a tuple of 2"),
     ("unbatch scalar", lambda: R.unbatch(), V, "unbatch needs leaves with a first dimension, got the scalar int64"),
     (
         "unbatch unequal",
@@ -164,15 +133,8 @@ PLAN_ERRORS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "one dtype, got int64 and int32",
     ),
     ("concatenate structure", lambda: R.concatenate(PAIRS), T, "concatenate needs datasets of one structure"),
-    (
-        "concatenate keys",
-        lambda: Dataset.from_tensors({"a": 1}).concatenate(Dataset.from_tensors({"b": 1})),
-        T,
-        "concatenate needs datasets of one structure",
-    ),
     ("iterator epoch", lambda: R.iterator(epoch=-1), V, "iterator needs epoch >= 0, got -1"),
     ("epochs", lambda: R.epochs(-1), V, "epochs needs count >= 0, got -1"),
-    ("options unknown", lambda: Options(speed="fast"), T, "speed"),
     ("options type", lambda: Options(threads="2"), T, "Options.threads needs an integer, got '2'"),
     ("options value", lambda: Options(on_error="ignore"), V, "Options.on_error needs one of .* got 'ignore'"),
     ("set_seed", lambda: set_seed("x"), T, "set_seed needs an integer, got 'x'"),
@@ -185,16 +147,10 @@ PLAN_ERRORS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
 def test_a_mistake_is_an_error_on_the_line_that_makes_it(
     write: Callable[[], Any], kind: type[Exception], text: str
 ) -> None:
-    with pytest.raises(kind, match=text):
+    with pytest.raises(kind, match=text) as caught:
         write()
 
-
-@pytest.mark.parametrize(
-    "write", [pytest.param(row[1], id=row[0]) for row in PLAN_ERRORS if "options unknown" not in row[0]]
-)
-def test_every_such_mistake_is_a_plan_error(write: Callable[[], Any]) -> None:
-    with pytest.raises(gp.PlanError):
-        write()
+    assert isinstance(caught.value, gp.PlanError)
 
 
 # ---- what only the element tells
@@ -206,12 +162,6 @@ def _raise(x: Any) -> Any:
 
 DATA_ERRORS: list[tuple[str, Callable[[], gp.Dataset], str]] = [
     ("map raises", lambda: R.map(_raise), "range at index 0: map: raised KeyError: 'no 0'"),
-    (
-        "map returns None",
-        lambda: R.map(lambda x: print(end="")),
-        "map needs a function that returns an element, got None",
-    ),
-    ("map returns a set", lambda: R.map(lambda x: {int(x)}), "map: .*ordered structure"),
     (
         "map changes dtype",
         lambda: R.map(lambda x: int(x) if x < 2 else 0.5),
@@ -229,9 +179,7 @@ DATA_ERRORS: list[tuple[str, Callable[[], gp.Dataset], str]] = [
         lambda: R.filter(lambda x: int(x)),
         "filter needs a predicate that returns one boolean, got int",
     ),
-    ("filter returns None", lambda: R.filter(lambda x: print(end="")), "filter: "),
     ("filter returns a vector", lambda: R.filter(lambda x: np.array([True, False])), "one boolean, got ndarray"),
-    ("traced division", lambda: Dataset.range(3).map(lambda x: x[0], traced=False), "map: raised IndexError"),
     (
         "generator raises",
         lambda: Dataset.from_generator(lambda: _raise(3)),
@@ -251,26 +199,6 @@ DATA_ERRORS: list[tuple[str, Callable[[], gp.Dataset], str]] = [
         "generator precision",
         lambda: Dataset.from_generator(lambda: iter([np.float64(0.1)]), output_signature=TensorSpec((), "float32")),
         "from_generator needs float32, got float64",
-    ),
-    (
-        "generator overflow",
-        lambda: Dataset.from_generator(lambda: iter([1e300]), output_signature=TensorSpec((), "float32")),
-        "from_generator needs float32, got float64",
-    ),
-    (
-        "generator shape",
-        lambda: Dataset.from_generator(lambda: iter([[1, 2]]), output_signature=TensorSpec((3,), "int64")),
-        r"from_generator needs int64\[3\], got int64\[2\]",
-    ),
-    (
-        "generator type",
-        lambda: Dataset.from_generator(lambda: iter([b"x"]), output_signature=SPEC),
-        "from_generator needs int32, got bytes",
-    ),
-    (
-        "generator truncation",
-        lambda: Dataset.from_generator(lambda: iter([1.5]), output_signature=SPEC),
-        "from_generator needs int32, got float64",
     ),
     ("flat_map raises", lambda: R.flat_map(lambda x: _raise(x)), "flat_map: raised KeyError"),
 ]
@@ -292,14 +220,6 @@ def test_the_original_exception_is_the_cause() -> None:
 def test_a_function_that_returns_no_dataset_for_some_element_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="flat_map needs a function that returns a Dataset, got int"):
         run(R.flat_map(lambda x: int(x)))
-
-
-def test_datasets_of_several_structures_are_a_type_error() -> None:
-    def inner(x: Any) -> gp.Dataset:
-        return gp.Dataset.from_tensors(1 if int(x) < 2 else (1, 2))
-
-    with pytest.raises(TypeError, match="flat_map needs datasets of one structure"):
-        run(R.flat_map(inner))
 
 
 def test_an_arity_mistake_behind_an_unknown_element_is_a_type_error_with_the_first_element() -> None:
