@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe import Dataset, Options, ops
+from gpupipe import Dataset, Options
 from gpupipe.errors import PlanError, PlanTypeError
 from gpupipe.flow import tuning
 from gpupipe.flow.counters import Counters
@@ -74,23 +74,39 @@ class Machine:
             self.highest.append(sum(one.value for one in self.numbers.values() if one.workers is not None))
 
 
-@pytest.mark.parametrize("start", [1, 3, 64])
-def test_threads_that_wait_become_as_many_as_help(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(monkeypatch, lambda m: 20 * min(m["map"], 24))
-    machine.threads("map", start, lambda: (min(machine["map"], 24), 0.1))
+class Step(NamedTuple):
+    """One step of a machine, and how many threads it is to have in the end."""
+
+    start: int
+    end: int
+    rate: Callable[[int], float] = lambda threads: 100.0
+    working: Callable[[int], float] = lambda threads: threads
+    cores: float = 0.1  # CPUs that its threads use
+    all_cores: float = 0.1  # CPUs that the process uses
+    waiting: float = 1.0  # how much of its time the loop waits
+    most: int = 1000
+
+
+STEPS = {
+    "threads that wait become as many as help": Step(3, 24, lambda n: 20 * min(n, 24), lambda n: min(n, 24)),
+    "threads that need the CPUs become fewer": Step(
+        16, CPUS, lambda n: 100 - 2 * max(0, n - CPUS), cores=2.0, all_cores=2.0
+    ),
+    "threads that hardly compute stay": Step(8, 8, working=lambda n: 0.2, all_cores=1.9),
+    "a loop that does not wait is left alone": Step(2, 2, waiting=0.01),
+    "no step gets more than it can use": Step(2, 5, lambda n: 20.0 * n, most=5),
+}
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_a_step_gets_as_many_threads_as_help(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, lambda m: step.rate(m["map"]))
+    machine.threads("map", step.start, lambda: (step.working(machine["map"]), step.cores), step.most)
+    machine.cpus, machine.waiting = step.all_cores, step.waiting
     machine.go()
 
-    assert 24 <= machine["map"] <= 64
-
-
-def test_threads_that_need_the_cpus_become_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(monkeypatch, lambda m: 100 - 2 * max(0, m["map"] - CPUS))
-    machine.threads("map", 16, lambda: (machine["map"], 2.0))
-    machine.cpus = 2.0
-    machine.go()
-
-    assert machine["map"] == CPUS
-    assert all(one.kept for one in machine.tuner.decisions)
+    assert machine["map"] == step.end
+    assert bool(machine.tuner.decisions) == (step.start != step.end)
 
 
 @pytest.mark.parametrize(
@@ -108,15 +124,6 @@ def test_where_cpus_are_nearly_used_threads_that_compute_become_no_more(
     machine.go()
 
     assert machine["map"] == most
-
-
-def test_threads_that_hardly_compute_are_not_fewer_where_cpus_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(monkeypatch, lambda m: 100.0)
-    machine.threads("reads", 8, lambda: (0.2, 0.1))
-    machine.cpus = 1.9
-    machine.go()
-
-    assert (machine["reads"], list(machine.tuner.decisions)) == (8, [])
 
 
 def test_each_of_many_steps_gets_fewer_threads_where_cpus_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,15 +150,6 @@ def test_threads_that_hold_the_gil_are_not_more_for_long(monkeypatch: pytest.Mon
     assert all(later > 1.5 * earlier for earlier, later in pairwise(pauses))
 
 
-def test_a_loop_that_does_not_wait_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(monkeypatch, lambda m: 100.0)
-    machine.threads("map", 2, lambda: (2.0, 0.1))
-    machine.waiting = 0.01
-    machine.go()
-
-    assert (machine["map"], list(machine.tuner.decisions)) == (2, [])
-
-
 def test_the_step_that_holds_up_the_others_gets_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     def rate(m: Machine) -> float:
         return min(10 * m["reads"], 40 * m["map"])
@@ -165,7 +163,7 @@ def test_the_step_that_holds_up_the_others_gets_the_threads(monkeypatch: pytest.
     assert max(machine.highest) == 10  # the budget binds
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("threads", [1, 5])
 def test_all_steps_together_have_no_more_threads_than_the_options_allow(
     threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,15 +188,6 @@ def test_a_step_that_comes_while_threads_are_lent_does_not_make_them_too_many(mo
 
     assert not machine.tuner.decisions[0].kept  # 8 threads were better, but 4 of them are in use now
     assert max(machine.highest) == 8
-
-
-def test_no_step_gets_more_than_it_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(monkeypatch, lambda m: 20.0 * m["reads"])
-    machine.threads("reads", 2, lambda: (machine["reads"], 0.1), most=5)
-    machine.go()
-
-    assert machine["reads"] == 5
-    assert machine.numbers["reads"].why == "5 is the most that it may use"
 
 
 def test_memory_bounds_what_time_would_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +268,7 @@ def restless(seed: int, most: int = 9) -> Iterator[set[int]]:
         yield seen
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_elements_order_and_draws_do_not_depend_on_numbers_that_change(seed: int) -> None:
     expected = run(_chain(1, 1))
     with restless(seed) as seen:
@@ -287,7 +276,7 @@ def test_elements_order_and_draws_do_not_depend_on_numbers_that_change(seed: int
     assert len(seen) > 3
 
 
-@pytest.mark.parametrize("count", [1, 5, 17, 30])
+@pytest.mark.parametrize("count", [5, 17])
 def test_a_state_in_the_middle_of_changes_gives_the_same_rest(count: int) -> None:
     expected = run(_chain(1, 1))
     dataset = _chain(gp.AUTOTUNE, gp.AUTOTUNE)
@@ -347,7 +336,7 @@ class Counted:
         return np.int64(str(x))
 
 
-@pytest.mark.parametrize("threads", [None, 2, 3])
+@pytest.mark.parametrize("threads", [None, 2])
 def test_a_budget_of_threads_is_never_exceeded_by_those_that_run(
     threads: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -386,27 +375,6 @@ def test_a_budget_of_memory_holds_threads_back(monkeypatch: pytest.MonkeyPatch) 
         return inside.most
 
     assert most(8 * large) <= 4 < most(None)
-
-
-def test_interleave_reads_with_more_threads_and_with_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    inside = Counted(0.0)
-    dataset = Dataset.range(30).interleave(
-        lambda i: Dataset.range(int(i) * 100, int(i) * 100 + 20).map(inside), 8, num_parallel_calls=gp.AUTOTUNE
-    )
-    items = iter(dataset.with_options(Options(autotune=False)))
-    next(items)
-    assert items._run is not None
-    (number,) = items._run.tuner.numbers.values()
-    most = []
-    for value in (8, 1, 5):
-        number.set(value)
-        next(items)
-        most.append(len([one for one in threading.enumerate() if one.name.startswith("gpupipe-interleave")]))
-    rest = list(items)
-
-    assert most[0] == 8
-    assert items.stats().steps[-1].workers == 5
-    assert len(rest) == 30 * 20 - 4
 
 
 # ---- ends
@@ -495,16 +463,6 @@ def test_a_pool_has_as_many_threads_as_it_was_resized_to() -> None:
     assert not [one for one in threading.enumerate() if one.name.startswith("gpupipe-test")]
 
 
-def test_a_pool_that_is_resized_before_it_starts_or_after_its_end_has_no_more_threads() -> None:
-    pool = DaemonPool(5, "gpupipe-test")
-    pool.resize(2)
-    pool.resize(3)
-    _works_with(pool, 3)
-    pool.close()
-    pool.resize(9)
-    assert not [one for one in threading.enumerate() if one.name.startswith("gpupipe-test")]
-
-
 # ---- what users see
 
 
@@ -564,15 +522,6 @@ def test_numbers_that_are_given_stay_without_autotune_and_are_a_start_with_it(mo
     assert values[False] == (3, 3)
     assert values[True][0] >= 3
     assert values[True][1] > 3
-
-
-def test_numbers_from_another_machine_stay_within_this_ones_budget() -> None:
-    inside = Counted()
-    dataset = Dataset.range(60).map(inside, num_parallel_calls=gp.AUTOTUNE)
-    options = Options(tuned={name_of(dataset): 50}, autotune=False, threads=3)
-
-    assert run(dataset.with_options(options)) == list(range(60))
-    assert inside.most <= 3
 
 
 def test_steps_with_one_text_are_told_apart_by_their_lines() -> None:
@@ -638,21 +587,11 @@ def test_an_interleave_whose_datasets_call_no_python_has_no_number_that_changes(
     assert ("as no threads of its steps call Python functions\n" in f"{dataset.explain()}\n") is not python
 
 
-def test_explain_says_that_a_stage_has_no_number_that_changes() -> None:
-    encoded = Dataset.from_tensor_slices([b"a", b"b"])
-    images = encoded.map(ops.decode_jpeg, num_parallel_calls=gp.AUTOTUNE).batch(2).prefetch(gp.AUTOTUNE)
-
-    assert "changes while it runs, as no threads of its steps call Python functions; a stage has" in images.explain()
-
-
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "a number": (3, PlanTypeError, r"Options\.tuned needs a dict of steps' names and numbers, got 3"),
-    "a list": ([("a", 1)], PlanTypeError, r"needs a dict of steps' names and numbers"),
     "a name that is none": ({3: 1}, PlanTypeError, r"needs a dict of steps' names and numbers"),
-    "text": ({"a": "1"}, PlanTypeError, r"needs an integer for 'a', got '1'"),
     "a bool": ({"a": True}, PlanTypeError, r"needs an integer for 'a', got True"),
     "zero": ({"a": 0}, PlanError, r"needs an integer from 1 to 65536 for 'a', got 0"),
-    "too much": ({"a": 1 << 20}, PlanError, r"needs an integer from 1 to 65536 for 'a', got 1048576"),
 }
 
 
@@ -663,13 +602,3 @@ def test_wrong_numbers_are_refused(name: str) -> None:
         Options(tuned=given)
     with pytest.raises(error, match=text):
         Options.from_tuned(given)
-
-
-def test_nothing_is_no_result_of_another_run() -> None:
-    with pytest.raises(PlanTypeError, match=r"Options\.tuned needs a dict of steps' names and numbers, got None"):
-        Options.from_tuned(None)
-
-
-def test_autotune_is_true_or_false() -> None:
-    with pytest.raises(PlanTypeError, match=r"Options\.autotune needs True or False, got 1"):
-        Options(autotune=1)  # type: ignore[arg-type]
