@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -14,23 +13,22 @@ from hypothesis import strategies as st
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.errors import DataError, GpupipeError, PlanTypeError
+from gpupipe.errors import DataError, PlanTypeError
 from gpupipe.flow.batching.batcher import Batcher, Group
 from gpupipe.flow.batching.stack import stack_rows
 from gpupipe.flow.check import fits
 from gpupipe.flow.combine.join import ZipFlow
-from gpupipe.flow.element import BatchStream, Element, Hole, Raised, Replacement, Stream
-from gpupipe.flow.maps.python_function import kind_of, like, quick_leaf
+from gpupipe.flow.element import Element, Hole, Raised, Replacement, Stream
+from gpupipe.flow.maps.python_function import like, quick_leaf
 from gpupipe.flow.run import Context, Run
 from gpupipe.flow.sources.arrays import RangeFlow
 from gpupipe.flow.step import Running
-from gpupipe.flow.words import WordStream
 from gpupipe.graph.arithmetic import OPERATORS, Arithmetic
 from gpupipe.graph.eager import run as run_op
 from gpupipe.ops.random_flip_left_right import RandomFlipLeftRight
 from gpupipe.random import BatchRng, hash64, mix64
-from gpupipe.spec import LEAF, Compound, DatasetSpec, as_leaf, flatten, own, spec_of
-from tests.behaviour.model import outcomes, take_until_closed
+from gpupipe.spec import DatasetSpec, as_leaf, flatten, own, spec_of
+from tests.behaviour.model import outcomes
 
 quick = settings(max_examples=300, deadline=None, database=None, derandomize=True)
 
@@ -81,17 +79,6 @@ def test_numbers_made_in_blocks_are_those_made_one_by_one(dtype: str, numbers: r
     assert ended == ends
 
 
-def test_slices_are_numbered_and_keep_their_types() -> None:
-    names = [b"a\0", b"b", b"c"]
-    dataset = Dataset.from_tensor_slices((np.arange(3, dtype=np.int8), np.array(names, object), np.eye(3)))
-
-    got = list(dataset)
-
-    assert [type(x) for x, _, _ in got] == [np.int8] * 3
-    assert [name for _, name, _ in got] == names
-    assert [row.tolist() for _, _, row in got] == np.eye(3).tolist()
-
-
 # ---- what Python functions return
 
 numbers = st.one_of(
@@ -110,13 +97,6 @@ numbers = st.one_of(
 )  # fmt: skip
 
 
-def outcome(make: Any) -> Any:
-    try:
-        return make()
-    except (GpupipeError, UnicodeEncodeError) as error:
-        return type(error)
-
-
 def same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and (
         np.array_equal(a, b, equal_nan=a.dtype.kind == "f") and a.dtype == b.dtype and a.shape == b.shape
@@ -132,14 +112,6 @@ def test_a_leaf_that_its_type_decides_is_what_the_general_rule_makes(value: Any)
 
     assert got is None or same(got, own(as_leaf(value)))
     assert not isinstance(got, np.ndarray) or not np.shares_memory(got, value)
-
-
-def test_the_usual_results_take_the_short_way() -> None:
-    usual = [1, 2.5, True, b"x", "x", np.float32(1), np.zeros(3, np.uint8)]
-
-    assert all(quick_leaf(value) is not None for value in usual)
-    assert like(flatten(("a", "b"))[1], (1, 2.5)) == (1, 2.5)
-    assert like(flatten({"a": 0, "b": 0})[1], {"a": 1, "b": 2}) == (1, 2)
 
 
 nested = st.recursive(
@@ -183,21 +155,6 @@ def test_what_fits_a_spec_is_what_the_spec_accepts(spec: TensorSpec) -> None:
     assert not fits(np.array([b"x"], object), spec)  # the general rule knows that these are byte strings
 
 
-class Ragged(Compound):
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
-
-    def leaf_spec(self) -> TensorSpec:
-        return TensorSpec((None,) * self.rank, "int64")
-
-
-def test_leaves_that_say_their_own_spec_are_of_no_kind() -> None:
-    assert kind_of(Ragged(1)) != kind_of(Ragged(2))
-    assert not fits(Ragged(1), TensorSpec((), "int64"))
-    assert kind_of(np.zeros(3)) == kind_of(np.ones(5)) != kind_of(np.zeros((3, 1)))
-    assert kind_of(np.zeros(3)) != kind_of(np.zeros(3, np.float32))
-
-
 @pytest.mark.parametrize("calls", [None, 2])
 def test_a_result_unlike_the_first_is_a_hole_also_after_many_that_are(calls: int | None) -> None:
     results = [1, np.int64(2), 3, 2.5, True, 4, (5,), None, np.array(6), 2**63, 7]
@@ -216,18 +173,6 @@ def test_a_function_that_raises_stop_iteration_fails_for_one_element(on_error: s
     dataset = Dataset.range(4).map(fn).with_options(Options(on_error=on_error))  # type: ignore[arg-type]
 
     assert outcomes(dataset) == ([0, "error", 2, 3] if on_error == "raise" else [0, 2, 3])
-
-
-def test_what_a_function_is_given_and_returns_is_never_shared() -> None:
-    buffer = np.zeros(2, np.int64)
-
-    def fill(x: Any) -> Any:
-        buffer[:] = x
-        return buffer
-
-    got = list(Dataset.range(3).map(fill))
-
-    assert [row.tolist() for row in got] == [[0, 0], [1, 1], [2, 2]]
 
 
 @pytest.mark.parametrize("calls", [None, 2])
@@ -272,17 +217,6 @@ def test_a_dataset_that_a_function_runs_leaves_its_own_draws_alone() -> None:
 # ---- filters and compiled expressions
 
 
-@pytest.mark.parametrize(
-    "answer", [True, np.bool_(True), np.array(True), 1, np.int64(1), (True,), (True, True), None, "x"], ids=repr
-)
-def test_only_booleans_answer_for_a_filter(answer: Any) -> None:
-    dataset = Dataset.range(2).filter(lambda x: [answer].pop())
-
-    fine = isinstance(answer, (bool, np.bool_, np.ndarray)) or (type(answer) is tuple and len(answer) == 1)
-    expected: list[Any] = [0, 1] if fine else [] if type(answer) is tuple else ["error", "error"]
-    assert outcomes(dataset) == expected
-
-
 SAMPLES = (np.int64(7), np.int64(3)), (np.arange(1, 4), np.int64(2)), (np.bool_(True), np.bool_(False))
 
 
@@ -301,44 +235,6 @@ def test_a_compiled_operator_is_the_operator(name: str) -> None:
                 except Exception as error:
                     results.append(type(error))
             assert results[0] == results[1]
-
-
-def test_an_image_is_still_computed_in_float32() -> None:
-    op = Arithmetic("truediv", right=255, image=True)
-
-    assert op.compiled()(np.full((1, 1, 3), 51, np.uint8)).dtype == np.float32
-
-
-def test_one_call_after_the_other_is_what_the_general_program_computes() -> None:
-    def text(dataset: Dataset) -> tuple[list[Any], str]:
-        items, seen = iter(dataset), []
-        with pytest.raises(DataError) as failed:
-            for element in items:
-                seen.append(int(element[0] if isinstance(element, tuple) else element))
-        return seen, str(failed.value)
-
-    arrays = Dataset.from_generator(
-        lambda: iter([np.arange(n) for n in (3, 4, 2, 5)]), output_signature=TensorSpec((None,), "int64")
-    )
-    alone = arrays.map(lambda x: (x[2] + 1) * 2 % 5)
-    general = arrays.map(lambda x: ((x[2] + 1) * 2 % 5, x[0]))
-
-    assert text(alone) == text(general)
-    assert text(alone)[0] == [1, 1]
-    assert "from_generator at index 2" in text(alone)[1]
-    assert [int(x) for x in Dataset.range(8).filter(lambda x: (x + 1) % 3 == 0)] == [2, 5]
-
-
-def test_columns_that_are_only_picked_are_the_same_values() -> None:
-    rows = np.arange(6).reshape(3, 2)
-    pairs = Dataset.zip((Dataset.from_tensor_slices((rows, rows * 10)), Dataset.range(3)))
-
-    picked = pairs.map(lambda ab, c: (c, ab[1])).batch(3)
-    one = pairs.map(lambda ab, c: ab[0]).batch(3)
-
-    (count, tens), *rest = picked
-    assert (count.tolist(), tens.tolist(), rest) == ([0, 1, 2], (rows * 10).tolist(), [])
-    assert [batch.tolist() for batch in one] == [rows.tolist()]
 
 
 # ---- forming batches, against the plain rules element by element
@@ -419,7 +315,7 @@ def shown(item: Any) -> Any:
     return "raised" if item is not None and type(item[0]) is Raised else item
 
 
-@settings(max_examples=600, deadline=None, database=None, derandomize=True)
+@settings(max_examples=300, deadline=None, database=None, derandomize=True)
 @given(
     kinds=st.lists(st.sampled_from(["good", "good", "good", "hole", "raised"]), max_size=24),
     size=st.integers(1, 5),
@@ -476,66 +372,6 @@ def test_an_error_of_the_source_keeps_the_rows_taken_before_it() -> None:
     assert [row[0] for row in group.rows] == [(1,), (2,), (4,), (5,)]
 
 
-def test_nothing_is_read_beyond_an_element_that_failed() -> None:
-    seen: list[int] = []
-
-    def fn(x: Any) -> Any:
-        seen.append(int(x))
-        return 1 // int(x - 3)
-
-    items = iter(Dataset.range(100).map(fn).batch(10))
-    with pytest.raises(gp.DataError):
-        next(items)
-
-    assert seen == [0, 1, 2, 3]
-    assert next(items).tolist() == [1 // (x - 3) for x in range(11) if x != 3]
-    assert seen == [*range(11)]
-
-
-def test_forming_a_batch_stops_behind_the_element_at_hand() -> None:
-    at = context()
-
-    class Stopping(Counted):
-        def __next__(self) -> Element:
-            element = super().__next__()
-            if self.read == 5:
-                at.run.stopped.set()
-            return element
-
-    source = Stopping([((i,), Stream(1, "x"), i) for i in range(100)])
-
-    assert Batcher(source, 50, False, at.run).next() is None
-    assert source.read == 5
-
-
-def test_a_batch_that_never_fills_ends_when_the_iterator_is_closed() -> None:
-    begun = threading.Event()
-
-    def fn(x: Any) -> Any:
-        begun.set()
-        return x
-
-    items = iter(Dataset.range(1).repeat().map(fn).batch(1 << 40))
-    thread = threading.Thread(target=take_until_closed, args=(items, []))
-    thread.start()
-    assert begun.wait(10)
-    items.close()
-    thread.join(10)
-
-    assert not thread.is_alive()
-
-
-def test_a_batch_remembers_the_identities_of_its_rows() -> None:
-    one, two = Stream(1, "one"), Stream(2, "two", "offset")
-    elements: list[Element] = [((0,), one, 5), ((1,), two, 7)]
-
-    made, given = BatchStream.of(elements), BatchStream([one, two], [5, 7])
-
-    for stream in (made, given):
-        assert stream.rows == [(one, 5), (two, 7)]
-        assert (stream.key, stream.name, stream.unit) == (1, "one", "index")
-
-
 def test_rows_of_several_types_and_shapes_stack_or_say_why_not() -> None:
     where: list[Element] = [((), Stream(1, "x"), i) for i in range(2)]
 
@@ -554,21 +390,7 @@ def test_rows_of_several_types_and_shapes_stack_or_say_why_not() -> None:
 # ---- shuffle, zip, interleave
 
 
-def test_words_drawn_in_many_blocks_are_those_drawn_block_by_block() -> None:
-    at = context()
-    draws = WordStream(at, 9, True, "shuffle")
-    count = 1024 * 40
-
-    got = [(draws.left or draws.more()).pop() for _ in range(count)]
-
-    expected: list[int] = []
-    for block in range(40):
-        keys = np.array([mix64(at.key, block)], np.uint64)
-        expected += BatchRng(mix64(0, 9), 0, keys, hash64("shuffle")).words(1024)[0].tolist()
-    assert got == expected
-
-
-@pytest.mark.parametrize(("count", "size"), [(5000, 100), (100, 100), (100, 101), (99, 1000), (10, 1)])
+@pytest.mark.parametrize(("count", "size"), [(40_000, 100), (100, 100), (100, 101), (99, 1000), (10, 1)])
 def test_a_shuffle_swaps_the_chosen_with_the_first(count: int, size: int) -> None:
     got = [int(x) for x in Dataset.range(count).shuffle(size, seed=9)]
 
@@ -626,7 +448,7 @@ def zipped(inputs: list[list[Element]], asked: list[str]) -> Iterator[Element]:
         yield holes[0] if holes else whole, *parts[0][1:]
 
 
-@settings(max_examples=400, deadline=None, database=None, derandomize=True)
+@settings(max_examples=200, deadline=None, database=None, derandomize=True)
 @given(st.lists(st.lists(st.sampled_from(["good", "good", "hole", "raised"]), max_size=6), min_size=1, max_size=3))
 def test_a_zip_reads_and_pairs_as_defined(kinds: list[list[str]]) -> None:
     inputs: list[list[Element]] = []
@@ -668,8 +490,3 @@ def test_an_interleave_goes_on_behind_a_function_that_made_no_dataset() -> None:
 
     assert seen.count("error") == 1
     assert sorted(x for x in seen if x != "error") == [0, 1, 2, 3, 3, 4]
-
-
-def test_leaf_is_the_structure_of_a_lone_value() -> None:
-    assert like(LEAF, (1,)) is None
-    assert like(LEAF, {"a": 1}) is None
