@@ -69,12 +69,6 @@ def test_the_second_pass_comes_from_the_file(tmp_path: Path, calls: list[int], k
     assert calls == [0, 1, 2, 3, 4]
 
 
-def test_a_chain_written_anew_finds_the_file(tmp_path: Path, calls: list[int], kept: Any) -> None:
-    assert run(kept(numbers(), tmp_path)) == run(kept(numbers(), tmp_path)) == [0, 1, 2, 3, 4]
-
-    assert calls == [0, 1, 2, 3, 4]
-
-
 def test_another_pass_of_one_iterator_comes_from_the_file(tmp_path: Path, calls: list[int]) -> None:
     assert run(numbers(3).cache(tmp_path / "c").repeat(3)) == [0, 1, 2] * 3
     assert calls == [0, 1, 2]
@@ -101,33 +95,6 @@ def test_elements_are_what_the_chain_gives(tmp_path: Path, make: Callable[[], Da
         got = list(kept(make(), tmp_path))
 
         assert repr(got) == repr(expected)
-
-
-def test_a_cache_behaves_like_one_in_memory(tmp_path: Path) -> None:
-    def drawn(x: Any, rng: np.random.Generator) -> Any:
-        return x, rng.random()
-
-    def chain(cached: Callable[[Dataset], Dataset]) -> list[Any]:
-        below = Dataset.range(20).shuffle(5).map(drawn, rng=True)
-        above = (
-            cached(below).map(lambda x, r: (x, r), traced=False).map(lambda x, r, rng: (x, r, rng.random()), rng=True)
-        )
-        return [run(above), run(above), run(above.repeat(2))]
-
-    assert chain(lambda d: d.cache(tmp_path / "c")) == chain(lambda d: d.cache())
-
-
-def test_rows_of_cached_batches_keep_their_identities(tmp_path: Path) -> None:
-    def drawn(x: Any, rng: np.random.Generator) -> Any:
-        return x, rng.random()
-
-    def chain(cached: Callable[[Dataset], Dataset]) -> list[Any]:
-        above = cached(Dataset.range(10).shuffle(4).batch(3)).unbatch().map(drawn, rng=True)
-        return [sorted(run(above)), sorted(run(above))]
-
-    without = chain(lambda d: d.cache())
-    assert chain(lambda d: d.cache(tmp_path / "c")) == without
-    assert without[0] != without[1]
 
 
 def test_the_order_is_frozen_and_the_epochs_behind_it_are_not(tmp_path: Path) -> None:
@@ -343,21 +310,11 @@ def test_a_partial_pass_leaves_nothing(tmp_path: Path, calls: list[int], kept: A
     items = iter(dataset)
     next(items)
     assert len([name for _, _, names in os.walk(tmp_path) for name in names]) == 1  # the one being written
-    items.close()
+    del items  # dropped, as if it were closed
 
     assert [name for _, _, names in os.walk(tmp_path) for name in names] == []
     assert run(dataset) == [0, 1, 2, 3, 4]
     assert calls[-5:] == [0, 1, 2, 3, 4]
-
-
-def test_an_iterator_that_is_dropped_leaves_nothing(tmp_path: Path) -> None:
-    items = iter(numbers().cache(tmp_path / "c"))
-    next(items)
-    del items
-    import gc
-
-    gc.collect()
-    assert files(tmp_path) == []
 
 
 def test_a_pass_that_is_stopped_by_another_thread_is_no_full_pass(tmp_path: Path) -> None:
@@ -548,27 +505,27 @@ def test_damage_in_the_middle_is_an_error_and_the_next_pass_computes_it_again(tm
 def test_a_damaged_element_costs_no_other_and_the_file_is_computed_again(
     tmp_path: Path, calls: list[int], kept: Any, byte: int
 ) -> None:
-    everything = list(range(3000))
-    run(kept(numbers(3000), tmp_path))
+    everything = list(range(600))
+    run(kept(numbers(600), tmp_path))
     (path,) = [found for found in tmp_path.rglob("*") if found.is_file()]
     pack, unpack = (gzip.compress, gzip.decompress) if path.suffix == ".gz" else (bytes, bytes)
     whole = unpack(path.read_bytes())
     data = bytearray(whole)
-    data[start_of(data, 1500) + byte] ^= 1
+    data[start_of(data, 300) + byte] ^= 1
     path.write_bytes(pack(data))
 
-    short = [*range(1500), "error", *range(1501, 3000)]
-    dataset = kept(numbers(3000), tmp_path)
+    short = [*range(300), "error", *range(301, 600)]
+    dataset = kept(numbers(600), tmp_path)
     assert outcomes(dataset.repeat(2)) == short * 2  # one iterator, two passes
-    items = iter(kept(numbers(3000), tmp_path).ignore_errors())
-    assert [int(x) for x in items] == [*range(1500), *range(1501, 3000)]
+    items = iter(kept(numbers(600), tmp_path).ignore_errors())
+    assert [int(x) for x in items] == [*range(300), *range(301, 600)]
     assert items.left_out == 1
     assert calls == everything
 
     assert run(dataset) == everything
     assert calls == everything * 2
     assert unpack(path.read_bytes()) == whole
-    assert run(kept(numbers(3000), tmp_path)) == everything
+    assert run(kept(numbers(600), tmp_path)) == everything
     assert calls == everything * 2
 
 
@@ -625,15 +582,6 @@ def test_a_cache_in_a_traced_function_is_one_for_each_element(tmp_path: Path, wh
     dataset = listed.flat_map(lambda path: gp.TextLineDataset(path).cache(where and str(tmp_path / where)))
 
     assert run(dataset) == run(dataset) == [b"a0", b"b0", b"a1", b"b1", b"a2", b"b2"]
-
-
-def test_images_come_back_from_every_executor(tmp_path: Path) -> None:
-    array = np.arange(6 * 5 * 4 * 3, dtype=np.uint8).reshape(6, 5, 4, 3)
-    images = Dataset.from_tensor_slices(array).map(lambda x: ops.flip_left_right(x)).batch(4).cache(tmp_path / "c")
-
-    for _ in range(2):
-        batches = list(images.with_options(Options(device="cpu", backend="numpy")))
-        np.testing.assert_array_equal(np.concatenate(batches), array[:, :, ::-1])
 
 
 @pytest.mark.parametrize("backend", ["numpy", "fast"])
