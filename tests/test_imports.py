@@ -219,34 +219,17 @@ def test_circles_are_found() -> None:
     assert _circles(graph) == [{"b", "c"}, {"e"}]
 
 
-def test_the_ops_are_among_the_files_checked() -> None:
-    assert PACKAGE / "ops" / "__init__.py" in _sources()
-
-
 @pytest.mark.parametrize(
     ("path", "source", "complaint"),
     [
         ("spec.py", "from gpupipe.plan.node import Node", "stands after spec"),
         ("flow/run.py", "from .maps.scan import ScanFlow", "stands after run"),
-        ("flow/maps/scan.py", "from ..combine.join import ZipFlow", "stands after maps"),
         ("flow/maps/scan.py", "from gpupipe.flow.other.join import x", "other has no rank"),
         ("spec.py", "def f():\n    import gpupipe.plan", "stands after spec"),
-        ("plan/node.py", "from ..optimize import rules", "stands after plan"),
         ("io.py", "from gpupipe import Dataset", "stands after io"),
-        ("graph/op.py", "from gpupipe import ops", "stands after graph"),
-        ("spec.py", "from gpupipe import utils", "stands after spec"),
         ("spec.py", "import gpupipe.utils", "utils has no rank"),
-        (
-            "flow/x.py",
-            "def f():\n    import nvidia.dali",
-            "allowed in: transform/dali/library.py, extract/images/region.py",
-        ),
-        ("transform/dali/library.py", "import nvidia.dali", "when the module is imported"),
-        (
-            "transform/dali/library.py",
-            "try:\n    from nvidia import dali\nexcept ImportError:\n    raise",
-            "when the module",
-        ),
+        ("flow/x.py", "def f():\n    import nvidia.dali", "allowed in: transform/dali/library.py, extract/images/"),
+        ("transform/dali/library.py", "try:\n    from nvidia import dali\nexcept ImportError:\n    raise", "when"),
         ("transform/array.py", "class A:\n    import cupy", "when the module is imported"),
         ("comparison/parity.py", "def f():\n    import tensorflow as tf", "allowed in: tensors/tf.py"),
     ],
@@ -287,15 +270,9 @@ def test_import_gpupipe_loads_no_heavy_library() -> None:
     assert _in_a_new_process(code) == ""
 
 
-def test_import_gpupipe_leaves_what_runs_a_chain_for_later() -> None:
-    later = ["gpupipe.optimize", "gpupipe.flow", "gpupipe.transform", "gpupipe.load", "crc32c", "PIL", "simplejpeg"]
-    code = f"import sys, gpupipe; print(*sorted(set({later!r}) & set(sys.modules)))"
-
-    assert _in_a_new_process(code) == ""
-
-
 def test_writing_a_chain_leaves_what_runs_it_for_later() -> None:
-    later = ["gpupipe.optimize", "gpupipe.flow", "gpupipe.load", "gpupipe.extract.tables", "PIL", "simplejpeg"]
+    later = ["gpupipe.optimize", "gpupipe.flow", "gpupipe.transform", "gpupipe.load", "gpupipe.extract.tables"]
+    later += ["crc32c", "PIL", "simplejpeg"]
     code = f"""
 import sys, gpupipe as gp
 gp.Dataset.range(9).shuffle(4).map(lambda x: x + 1).batch(2)

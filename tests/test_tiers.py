@@ -37,18 +37,7 @@ def run(folder: Path, tests: str, **environment: str) -> str:
     for name, text in {"test_it.py": tests, "timings.json": TIMINGS, "conftest.py": CONFTEST}.items():
         (folder / name).write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    alone\n    gpu\n    programs\n    installed\n")
-    words = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-v",
-        "-rA",
-        "-p",
-        "tests.conftest",
-        "-p",
-        "no:cacheprovider",
-        "test_it.py",
-    ]
+    words = [sys.executable, *"-m pytest -v -rA -p tests.conftest -p no:cacheprovider test_it.py".split()]
     asked = ("GPUPIPE_QUICK", "GPUPIPE_PASSED", "GPUPIPE_ALL_LIBRARIES")
     settings = {name: value for name, value in os.environ.items() if name not in asked}
     settings |= {"PYTHONPATH": str(ROOT)} | environment
