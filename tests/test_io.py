@@ -132,37 +132,6 @@ def test_a_batch_is_stacked_padded_or_ragged() -> None:
     assert ragged[-1].tolist() == [0.5, 1.5]
 
 
-def test_an_empty_batch_has_no_rows() -> None:
-    got = io.parse_example([], FEATURES)
-
-    assert got["box"].shape == (0, 2, 2)
-    assert got["points"].shape == (0, 0, 2)
-    assert len(got["ragged"]) == 0
-
-
-@pytest.mark.tf
-def test_a_batch_is_what_tensorflow_reads() -> None:
-    tf = pytest.importorskip("tensorflow")
-    theirs = tf.io.parse_example(
-        EXAMPLES,
-        {
-            "image": tf.io.FixedLenFeature((), tf.string),
-            "label": tf.io.FixedLenFeature((), tf.int64, -1),
-            "box": tf.io.FixedLenFeature((2, 2), tf.float32),
-            "words": tf.io.VarLenFeature(tf.string),
-            "points": tf.io.FixedLenSequenceFeature((2,), tf.int64, True, 9),
-            "ragged": tf.io.RaggedFeature(tf.float32),
-        },
-    )
-
-    ours = io.parse_example(EXAMPLES, FEATURES)
-
-    for name in ("image", "label", "box", "points"):
-        np.testing.assert_array_equal(ours[name], theirs[name].numpy())
-    np.testing.assert_array_equal(ours["words"].values, theirs["words"].values.numpy())
-    np.testing.assert_array_equal(ours["ragged"].row_splits, theirs["ragged"].row_splits.numpy())
-
-
 def test_behind_a_batch_the_traced_parse_is_the_same_row_by_row() -> None:
     features = {name: FEATURES[name] for name in ("label", "box")}
 
@@ -225,11 +194,3 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
         io.read_file(tmp_path / "nowhere")
     with pytest.raises(DirectoryError, match="a file is needed"):
         io.read_file(tmp_path)
-
-
-def test_what_the_writer_writes_is_read_back(tmp_path: Path) -> None:
-    with io.TFRecordWriter(tmp_path / "one.tfrecord") as out:
-        out.write(EXAMPLES[0])
-
-    # 8 bytes of length, 4 of its CRC, the record, 4 of its CRC
-    assert io.read_file(tmp_path / "one.tfrecord")[12:-4] == EXAMPLES[0]
