@@ -82,11 +82,7 @@ QUIET: dict[str, Callable[[_Gate], Dataset]] = {
     "parallel map, any order": lambda g: Dataset.range(8).map(
         g.function, traced=False, num_parallel_calls=2, deterministic=False
     ),
-    "parallel map, prefetch": lambda g: (
-        Dataset.range(8).map(g.function, traced=False, num_parallel_calls=2).prefetch(1)
-    ),
     "filter, prefetch": lambda g: Dataset.range(8).filter(lambda x: g.function(x) >= 0).prefetch(2),
-    "generator, images": lambda g: _flipped(Dataset.from_generator(g.numbers, output_signature=INT)),
     "generator, images, prefetch": lambda g: _flipped(Dataset.from_generator(g.numbers, output_signature=INT)).prefetch(
         1
     ),
@@ -202,9 +198,7 @@ def _pictures(slow: _Slow) -> Dataset:
 
 SLOW: dict[str, Callable[[_Slow], Dataset]] = {
     "batch": lambda s: _numbers(s).batch(LONG).prefetch(1),
-    "host graph and batch": lambda s: _numbers(s).map(lambda x: ops.one_hot(x, 4)).batch(LONG).prefetch(1),
     "batch of images": lambda s: _pictures(s).batch(LONG),
-    "padded batch": lambda s: _numbers(s).padded_batch(LONG).prefetch(1),
     "zipped batches": lambda s: Dataset.zip(Dataset.range(10**6).batch(LONG), _numbers(s).batch(LONG)).prefetch(1),
     "shuffle": lambda s: _numbers(s).shuffle(LONG).prefetch(1),
     "skip": lambda s: _numbers(s).skip(LONG).prefetch(1),
@@ -298,18 +292,6 @@ def test_collected_in_a_thread_of_a_pipeline_it_is_told_to_stop_and_not_waited_f
         _wait_until_gone()
 
     assert "still runs" not in caplog.text
-
-
-def test_a_run_that_has_ended_starts_no_reader_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpupipe.flow import run as runs
-
-    monkeypatch.setattr(runs, "cpu_count", lambda: 4)
-    run = runs.Run(Options().resolve())
-    assert run.readers is not None
-    assert run.readers is run.readers
-    run.close()
-
-    assert run.readers is None
 
 
 def test_a_closer_that_fails_keeps_no_other_from_being_called() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -43,21 +43,16 @@ PAIRED: dict[str, Chain] = {
     "shuffle(ALL)": lambda x: x.shuffle(gp.ALL, seed=1),
     "shuffle(ALL) of batches": lambda x: x.batch(4).shuffle(gp.ALL, seed=1).unbatch(),
     "one order for all epochs": lambda x: x.shuffle(100, seed=1, reshuffle_each_iteration=False),
-    "shuffle(ALL), one order": lambda x: x.shuffle(gp.ALL, seed=1, reshuffle_each_iteration=False),
     "shuffle, repeat": lambda x: x.shuffle(100, seed=1).repeat(3),
     "shuffle(ALL), repeat": lambda x: x.shuffle(gp.ALL, seed=1).repeat(3),
     "repeat, shuffle": lambda x: x.repeat(2).shuffle(100, seed=1),
     "shuffle, shard": lambda x: x.shuffle(100, seed=1).shard(3, 1),
     "shard, shuffle": lambda x: x.shard(2, 1).shuffle(100, seed=1),
-    "shuffle, take": lambda x: x.shuffle(100, seed=1).take(5),
-    "shuffle, skip": lambda x: x.shuffle(100, seed=1).skip(5),
     "shuffle, concatenate": lambda x: x.shuffle(100, seed=1).concatenate(x.shuffle(100, seed=2)),
     "concatenate, shuffle": lambda x: x.concatenate(x).shuffle(100, seed=1),
     "shuffle twice": lambda x: x.shuffle(5, seed=1).shuffle(100, seed=2),
-    "shuffle, cache": lambda x: x.shuffle(100, seed=1).cache(),
     "cache, shuffle": lambda x: x.cache().shuffle(100, seed=1),
     "shuffle, batch, unbatch": lambda x: x.shuffle(100, seed=1).batch(5).unbatch(),
-    "shuffle, prefetch": lambda x: x.shuffle(100, seed=1).prefetch(2),
     "split": lambda x: x.split([0.5, 0.5], seed=3)[0].shuffle(gp.ALL, seed=1),
     "chosen from shuffled ones": lambda x: Dataset.choose_from_datasets(
         [x.shuffle(100, seed=1), x.shuffle(100, seed=2)], Dataset.range(2).repeat(N)
@@ -150,8 +145,7 @@ def test_pairs_match_wherever_the_zip_stands_and_whatever_is_below(structure: An
         assert len(pairs) >= 2 * N
 
 
-@pytest.mark.parametrize("shuffled", [_twice, _over_all], ids=["a buffer", "ALL"])
-def test_nested_repeats_are_counted_through(shuffled: Chain) -> None:
+def test_nested_repeats_are_counted_through() -> None:
     flat = numbers().shuffle(100, seed=1).repeat(6)
     nested = numbers().shuffle(100, seed=1).repeat(2).repeat(3)
 
@@ -278,7 +272,7 @@ def test_random_ops_draw_by_identity_whatever_their_seeds() -> None:
     assert all((a == b).all() for dataset in (joint, behind) for a, b in dataset)
 
 
-@pytest.mark.parametrize("taken", [0, 1, 9, N, N + 3, 3 * N - 1])
+@pytest.mark.parametrize("taken", [9, N + 3])
 @pytest.mark.parametrize("chain", PAIRED.values(), ids=PAIRED.keys())
 def test_a_resumed_zip_goes_on_with_the_same_pairs(chain: Chain, taken: int) -> None:
     def zipped() -> Any:
@@ -346,9 +340,3 @@ def test_a_state_of_another_law_is_refused() -> None:
 
     with pytest.raises(gp.StateError, match=r"law of random numbers 2, got 1: .* another version .* start the epoch"):
         iter(numbers().shuffle(9, seed=1)).load_state_dict(state)
-
-
-def test_orders_of_different_epochs_share_no_pairs_by_place() -> None:
-    seen = [[plain(x) for x in numbers().shuffle(100, seed=1).iterator(epoch=epoch)] for epoch in range(6)]
-
-    assert all(sum(a == b for a, b in zip(x, y, strict=True)) < 8 for x, y in pairwise(seen))

@@ -33,10 +33,6 @@ def _numbers(n: int) -> Callable[[], Iterator[np.int64]]:
     return lambda: (np.int64(i) for i in range(n))
 
 
-def _odd(x: Any) -> Any:
-    return bool(np.asarray(x) % 2)  # `bool` makes it ordinary Python
-
-
 def _inner(x: Any) -> Any:
     return Range(3).map(lambda y: y + 10 * x)
 
@@ -45,18 +41,15 @@ SOURCES: dict[str, Callable[[int], gp.Dataset]] = {
     "range": Range,
     "slices": lambda n: gp.Dataset.from_tensor_slices(np.arange(n)),
     "indexable": lambda n: gp.Dataset.from_indexable(list(range(n))),
-    "indexable in threads": lambda n: gp.Dataset.from_indexable(list(range(n)), num_parallel_calls=2),
     "taken": lambda n: Range(n + 5).skip(2).take(n),
     "a slice": lambda n: Range(2 * n)[::2],
     "a global shuffle": lambda n: Range(n).shuffle(gp.ALL, seed=3),
     "generator": lambda n: gp.Dataset.from_generator(_numbers(n), output_signature=gp.TensorSpec((), "int64")),
     "filter": lambda n: Range(n).filter(lambda x: x % 3 != 1),
-    "filter in Python": lambda n: Range(n).filter(_odd),
     "shuffle": lambda n: Range(n).shuffle(4, seed=1),
     "shuffle, repeat": lambda n: Range(n).shuffle(4, seed=1).repeat(2),
     "traced map": lambda n: Range(n).map(lambda x: x * 2),
     "threads": lambda n: Range(n).map(lambda x: int(x) + 1, num_parallel_calls=2, traced=False),
-    "flat_map": lambda n: Range(n).flat_map(_inner),
     "interleave": lambda n: Range(n).interleave(_inner, cycle_length=2),
     "cache": lambda n: Range(n).shuffle(3).cache(),
     "concatenate": lambda n: Range(n).concatenate(Range(2)),
@@ -70,9 +63,9 @@ SOURCES: dict[str, Callable[[int], gp.Dataset]] = {
 @pytest.mark.parametrize("even", ["drop", "wrap"])
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 def test_every_shard_is_that_of_the_model(source: Callable[[int], gp.Dataset], even: Any) -> None:
-    for n in (0, 1, 2, 5, 6, 7):
+    for n in (0, 1, 6, 7):
         whole = run(source(n).iterator(epoch=2))
-        for shards in (1, 2, 3, 5):
+        for shards in (2, 3, 5):
             for index in range(shards):
                 ds = source(n).shard(shards, index, even=even)
                 found = run(ds.iterator(epoch=2))
@@ -116,7 +109,7 @@ PLACES = ("range", "slices", "indexable", "taken", "a slice", "a global shuffle"
 @pytest.mark.parametrize("even", ["drop", "wrap"])
 @pytest.mark.parametrize("name", PLACES)
 def test_its_elements_have_places(name: str, even: Any) -> None:
-    for n, shards, index in ((7, 3, 2), (6, 4, 3), (2, 5, 4)):
+    for n, shards, index in ((7, 3, 2), (2, 5, 4)):
         ds = SOURCES[name](n).shard(shards, index, even=even)
         whole = run(ds.iterator(epoch=0))
 
@@ -177,7 +170,7 @@ def test_records_are_shared_out_evenly_with_an_index_and_without(
     from gpupipe.extract.records.index import INDEXES
 
     whole = run(reader(paths).iterator(epoch=0))
-    for shards in (2, 4, 5, 20):
+    for shards in (2, 5, 20):
         for index in range(shards):
             ds = reader(paths).shard(shards, index, even=even)
             INDEXES.clear()
@@ -269,7 +262,7 @@ def _some(items: Any, count: int | None = None) -> list[Any]:
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
-@settings(max_examples=150, deadline=None, database=None, derandomize=True)
+@settings(max_examples=50, deadline=None, database=None, derandomize=True)
 @given(program=programs(failing=True, most=5, even=True))
 def test_it_may_stand_anywhere_in_a_chain(on_error: Any, program: Program) -> None:
     names = [op[0] for op in program[1]]
@@ -347,16 +340,3 @@ def test_a_stream_is_not_read_further_than_the_round() -> None:
     with iter(source.shard(4, 1, even="wrap")) as items:
         assert int(next(items)) == 1
     assert taken == [0, 1]
-
-
-def test_files_that_are_interleaved_give_equal_batches_on_every_rank(paths: list[str]) -> None:
-    """14 records on 4 ranks: without `even`, two ranks have a batch more than the others."""
-
-    def steps(rank: int, **even: Any) -> int:
-        names = gp.Dataset.from_tensor_slices(paths)
-        ds = names.interleave(gp.TFRecordDataset, cycle_length=2).shuffle(5, seed=1).shard(4, rank, **even)
-        return len([len(batch) for batch in ds.batch(3)])
-
-    assert [steps(rank) for rank in range(4)] == [2, 2, 1, 1]
-    assert [steps(rank, even="drop") for rank in range(4)] == [1, 1, 1, 1]
-    assert [steps(rank, even="wrap") for rank in range(4)] == [2, 2, 2, 2]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
-import time
 from typing import Any
 
 import numpy as np
@@ -63,10 +61,6 @@ def test_files_come_in_the_same_order(tmp_path: Any, cycle: int, calls: int | No
     assert [int(record) for record in dataset] == expected
 
 
-def test_more_parallel_calls_than_the_cycle_is_long_are_allowed() -> None:
-    assert run(Dataset.range(2).interleave(lambda i: Dataset.range(i), 2, num_parallel_calls=64)) == [0]
-
-
 def test_without_an_order_every_input_keeps_its_own() -> None:
     dataset = Dataset.range(5).interleave(
         lambda i: Dataset.range(i * 100, i * 100 + 7), cycle_length=3, num_parallel_calls=2, deterministic=False
@@ -87,15 +81,3 @@ def test_a_function_that_has_to_be_called_is_called_once_for_each_element() -> N
 
     assert run(Dataset.range(4).interleave(numbers, cycle_length=2)) == interleaved([[], [0], [0, 1], [0, 1, 2]], 2, 1)
     assert sorted(calls) == [0, 1, 2, 3]
-
-
-def test_stages_inside_leave_no_thread_behind() -> None:
-    before = threading.active_count()
-    dataset = Dataset.range(6).interleave(lambda i: Dataset.range(i).prefetch(2), cycle_length=3, num_parallel_calls=3)
-
-    assert sorted(run(dataset)) == sorted(j for i in range(6) for j in range(i))
-
-    deadline = time.monotonic() + 5
-    while threading.active_count() > before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert threading.active_count() == before
