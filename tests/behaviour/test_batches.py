@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -33,28 +31,6 @@ def test_the_batch_dimension_is_static_only_without_a_remainder() -> None:
     assert dataset.batch(2, True).element_spec["x"] == TensorSpec((2, 3), np.float32)
 
 
-def test_batches_of_batches() -> None:
-    assert run(Dataset.range(8).batch(2).batch(2)) == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
-
-
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int64", "float16", "float32", "float64"])
-def test_a_batch_keeps_the_dtype(dtype: str) -> None:
-    values = np.array([0, 1, 1], dtype)
-
-    (batch,) = Dataset.from_tensor_slices(values).batch(3)
-
-    assert batch.dtype == values.dtype
-    assert batch.tolist() == values.tolist()
-
-
-def test_absent_leaves_stay_absent() -> None:
-    assert run(Dataset.from_tensor_slices({"a": [1, 2], "b": None}).batch(2)) == [{"a": [1, 2], "b": None}]
-
-
-def test_parallel_calls_are_accepted() -> None:
-    assert run(Dataset.range(3).batch(2, num_parallel_calls=gp.AUTOTUNE)) == [[0, 1], [2]]
-
-
 def test_shapes_that_differ_name_leaf_shapes_and_elements() -> None:
     dataset = _ragged(2, 2, 3).map(lambda x: {"label": 1, "x": x}).batch(3)
 
@@ -81,11 +57,6 @@ def test_unknown_dimensions_are_padded_to_the_largest_of_the_batch() -> None:
     assert run(_ragged(1, 3, 2).padded_batch(2, drop_remainder=True)) == [[[1, 0, 0], [1, 2, 3]]]
 
 
-@pytest.mark.parametrize("shape", [[None], [-1], (None,)], ids=str)
-def test_none_and_minus_one_mean_the_largest(shape: Any) -> None:
-    assert run(_ragged(1, 2).padded_batch(2, padded_shapes=shape)) == [[[1, 0], [1, 2]]]
-
-
 def test_each_kind_of_leaf_has_its_own_filling() -> None:
     rows = Dataset.range(1, 3).map(
         lambda n: (np.ones(int(n), bool), np.array([b"x"] * int(n), object), np.ones(int(n), np.float32))
@@ -107,10 +78,6 @@ def test_dictionaries_are_padded_by_key() -> None:
     got = run(dataset.padded_batch(2, padded_shapes={"b": [3], "a": [None]}, padding_values={"a": 7, "b": None}))
 
     assert got == [{"a": [[1, 7], [1, 2]], "b": [[1, 0, 0], [1, 2, 0]]}]
-
-
-def test_scalars_are_stacked() -> None:
-    assert run(Dataset.range(3).padded_batch(2)) == [[0, 1], [2]]
 
 
 def test_the_spec_of_a_padded_batch_shows_what_is_known() -> None:
@@ -154,13 +121,6 @@ def test_ranks_that_differ_cost_their_batch() -> None:
         list(dataset.padded_batch(2))
 
 
-def test_a_row_of_another_rank_than_the_padded_shape_is_named_with_that_shape() -> None:
-    rows = Dataset.from_tensors([1, 2]).concatenate(Dataset.from_tensors([[1, 2], [3, 4]]))
-
-    with pytest.raises(ShapeError, match=r"needs elements of rank 1, as the padded shape \[5\] has, got \(2, 2\)"):
-        list(rows.padded_batch(1, [5]))
-
-
 def test_none_stands_for_the_defaults_of_a_part() -> None:
     pair = Dataset.from_tensors(([1, 2], {"s": np.ones(1), "t": b"x"}))
 
@@ -177,15 +137,6 @@ def test_none_stands_for_the_defaults_of_a_part() -> None:
         pair.padded_batch(1, None, (-1, None, None))
 
 
-def test_none_stands_for_the_defaults_of_a_part_in_buckets() -> None:
-    pair = Dataset.from_tensors(([1, 2], {"s": np.ones(1)}))
-
-    (batch,) = pair.bucket_by_sequence_length(
-        lambda x, y: 2, [4], [1, 1], padded_shapes=([3], None), padding_values=(-1, None)
-    )
-    assert batch[0].tolist() == [[1, 2, -1]]
-
-
 # ---- unbatch
 
 
@@ -194,10 +145,6 @@ def test_unbatch_is_the_inverse_of_batch() -> None:
 
     assert run(pairs.batch(2).unbatch()) == run(pairs)
     assert pairs.batch(2).unbatch().element_spec == pairs.element_spec
-
-
-def test_rebatching_by_hand() -> None:
-    assert run(Dataset.range(7).batch(3).unbatch().batch(2)) == [[0, 1], [2, 3], [4, 5], [6]]
 
 
 def test_batches_without_rows_vanish() -> None:

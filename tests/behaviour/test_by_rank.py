@@ -80,14 +80,6 @@ def test_a_short_last_batch_is_left_out_or_padded_and_all_ranks_make_as_many_ste
     assert together(last)[whole[-1].nbytes :] == whole[0][:3].tobytes()
 
 
-@pytest.mark.parametrize("remainder", ["drop", "pad"])
-def test_its_length_and_type_are_known(remainder: Any) -> None:
-    ds = Range(1533).batch(128).by_rank(3, 4, remainder, check=False)
-
-    assert len(ds) == ds.cardinality() == {"drop": 11, "pad": 12}[remainder]
-    assert ds.element_spec == gp.TensorSpec((32,), "int64")
-
-
 def test_only_own_rows_are_made() -> None:
     made: list[int] = []
 
@@ -115,15 +107,6 @@ def test_a_bad_row_is_an_error_of_its_rank_and_moves_no_other() -> None:
     assert [batch.tolist() for batch in items] == [[8, 10], [12, 14]]
     replaced = ds.with_options(gp.Options(on_error="replace")).by_rank(0, 2, check=False)
     assert [batch.tolist() for batch in replaced] == [[0, 2], [4, 4], [8, 10], [12, 14]]
-
-
-def test_records_of_files_have_ranks(tmp_path: Path) -> None:
-    ds = records(tmp_path).batch(8, drop_remainder=True)
-
-    each = loops(ds, 4)
-    assert [[bytes(row) for rows in zip(*parts, strict=True) for row in rows] for parts in zip(*each, strict=True)] == [
-        [bytes(row) for row in batch] for batch in ds.iterator(epoch=0)
-    ]
 
 
 def records(folder: Path, count: int = 21, size: int = 4) -> gp.Dataset:
@@ -185,13 +168,6 @@ def test_padding_after_a_state_is_that_of_the_whole() -> None:
     assert [sum(valid) for _, valid in rest] == [8, 8, 1]
 
 
-def test_a_state_of_another_batch_names_the_batch() -> None:
-    items = chain(64, 16).by_rank(0, 2, check=False).iterator(epoch=0)
-    next(items)
-    with pytest.raises(gp.StateError, match=r"batch\(16\), where this one has batch\(32\)"):
-        chain(64, 32).by_rank(0, 2, check=False).iterator(epoch=0).load_state_dict(items.state_dict())
-
-
 def test_behind_a_step_that_holds_elements_a_state_is_of_one_rank() -> None:
     def last(rank: int, world: int) -> gp.Dataset:
         return chain(64, 16).by_rank(rank, world, check=False).take(3)
@@ -214,9 +190,7 @@ def test_behind_a_step_that_holds_elements_a_state_is_of_one_rank() -> None:
     [
         (lambda: Range(8).batch(6).by_rank(0, 4), r"a batch that 4 ranks can share, got batch\(6\) .*; 4 or 8 rows"),
         (lambda: Range(8).batch(4).by_rank(4, 4), r"a rank from 0 to 3, got 4 from the arguments"),
-        (lambda: Range(8).batch(4).by_rank(0), r"rank and world, or none of them, got rank=0 and world=None"),
         (lambda: Range(8).by_rank(0, 2), r"needs batch right before it, .*got range"),
-        (lambda: Range(8).batch(4).map(lambda x: x + 1).by_rank(0, 2), r"right before it, .*got map.*behind by_rank"),
         (lambda: Range(8).shuffle(3).batch(4).by_rank(0, 2), r"and shuffle\(3.*; use shuffle\(gp.ALL\)"),
         (lambda: Range(8).batch(4).by_rank(0, 2).by_rank(0, 2), r"got a chain that has it already"),
         (lambda: Range(8).batch(4).by_rank(0, 2, "wrap"), r"remainder='drop' or 'pad', got 'wrap'"),  # type: ignore[arg-type]
@@ -230,12 +204,6 @@ def test_behind_a_step_that_holds_elements_a_state_is_of_one_rank() -> None:
 def test_what_ranks_cannot_share_is_refused_on_the_line(make: Callable[[], Any], text: str) -> None:
     with pytest.raises(gp.PlanError, match=text):
         make()
-
-
-def test_skipping_bad_elements_is_refused_later_too() -> None:
-    ds = Range(8).batch(4).by_rank(0, 2, check=False).with_options(gp.Options(on_error="skip"))
-    with pytest.raises(gp.PlanError, match=r"got 'skip': .*test_by_rank.py"):
-        next(iter(ds))
 
 
 def test_a_dataset_inside_a_function_has_no_ranks() -> None:
@@ -267,8 +235,7 @@ def rank_with(folder: Path, rank: int, world: int, seed: int, batch: int, epoch:
     return len(list(ds.by_rank(rank, world).with_options(options).iterator(epoch=epoch)))
 
 
-@pytest.mark.parametrize("world", [2, 4])
-@pytest.mark.parametrize("part", OTHERS)
+@pytest.mark.parametrize(("part", "world"), [(part, 2) for part in OTHERS] + [("seed", 4)])
 def test_every_rank_names_the_one_that_differs_and_the_part(
     tmp_path: Path, ranks: Ranks, part: str, world: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -450,15 +417,10 @@ def test_the_variables_of_a_launcher_say_the_rank(launcher: pytest.MonkeyPatch, 
 @pytest.mark.parametrize(
     ("variables", "text"),
     [
-        (
-            {},
-            r"got none: neither torch.distributed nor jax.distributed is initialised here, and none of RANK ",
-        ),
+        ({}, r"got none: neither torch.distributed nor jax.distributed is initialised here, and none of RANK "),
         ({"RANK": "2", "WORLD_SIZE": "2"}, r"a rank below the number of ranks, got RANK=2 and WORLD_SIZE=2"),
-        ({"RANK": "x", "WORLD_SIZE": "2"}, r"got RANK=x and WORLD_SIZE=2"),
         ({"RANK": "1" * 5000, "WORLD_SIZE": "2"}, r"got RANK=1{40} and WORLD_SIZE=2;"),
         ({"RANK": "1"}, r"needs RANK and WORLD_SIZE, got RANK=1 alone"),
-        ({"WORLD_SIZE": "2"}, r"needs RANK and WORLD_SIZE, got WORLD_SIZE=2 alone"),
         (
             {"RANK": "0", "WORLD_SIZE": "2", "PMI_RANK": "1", "PMI_SIZE": "2"},
             r"one rank of this process, got RANK=0 and WORLD_SIZE=2; PMI_RANK=1 and PMI_SIZE=2",

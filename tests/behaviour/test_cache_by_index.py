@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe import Dataset, Options, ops
+from gpupipe import Dataset
 
 N = 40
 
@@ -38,7 +38,6 @@ SHUFFLES: dict[str, Callable[[Dataset], Dataset]] = {
     "all": lambda ds: ds.shuffle(gp.ALL, seed=3),
     "all, twice": lambda ds: ds.shuffle(gp.ALL, seed=3).repeat(2),
     "one of two": lambda ds: ds.concatenate(Dataset.range(9)).shuffle(gp.ALL, seed=3),
-    "batches": lambda ds: ds.shuffle(gp.ALL, seed=3).batch(7),
 }
 
 
@@ -124,17 +123,6 @@ def test_a_bad_element_is_kept_and_raised_in_each_pass(shuffled: bool) -> None:
     assert function.calls == N
 
 
-def test_bad_elements_that_are_skipped_are_kept_as_bad_and_counted_in_each_pass() -> None:
-    function = Counting(bad=11, failures=1)
-    ds = chain(function).shuffle(gp.ALL).with_options(Options(on_error="skip"))
-
-    for _ in range(2):
-        items = iter(ds)
-        assert sorted(int(x) for x in items) == [n for n in range(N) if n != 11]
-        assert items.left_out == 1
-    assert function.calls == N
-
-
 def test_what_a_user_does_to_an_element_does_not_change_the_cache() -> None:
     ds = Dataset.from_tensor_slices(np.ones((6, 4), np.float32)).map(lambda x: x * 2).cache().shuffle(gp.ALL)
 
@@ -144,22 +132,6 @@ def test_what_a_user_does_to_an_element_does_not_change_the_cache() -> None:
             x[:] = 0
         for x in ds:
             assert not x.flags.writeable
-
-
-@pytest.mark.parametrize("backend", ["numpy", "auto"])
-def test_random_steps_after_it_draw_anew_and_as_without_it(backend: Any) -> None:
-    images = np.random.default_rng(0).integers(0, 255, (12, 8, 8, 3), np.uint8)
-
-    def made(cached: bool) -> list[Any]:
-        ds = Dataset.from_tensor_slices(images).map(lambda x: ops.flip_up_down(x))
-        ds = (ds.cache() if cached else ds).shuffle(gp.ALL, seed=1).map(lambda x: ops.random_crop(x, (4, 4, 3)))
-        ds = ds.batch(4).with_options(Options(device="cpu", backend=backend))
-        return [[np.asarray(x) for x in ds.iterator(epoch)] for epoch in range(3)]
-
-    with_cache = made(True)
-    for mine, theirs in zip(with_cache, made(False), strict=True):
-        assert all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
-    assert not np.array_equal(with_cache[0][0], with_cache[1][0])
 
 
 def test_it_resumes_in_the_middle_with_a_full_cache_and_with_an_empty_one() -> None:

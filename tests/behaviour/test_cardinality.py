@@ -21,38 +21,23 @@ FILTERED = Dataset.range(10).filter(lambda x: x >= 0)
 
 ROWS: list[tuple[str, Callable[[Dataset], Dataset], tuple[int, int, int]]] = [
     ("map", lambda d: d.map(lambda x: x + 1), (10, -1, -2)),
-    ("python map", lambda d: d.map(lambda x: int(x)), (10, -1, -2)),
-    ("prefetch", lambda d: d.prefetch(2), (10, -1, -2)),
-    ("cache", lambda d: d.cache(), (10, -1, -2)),
     ("shuffle", lambda d: d.shuffle(3), (10, -1, -2)),
-    ("enumerate", lambda d: d.enumerate(), (10, -1, -2)),
-    ("with_options", lambda d: d.with_options(gp.Options(threads=1)), (10, -1, -2)),
     ("filter", lambda d: d.filter(lambda x: x > 3), (-2, -2, -2)),
     ("flat_map", lambda d: d.flat_map(lambda x: Dataset.from_tensors(x)), (-2, -2, -2)),
-    ("interleave", lambda d: d.interleave(lambda x: Dataset.from_tensors(x)), (-2, -2, -2)),
     ("batch(3)", lambda d: d.batch(3), (4, -1, -2)),
-    ("padded_batch(3)", lambda d: d.padded_batch(3), (4, -1, -2)),
-    ("batch(3, True)", lambda d: d.batch(3, drop_remainder=True), (3, -1, -2)),
     ("padded_batch(3, True)", lambda d: d.padded_batch(3, drop_remainder=True), (3, -1, -2)),
-    ("shard(3, 0)", lambda d: d.shard(3, 0), (4, -1, -2)),
     ("shard(3, 1)", lambda d: d.shard(3, 1), (3, -1, -2)),
     ("repeat(0)", lambda d: d.repeat(0), (0, 0, 0)),
-    ("repeat(2)", lambda d: d.repeat(2), (20, -1, -2)),
     ("repeat()", lambda d: d.repeat(), (-1, -1, -2)),
     ("repeat().take(9)", lambda d: d.repeat().take(9), (9, 9, -2)),
-    ("repeat().batch(2)", lambda d: d.repeat().batch(2), (-1, -1, -2)),
-    ("take(0)", lambda d: d.take(0), (0, 0, -2)),
     ("take(3)", lambda d: d.take(3), (3, 3, -2)),
     ("take(30)", lambda d: d.take(30), (10, 30, -2)),
     ("take(-1)", lambda d: d.take(-1), (10, -1, -2)),
     ("skip(3)", lambda d: d.skip(3), (7, -1, -2)),
-    ("skip(30)", lambda d: d.skip(30), (0, -1, -2)),
     ("skip(-1)", lambda d: d.skip(-1), (0, 0, 0)),
-    ("concatenate finite", lambda d: d.concatenate(Dataset.range(2)), (12, -1, -2)),
     ("concatenate endless", lambda d: d.concatenate(ENDLESS), (-1, -1, -1)),
     ("concatenate unknown", lambda d: d.concatenate(FILTERED), (-2, -1, -2)),
     ("zip range(3)", lambda d: Dataset.zip(d, Dataset.range(3)), (3, 3, -2)),
-    ("zip endless", lambda d: Dataset.zip(d, ENDLESS), (10, -1, -2)),
     ("batch(2, True).unbatch()", lambda d: d.batch(2, drop_remainder=True).unbatch(), (10, -1, -2)),
     ("batch(2).unbatch()", lambda d: d.batch(2).unbatch(), (-2, -1, -2)),
 ]
@@ -155,7 +140,7 @@ def _chains(draw: st.DrawFn) -> Dataset:
     return dataset
 
 
-@settings(max_examples=400, deadline=None, database=None, derandomize=True)
+@settings(max_examples=200, deadline=None, database=None, derandomize=True)
 @given(dataset=_chains())
 def test_random_chains_have_as_many_elements_as_they_say(dataset: Dataset) -> None:
     count = dataset.cardinality()
@@ -202,15 +187,3 @@ def test_files_that_were_counted_tell_what_a_repeat_of_them_is(tmp_path: Path) -
     assert some[7] == b"record"
     with pytest.raises(gp.PlanError, match="needs a dataset that ends"):
         some.shuffle(gp.ALL)
-
-
-def test_len_says_why_there_is_none() -> None:
-    with pytest.raises(TypeError, match="infinite"):
-        len(ENDLESS)
-    with pytest.raises(TypeError, match="unknown"):
-        len(FILTERED)
-
-
-def test_a_dataset_is_true_even_if_it_is_empty() -> None:
-    assert Dataset.range(0)
-    assert ENDLESS

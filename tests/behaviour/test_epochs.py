@@ -30,11 +30,9 @@ CHAINS: dict[str, Callable[[], Dataset]] = {
     "shuffle": lambda: Dataset.range(20).shuffle(20),
     "rng": lambda: Dataset.range(20).map(_drawn, rng=True),
     "shuffle and rng": lambda: Dataset.range(20).shuffle(7).map(_drawn, rng=True).batch(3),
-    "rng behind a cache": lambda: Dataset.range(20).cache().map(_drawn, rng=True),
     "rng in parallel": lambda: Dataset.range(20).map(_drawn, num_parallel_calls=3, rng=True),
     "interleave": lambda: Dataset.range(4).interleave(lambda i: Dataset.range(i * 9, i * 9 + 5).shuffle(5)),
     "random crop and flip": _flipped,
-    "random crop and flip behind a shuffle": lambda: _flipped().unbatch().shuffle(9).batch(4),
     "zip": lambda: Dataset.zip(Dataset.range(9).shuffle(9), Dataset.range(9).shuffle(9)),
 }
 
@@ -86,13 +84,6 @@ def test_two_steps_draw_different_numbers() -> None:
     assert all(a != b for a, b in run(dataset))
 
 
-def test_the_seed_decides() -> None:
-    dataset = Dataset.range(20).map(_drawn, rng=True)
-
-    assert run(dataset.with_options(Options(seed=0)).iterator(epoch=0)) == run(dataset.iterator(epoch=0))
-    assert run(dataset.with_options(Options(seed=1)).iterator(epoch=0)) != run(dataset.iterator(epoch=0))
-
-
 def test_a_chain_written_in_a_loop_counts_its_epochs() -> None:
     source = Dataset.range(20)
     expected = [run(Dataset.range(20).shuffle(20).map(lambda x: x + 1).iterator(epoch=i)) for i in range(3)]
@@ -102,39 +93,12 @@ def test_a_chain_written_in_a_loop_counts_its_epochs() -> None:
     assert got == expected
 
 
-def test_another_chain_over_the_same_source_counts_by_itself() -> None:
-    source = Dataset.range(20)
-    run(source.shuffle(20))
-
-    assert run(source.shuffle(19)) == run(Dataset.range(20).shuffle(19).iterator(epoch=0))
-
-
 def test_an_iterator_that_never_starts_is_no_epoch() -> None:
     dataset = Dataset.range(20).shuffle(20)
     unused = iter(dataset)
 
     assert run(dataset) == run(dataset.iterator(epoch=0))
     assert unused.epoch is None
-
-
-def test_an_iterator_knows_its_epoch() -> None:
-    dataset = Dataset.range(2)
-    items = dataset.epochs(2, start=5)
-    seen = []
-    for _ in items:
-        seen.append(items.epoch)
-
-    assert seen == [5, 5, 6, 6]
-
-
-def test_validation_as_often_as_wanted_does_not_move_the_training_epochs() -> None:
-    data = Dataset.range(20)
-    train, check = data.shuffle(20), data.batch(5)
-    run(train)
-    for _ in range(3):
-        run(check)
-
-    assert run(train) == run(train.iterator(epoch=1))
 
 
 def test_draws_before_and_behind_a_batch_are_equal() -> None:

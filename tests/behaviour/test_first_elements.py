@@ -31,15 +31,6 @@ class _Counted:
 PLACES: dict[str, tuple[Callable[[Dataset], Dataset], list[Any]]] = {
     "alone": (lambda d: d.map(lambda x: x + 1), [1, 2, 3]),
     "second of a zip": (lambda d: Dataset.zip(Dataset.range(9), d).map(lambda a, b: a * 10 + b), [0, 11, 22]),
-    "first of a zip": (lambda d: Dataset.zip(d, Dataset.range(9)).map(lambda a, b: a * 10 + b), [0, 11, 22]),
-    "third of a zip": (
-        lambda d: Dataset.zip(Dataset.range(3), Dataset.range(3), d).map(lambda a, b, c: a + b + c),
-        [0, 3, 6],
-    ),
-    "zip in a zip": (
-        lambda d: Dataset.zip(Dataset.range(3), Dataset.zip(Dataset.range(3), d)).map(lambda a, p: a + p[1]),
-        [0, 2, 4],
-    ),
     "second of a concatenate": (
         lambda d: Dataset.range(7, 8).concatenate(d).map(lambda x: x + 1),
         [8, 1, 2, 3],
@@ -67,23 +58,6 @@ def test_a_source_that_can_be_read_once_loses_nothing(place: Callable[[Dataset],
     numbers = iter(range(3))
 
     assert run(place(Dataset.from_generator(lambda: numbers))) == expected
-
-
-def test_two_of_them_side_by_side() -> None:
-    one, two = _Counted(4), _Counted(4, first=10)
-
-    got = run(Dataset.zip(Dataset.from_generator(one), Dataset.from_generator(two)).map(lambda a, b: a + b))
-
-    assert got == [10, 12, 14, 16]
-    assert (one.starts, two.starts) == (1, 1)
-
-
-def test_a_repeat_starts_one_for_each_pass() -> None:
-    generator = _Counted(2)
-    chain = Dataset.zip(Dataset.range(9), Dataset.from_generator(generator).repeat(3)).map(lambda a, b: a * 10 + b)
-
-    assert run(chain) == [0, 11, 20, 31, 40, 51]
-    assert generator.starts == 3
 
 
 def test_what_was_looked_at_draws_the_same_numbers() -> None:

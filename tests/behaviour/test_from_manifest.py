@@ -14,7 +14,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Options, TFRecordDataset, ops
-from gpupipe.errors import MissingFileError, PlanTypeError, RecordError
+from gpupipe.errors import RecordError
 from gpupipe.extract.records.manifest import AGAIN
 from gpupipe.extract.records.manifest_writer import write_manifest
 from gpupipe.extract.storage import retry
@@ -91,14 +91,6 @@ def test_a_url_gives_the_same_elements(server: Faulty, tmp_path: Path) -> None:
     assert len(far) == 48
     assert [bytes(far[i]) for i in (40, 3)] == [bytes(near[i]) for i in (40, 3)]
     assert drawn(far.shuffle(gp.ALL, seed=2)) == drawn(near.shuffle(gp.ALL, seed=2))
-
-
-def test_the_files_may_lie_elsewhere(server: Faulty, tmp_path: Path) -> None:
-    shutil.copy(tmp_path / "d" / "files.gpindex", tmp_path / "copy")
-
-    ds = TFRecordDataset.from_manifest(tmp_path / "copy", folder=server.url(""))
-
-    assert bytes(ds[4]) == b"0:4"
 
 
 @pytest.mark.parametrize("fault", ["503", "drop", "flip", "short"])
@@ -200,16 +192,6 @@ def test_a_file_of_another_time_is_an_error_and_a_copy_with_the_same_time_is_non
         list(TFRecordDataset.from_manifest(manifest))
 
 
-def test_a_missing_file_is_an_error_of_each_of_its_records(tmp_path: Path) -> None:
-    manifest, paths, _ = written(tmp_path, COUNTS)
-    os.unlink(paths[2])
-
-    found = outcomes(TFRecordDataset.from_manifest(manifest))
-
-    assert len(found) == 48
-    assert [type(one) for one in found[5:17]] == [MissingFileError] * 12
-
-
 def test_a_record_that_changed_alone_is_its_own_error(server: Faulty, tmp_path: Path) -> None:
     path = tmp_path / "d" / "004.tfrecord"
     data = bytearray(path.read_bytes())
@@ -259,24 +241,3 @@ def test_other_files_refuse_a_state(tmp_path: Path) -> None:
 
     with pytest.raises(gp.StateError, match=r"004\.tfrecord"):
         TFRecordDataset.from_manifest(other).iterator(epoch=0).load_state_dict(state)
-
-
-def test_steps_of_all_kinds_follow(server: Faulty) -> None:
-    ds = TFRecordDataset.from_manifest(server.url("files.gpindex"))
-
-    assert [len(part) for part in ds.split([0.5, 0.5])] == [24, 24]
-    assert len(list(ds.shuffle(10, seed=1).batch(7))) == 7
-    assert list(map(bytes, ds.skip(40).take(3))) == [b"4:22", b"4:23", b"4:24"]
-    assert [bytes(x) for x in ds.shard(4, 1, even="drop")][:2] == [b"0:1", b"2:0"]
-    assert [int(x) for x in ds.map(lambda x: 7, num_parallel_calls=2).take(2)] == [7, 7]
-
-
-@pytest.mark.parametrize("given", [3, None, ["a"]])
-def test_what_is_no_path_is_refused(given: Any) -> None:
-    with pytest.raises(PlanTypeError, match="from_manifest needs a manifest that is a path or URL"):
-        TFRecordDataset.from_manifest(given)
-
-
-def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match=r"nothing\.gpindex"):
-        TFRecordDataset.from_manifest(tmp_path / "nothing.gpindex")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -11,12 +10,11 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
-from gpupipe.flow.cache.on_gpu import GpuCacheStore
 from gpupipe.transform import array, machine
 from gpupipe.transform.array import on_gpu, to_host
 from gpupipe.transform.cached_array import CachedArray
 from gpupipe.transform.dali import feed_cached, library
-from gpupipe.transform.dali.feeding import Entry, tensors_of
+from gpupipe.transform.dali.feeding import Entry
 from gpupipe.transform.device_memory import DeviceMemory
 from tests.behaviour.a_gpu import a_gpu, is_same
 from tests.transform.tiny import damaged, jpeg
@@ -73,10 +71,7 @@ STEPS: dict[str, Make] = {
     "shuffle": lambda ds: ds.shuffle(7).map(_cropped).batch(5),
     "shuffle of all": lambda ds: ds.shuffle(gp.ALL).map(_cropped).batch(5),
     "repeat in one iterator": lambda ds: ds.repeat(3).map(_cropped).batch(7),
-    "batches of one": lambda ds: ds.map(_cropped).batch(1),
     "elements": lambda ds: ds,
-    "elements of a map": lambda ds: ds.map(_cropped),
-    "labels alone": lambda ds: ds.map(lambda image, label: label).batch(4),
     "image and crop": lambda ds: ds.map(lambda x, y: (ops.resize(x, (9, 9)), ops.random_crop(x, (8, 8, 3)), y)).batch(
         4
     ),
@@ -86,19 +81,11 @@ STEPS: dict[str, Make] = {
     "filter in Python": lambda ds: ds.filter(lambda x, y: int(x[0, 0, 0]) % 2 == 0).map(_cropped).batch(3),
     "Python map": lambda ds: ds.map(lambda x, y: (x[:8, :8].copy(), y), traced=False).batch(3),
     "py_function": lambda ds: ds.map(_with_mean).batch(3),
-    "py_function on the image alone": lambda ds: ds.map(
-        lambda x, y: (ops.random_crop(x, (8, 8, 3)), _is_even(x))
-    ).batch(3),
-    "enumerate": lambda ds: ds.enumerate().map(lambda i, xy: (i, *_cropped(*xy))).batch(3),
     "zip": lambda ds: Dataset.zip((ds, Dataset.range(COUNT))).map(lambda xy, n: (*_cropped(*xy), n)).batch(3),
     "zip with itself": lambda ds: Dataset.zip((ds, ds)).map(lambda a, b: (*_cropped(*a), *_cropped(*b))).batch(4),
     "concatenate": lambda ds: ds.concatenate(_decoded(FILES[:5])).map(_cropped).batch(5),
-    "sample": lambda ds: Dataset.sample_from_datasets([ds, ds.take(4)], seed=1).map(_cropped).batch(5),
     "padded_batch": lambda ds: ds.padded_batch(3),
-    "window": lambda ds: ds.window(4).flat_map(lambda x, y: Dataset.zip((x, y))).map(_cropped).batch(2),
-    "prefetch": lambda ds: ds.prefetch(2).map(_cropped).prefetch(2).batch(4).prefetch(1),
     "take and skip": lambda ds: ds.skip(2).take(9).map(_cropped).batch(4),
-    "a second cache": lambda ds: ds.map(_cropped).cache().batch(4),
     "one on the GPU behind one": lambda ds: (
         ds.map(lambda x, y: (ops.resize(x, (12, 12)), y)).cache(device="gpu").batch(4)
     ),
@@ -166,14 +153,6 @@ class TestOnAGpu:
         assert len(puts) == COUNT
         assert all(on_gpu(image) for image, *_ in puts)
         assert not any(finding.rule == "copied_to_host" for finding in ds.check())
-
-    def test_images_that_the_host_made_are_kept_on_the_gpu_as_well(self) -> None:
-        images = np.arange(12 * 8 * 8 * 3).astype(np.uint8).reshape(12, 8, 8, 3)
-        ds = Dataset.from_tensor_slices(images).map(lambda x: x[::-1].copy(), traced=False).cache(device="gpu")
-        ds = ds.map(lambda x: ops.flip_up_down(x)).batch(4).with_options(GPU)
-
-        for _ in range(2):
-            is_same(np.concatenate([to_host(x) for x in ds]), images)
 
     def test_a_user_who_changes_a_batch_does_not_change_the_cache(self) -> None:
         images = np.full((3, 4, 4, 3), 7, np.uint8)
@@ -268,13 +247,6 @@ class TestOnAGpu:
             ):
                 list(ds)
 
-    def test_the_budget_is_that_of_the_options_unless_the_cache_has_its_own(self) -> None:
-        small = Options(device="gpu", device_memory=9_000)
-
-        with pytest.raises(gp.DeviceError, match=r"may take 9,000 bytes"):
-            list(_on_gpu(_decoded()).with_options(small))
-        assert len(list(_decoded().cache(device="gpu", memory=1 << 20).with_options(small))) == COUNT
-
     def test_what_spills_is_kept_on_the_host(self) -> None:
         cached = _decoded().cache(device="gpu", memory=30_000, spill=True)
         ds = cached.map(_cropped).batch(5).with_options(GPU)
@@ -337,15 +309,6 @@ class TestOnAGpu:
         rows = {row.step: (row.elements, row.bytes) for row in ds.memory_report().steps}
         assert rows["cache(device='gpu')"] == (10, images.nbytes)
 
-    def test_another_process_finds_nothing_in_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        cached = _on_gpu(_decoded())
-        list(cached.with_options(GPU))
-        store, settings = cached.plan.store, GPU.resolve()  # type: ignore[attr-defined]
-
-        assert store.find(settings) is not None
-        monkeypatch.setattr("gpupipe.flow.cache.on_gpu.os.getpid", lambda: -1)
-        assert store.find(settings) is None
-
     def test_a_column_may_hold_arrays_of_the_cache_and_others(self) -> None:
         images = [np.full((2, 3, 3), n, np.uint8) for n in range(3)]
         there = array.to_device(images[0], 0)
@@ -361,12 +324,6 @@ class TestOnAGpu:
             np.testing.assert_array_equal(np.asarray(held), image)
         assert feed_cached.tensors_on_gpu(tensors, "ops", [images[0][0]], entry, 0, causes) is None
         assert "need uint8 with 3 dimensions" in str(causes[0])
-
-    def test_without_cupy_it_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(array, "has_cupy", lambda: False)
-
-        with pytest.raises(gp.MissingDependencyError, match=r"cache\(device='gpu'\) at .* needs CuPy.*pip install"):
-            next(iter(_on_gpu(_decoded()).with_options(GPU)))
 
 
 def _counting(function: Callable[..., Any], calls: list[Any]) -> Callable[..., Any]:
@@ -391,18 +348,6 @@ def _with_errors(items: Any) -> list[Any]:
             return out
         except gp.DataError as error:
             out.append(type(error).__name__)
-
-
-def test_without_a_gpu_it_says_what_it_got(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "gpu_count", lambda: 0)
-    monkeypatch.setattr("gpupipe.transform.choose.gpu_count", lambda: 0)
-    ds = _on_gpu(_decoded())
-
-    with pytest.raises(
-        gp.PlanError, match=r"cache\(device='gpu'\) at .*test_gpu_cache.* needs an NVIDIA GPU and DALI, got "
-    ):
-        next(iter(ds))
-    assert "needs an NVIDIA GPU" in str(ds.explain())
 
 
 @pytest.mark.parametrize("options", [Options(), Options(device="gpu"), Options(device="cpu")], ids=["", "gpu", "cpu"])
@@ -444,32 +389,6 @@ def test_without_cupy_explain_says_so_where_the_cache_is(monkeypatch: pytest.Mon
 def test_wrong_arguments_are_refused_where_they_are_written(call: Any, error: Any, text: str) -> None:
     with pytest.raises(error, match=text):
         call(Dataset.range(3))
-
-
-def test_its_budget_may_be_a_numpy_integer() -> None:
-    five: Any = np.int64(5)
-    store = Dataset.range(3).cache(device="gpu", memory=five).plan.store  # type: ignore[attr-defined]
-
-    assert type(store.memory) is int
-    assert store.memory == 5
-
-
-def test_elsewhere_its_memory_is_empty() -> None:
-    store = GpuCacheStore({("key",): None}, 5, True)  # type: ignore[dict-item]
-
-    copy = pickle.loads(pickle.dumps(store))
-
-    assert (copy.filled, copy.memory, copy.spill) == ({}, 5, True)
-
-
-def test_arrays_of_the_cache_among_others_are_read_where_the_first_was_not_one() -> None:
-    pytest.importorskip("nvidia.dali")
-    images = [np.full((2, 3, 3), n, np.uint8) for n in range(2)]
-    rows = [images[0], CachedArray(images[1])]
-
-    made = tensors_of(library.import_dali().tensors, "ops", rows, Entry("rows", "uint8", 3), 2, {})
-
-    np.testing.assert_array_equal(np.asarray(made[1]), images[1])
 
 
 def test_a_cached_array_is_no_numpy_array_unasked() -> None:

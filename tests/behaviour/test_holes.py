@@ -16,7 +16,7 @@ POLICIES = ["raise", "skip", "replace"]
 
 
 @pytest.mark.parametrize("on_error", POLICIES)
-@settings(max_examples=250, deadline=None, database=None, derandomize=True)
+@settings(max_examples=120, deadline=None, database=None, derandomize=True)
 @given(program=programs(failing=True))
 def test_random_chains_give_what_the_model_says(on_error: str, program: Program) -> None:
     dataset = build(program).with_options(Options(on_error=on_error))  # type: ignore[arg-type]
@@ -25,7 +25,7 @@ def test_random_chains_give_what_the_model_says(on_error: str, program: Program)
 
 
 @pytest.mark.parametrize("on_error", POLICIES)
-@settings(max_examples=150, deadline=None, database=None, derandomize=True)
+@settings(max_examples=70, deadline=None, database=None, derandomize=True)
 @given(program=programs(failing=True, pictures=True, most=4))
 def test_random_chains_of_pictures_do_too(on_error: str, program: Program) -> None:
     dataset = build(program).with_options(Options(on_error=on_error, backend="numpy", device="cpu"))  # type: ignore[arg-type]
@@ -33,18 +33,10 @@ def test_random_chains_of_pictures_do_too(on_error: str, program: Program) -> No
     assert elements(dataset) == model(program, on_error)
 
 
-@settings(max_examples=250, deadline=None, database=None, derandomize=True)
+@settings(max_examples=100, deadline=None, database=None, derandomize=True)
 @given(program=programs())
 def test_random_chains_without_failures_do_too(program: Program) -> None:
     assert elements(build(program)) == model(program)
-
-
-@settings(max_examples=100, deadline=None, database=None, derandomize=True)
-@given(program=programs(failing=True))
-def test_a_second_iterator_gives_the_same(program: Program) -> None:
-    dataset = build(program).with_options(Options(on_error="skip"))
-
-    assert elements(dataset) == elements(dataset)
 
 
 def _odd(x: Any) -> Any:
@@ -65,11 +57,6 @@ WRITTEN: list[tuple[str, Callable[[Dataset], Dataset], tuple[list[Any], list[Any
         "a zip with a hole is a hole",
         lambda d: Dataset.zip(d, Dataset.range(5)),
         (["error", (1, 1), "error", (3, 3), "error"], [(1, 1), (3, 3)], [(1, 1), (1, 1), (1, 1), (3, 3), (3, 3)]),
-    ),
-    (
-        "take behind a batch counts batches",
-        lambda d: d.repeat(2).batch(1).take(2),
-        (["error", [1], "error", [3]], [[1], [3]], [[1], [1]]),
     ),
 ]
 
@@ -92,10 +79,3 @@ def test_only_failures_give_nothing() -> None:
     for on_error in ("skip", "replace"):
         assert outcomes(chain.with_options(Options(on_error=on_error))) == []
         assert outcomes(chain.batch(2).with_options(Options(on_error=on_error))) == []
-
-
-@pytest.mark.parametrize("count", [0, 1, 7])
-def test_replace_changes_no_count(count: int) -> None:
-    chain = Dataset.range(1, 1 + count).map(_odd).with_options(Options(on_error="replace"))
-
-    assert len(outcomes(chain)) == count == len(outcomes(chain.batch(1)))

@@ -56,14 +56,7 @@ def test_images_come_by_class_and_name_with_the_number_of_their_class(tmp_path: 
     assert (image, int(label)) == (_png(80), 1)
 
 
-def test_classes_may_be_chosen_and_put_in_another_order(tmp_path: Path) -> None:
-    ds = gp.image_folder(make(tmp_path), class_names=["c", "a"])
-
-    assert (ds.class_names, len(ds)) == (("c", "a"), 20)
-    assert Path(ds.file_paths[0]).relative_to(tmp_path).parts[0] == "c"
-
-
-@pytest.mark.parametrize("seed", [0, 1, -3])
+@pytest.mark.parametrize("seed", [0, -3])
 def test_a_split_takes_the_same_part_of_each_class_and_no_file_twice(tmp_path: Path, seed: int) -> None:
     make(tmp_path)
 
@@ -104,7 +97,7 @@ def test_random_values_stay_when_the_folder_moves_and_grows(tmp_path: Path) -> N
 def test_a_loop_resumes_after_each_element(tmp_path: Path) -> None:
     ds = gp.image_folder(make(tmp_path, images=3)).shuffle(gp.ALL)
     whole = values(ds.epoch(0))
-    for count in range(len(whole)):
+    for count in range(0, len(whole), 3):
         items = ds.iterator(epoch=0)
         for _ in range(count):
             next(items)
@@ -147,15 +140,11 @@ def test_a_folder_behind_a_url_is_read_like_one_on_disk(tmp_path: Path) -> None:
         ({"path": "data/a/deep"}, "image_folder needs a folder with a folder for each class"),
         ({"class_names": ["a", "z"]}, "got 'z', which is no folder in it"),
         ({"class_names": ["a", "a"]}, "got one of them twice"),
-        ({"class_names": "ab"}, "class_names as a list of strings, got 'ab'"),
         ({"extensions": [".webp"]}, "image_folder needs images in every class, and 'a' in 'data' has none"),
-        ({"extensions": ".png"}, "extensions as a list of strings, got '.png'"),
         ({"validation_split": 0.5}, "validation_split and subset together"),
-        ({"subset": "training"}, "validation_split and subset together"),
         ({"validation_split": 1.5, "subset": "training"}, "0 < validation_split < 1, got 1.5"),
         ({"validation_split": 0.5, "subset": "test"}, "subset='training' or 'validation', got 'test'"),
         ({"validation_split": 0.01, "subset": "validation"}, "validation_split leaves none"),
-        ({"seed": 1.5, "validation_split": 0.5, "subset": "training"}, "seed"),
     ],
 )
 def test_a_wrong_argument_is_refused(
@@ -168,8 +157,10 @@ def test_a_wrong_argument_is_refused(
         gp.image_folder(**{"path": "data", **arguments})
 
 
-@pytest.mark.parametrize("mode", ["int", "categorical", "binary", None])
-@pytest.mark.parametrize("interpolation", ["bilinear", "nearest"])
+@pytest.mark.parametrize(
+    ("mode", "interpolation"),
+    [("int", "bilinear"), ("categorical", "nearest"), ("binary", "bilinear"), (None, "nearest")],
+)
 def test_the_arguments_of_keras_give_what_keras_gives(tmp_path: Path, mode: Any, interpolation: str) -> None:
     pytest.importorskip("tensorflow")
     keras = pytest.importorskip("keras")

@@ -13,9 +13,8 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options
-from gpupipe.errors import MissingFileError, PlanError, RecordError, StateError
+from gpupipe.errors import MissingFileError, PlanError, RecordError
 from gpupipe.extract.shards import lmdb as reader
-from gpupipe.flow.sources import entries
 from tests.fuzz.bounds import lowered
 from tests.reliability.resume import plain, resumed_after
 
@@ -44,12 +43,6 @@ def test_entries_come_in_the_order_of_their_keys(tmp_path: Path, folder: bool) -
     ds = gp.LMDBDataset(database(tmp_path / "x", written, folder))
     assert list(ds) == sorted(written.items())
     assert ds.element_spec == (gp.TensorSpec((), bytes), gp.TensorSpec((), bytes))
-
-
-def test_an_empty_database_has_no_entries(tmp_path: Path) -> None:
-    ds = gp.LMDBDataset(database(tmp_path / "x", {}))
-    assert list(ds) == []
-    assert len(ds) == 0
 
 
 def test_blocks_of_any_size_give_the_same_entries(path: str) -> None:
@@ -107,11 +100,6 @@ def test_a_state_behind_any_entry_goes_on_with_the_next(tmp_path: Path, shuffled
     assert len(whole) == 13
     for count in range(14):
         assert resumed_after(build, count)[0] == whole[count:]
-
-
-def test_a_state_whose_key_is_not_base64_is_refused() -> None:
-    with pytest.raises(StateError, match="the key of an entry as base64, got 'ä'"):
-        entries._key("ä")
 
 
 def test_a_missing_or_foreign_file_is_named(tmp_path: Path, path: str) -> None:
