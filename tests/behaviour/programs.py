@@ -30,7 +30,7 @@ _ANYWHERE: list[st.SearchStrategy[Op]] = [
     st.tuples(st.just("prefetch"), st.integers(-1, 2)),
     st.just(("cache",)),
 ]
-_NUMBERS = [
+_SINGLE = [
     *_ANYWHERE,
     st.tuples(st.just("add"), st.integers(1, 3)),
     st.tuples(st.just("python"), st.integers(1, 3), st.sampled_from([0, 2])),
@@ -78,7 +78,7 @@ def programs(
     ops: list[Op] = []
     batched = False
     for _ in range(draw(st.integers(1, most))):
-        choices = list(_BATCHES if batched else _NUMBERS)
+        choices = list(_BATCHES if batched else _SINGLE)
         if failing:
             choices += _FAILING_BATCHES if batched else _FAILING_NUMBERS * 2
         if even:
@@ -277,55 +277,42 @@ def _unbatched(source: Stream) -> Stream:
     return run
 
 
+_MEANINGS: dict[str, Callable[..., Stream]] = {
+    "take": lambda source, n: source if n < 0 else _slice(source, lambda i: True, n),
+    "skip": lambda source, n: _slice(source, lambda i: True, 0) if n < 0 else _slice(source, lambda i: i >= n),
+    "repeat": lambda source, n: lambda: itertools.chain.from_iterable(source() for _ in range(n)),
+    "shard": lambda source, n, index: _slice(source, lambda i: i % n == index),
+    "even shard": lambda source, n, index, even: _even(source, n, index, even == "wrap"),
+    "prefetch": lambda source, _: source,
+    "cache": lambda source: source,
+    "add": lambda source, k: _each(source, lambda x: [v + k for v in x] if isinstance(x, list) else x + k),
+    "python": lambda source, k, _: _each(source, lambda x: x * 2 + k),
+    "fail": lambda source, m, r: _each(source, lambda x: x if x % m != r else 1 // 0),
+    "batch fails": lambda source, k: _each(source, lambda x: x if x[0] % 3 != k else 1 // 0),
+    "filter": lambda source, m: _kept(source, lambda x: x % m != 0),
+    "python filter": lambda source, m: _kept(source, lambda x: x % m != 0),
+    "filter fails": lambda source, m, r: _kept(source, lambda x: bool(x % m != r or 1 // 0) and x % 2 == 0),
+    "zip": lambda source, n: _zipped(source, lambda: iter(range(n)), lambda a, b: a * 7 + b),
+    "concatenate": lambda source, n: lambda: itertools.chain(source(), range(100, 100 + n)),
+    "enumerate": lambda source, start: _zipped(source, lambda: itertools.count(start), lambda x, i: i * 1000 + x),
+    "flat_map": lambda source: _interleaved(source, 1, 1, lambda x: [x, x + 1]),
+    "interleave": lambda source, cycle, block: _interleaved(source, cycle, block, lambda x: list(range(x % 4))),
+    "unbatch": lambda source: _unbatched(source),
+    "twice": lambda source: _zipped(source, source, lambda a, b: [x + y for x, y in zip(a, b, strict=True)]),
+    "picture": lambda source, damage: _each(source, lambda x: 1 // 0 if _damaged(x, damage) else _signed(x)),
+}
+
+
 def _step(source: Stream, op: Op, on_error: str) -> Stream:
     match op:
-        case ("take", n):
-            return source if n < 0 else _slice(source, lambda i: True, n)
-        case ("skip", n):
-            return _slice(source, lambda i: True, 0) if n < 0 else _slice(source, lambda i: i >= n)
-        case ("repeat", n):
-            return lambda: itertools.chain.from_iterable(source() for _ in range(n))
-        case ("shard", n, index):
-            return _slice(source, lambda i: i % n == index)
-        case ("even shard", n, index, even):
-            return _even(source, n, index, even == "wrap")
-        case ("prefetch", _) | ("cache",):
-            return source
-        case ("add", k):
-            return _each(source, lambda x: [v + k for v in x] if isinstance(x, list) else x + k)
-        case ("python", k, _):
-            return _each(source, lambda x: x * 2 + k)
-        case ("fail", m, r):
-            return _each(source, lambda x: x if x % m != r else 1 // 0)
-        case ("batch fails", k):
-            return _each(source, lambda x: x if x[0] % 3 != k else 1 // 0)
-        case ("filter", m) | ("python filter", m):
-            return _kept(source, lambda x: x % m != 0)
-        case ("filter fails", m, r):
-            return _kept(source, lambda x: bool(x % m != r or 1 // 0) and x % 2 == 0)
-        case ("zip", n):
-            return _zipped(source, lambda: iter(range(n)), lambda a, b: a * 7 + b)
-        case ("concatenate", n):
-            return lambda: itertools.chain(source(), range(100, 100 + n))
-        case ("enumerate", start):
-            return _zipped(source, lambda: itertools.count(start), lambda x, i: i * 1000 + x)
-        case ("flat_map",):
-            return _interleaved(source, 1, 1, lambda x: [x, x + 1])
-        case ("interleave", cycle, block):
-            return _interleaved(source, cycle, block, lambda x: list(range(x % 4)))
         case ("batch", size, drop):
             return _batched(source, size, drop, on_error)
-        case ("unbatch",):
-            return _unbatched(source)
-        case ("twice",):
-            return _zipped(source, source, lambda a, b: [x + y for x, y in zip(a, b, strict=True)])
-        case ("picture", damage):
-            return _each(source, lambda x: 1 // 0 if _damaged(x, damage) else _signed(x))
         case ("picture batch" | "batch of pictures", size, drop, damage):
-            good = _each(source, lambda x: 1 // 0 if _damaged(x, damage) else _signed(x))
-            return _batched(good, size, drop, on_error)
+            return _batched(_step(source, ("picture", damage), on_error), size, drop, on_error)
         case ("cached batch", size, drop, damage):
             return _redone(_batched(source, size, drop, on_error), lambda x: _damaged(x, damage), on_error)
+        case (name, *args):
+            return _MEANINGS[name](source, *args)
     raise AssertionError(op)
 
 
@@ -375,6 +362,10 @@ def _drawn(damage: tuple[str, int, int]) -> Callable[[Any], bytes]:
     return encode
 
 
+def _numbers(pictures: Dataset) -> Dataset:
+    return pictures.map(_number, traced=False)
+
+
 def _number(pixels: Any) -> Any:
     """The number of each picture: int64[...] of uint8[..., 1, 1, 3]."""
     a, b, c = np.moveaxis(np.asarray(pixels)[..., 0, 0, :].astype(np.int64), -1, 0)
@@ -382,47 +373,39 @@ def _number(pixels: Any) -> Any:
     return _signed(value)
 
 
+def _pictures(d: Dataset, damage: tuple[str, int, int]) -> Dataset:
+    return d.map(_drawn(damage))
+
+
+_STEPS: dict[str, Callable[..., Dataset]] = {
+    "even shard": lambda d, n, index, even: d.shard(n, index, even=even),
+    "add": lambda d, k: d.map(lambda x: x + k),
+    "python": lambda d, k, calls: d.map(lambda x: np.int64(int(x) * 2 + k), num_parallel_calls=calls or None),
+    "fail": lambda d, m, r: d.map(_unless(lambda x: int(x) % m == r)),
+    "batch fails": lambda d, k: d.map(_unless(lambda x: int(x[0]) % 3 == k)),
+    "filter": lambda d, m: d.filter(lambda x: x % m != 0),
+    "python filter": lambda d, m: d.filter(lambda x: bool(int(x) % m)),
+    "filter fails": lambda d, m, r: d.filter(_even_unless(m, r)),
+    "zip": lambda d, n: Dataset.zip(d, Dataset.range(n)).map(lambda a, b: a * 7 + b),
+    "concatenate": lambda d, n: d.concatenate(Dataset.range(100, 100 + n)),
+    "enumerate": lambda d, start: d.enumerate(start).map(lambda i, x: i * 1000 + x),
+    "flat_map": lambda d: d.flat_map(lambda x: Dataset.range(2).map(lambda i: i + x)),
+    "interleave": lambda d, cycle, block: d.interleave(lambda x: Dataset.range(x % 4), cycle, block),
+    "twice": lambda d: Dataset.zip(d, d).map(lambda a, b: a + b),
+    "picture": lambda d, damage: _numbers(_pictures(d, damage).map(_decoded)),
+    "picture batch": lambda d, size, drop, damage: _numbers(_pictures(d, damage).map(_decoded).batch(size, drop)),
+    "batch of pictures": lambda d, size, drop, damage: _numbers(_pictures(d, damage).batch(size, drop).map(_decoded)),
+    "cached batch": lambda d, size, drop, damage: _numbers(
+        _pictures(d, damage).batch(size, drop).cache().map(_decoded)
+    ),
+}
+"""Those that are not a method of `Dataset` by the same name."""
+
+
 def _append(d: Dataset, op: Op) -> Dataset:
-    match op:
-        case ("take" | "skip" | "repeat" | "shard" | "prefetch" | "cache" | "batch" | "unbatch", *args):
-            return getattr(d, op[0])(*args)  # type: ignore[no-any-return]
-        case ("even shard", n, index, even):
-            return d.shard(n, index, even=even)
-        case ("add", k):
-            return d.map(lambda x: x + k)
-        case ("python", k, calls):
-            return d.map(lambda x: np.int64(int(x) * 2 + k), num_parallel_calls=calls or None)
-        case ("fail", m, r):
-            return d.map(_unless(lambda x: int(x) % m == r))
-        case ("batch fails", k):
-            return d.map(_unless(lambda x: int(x[0]) % 3 == k))
-        case ("filter", m):
-            return d.filter(lambda x: x % m != 0)
-        case ("python filter", m):
-            return d.filter(lambda x: bool(int(x) % m))
-        case ("filter fails", m, r):
-            return d.filter(_even_unless(m, r))
-        case ("zip", n):
-            return Dataset.zip(d, Dataset.range(n)).map(lambda a, b: a * 7 + b)
-        case ("concatenate", n):
-            return d.concatenate(Dataset.range(100, 100 + n))
-        case ("enumerate", start):
-            return d.enumerate(start).map(lambda i, x: i * 1000 + x)
-        case ("flat_map",):
-            return d.flat_map(lambda x: Dataset.range(2).map(lambda i: i + x))
-        case ("interleave", cycle, block):
-            return d.interleave(lambda x: Dataset.range(x % 4), cycle, block)
-        case ("twice",):
-            return Dataset.zip(d, d).map(lambda a, b: a + b)
-        case ("picture", damage):
-            return d.map(_drawn(damage)).map(_decoded).map(_number, traced=False)
-        case ("picture batch", size, drop, damage):
-            return d.map(_drawn(damage)).map(_decoded).batch(size, drop).map(_number, traced=False)
-        case ("batch of pictures", size, drop, damage):
-            return d.map(_drawn(damage)).batch(size, drop).map(_decoded).map(_number, traced=False)
-        case ("cached batch", size, drop, damage):
-            return d.map(_drawn(damage)).batch(size, drop).cache().map(_decoded).map(_number, traced=False)
-    raise AssertionError(op)
+    name, *args = op
+    made = _STEPS[name](d, *args) if name in _STEPS else getattr(d, name)(*args)
+    return made  # type: ignore[no-any-return]
 
 
 def _decoded(data: Any) -> Any:
