@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpupipe import DataError, Dataset
-from gpupipe.errors import FunctionError, ResultError
+from gpupipe.errors import ResultError
 from tests.behaviour.model import outcomes, run
 
 
@@ -83,17 +83,3 @@ def test_a_result_that_is_no_element_is_a_value_error_of_its_element(result: Any
     assert isinstance(caught.value, DataError)
     assert (caught.value.file, caught.value.offset, caught.value.stage) == ("range", 1, "map")
     assert outcomes(dataset) == [0, "error", 2]
-
-
-def test_an_exception_of_the_function_is_no_value_error() -> None:
-    def fn(x: Any) -> Any:
-        raise ValueError(f"{int(x)} is not wanted")
-
-    with pytest.raises(FunctionError, match="is not wanted") as caught:
-        run(Dataset.range(3).map(fn))
-    assert not isinstance(caught.value, ValueError)
-
-
-def test_a_predicate_that_answers_no_boolean_is_a_value_error() -> None:
-    with pytest.raises(ValueError, match="filter needs a predicate that returns one boolean"):
-        run(Dataset.range(4).batch(2).filter(lambda x: x > 0))

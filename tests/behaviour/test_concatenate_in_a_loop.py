@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from gpupipe import Dataset
-from gpupipe.plan.joins import Concatenate
 from tests.behaviour.model import run
 
 
@@ -29,14 +28,6 @@ def test_a_loop_longer_than_pythons_recursion_limit() -> None:
         sys.setrecursionlimit(limit)
 
 
-def test_it_is_one_node() -> None:
-    plan = _chained(20).plan
-
-    assert isinstance(plan, Concatenate)
-    assert len(plan.inputs) == 20
-    assert not any(isinstance(node, Concatenate) for node in plan.inputs)
-
-
 def _drawn(x: Any, rng: np.random.Generator) -> Any:
     return x, rng.random()
 
@@ -52,22 +43,6 @@ def test_a_part_draws_the_same_numbers_whatever_follows_it() -> None:
     for count in range(4):
         assert numbers(count) == longest[: 3 * (count + 1)]
     assert len({number for _, number in longest}) == 15  # equal parts, but no equal numbers
-
-
-def test_the_shorter_chains_are_still_what_they_were() -> None:
-    one = Dataset.range(2)
-    two = one.concatenate(Dataset.range(2, 3))
-    three, other = two.concatenate(Dataset.range(3, 4)), two.concatenate(Dataset.range(7, 9))
-
-    assert [run(dataset) for dataset in (one, two, three, other)] == [[0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 7, 8]]
-
-
-def test_steps_in_between_are_applied_to_what_is_before_them() -> None:
-    dataset = Dataset.range(2)
-    for _ in range(3):
-        dataset = dataset.map(lambda x: x + 10).concatenate(Dataset.range(2))
-
-    assert run(dataset) == [30, 31, 20, 21, 10, 11, 0, 1]
 
 
 def test_on_the_right_side_too() -> None:

@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.spec import LEAF, describe, flatten, flatten_like, map_structure
+from gpupipe import Dataset, TensorSpec, ops
+from gpupipe.spec import describe, flatten, flatten_like, map_structure
 from tests.behaviour.model import run
-from tests.chains.damage import jpeg
 
 R = Dataset.range
-HOST = Options(device="cpu", backend="numpy")
 
 
 @dataclass(frozen=True)
@@ -78,18 +76,6 @@ def test_fields_are_leaves_in_their_order() -> None:
     assert flatten_like((1, (2, {"x": 3})), structure) is None
     assert map_structure(lambda x: x + 1, Mutable(1, 2)) == Mutable(2, 3)
     assert describe(Sample(1, 2)) == "Sample(image=1, label=2, name=None)"
-
-
-def test_specs_and_what_numpy_reads_are_leaves() -> None:
-    class Readable:
-        def __array__(self, *args: Any, **kwargs: Any) -> Any:
-            return np.arange(2)
-
-    made = dataclass(Readable)()
-
-    assert flatten(TensorSpec((), "int64"))[1] == LEAF
-    assert flatten(made)[1] == LEAF
-    assert run(Dataset.from_tensors(made)) == [[0, 1]]
 
 
 @pytest.mark.parametrize(
@@ -180,28 +166,6 @@ def test_delivered_ones_are_made_by_the_constructor() -> None:
     assert len(MADE) == 1
     assert MADE[0] is batch.x
     assert batch.x.tolist() == [5, 6]
-
-
-def test_padded_batches_of_them() -> None:
-    chain = R(1, 4).map(lambda n: Mutable(np.arange(int(n)), int(n)))
-
-    expected = [("Mutable", {"b": [[0, 7, 7], [0, 1, 7], [0, 1, 2]], "a": [1, 2, 3]})]
-    assert seen(chain.padded_batch(3, Mutable([None], []), Mutable(7, 0))) == expected
-    with pytest.raises(TypeError, match="needs padded_shapes as a Mutable"):
-        Dataset.from_tensors(Mutable([1], 2)).padded_batch(1, ([None], []))
-
-
-def test_images_in_them() -> None:
-    chain = Dataset.from_tensor_slices(Sample([jpeg(0), jpeg(1)], [0, 1]))
-
-    def decoded(s: Any) -> Any:
-        return Sample(ops.resize(ops.decode_jpeg(s.image, channels=3), (8, 8)), s.label)
-
-    (batch,) = chain.map(decoded).batch(2).with_options(HOST)
-
-    assert type(batch) is Sample
-    assert batch.image.shape == (2, 8, 8, 3)
-    assert batch.label.tolist() == [0, 1]
 
 
 @dataclass

@@ -8,7 +8,7 @@ import pytest
 
 from gpupipe import DataError
 from gpupipe.flow.bad.policy import ErrorPolicy
-from gpupipe.flow.element import Element, Hole, Raised, Replacement, Stream, is_element
+from gpupipe.flow.element import Element, Hole, Raised, Replacement, Stream
 
 STREAM = Stream(7, "file")
 
@@ -44,10 +44,6 @@ def test_the_first_good_element_replaces_those_before_it_and_the_last_one_those_
     assert sifted("bbgbgb", "replace")[0] == [(2, 0), (2, 1), (2, 2), (2, 3), (4, 4), (4, 5)]
 
 
-def test_nothing_replaces_bad_elements_where_none_is_good() -> None:
-    assert sifted("bb", "replace") == ([], [0, 1])
-
-
 def test_a_replacement_keeps_the_identity_of_the_bad_element_and_says_so() -> None:
     policy = ErrorPolicy("replace", lambda hole: None, lambda: False)
     good, bad = made("gb")
@@ -57,7 +53,3 @@ def test_a_replacement_keeps_the_identity_of_the_bad_element_and_says_so() -> No
 
     assert (value, stream.key, position) == ((0,), 7, 1)
     assert type(stream) is Replacement
-
-
-def test_an_error_on_its_way_is_no_element() -> None:
-    assert [is_element(one) for one in made("gbe")] == [True, True, False]

@@ -50,10 +50,6 @@ def test_zip_of_one_dataset_with_itself() -> None:
     assert sorted(a for a, _ in pairs) == sorted(b for _, b in pairs) == list(range(10))
 
 
-def test_zip_with_an_endless_dataset() -> None:
-    assert run(Dataset.zip(R(3), R(2).repeat())) == [(0, 0), (1, 1), (2, 0)]
-
-
 def test_a_map_over_batches_side_by_side() -> None:
     batches, wider = R(5).batch(2), R(6).batch(3)
 
@@ -70,10 +66,6 @@ def test_zip_keeps_structures_apart() -> None:
     assert run(dataset.map(lambda pair, d: pair[1] + d["x"])) == [5]
 
 
-def test_concatenate() -> None:
-    assert run(R(2).concatenate(R(5, 7)).concatenate(R(1))) == [0, 1, 5, 6, 0]
-
-
 def test_shapes_and_ranks_relax() -> None:
     three = Dataset.from_tensors(np.zeros((2, 3)))
 
@@ -81,36 +73,8 @@ def test_shapes_and_ranks_relax() -> None:
     assert three.concatenate(Dataset.from_tensors(0.0)).element_spec == TensorSpec(None, "float64")
 
 
-def test_a_dict_of_another_order_follows_the_first() -> None:
-    first = Dataset.from_tensors({"a": 1, "b": b"x"})
-    second = Dataset.from_tensors({"b": b"y", "a": 2})
-
-    got = list(first.concatenate(second))
-
-    assert [list(element) for element in got] == [["a", "b"], ["a", "b"]]
-    assert run(first.concatenate(second)) == [{"a": 1, "b": b"x"}, {"a": 2, "b": b"y"}]
-
-
-def test_int64_follows_int64_whatever_made_it() -> None:
-    assert run(R(1).concatenate(Dataset.from_tensor_slices([1, 2]))) == [0, 1, 2]
-
-
-def test_a_map_behind_a_join_sees_both_inputs() -> None:
-    joined = R(3).map(lambda x: x + 1).concatenate(R(3).map(lambda x: x * 10))
-
-    assert run(joined.map(lambda x: x + 1).batch(4)) == [[2, 3, 4, 1], [11, 21]]
-
-
 def test_unknown_elements_join_too() -> None:
     unknown = R(2).map(lambda x: {"n": int(x)})
 
     assert run(unknown.concatenate(unknown)) == [{"n": 0}, {"n": 1}] * 2
     assert run(Dataset.zip(unknown, R(2)).map(lambda d, x: d["n"] * 10 + x)) == [0, 11]
-
-
-def test_hundreds_of_joins_are_nothing_special() -> None:
-    dataset = R(1)
-    for _ in range(300):
-        dataset = dataset.concatenate(R(1))
-
-    assert run(dataset) == [0] * 301
