@@ -75,36 +75,11 @@ def test_where_it_leaves_out_whole_batches(make: Callable[[Dataset], Dataset], e
     assert outcomes(make(failing(9))) == expected
 
 
-def test_a_row_of_an_existing_batch_that_fails_leaves_out_the_batch() -> None:
-    def shared(x: Any) -> Any:
-        return ops.py_function(lambda v: np.int64(6 // (int(v) - 1)), [x], spec=TensorSpec((), "int64"))
-
-    batches = R(6).batch(2).cache().map(shared)
-
-    assert outcomes(batches.ignore_errors()) == [[6, 3], [2, 1]]
-    assert outcomes(batches.ignore_errors().map(lambda x: x + 1)) == [[7, 4], [3, 2]]
-
-
 def test_on_error_replace_does_not_bring_back_what_was_ignored() -> None:
     options = Options(on_error="replace")
 
     assert outcomes(failing(6).ignore_errors().batch(2).with_options(options)) == [[1, 2], [4, 5]]
     assert outcomes(failing(6).batch(2).ignore_errors().with_options(options)) == [[1, 1], [2, 2], [4, 5]]
-
-
-def test_errors_of_the_steps_behind_it_are_raised() -> None:
-    def other(x: Any) -> Any:
-        return x if x != 4 else 1 // 0
-
-    chain = failing(6).ignore_errors().map(other)
-
-    assert outcomes(chain) == [1, 2, "error", 5]
-    assert outcomes(chain.batch(2)) == [[1, 2], "error", [5]]
-
-
-def test_only_failures_give_nothing_and_it_ends() -> None:
-    assert outcomes(R(0, 9, 3).map(inverse).ignore_errors()) == []
-    assert outcomes(R(0, 9, 3).map(inverse).ignore_errors().batch(2).repeat()) == []
 
 
 def test_what_is_left_out_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -116,16 +91,6 @@ def test_what_is_left_out_is_counted_and_logged(caplog: pytest.LogCaptureFixture
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 10
     assert lines[0].startswith("left out: range at index 0: map: raised ZeroDivisionError")
-
-
-def test_an_iterator_survives_an_error_and_it_can_be_asked_again() -> None:
-    items = iter(failing(4).ignore_errors().map(lambda x: 2 // (int(x) - 1), spec=TensorSpec((), "int64")))
-    with pytest.raises(gp.DataError, match="ZeroDivisionError"):
-        next(items)
-
-    assert [int(x) for x in items] == [2]
-    with pytest.raises(StopIteration):
-        next(items)
 
 
 def _image(data: Any) -> Any:
@@ -316,14 +281,6 @@ def test_a_dimension_that_is_not_known_is_as_large_as_in_the_last_element() -> N
     assert run(chain)[-1] == {"x": [[0, 0], [0, 0]], "n": {"m": 0}, "valid": False}
 
 
-def test_padding_nothing_and_padding_what_is_empty() -> None:
-    chain = Dataset.from_tensor_slices({"a": np.arange(3)})
-
-    assert run(chain.pad_to_cardinality(3)) == [{"a": i, "valid": True} for i in range(3)]
-    assert run(chain.take(0).pad_to_cardinality(2)) == [{"a": 0, "valid": False}] * 2
-    assert run(chain.filter(lambda x: x["a"] < 0).pad_to_cardinality(1)) == [{"a": 0, "valid": False}]
-
-
 PADDED: dict[str, list[Any]] = {
     "raise": ["error", 1, 2, "error", 4, None, None],
     "skip": [1, 2, 4, None, None],
@@ -344,24 +301,6 @@ def test_zeros_fill_up_for_elements_that_failed(on_error: Any) -> None:
     batches: list[Any] = [batch for batch in outcomes(chain.batch(2)) if batch != "error"]
     assert [batch["a"] for batch in batches] == [[x["a"] for x in good[i : i + 2]] for i in (0, 2, 4)]
     assert [len(batch["valid"]) for batch in batches] == [2, 2, 1]
-
-
-@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
-def test_images_that_cannot_be_decoded_are_filled_up_for(on_error: Any) -> None:
-    files = Dataset.from_tensor_slices([jpeg(0), b"no image", jpeg(1)])
-    chain = files.map(lambda data: {"x": _image(data)}).pad_to_cardinality(4)
-
-    found = outcomes(chain.with_options(HOST).with_options(Options(on_error=on_error)))
-
-    masks = [x if x == "error" else bool(x["valid"]) for x in found]
-    assert (
-        masks
-        == {
-            "raise": [True, "error", True, False, False],
-            "skip": [True, True, False, False],
-            "replace": [True, True, True, False],
-        }[on_error]
-    )
 
 
 def test_a_stand_in_shares_no_memory() -> None:

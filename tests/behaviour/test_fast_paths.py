@@ -11,18 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.errors import DataError, PlanTypeError
 from gpupipe.flow.batching.batcher import Batcher, Group
-from gpupipe.flow.batching.stack import stack_rows
 from gpupipe.flow.check import fits
-from gpupipe.flow.combine.join import ZipFlow
 from gpupipe.flow.element import Element, Hole, Raised, Replacement, Stream
 from gpupipe.flow.maps.python_function import like, quick_leaf
 from gpupipe.flow.run import Context, Run
 from gpupipe.flow.sources.arrays import RangeFlow
-from gpupipe.flow.step import Running
 from gpupipe.graph.arithmetic import OPERATORS, Arithmetic
 from gpupipe.graph.eager import run as run_op
 from gpupipe.ops.random_flip_left_right import RandomFlipLeftRight
@@ -46,12 +42,9 @@ RANGES = [
     ("int64", range(-(2**63), -(2**63) + 2049, 2)),
     ("int64", range(0, 2**70, 2**69)),
     ("uint64", range(2**63 - 1030, 2**63 + 1030)),
-    ("uint8", range(250, 260)),
     ("int8", range(-3, 3)),
     ("float16", range(2040, 2060)),
-    ("float32", range(2**24 - 4, 2**24 + 1100)),
     ("float32", range(2**53 + 2**29 - 3, 2**53 + 2**29 + 5)),
-    ("float64", range(-(2**53) - 5, -(2**53) + 5)),
 ]
 
 
@@ -372,21 +365,6 @@ def test_an_error_of_the_source_keeps_the_rows_taken_before_it() -> None:
     assert [row[0] for row in group.rows] == [(1,), (2,), (4,), (5,)]
 
 
-def test_rows_of_several_types_and_shapes_stack_or_say_why_not() -> None:
-    where: list[Element] = [((), Stream(1, "x"), i) for i in range(2)]
-
-    with pytest.raises(
-        gp.DataError, match=r"needs elements of one dtype, got float64.2. after float32.2. .x at index 0"
-    ):
-        stack_rows([np.zeros(2, np.float32), np.ones(2)], where, "")
-    assert stack_rows([np.array(1), np.int64(2)], where, "").tolist() == [1, 2]
-    for odd in (np.zeros((2, 1)), np.zeros((0,)), np.float64(3), np.zeros((2, 0))):
-        with pytest.raises(gp.DataError, match=r"needs elements of one shape.*x at index 0"):
-            stack_rows([np.zeros(2), odd], where, "")
-    with pytest.raises(gp.DataError, match="one shape"):
-        stack_rows([np.zeros(0), np.zeros((0, 3))], where, "")
-
-
 # ---- shuffle, zip, interleave
 
 
@@ -411,65 +389,6 @@ def test_a_shuffle_swaps_the_chosen_with_the_first(count: int, size: int) -> Non
         ring[chosen] = ring[0]
         ring.pop(0)
     assert got == expected
-
-
-class Given:
-    """A flow of elements that are there already; it notes who was asked."""
-
-    def __init__(self, name: str, elements: list[Element], asked: list[str]) -> None:
-        self.name, self.elements, self.asked = name, elements, asked
-
-    def open(self, at: Context, state: Any = None) -> Running:
-        return Running(self._given())
-
-    def _given(self) -> Iterator[Element]:
-        for element in self.elements:
-            self.asked.append(self.name)
-            yield element
-
-
-def zipped(inputs: list[list[Element]], asked: list[str]) -> Iterator[Element]:
-    """A zip by its definition: one counted element of each, raised holes handed on as they come."""
-    flows = [Given(str(j), elements, asked).open(context()) for j, elements in enumerate(inputs)]
-    while True:
-        parts: list[Element] = []
-        for flow in flows:
-            for element in flow:
-                if type(element[0]) is Raised:
-                    yield element
-                else:
-                    parts.append(element)
-                    break
-            else:
-                return
-        holes = [part[0] for part in parts if type(part[0]) is Hole]
-        columns = [column for part in parts if type(part[0]) is tuple for column in part[0]]
-        whole = (*columns, *(part[1:] for part in parts[1:]))
-        yield holes[0] if holes else whole, *parts[0][1:]
-
-
-@settings(max_examples=200, deadline=None, database=None, derandomize=True)
-@given(st.lists(st.lists(st.sampled_from(["good", "good", "hole", "raised"]), max_size=6), min_size=1, max_size=3))
-def test_a_zip_reads_and_pairs_as_defined(kinds: list[list[str]]) -> None:
-    inputs: list[list[Element]] = []
-    for j, column in enumerate(kinds):
-        stream = Stream(j, str(j))
-        elements: list[Element] = []
-        for i, kind in enumerate(column):
-            hole = (Raised if kind == "raised" else Hole)(DataError("bad"))
-            elements.append(((j, i) if kind == "good" else hole, stream, i))
-        inputs.append(elements)
-    one: list[str] = []
-    two: list[str] = []
-    items = ZipFlow([Given(str(j), elements, one) for j, elements in enumerate(inputs)], 1).open(context())
-    model = zipped(inputs, two)
-
-    while True:
-        got, wanted = next(items, None), next(model, None)
-        assert got == wanted
-        assert one == two
-        if got is None:
-            break
 
 
 def test_an_interleave_goes_on_behind_a_function_that_made_no_dataset() -> None:

@@ -110,14 +110,6 @@ def test_a_closed_iterator_says_so_and_never_looks_like_one_at_its_end(begun: bo
     assert _threads() == set()
 
 
-def test_one_that_was_closed_at_its_end_stays_at_its_end() -> None:
-    items = iter(_busy().take(2))
-    assert len(list(items)) == 2
-    items.close()
-
-    assert list(items) == []
-
-
 def test_what_ended_an_iterator_is_in_what_it_says_from_then_on() -> None:
     items = iter(Dataset.range(9).map(_flaky).with_options(Options(on_error="skip", max_bad=0)))
     with pytest.raises(gp.TooManyBadError):
@@ -169,17 +161,6 @@ def test_next_goes_on_after_an_error(chain: Callable[[Dataset], Dataset]) -> Non
     assert run(items) == [1, 0]
 
 
-def test_the_thread_that_takes_may_change() -> None:
-    items = iter(_busy())
-    got: list[Any] = [plain(next(items))]
-    thread = threading.Thread(target=lambda: got.append(plain(next(items))))
-    thread.start()
-    thread.join()
-    items.close()
-
-    assert got == [[0, 1], [2, 3]]
-
-
 def test_closing_from_another_thread_ends_a_waiting_next() -> None:
     gate = threading.Event()
 
@@ -198,14 +179,6 @@ def test_closing_from_another_thread_ends_a_waiting_next() -> None:
             got.append(x)
     closer.join()
     assert len(got) < 500  # all of them would take 200 s
-
-
-def test_as_numpy_iterator_gives_host_values() -> None:
-    ((array, number, data),) = Dataset.from_tensors(([1, 2], 3, b"x")).as_numpy_iterator()
-
-    assert isinstance(array, np.ndarray)
-    assert number.dtype == np.int64
-    assert data == b"x"
 
 
 def test_first_looks_without_counting_an_epoch() -> None:

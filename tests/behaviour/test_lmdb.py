@@ -45,11 +45,6 @@ def test_entries_come_in_the_order_of_their_keys(tmp_path: Path, folder: bool) -
     assert ds.element_spec == (gp.TensorSpec((), bytes), gp.TensorSpec((), bytes))
 
 
-def test_blocks_of_any_size_give_the_same_entries(path: str) -> None:
-    for size in (1, 100, 1 << 20):
-        assert [item for _, item in reader.EntryReader(path, block=size)] == list(numbered(60).items())
-
-
 def test_a_database_has_a_length_and_entries_by_place(tmp_path: Path, path: str) -> None:
     other = database(tmp_path / "b.lmdb", numbered(7, start=100), folder=True)
     reader._known.clear()
