@@ -144,17 +144,6 @@ def test_one_state_goes_on_with_any_number_of_ranks(tmp_path: Path) -> None:
     assert given == whole
 
 
-def test_the_state_at_the_end_is_that_of_all_ranks_too() -> None:
-    ds = chain(64, 16)
-    first = ds.by_rank(0, 4, check=False).iterator(epoch=0)
-    list(first)
-    second = ds.by_rank(1, 2, check=False).epochs(2)
-    second.load_state_dict(first.state_dict())
-
-    assert second.epoch == 1
-    assert len(list(second)) == 4
-
-
 def test_padding_after_a_state_is_that_of_the_whole() -> None:
     ds = chain(50, 16)
     whole = loops(ds, 2, remainder="pad")
@@ -204,11 +193,6 @@ def test_behind_a_step_that_holds_elements_a_state_is_of_one_rank() -> None:
 def test_what_ranks_cannot_share_is_refused_on_the_line(make: Callable[[], Any], text: str) -> None:
     with pytest.raises(gp.PlanError, match=text):
         make()
-
-
-def test_a_dataset_inside_a_function_has_no_ranks() -> None:
-    with pytest.raises(gp.PlanError, match="by_rank needs the chain of the loop"):
-        list(Range(2).flat_map(lambda x: Range(4).batch(2).by_rank(0, 2, check=False)))
 
 
 # ---- agreement

@@ -15,7 +15,6 @@ from gpupipe.transform.array import on_gpu, to_host
 from gpupipe.transform.cached_array import CachedArray
 from gpupipe.transform.dali import feed_cached, library
 from gpupipe.transform.dali.feeding import Entry
-from gpupipe.transform.device_memory import DeviceMemory
 from tests.behaviour.a_gpu import a_gpu, is_same
 from tests.transform.tiny import damaged, jpeg
 
@@ -288,18 +287,6 @@ class TestOnAGpu:
         with pytest.raises(gp.DeviceError, match=r"GPU 0 gives no 7 bytes of memory: .*out of memory"):
             array.allocated(7, 0)
 
-    def test_blocks_of_memory_grow_and_stay_within_the_budget(self) -> None:
-        memory = DeviceMemory(0, 5 << 20)
-        image = np.arange(300_000, dtype=np.uint32).astype(np.uint8).reshape(100, 1000, 3)
-        kept = []
-        while (there := memory.take(image)) is not None:
-            kept.append(there)
-
-        assert len(kept) >= 15
-        assert memory.nbytes <= 5 << 20
-        for there in kept:
-            np.testing.assert_array_equal(to_host(there), image)
-
     def test_the_memory_report_counts_its_images(self) -> None:
         images = np.zeros((10, 8, 8, 3), np.uint8)
         ds = Dataset.from_tensor_slices(images).cache(device="gpu").map(ops.flip_up_down).batch(2).with_options(GPU)
@@ -363,16 +350,6 @@ def test_without_a_gpu_explain_says_so_where_the_cache_is(options: Options, monk
     assert step == f"    cache in the memory of a GPU, which cannot run here: {error.value}"
 
 
-@pytest.mark.gpu
-@pytest.mark.usefixtures("a_gpu")
-def test_without_cupy_explain_says_so_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(array, "has_cupy", lambda: False)
-
-    assert "cache in the memory of a GPU, which cannot run here: cache(device='gpu') at " in str(
-        _on_gpu(_decoded()).with_options(GPU).explain()
-    )
-
-
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
@@ -389,13 +366,3 @@ def test_without_cupy_explain_says_so_where_the_cache_is(monkeypatch: pytest.Mon
 def test_wrong_arguments_are_refused_where_they_are_written(call: Any, error: Any, text: str) -> None:
     with pytest.raises(error, match=text):
         call(Dataset.range(3))
-
-
-def test_a_cached_array_is_no_numpy_array_unasked() -> None:
-    cached = CachedArray(np.zeros((2, 3, 3), np.uint8))
-
-    with pytest.raises(TypeError, match=r"use its read\(\)"):
-        np.asarray(cached)
-    assert np.shape(cached) == (2, 3, 3)
-    with pytest.raises(ValueError, match="read-only"):
-        cached.read()[0] = 1

@@ -164,15 +164,6 @@ def test_failures_are_holes_in_their_places(deterministic: bool) -> None:
     assert sorted(run(chain(4).with_options(Options(on_error="skip")))) == sorted(x for x in ours if x != "error")
 
 
-def test_draws_are_those_of_one_thread() -> None:
-    def chain(calls: int | None) -> Dataset:
-        return Dataset.range(7).interleave(
-            lambda i: Dataset.range(9).shuffle(9).map(lambda x, rng: rng.random(), rng=True), 3, 2, calls
-        )
-
-    assert run(chain(3).iterator(epoch=2)) == run(chain(None).iterator(epoch=2))
-
-
 def test_an_exit_in_a_function_reaches_who_asks() -> None:
     def leaves(x: Any) -> Any:
         if int(x) == 3:
