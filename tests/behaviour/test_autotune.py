@@ -466,6 +466,16 @@ def test_a_pool_has_as_many_threads_as_it_was_resized_to() -> None:
 # ---- what users see
 
 
+def test_a_pool_that_is_resized_before_it_starts_or_after_its_end_has_no_more_threads() -> None:
+    pool = DaemonPool(5, "gpupipe-test")
+    pool.resize(2)
+    pool.resize(3)
+    _works_with(pool, 3)
+    pool.close()
+    pool.resize(9)
+    assert not [one for one in threading.enumerate() if one.name.startswith("gpupipe-test")]
+
+
 def name_of(dataset: Dataset) -> str:
     """The name of its last step."""
     return str(dataset.explain()).splitlines()[1].split("  ->")[0].strip()

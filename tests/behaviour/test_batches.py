@@ -121,6 +121,13 @@ def test_ranks_that_differ_cost_their_batch() -> None:
         list(dataset.padded_batch(2))
 
 
+def test_a_row_of_another_rank_than_the_padded_shape_is_named_with_that_shape() -> None:
+    rows = Dataset.from_tensors([1, 2]).concatenate(Dataset.from_tensors([[1, 2], [3, 4]]))
+
+    with pytest.raises(ShapeError, match=r"needs elements of rank 1, as the padded shape \[5\] has, got \(2, 2\)"):
+        list(rows.padded_batch(1, [5]))
+
+
 def test_none_stands_for_the_defaults_of_a_part() -> None:
     pair = Dataset.from_tensors(([1, 2], {"s": np.ones(1), "t": b"x"}))
 

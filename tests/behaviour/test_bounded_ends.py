@@ -291,3 +291,25 @@ def test_collected_in_a_thread_of_a_pipeline_it_is_told_to_stop_and_not_waited_f
         _wait_until_gone()
 
     assert "still runs" not in caplog.text
+
+
+def test_a_closer_that_fails_keeps_no_other_from_being_called() -> None:
+    from gpupipe.flow.run import Run
+
+    run, called = Run(Options().resolve()), []
+
+    def fail(wait: bool) -> None:
+        called.append("fail")
+        raise KeyError
+
+    run.on_close(lambda wait: called.append(f"first {wait}"))
+    run.on_close(fail)
+    run.on_close(lambda wait: called.append(f"last {wait}"))
+
+    with pytest.raises(KeyError):
+        run.close(wait=False)
+
+    assert sorted(called) == ["fail", "first False", "last False"]
+    with pytest.raises(KeyError):
+        run.close()
+    assert called[3:] == ["fail"]  # the others are done

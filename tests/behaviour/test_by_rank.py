@@ -197,6 +197,18 @@ def test_what_ranks_cannot_share_is_refused_on_the_line(make: Callable[[], Any],
 
 # ---- agreement
 
+
+def test_skipping_bad_elements_is_refused_later_too() -> None:
+    ds = Range(8).batch(4).by_rank(0, 2, check=False).with_options(gp.Options(on_error="skip"))
+    with pytest.raises(gp.PlanError, match=r"got 'skip': .*test_by_rank.py"):
+        next(iter(ds))
+
+
+def test_a_dataset_inside_a_function_has_no_ranks() -> None:
+    with pytest.raises(gp.PlanError, match="by_rank needs the chain of the loop"):
+        list(Range(2).flat_map(lambda x: Range(4).batch(2).by_rank(0, 2, check=False)))
+
+
 BASE = {"seed": 1, "batch": 16, "epoch": 0, "files": "", "size": 4, "number": 1}
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "seed": ({"seed": 9}, "rank 1 has another seed: 9, where rank 0 has 1"),

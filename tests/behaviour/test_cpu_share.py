@@ -79,6 +79,14 @@ def test_a_worker_of_ray_has_the_cpus_that_ray_gave_it(monkeypatch: pytest.Monke
     assert cpus.cpu_share() == (64, "")
 
 
+def test_a_driver_of_ray_has_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses() -> Any:
+        raise AssertionError("only in a worker")
+
+    in_ray(monkeypatch, refuses)
+    assert cpus.cpu_share() == (64, "")
+
+
 def test_explain_says_what_the_share_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "3")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")

@@ -168,6 +168,15 @@ def test_delivered_ones_are_made_by_the_constructor() -> None:
     assert batch.x.tolist() == [5, 6]
 
 
+def test_padded_batches_of_them() -> None:
+    chain = R(1, 4).map(lambda n: Mutable(np.arange(int(n)), int(n)))
+
+    expected = [("Mutable", {"b": [[0, 7, 7], [0, 1, 7], [0, 1, 2]], "a": [1, 2, 3]})]
+    assert seen(chain.padded_batch(3, Mutable([None], []), Mutable(7, 0))) == expected
+    with pytest.raises(TypeError, match="needs padded_shapes as a Mutable"):
+        Dataset.from_tensors(Mutable([1], 2)).padded_batch(1, ([None], []))
+
+
 @dataclass
 class Derived:
     a: int

@@ -75,6 +75,16 @@ def test_where_it_leaves_out_whole_batches(make: Callable[[Dataset], Dataset], e
     assert outcomes(make(failing(9))) == expected
 
 
+def test_a_row_of_an_existing_batch_that_fails_leaves_out_the_batch() -> None:
+    def shared(x: Any) -> Any:
+        return ops.py_function(lambda v: np.int64(6 // (int(v) - 1)), [x], spec=TensorSpec((), "int64"))
+
+    batches = R(6).batch(2).cache().map(shared)
+
+    assert outcomes(batches.ignore_errors()) == [[6, 3], [2, 1]]
+    assert outcomes(batches.ignore_errors().map(lambda x: x + 1)) == [[7, 4], [3, 2]]
+
+
 def test_on_error_replace_does_not_bring_back_what_was_ignored() -> None:
     options = Options(on_error="replace")
 

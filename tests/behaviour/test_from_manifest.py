@@ -23,6 +23,7 @@ from tests.behaviour.manifests import pretended, written
 
 pytest.importorskip("fsspec")
 
+from gpupipe.errors import MissingFileError, PlanTypeError
 from tests.reliability.faulty import Faulty, every
 
 COUNTS = [5, 0, 12, 1, 30]
@@ -184,6 +185,16 @@ def test_a_file_of_another_time_is_an_error_and_a_copy_with_the_same_time_is_non
         list(TFRecordDataset.from_manifest(manifest))
 
 
+def test_a_missing_file_is_an_error_of_each_of_its_records(tmp_path: Path) -> None:
+    manifest, paths, _ = written(tmp_path, COUNTS)
+    os.unlink(paths[2])
+
+    found = outcomes(TFRecordDataset.from_manifest(manifest))
+
+    assert len(found) == 48
+    assert [type(one) for one in found[5:17]] == [MissingFileError] * 12
+
+
 def test_a_damaged_file_counts_as_it_does_on_a_disk(tmp_path: Path) -> None:
     manifest, paths, _ = written(tmp_path, [20, 20])
     data = bytearray(Path(paths[1]).read_bytes())
@@ -220,3 +231,14 @@ def test_other_files_refuse_a_state(tmp_path: Path) -> None:
 
     with pytest.raises(gp.StateError, match=r"004\.tfrecord"):
         TFRecordDataset.from_manifest(other).iterator(epoch=0).load_state_dict(state)
+
+
+@pytest.mark.parametrize("given", [3, None, ["a"]])
+def test_what_is_no_path_is_refused(given: Any) -> None:
+    with pytest.raises(PlanTypeError, match="from_manifest needs a manifest that is a path or URL"):
+        TFRecordDataset.from_manifest(given)
+
+
+def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match=r"nothing\.gpindex"):
+        TFRecordDataset.from_manifest(tmp_path / "nothing.gpindex")

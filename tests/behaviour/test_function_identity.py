@@ -346,6 +346,19 @@ def test_collections_that_a_class_holds_are_part_of_its_code(
     assert "has changed since the state was made" in caplog.text
 
 
+def test_a_class_may_hold_a_list_that_holds_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpupipe.plan.portable._MOST_USED", 1000)
+    around: list[Any] = [1]
+    around.append({"again": around})
+    for table in (around, list(range(2000))):
+        with iter(_of_class(table=table)) as items:
+            next(items)
+            state = items.state_dict()
+        with iter(_of_class(table=table)) as items:
+            items.load_state_dict(state)
+            assert [int(x) for x in items] == [1, 2, 3, 4]
+
+
 def test_a_long_list_of_elements_is_compared_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpupipe.plan.portable._MOST_USED", 1000)
     short, long = ([(str(i), i) for i in range(n)] for n in (3000, 3001))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
+from gpupipe.flow.cache.on_gpu import GpuCacheStore
 from gpupipe.transform import array, machine
 from gpupipe.transform.array import on_gpu, to_host
 from gpupipe.transform.cached_array import CachedArray
 from gpupipe.transform.dali import feed_cached, library
-from gpupipe.transform.dali.feeding import Entry
+from gpupipe.transform.dali.feeding import Entry, tensors_of
 from tests.behaviour.a_gpu import a_gpu, is_same
 from tests.transform.tiny import damaged, jpeg
 
@@ -366,3 +368,39 @@ def test_without_a_gpu_explain_says_so_where_the_cache_is(options: Options, monk
 def test_wrong_arguments_are_refused_where_they_are_written(call: Any, error: Any, text: str) -> None:
     with pytest.raises(error, match=text):
         call(Dataset.range(3))
+
+
+def test_its_budget_may_be_a_numpy_integer() -> None:
+    five: Any = np.int64(5)
+    store = Dataset.range(3).cache(device="gpu", memory=five).plan.store  # type: ignore[attr-defined]
+
+    assert type(store.memory) is int
+    assert store.memory == 5
+
+
+def test_elsewhere_its_memory_is_empty() -> None:
+    store = GpuCacheStore({("key",): None}, 5, True)  # type: ignore[dict-item]
+
+    copy = pickle.loads(pickle.dumps(store))
+
+    assert (copy.filled, copy.memory, copy.spill) == ({}, 5, True)
+
+
+def test_arrays_of_the_cache_among_others_are_read_where_the_first_was_not_one() -> None:
+    pytest.importorskip("nvidia.dali")
+    images = [np.full((2, 3, 3), n, np.uint8) for n in range(2)]
+    rows = [images[0], CachedArray(images[1])]
+
+    made = tensors_of(library.import_dali().tensors, "ops", rows, Entry("rows", "uint8", 3), 2, {})
+
+    np.testing.assert_array_equal(np.asarray(made[1]), images[1])
+
+
+def test_a_cached_array_is_no_numpy_array_unasked() -> None:
+    cached = CachedArray(np.zeros((2, 3, 3), np.uint8))
+
+    with pytest.raises(TypeError, match=r"use its read\(\)"):
+        np.asarray(cached)
+    assert np.shape(cached) == (2, 3, 3)
+    with pytest.raises(ValueError, match="read-only"):
+        cached.read()[0] = 1

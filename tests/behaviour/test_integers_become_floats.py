@@ -295,3 +295,12 @@ def test_helpers_that_are_called_by_another_name_make_no_endless_graph() -> None
 
     assert len(recorded) <= candidate.LARGEST + 1
     assert list(chain) == [2**14, 2 * 2**14]
+
+
+def test_an_expression_may_give_an_array_that_no_graph_holds() -> None:
+    large = np.zeros(200_000)
+
+    assert [(int(x), y.shape) for x, y in Dataset.range(2).map(lambda x: (x, large))] == [
+        (0, (200_000,)),
+        (1, (200_000,)),
+    ]

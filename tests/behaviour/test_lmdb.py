@@ -13,8 +13,9 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options
-from gpupipe.errors import MissingFileError, PlanError, RecordError
+from gpupipe.errors import MissingFileError, PlanError, RecordError, StateError
 from gpupipe.extract.shards import lmdb as reader
+from gpupipe.flow.sources import entries
 from tests.fuzz.bounds import lowered
 from tests.reliability.resume import plain, resumed_after
 
@@ -95,6 +96,11 @@ def test_a_state_behind_any_entry_goes_on_with_the_next(tmp_path: Path, shuffled
     assert len(whole) == 13
     for count in range(14):
         assert resumed_after(build, count)[0] == whole[count:]
+
+
+def test_a_state_whose_key_is_not_base64_is_refused() -> None:
+    with pytest.raises(StateError, match="the key of an entry as base64, got 'ä'"):
+        entries._key("ä")
 
 
 def test_a_missing_or_foreign_file_is_named(tmp_path: Path, path: str) -> None:
