@@ -42,7 +42,7 @@ def test_a_class_without_facts_is_named() -> None:
     assert _silent([Forgetful]) == ["Forgetful"]
 
 
-@settings(max_examples=200, deadline=None, database=None, derandomize=True)
+@settings(max_examples=100, deadline=None, database=None, derandomize=True)
 @given(program=programs())
 def test_the_type_of_a_node_is_what_it_infers_from_those_of_its_inputs(program: Program) -> None:
     for node in walk(rewrite(build(program).plan)[0]):

@@ -116,7 +116,7 @@ def test_a_rule_that_is_off_does_nothing() -> None:
             assert name not in rewrite(dataset.plan, (name,))[1]
 
 
-@settings(max_examples=200, deadline=None, database=None, derandomize=True)
+@settings(max_examples=100, deadline=None, database=None, derandomize=True)
 @given(program=programs())
 def test_optimising_twice_changes_nothing(program: Program) -> None:
     once = rewrite(build(program).plan)[0]
@@ -134,7 +134,7 @@ def _with(dataset: Dataset, rules: tuple[str, ...]) -> Dataset:
     return dataset.with_options(Options(disabled_rules=rules))
 
 
-@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@settings(max_examples=40, deadline=None, database=None, derandomize=True)
 @given(program=programs(failing=True), on_error=st.sampled_from(["raise", "skip", "replace"]))
 def test_random_chains_give_the_same_without_each_and_all_of_the_rules(program: Program, on_error: Any) -> None:
     def chain(*rules: str) -> list[Any]:
@@ -146,7 +146,7 @@ def test_random_chains_give_the_same_without_each_and_all_of_the_rules(program: 
     assert chain(*ALL_RULES) == expected
 
 
-@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@settings(max_examples=30, deadline=None, database=None, derandomize=True)
 @given(
     count=st.integers(0, 12),
     buffers=st.lists(st.integers(1, 15), min_size=1, max_size=2),

@@ -380,27 +380,6 @@ def test_a_budget_of_memory_holds_threads_back(monkeypatch: pytest.MonkeyPatch) 
 # ---- ends
 
 
-def _left() -> list[str]:
-    return [one.name for one in threading.enumerate() if one.name.startswith("gpupipe")]
-
-
-@pytest.mark.parametrize("how", ["close", "drop", "end"])
-def test_no_thread_is_left_after_changes(how: str) -> None:
-    with restless(7):
-        items = iter(_chain(gp.AUTOTUNE, gp.AUTOTUNE))
-        for _ in range(10):
-            next(items)
-        if how == "close":
-            items.close()
-        elif how == "end":
-            list(items)
-        del items
-    until = time.monotonic() + 5
-    while _left() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert _left() == []
-
-
 def test_ctrl_c_while_numbers_are_looked_at_loses_nothing_and_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
     looks, tuners = 0, set[Tuner]()
 

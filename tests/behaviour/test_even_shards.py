@@ -216,20 +216,6 @@ def _fails_at_one(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("even", ["drop", "wrap"])
-def test_a_bad_element_keeps_its_place(even: Any) -> None:
-    whole = outcomes(Range(7).map(_fails_at_one))
-    for shards in (2, 3, 4):
-        for index in range(shards):
-            before = Range(7).map(_fails_at_one).shard(shards, index, even=even)
-            behind = Range(7).shard(shards, index, even=even).map(_fails_at_one)
-
-            assert outcomes(before) == outcomes(behind) == even_shard(whole, shards, index, even)
-            assert run(before.with_options(gp.Options(on_error="skip"))) == [
-                x for x in even_shard(whole, shards, index, even) if x != "error"
-            ]
-
-
-@pytest.mark.parametrize("even", ["drop", "wrap"])
 def test_errors_on_their_way_pass_and_survive_a_state(even: Any) -> None:
     """A batch that loses a row raises its error and is filled up: the error is no element."""
     options = gp.Options(disabled_rules=("choose_batches",))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.errors import DataError, PlanTypeError
+from gpupipe import Dataset, Options, TensorSpec
+from gpupipe.errors import PlanTypeError
 from gpupipe.flow.batching.batcher import Batcher, Group
 from gpupipe.flow.check import fits
-from gpupipe.flow.element import Element, Hole, Raised, Replacement, Stream
+from gpupipe.flow.element import Element, Stream
 from gpupipe.flow.maps.python_function import like, quick_leaf
 from gpupipe.flow.run import Context, Run
 from gpupipe.flow.sources.arrays import RangeFlow
@@ -168,28 +167,6 @@ def test_a_function_that_raises_stop_iteration_fails_for_one_element(on_error: s
     assert outcomes(dataset) == ([0, "error", 2, 3] if on_error == "raise" else [0, 2, 3])
 
 
-@pytest.mark.parametrize("calls", [None, 2])
-def test_eager_ops_in_a_map_draw_by_identity_and_by_number_of_the_call(calls: int | None) -> None:
-    image = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
-
-    def twice(i: Any) -> Any:
-        first = ops.random_flip_left_right(image)
-        return (first, ops.random_flip_left_right(image)) if i % 3 else (first, first)
-
-    dataset = Dataset.range(40).map(twice, traced=False, num_parallel_calls=calls).with_options(Options(seed=5))
-    got = [tuple(bool((x != image).any()) for x in pair) for pair in dataset]
-
-    stream = mix64(Context(Run(Options().resolve())).key, hash64("range"))
-
-    def mirrored(i: int, call: int) -> bool:
-        key = mix64(mix64(stream, i), hash64("map#0"))
-        rng = BatchRng(5, 0, np.array([key], np.uint64), hash64(f"random_flip_left_right#{call}/eager"))
-        return bool(rng.uniform()[0] < 0.5)
-
-    assert got == [(mirrored(i, 0), mirrored(i, 1 if i % 3 else 0)) for i in range(40)]
-    assert len(set(got)) == 4
-
-
 def test_a_dataset_that_a_function_runs_leaves_its_own_draws_alone() -> None:
     image = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
 
@@ -231,115 +208,6 @@ def test_a_compiled_operator_is_the_operator(name: str) -> None:
 
 
 # ---- forming batches, against the plain rules element by element
-
-
-class PlainFormer:
-    """The rules of `Batcher`, written for one element at a time."""
-
-    def __init__(self, source: Iterator[Element], size: int, drop: bool, on_error: str) -> None:
-        self.source, self.size, self.drop, self.on_error = source, size, drop, on_error
-        self.pending: deque[Element] = deque()
-        self.rows: list[Any] = []
-        self.taken: list[Any] = []
-        self.early: list[Any] = []
-        self.last: Any = None
-
-    def next(self) -> Any:
-        rows, taken = self.rows, self.taken
-        while len(rows) < self.size:
-            element = self.pending.popleft() if self.pending else next(self.source, None)
-            if element is None:
-                break
-            value, *where = element
-            if type(value) is tuple:
-                rows.extend((value, *place) for _, *place in self.early)
-                taken.extend(self.early)
-                self.early.clear()
-                self.last = value
-                rows.append(element)
-                taken.append(element)
-            elif type(value) is Raised or self.on_error == "raise":
-                taken.append("raised")
-                return "raised"
-            elif self.on_error == "replace":
-                if self.last is None:
-                    self.early.append(element)
-                else:
-                    rows.append((self.last, *where))
-                    taken.append(element)
-        if len(rows) < self.size and (self.drop or not rows):
-            return None
-        cut = self.size if len(rows) > self.size else len(taken)
-        group = rows[: self.size], taken[:cut]
-        self.rows, self.taken = rows[self.size :], taken[cut:]
-        return group
-
-    def take_back(self) -> list[Any]:
-        taken = [*self.taken, *self.early]
-        self.rows, self.taken, self.early = [], [], []
-        return taken
-
-
-class Counted:
-    """An iterator that knows how far it was read."""
-
-    def __init__(self, elements: list[Element]) -> None:
-        self.elements, self.read = elements, 0
-
-    def __iter__(self) -> Iterator[Element]:
-        return self
-
-    def __next__(self) -> Element:
-        if self.read == len(self.elements):
-            raise StopIteration
-        self.read += 1
-        return self.elements[self.read - 1]
-
-
-STREAM = Stream(1, "x")
-
-
-def shown(item: Any) -> Any:
-    """A group or element as the plain rules write it."""
-    if isinstance(item, Group):
-        # All elements are of one stream; a stand-in has one of its own that says so.
-        rows = [(row[0], STREAM if type(row[1]) is Replacement else row[1], row[2]) for row in item.rows]
-        return rows, [*map(shown, item.taken)]
-    return "raised" if item is not None and type(item[0]) is Raised else item
-
-
-@settings(max_examples=300, deadline=None, database=None, derandomize=True)
-@given(
-    kinds=st.lists(st.sampled_from(["good", "good", "good", "hole", "raised"]), max_size=24),
-    size=st.integers(1, 5),
-    drop=st.booleans(),
-    on_error=st.sampled_from(["raise", "skip", "replace"]),
-    backs=st.sets(st.integers(0, 8), max_size=2),
-)
-def test_batches_are_formed_by_the_plain_rules(
-    kinds: list[str], size: int, drop: bool, on_error: str, backs: set[int]
-) -> None:
-    stream = STREAM
-    elements: list[Element] = []
-    for i, kind in enumerate(kinds):
-        hole = (Raised if kind == "raised" else Hole)(DataError("bad"))
-        elements.append(((i,) if kind == "good" else hole, stream, i))
-    one, two = Counted(elements), Counted(elements)
-    batcher = Batcher(one, size, drop, context(on_error).run)
-    plain = PlainFormer(two, size, drop, on_error)
-
-    for step in range(2 * len(kinds) + 4):
-        wanted = plain.next()
-        got = batcher.next()
-
-        assert shown(got) == wanted
-        assert one.read == two.read
-        if step in backs:  # a repair: everything not yet in a group goes back in front
-            back, again = batcher.take_back(), plain.take_back()
-            assert [*map(shown, back)] == again
-            kept = [element for element in back if shown(element) != "raised"]
-            batcher.put_back(kept, plain.last)
-            plain.pending.extendleft(reversed(kept))
 
 
 def test_an_error_of_the_source_keeps_the_rows_taken_before_it() -> None:

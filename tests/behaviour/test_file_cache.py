@@ -18,8 +18,6 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.flow.cache import temporary
-from gpupipe.ops._shared.samples import encoded, picture
-from gpupipe.transform.machine import has_fast
 from tests.behaviour.elements import start_of
 from tests.behaviour.model import outcomes, plain, run
 
@@ -582,25 +580,6 @@ def test_a_cache_in_a_traced_function_is_one_for_each_element(tmp_path: Path, wh
     dataset = listed.flat_map(lambda path: gp.TextLineDataset(path).cache(where and str(tmp_path / where)))
 
     assert run(dataset) == run(dataset) == [b"a0", b"b0", b"a1", b"b1", b"a2", b"b2"]
-
-
-@pytest.mark.parametrize("backend", ["numpy", "fast"])
-def test_each_epoch_cuts_crops_of_its_own_out_of_cached_images(tmp_path: Path, backend: Any) -> None:
-    if backend == "fast" and not has_fast():
-        pytest.skip("the extra `fast` is not installed")
-    images = Dataset.from_tensor_slices([encoded(picture(40 + n, 50 - n)) for n in range(6)])
-    decoded = images.map(lambda data: ops.resize_shorter(ops.decode_jpeg(data, channels=3), 32))
-    options = Options(seed=3, device="cpu", backend=backend)
-
-    def epochs(chain: Dataset) -> list[Any]:
-        cropped = chain.map(lambda image: ops.random_resized_crop(image, (16, 16))).batch(6).with_options(options)
-        return [np.asarray(batch) for epoch in range(3) for batch in cropped.iterator(epoch)]
-
-    found, expected = epochs(decoded.cache(tmp_path / "images")), epochs(decoded)
-
-    assert len(files(tmp_path)) == 1
-    np.testing.assert_array_equal(found, expected)
-    assert not np.array_equal(found[1], found[2])
 
 
 def test_explain_says_where_the_elements_are(tmp_path: Path) -> None:

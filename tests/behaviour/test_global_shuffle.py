@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe.extract.records.reference import Reference
 from gpupipe.flow.order.permutation import SMALL, Permutation
 from gpupipe.random import mix64
 
@@ -182,32 +179,6 @@ def test_nothing_is_asked_for_before_its_time() -> None:
     assert asked[:4] == batch
     assert len(asked) < 50
     assert len(set(asked)) == len(asked)
-
-
-def test_records_travel_as_references_and_are_fetched_behind_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paths = [str(tmp_path / f"{i}") for i in range(3)]
-    for i, path in enumerate(paths):
-        with gp.io.TFRecordWriter(path) as writer:
-            for j in range(100):
-                writer.write(b"%d" % (i * 100 + j))
-    seen: list[type] = []
-    read_many = gp.flow.maps.read_payloads.read_many  # type: ignore[attr-defined]
-
-    def spy(references: Any) -> Any:
-        seen.extend(map(type, references))
-        return read_many(references)
-
-    monkeypatch.setattr("gpupipe.flow.maps.read_payloads.read_many", spy)
-    ds = gp.TFRecordDataset(paths).shuffle(gp.ALL, seed=1).map(lambda x: int(x)).batch(32)
-
-    found = list(itertools.chain.from_iterable(batch.tolist() for batch in ds))
-
-    assert sorted(found) == list(range(300))
-    assert np.abs(np.array(found) - np.arange(300)).mean() > 70
-    assert seen == [Reference] * 300
-    assert "by an index, nothing is held" in ds.explain()
 
 
 def test_maps_run_behind_it_in_threads_and_once_for_each_element() -> None:

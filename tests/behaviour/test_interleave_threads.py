@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 import time
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 
 from gpupipe import Dataset, Options, TensorSpec
-from gpupipe.errors import ClosedError, PlanTypeError, StateError
+from gpupipe.errors import PlanTypeError, StateError
 from gpupipe.flow.combine import interleave
 from tests.behaviour.model import interleaved, outcomes, run
 from tests.reliability.resume import resumed_after, taken
@@ -234,39 +233,6 @@ def test_what_is_held_in_any_order_has_no_state() -> None:
             items.state_dict()
         rest = list(items)
     assert len(rest) + 1 == len(run(_chains(3, True)["shuffled"]()))
-
-
-@pytest.mark.parametrize("prefetch", [False, True])
-def test_closing_waits_for_no_function_that_never_comes_back(prefetch: bool, caplog: pytest.LogCaptureFixture) -> None:
-    release = threading.Event()
-
-    def stuck(x: Any) -> Any:
-        release.wait(60)
-        return np.int64(x)
-
-    dataset = Dataset.range(4).interleave(
-        lambda i: Dataset.range(3).map(stuck, spec=INT, traced=False), cycle_length=4, num_parallel_calls=1
-    )
-    items = iter(dataset.prefetch(1) if prefetch else dataset)
-    asked: list[Any] = []
-
-    def ask() -> None:
-        with pytest.raises(ClosedError, match="got one that was closed"):
-            asked.extend(items)
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    time.sleep(0.2)
-    begun = time.monotonic()
-    with caplog.at_level(logging.WARNING, "gpupipe"):
-        items.close()
-    thread.join(30)
-
-    assert time.monotonic() - begun < 50  # nobody has waited for the function
-    assert not thread.is_alive()
-    assert asked == []
-    release.set()
-    assert ended()
 
 
 def test_datasets_that_call_no_python_get_no_thread() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import io
 import os
 import signal
 import subprocess
@@ -11,15 +9,14 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import gpupipe as gp
-from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe import Dataset, Options
 from gpupipe.errors import GpupipeError
 from tests.behaviour.model import plain, run
 
@@ -41,47 +38,6 @@ def _no_thread_is_left() -> Iterator[None]:
 def _busy() -> Dataset:
     """A chain with every kind of thread that needs no image: prefetch, and a pool of Python maps."""
     return Dataset.range(10_000).prefetch(3).map(lambda x: np.int64(x) + 0, num_parallel_calls=2).batch(2).prefetch(2)
-
-
-def _pictures() -> Dataset:
-    """A chain with a transform stage, micro-batches below it and a prefetch."""
-    out = io.BytesIO()
-    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(out, "PNG")
-    dataset = Dataset.from_tensor_slices([out.getvalue()] * 300).map(lambda x: ops.decode_png(x, channels=3))
-    dataset = dataset.map(lambda x: x + np.uint8(1), traced=False).map(lambda x: ops.flip_left_right(x)).batch(4)
-    return dataset.prefetch(2).with_options(Options(device="cpu", backend="numpy"))
-
-
-@pytest.mark.parametrize("chain", [_pictures, _busy])
-@pytest.mark.parametrize("end", ["break", "with", "garbage", "exhausted", "close before next", "error"])
-def test_no_thread_is_left_behind(end: str, chain: Callable[[], Dataset]) -> None:
-    dataset = chain()
-    match end:
-        case "break":
-            for _ in dataset:
-                assert _threads()
-                break
-        case "with":
-            with dataset.iterator() as items:
-                next(items)
-        case "garbage":
-            held = iter(dataset)
-            next(held)
-            del held
-        case "exhausted":
-            assert len(list(dataset.take(75))) == 75
-        case "close before next":
-            iter(dataset).close()
-        case "error":
-            with pytest.raises(KeyError):
-                for _ in dataset:
-                    raise KeyError
-
-    gc.collect()
-    deadline = time.monotonic() + 5
-    while _threads() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert _threads() == set()
 
 
 def test_iterators_are_independent() -> None:
@@ -140,47 +96,6 @@ def _flaky(x: Any) -> Any:
     return 1 // (int(x) % 3)
 
 
-@pytest.mark.parametrize(
-    "chain",
-    [
-        lambda d: d.map(_flaky),
-        lambda d: d.map(_flaky, num_parallel_calls=2),
-        lambda d: d.map(_flaky).prefetch(2),
-        lambda d: d.map(_flaky).prefetch(2).map(lambda x: x),
-        lambda d: d.map(_flaky).cache(),
-        lambda d: d.map(_flaky, spec=TensorSpec((), "int64")),
-    ],
-    ids=["map", "pool", "prefetch", "prefetch inside", "cache", "spec"],
-)
-def test_next_goes_on_after_an_error(chain: Callable[[Dataset], Dataset]) -> None:
-    items = iter(chain(Dataset.range(1, 6)))
-
-    assert [plain(next(items)), plain(next(items))] == [1, 0]
-    with pytest.raises(gp.DataError, match="ZeroDivisionError"):
-        next(items)
-    assert run(items) == [1, 0]
-
-
-def test_closing_from_another_thread_ends_a_waiting_next() -> None:
-    gate = threading.Event()
-
-    def wait(x: Any) -> Any:
-        gate.wait(0.2)
-        return x
-
-    items = iter(Dataset.range(1000).map(wait).prefetch(1))
-    next(items)
-    closer = threading.Timer(0.05, items.close)
-    closer.start()
-
-    got = []
-    with pytest.raises(gp.ClosedError, match="was closed"):
-        for x in items:
-            got.append(x)
-    closer.join()
-    assert len(got) < 500  # all of them would take 200 s
-
-
 def test_first_looks_without_counting_an_epoch() -> None:
     dataset = Dataset.range(30).shuffle(30)
     expected = run(dataset.iterator(epoch=0))
@@ -206,7 +121,6 @@ def _child(body: str, **options: Any) -> subprocess.Popen[str]:
 
 
 CHAINS = {
-    "a prefetch": "gp.Dataset.range(10**6).map(slow).prefetch(2)",
     "a filter that lets nothing through": "gp.Dataset.range(1).repeat().filter(lambda x: x > 3)",
 }
 
@@ -240,59 +154,6 @@ def test_control_c_ends_the_program(chain: str) -> None:
 
     assert "KeyboardInterrupt" in errors
     assert child.returncode != 0
-
-
-def test_a_program_may_end_in_the_middle_of_an_iteration() -> None:
-    child = _child(
-        """
-        import gpupipe as gp
-        dataset = gp.Dataset.range(10**6).map(lambda x: int(x), num_parallel_calls=2).prefetch(2).batch(2).prefetch(2)
-        items = iter(dataset)
-        print(next(items))
-        """
-    )
-    try:
-        out, errors = child.communicate(timeout=20)
-    finally:
-        child.kill()
-
-    assert (child.returncode, out, errors) == (0, "[0 1]\n", "")
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_in_a_forked_child_the_iterator_says_so_and_a_new_one_works() -> None:
-    child = _child(
-        """
-        import os, warnings
-        warnings.simplefilter("ignore")  # Python itself warns about fork with threads
-        import gpupipe as gp
-        dataset = gp.Dataset.range(100).map(lambda x: int(x), num_parallel_calls=2).prefetch(2)
-        items = iter(dataset)
-        next(items)
-        pid = os.fork()
-        if pid == 0:
-            try:
-                next(items)
-            except gp.ClosedError as error:
-                print("child:", error, flush=True)
-            print("child:", len(list(dataset)), flush=True)
-            del items
-            os._exit(0)
-        os.waitpid(pid, 0)
-        print("parent:", len(list(items)), flush=True)
-        """
-    )
-    try:
-        out, errors = child.communicate(timeout=20)
-    finally:
-        child.kill()
-
-    assert errors == ""
-    assert out.splitlines() == [
-        "child: this iterator was created before a fork; make a new one in this process",
-        "child: 100",
-        "parent: 99",
-    ]
 
 
 class _Torn:
