@@ -355,28 +355,6 @@ def test_a_budget_of_threads_is_never_exceeded_by_those_that_run(
         assert sum(one.value for one in items.stats().numbers) <= threads
 
 
-def test_a_budget_of_memory_holds_threads_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    _eager(monkeypatch)
-    large = 100_000
-
-    def most(host_memory: int | None) -> int:
-        inside = Counted()
-
-        def image(x: Any) -> Any:
-            inside(x)
-            return np.zeros(large, np.uint8)
-
-        items = iter(
-            Dataset.range(150).map(image, num_parallel_calls=gp.AUTOTUNE).with_options(Options(host_memory=host_memory))
-        )
-        assert len(list(items)) == 150
-        (number,) = items.stats().numbers
-        assert number.element_bytes == large
-        return inside.most
-
-    assert most(8 * large) <= 4 < most(None)
-
-
 # ---- ends
 
 

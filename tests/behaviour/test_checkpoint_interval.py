@@ -57,13 +57,6 @@ def marks(ds: gp.Dataset, monkeypatch: pytest.MonkeyPatch) -> int:
     return len(taken)
 
 
-@pytest.mark.parametrize("made", [lambda x: 1.0, lambda x: x[:0], lambda x: x if x[0] == 0 else x[:0]])
-def test_batches_without_rows_count_as_elements(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (
-        marks(gp.Dataset.range(N).batch(2).map(made, traced=False), monkeypatch) <= N // 2 // (mark.SELDOM * EVERY) + 3
-    )
-
-
 def test_an_iterator_takes_checkpoints_as_far_apart_as_their_size_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     one = marks(gp.Dataset.range(N).batch(ROWS), monkeypatch)
     many = marks(gp.Dataset.zip(tuple(gp.Dataset.range(N) for _ in range(32))).batch(ROWS), monkeypatch)

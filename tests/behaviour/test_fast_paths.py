@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec
 from gpupipe.errors import PlanTypeError
 from gpupipe.flow.batching.batcher import Batcher, Group
+from gpupipe.flow.batching.stack import stack_rows
 from gpupipe.flow.check import fits
 from gpupipe.flow.element import Element, Stream
 from gpupipe.flow.maps.python_function import like, quick_leaf
@@ -234,6 +236,21 @@ def test_an_error_of_the_source_keeps_the_rows_taken_before_it() -> None:
 
 
 # ---- shuffle, zip, interleave
+
+
+def test_rows_of_several_types_and_shapes_stack_or_say_why_not() -> None:
+    where: list[Element] = [((), Stream(1, "x"), i) for i in range(2)]
+
+    with pytest.raises(
+        gp.DataError, match=r"needs elements of one dtype, got float64.2. after float32.2. .x at index 0"
+    ):
+        stack_rows([np.zeros(2, np.float32), np.ones(2)], where, "")
+    assert stack_rows([np.array(1), np.int64(2)], where, "").tolist() == [1, 2]
+    for odd in (np.zeros((2, 1)), np.zeros((0,)), np.float64(3), np.zeros((2, 0))):
+        with pytest.raises(gp.DataError, match=r"needs elements of one shape.*x at index 0"):
+            stack_rows([np.zeros(2), odd], where, "")
+    with pytest.raises(gp.DataError, match="one shape"):
+        stack_rows([np.zeros(0), np.zeros((0, 3))], where, "")
 
 
 @pytest.mark.parametrize(("count", "size"), [(40_000, 100), (100, 100), (100, 101), (99, 1000), (10, 1)])

@@ -477,28 +477,6 @@ def test_a_file_that_was_renamed_is_not_taken_for_another_chain(
     assert "belongs to another chain" in caplog.text
 
 
-def test_damage_in_the_middle_is_an_error_and_the_next_pass_computes_it_again(tmp_path: Path, calls: list[int]) -> None:
-    dataset = numbers(3).cache(tmp_path / "c")
-    run(dataset)
-    path = the_file(tmp_path)
-    data = bytearray(path.read_bytes())
-    start = start_of(data, 2)
-    data[start + 15] ^= 1
-    path.write_bytes(data)
-
-    items = iter(dataset)
-    with pytest.raises(gp.DataError, match="damaged") as caught:
-        list(items)
-    assert caught.value.file == str(path)
-    assert caught.value.offset == start
-    assert caught.value.stage == "cache" or caught.value.stage == "read"
-    assert "the next iterator computes the file again" in str(caught.value)
-    assert list(items) == []
-
-    assert run(dataset) == [0, 1, 2]
-    assert calls == [0, 1, 2] * 2
-
-
 @pytest.mark.parametrize("byte", [2, 30], ids=["length", "payload"])
 def test_a_damaged_element_costs_no_other_and_the_file_is_computed_again(
     tmp_path: Path, calls: list[int], kept: Any, byte: int

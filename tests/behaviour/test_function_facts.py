@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import random
-import secrets
 import types
 from collections.abc import Callable
 from typing import Any
@@ -64,15 +63,6 @@ def _imports(x: Any) -> Any:
     return choice([x, numbers.rand(), randint(0, 1)])
 
 
-def _inner(x: Any) -> Any:
-    return sorted(x, key=lambda part: rand())
-
-
-def _by_name(x: Any) -> Any:
-    secret = secrets.token_bytes
-    return secret(2)
-
-
 def _seeded(x: Any) -> Any:
     random.seed(int(x))
     return random.random()
@@ -98,12 +88,9 @@ DRAWING: dict[str, tuple[Any, str]] = {
     "random": (lambda x: random.uniform(0, x), "random.uniform"),
     "a name that was imported": (lambda x: rand() + x, "rand"),
     "a generator": (lambda x: x + GENERATOR.normal(), "GENERATOR.normal"),
-    "a new generator": (lambda x: np.random.default_rng().random(), "np.random.default_rng"),
     "a function below": (lambda x: _below(x), "random.random"),
     "imports": (_imports, "choice"),
-    "an inner function": (_inner, "rand"),
     "a callable object": (Turn(), "self.rng.random"),
-    "secrets": (_by_name, "secrets.token_bytes"),
     "a random transform": (RandomTurn(), "RandomTurn"),
 }
 

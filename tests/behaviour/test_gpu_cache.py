@@ -144,17 +144,6 @@ class TestOnAGpu:
         assert (reads, uploads) == ([], [])
         assert "full cache in the memory of GPU 0" in str(ds.explain())
 
-    def test_the_first_epoch_keeps_decoded_images_where_they_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        puts: list[Any] = []
-        monkeypatch.setattr("gpupipe.transform.device_memory.put", _counting(array.put, puts))
-        ds = _on_gpu(_decoded()).map(lambda x, y: ops.random_crop(x, (8, 8, 3))).batch(5).with_options(GPU)
-
-        list(ds)
-
-        assert len(puts) == COUNT
-        assert all(on_gpu(image) for image, *_ in puts)
-        assert not any(finding.rule == "copied_to_host" for finding in ds.check())
-
     def test_a_user_who_changes_a_batch_does_not_change_the_cache(self) -> None:
         images = np.full((3, 4, 4, 3), 7, np.uint8)
         for step in (lambda x: ops.reshape(x, (4, 12)), lambda x: ops.cast(x, "uint8"), lambda x: x):
@@ -176,15 +165,6 @@ class TestOnAGpu:
         assert len(calls) == before + 40
         assert len(list(ds)) == 40
         assert len(calls) == before + 40
-
-    def test_two_iterators_at_once_each_fill_it(self) -> None:
-        ds = _on_gpu(_decoded()).map(_cropped).batch(5).with_options(GPU)
-        expected = _passes(_on_host(_decoded()).map(_cropped).batch(5).with_options(HOST), 2)
-
-        pairs = list(zip(ds.iterator(0), ds.iterator(1), strict=True))
-
-        _compared([[_copied(pair[n]) for pair in pairs] for n in range(2)], expected)
-        _compared(_passes(ds, 2), expected)
 
     @pytest.mark.parametrize("order", ["in order", "by index"])
     def test_it_resumes_with_a_full_cache_and_with_an_empty_one(self, order: str) -> None:

@@ -159,13 +159,6 @@ def test_a_function_of_a_library_that_is_traced_itself_is(library: ModuleType, n
         X.map(getattr(library, name))
 
 
-def test_of_functions_one_inside_the_other_the_innermost_counts(library: ModuleType) -> None:
-    with pytest.raises(SpecError, match=r"height from 1.*some_library\.py:7") as caught:
-        X.flat_map(lambda x: Dataset.range(3).map(library.shrunk))
-
-    assert str(caught.value).count(".py:") == 1
-
-
 @pytest.mark.parametrize("fn", [ops.rot90, partial(ops.mixup, labels=np.eye(2, dtype=np.float32))])
 def test_where_no_line_is_the_users_a_message_names_none(fn: Any) -> None:
     """A map gets an op itself: the only line of the user's is that of the map, which the traceback has."""
@@ -174,16 +167,6 @@ def test_where_no_line_is_the_users_a_message_names_none(fn: Any) -> None:
         ds.map(fn)
 
     assert not re.search(r", at ($|;)", str(caught.value))
-
-
-def test_a_key_that_may_be_missing_can_be_asked_for() -> None:
-    def careful(d: Any) -> Any:
-        try:
-            return real(d["imge"])
-        except KeyError:
-            return real(d.get("imge", d["image"]))
-
-    assert "[traced]" in PAIR.map(careful).plan.describe()
 
 
 def test_dicts_of_traced_values_are_dicts() -> None:

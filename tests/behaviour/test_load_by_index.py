@@ -202,19 +202,6 @@ def test_what_is_left_out_is_not_read(tmp_path: Path, watched: Watched, chain: A
     assert watched.elements(path) == [*expected]
 
 
-def test_a_resume_reads_nothing_again(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    path = saved(tmp_path / "s")
-    with iter(D.load(tmp_path / "s")) as items:
-        taken(items, 40)
-        state = items.state_dict()
-
-    watched = request.getfixturevalue("watched")
-    with iter(D.load(tmp_path / "s")) as items:
-        items.load_state_dict(state)
-        assert firsts(items) == list(range(40, 100))
-    assert watched.elements(path) == list(range(40, 100))
-
-
 def test_a_resume_behind_damage_counts_what_was_lost(tmp_path: Path) -> None:
     path = saved(tmp_path / "s")
     spoil(path, [3, 4, 5])
