@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe import Dataset, Options, TFRecordDataset
-from tests.behaviour.model import interleaved, run
+from gpupipe import Dataset, Options, TensorSpec, TFRecordDataset
+from gpupipe.errors import PlanTypeError, StateError
+from gpupipe.flow.combine import interleave
+from tests.behaviour.model import interleaved, outcomes, run
+from tests.reliability.resume import resumed_after, taken
 
 
 def _configurations() -> list[Any]:
@@ -81,3 +88,245 @@ def test_a_function_that_has_to_be_called_is_called_once_for_each_element() -> N
 
     assert run(Dataset.range(4).interleave(numbers, cycle_length=2)) == interleaved([[], [0], [0, 1], [0, 1, 2]], 2, 1)
     assert sorted(calls) == [0, 1, 2, 3]
+
+
+# ---- datasets that call Python: several of them work at once
+
+
+INT = TensorSpec((), "int64")
+
+
+def same(x: Any) -> Any:
+    return np.int64(str(x))  # text makes it ordinary Python
+
+
+def counted(i: Any, n: int) -> Callable[[], Iterator[Any]]:
+    return lambda: iter(range(int(i) * 100, int(i) * 100 + n))
+
+
+KINDS: dict[str, Callable[[int, int], Dataset]] = {
+    "map": lambda i, n: Dataset.range(i * 100, i * 100 + n).map(same),
+    "map with a spec": lambda i, n: Dataset.range(i * 100, i * 100 + n).map(same, spec=INT),
+    "map in threads": lambda i, n: Dataset.range(i * 100, i * 100 + n).map(same, num_parallel_calls=2),
+    "filter": lambda i, n: Dataset.range(i * 100, i * 100 + n).filter(lambda x: bool(str(x))),
+    "generator": lambda i, n: Dataset.from_generator(counted(i, n), output_signature=INT),
+    "prefetch": lambda i, n: Dataset.range(i * 100, i * 100 + n).map(same).prefetch(2),
+}
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("gpupipe-interleave")]
+
+
+def ended(seconds: float = 5.0) -> bool:
+    """Whether no thread of an interleave is left, within some seconds."""
+    until = time.monotonic() + seconds
+    while threads() and time.monotonic() < until:
+        time.sleep(0.01)
+    return not threads()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_is_that_of_one_thread(kind: str, seed: int) -> None:
+    rng = random.Random(seed)
+    lengths = [rng.choice((0, 1, 2, 3, 8, 90)) for _ in range(rng.randrange(1, 12))]
+    cycle, block, calls = rng.randrange(1, 6), rng.randrange(1, 4), rng.choice((1, 2, 5, 20))
+
+    dataset = Dataset.range(len(lengths)).interleave(
+        lambda i: KINDS[kind](int(i), lengths[int(i)]), cycle, block, num_parallel_calls=calls
+    )
+
+    inputs = [[100 * i + j for j in range(n)] for i, n in enumerate(lengths)]
+    assert run(dataset) == interleaved(inputs, cycle, block)
+    assert ended()
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("kind", ["map", "generator", "one element each", "traced function"])
+def test_as_many_datasets_work_at_once_as_there_are_calls(
+    kind: str, deterministic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interleave, "_READ_AHEAD", 10)  # all of them are opened first, on a busy machine, too
+    together = threading.Barrier(4)
+
+    def meet(x: Any) -> Any:
+        if int(x) >= 0:  # the first dataset tells what they all hold, before there are threads
+            together.wait(20)
+        return np.int64(x)
+
+    def generated(i: int) -> Iterator[Any]:
+        for _ in range(3):
+            yield meet(i)
+
+    made: dict[str, Callable[[Any], Dataset]] = {
+        "map": lambda i: Dataset.from_tensors(np.int64(i)).repeat(3).map(meet),
+        "one element each": lambda i: Dataset.from_tensors(np.int64(i)).map(meet),
+        "generator": lambda i: Dataset.from_generator(generated, output_signature=INT, args=(int(i),)),
+        "traced function": lambda i: Dataset.from_tensors(i).repeat(3).map(meet, spec=INT, traced=False),
+    }
+    count = 12 if kind == "one element each" else 4
+    numbers = Dataset.from_tensor_slices([-1] * (kind in ("map", "one element each")) + list(range(count)))
+
+    got = run(numbers.interleave(made[kind], 8, num_parallel_calls=4, deterministic=deterministic))
+
+    assert sorted(x for x in got if x >= 0) == sorted(list(range(count)) * (1 if kind == "one element each" else 3))
+
+
+def test_without_an_order_what_is_ready_comes_first() -> None:
+    go = threading.Event()
+
+    def numbers(i: int) -> Iterator[Any]:
+        for j in range(3):
+            if i == 0 and not go.wait(20):
+                raise AssertionError("the others wait for the slow one")
+            yield np.int64(i * 10 + j)
+
+    dataset = Dataset.range(3).interleave(
+        lambda i: Dataset.from_generator(numbers, output_signature=INT, args=(int(i),)),
+        cycle_length=3,
+        num_parallel_calls=3,
+        deterministic=False,
+    )
+    with iter(dataset) as items:
+        first = [int(next(items)) for _ in range(6)]
+        go.set()
+        rest = [int(x) for x in items]
+
+    assert sorted(first) == [10, 11, 12, 20, 21, 22]
+    assert rest == [0, 1, 2]
+
+
+def test_what_is_made_ahead_has_a_bound() -> None:
+    made: list[int] = []
+
+    def slow(x: Any) -> Any:
+        made.append(int(x))
+        time.sleep(0.002)
+        return np.int64(x)
+
+    dataset = Dataset.range(10**6).interleave(
+        lambda i: Dataset.range(10**6).map(slow, spec=INT, traced=False), cycle_length=3, num_parallel_calls=3
+    )
+    with iter(dataset) as items:
+        next(items)
+        time.sleep(0.5)
+        count = len(made)
+
+        assert 3 <= count <= (3 + 4) * 3 + 4  # of 3 slots and 4 datasets that wait, 2 elements and one in work
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_failures_are_holes_in_their_places(deterministic: bool) -> None:
+    def third(x: Any) -> Any:
+        if int(x) % 3 == 2:
+            raise ValueError("third")
+        return np.int64(x)
+
+    def chain(calls: int | None) -> Dataset:
+        return Dataset.range(5).interleave(
+            lambda i: Dataset.range(i * 10, i * 10 + 7).map(third, spec=INT, traced=False),
+            cycle_length=3,
+            num_parallel_calls=calls,
+            deterministic=deterministic,
+        )
+
+    ours, expected = outcomes(chain(3)), outcomes(chain(None))
+
+    assert (ours == expected) if deterministic else (sorted(map(str, ours)) == sorted(map(str, expected)))
+    assert "error" in ours
+    assert sorted(run(chain(4).with_options(Options(on_error="skip")))) == sorted(x for x in ours if x != "error")
+
+
+def test_an_exit_in_a_function_reaches_who_asks() -> None:
+    def leaves(x: Any) -> Any:
+        if int(x) == 3:
+            raise SystemExit(7)
+        return np.int64(x)
+
+    items = iter(
+        Dataset.range(2).interleave(
+            lambda i: Dataset.range(6).map(leaves, spec=INT, traced=False), cycle_length=2, num_parallel_calls=2
+        )
+    )
+    with items:
+        assert [int(next(items)) for _ in range(6)] == [0, 0, 1, 1, 2, 2]
+        with pytest.raises(SystemExit, match="7"):
+            next(items)
+    assert ended()
+
+
+def _chains(calls: int, deterministic: bool) -> dict[str, Callable[[], Any]]:
+    def over(inner: Callable[[Any], Dataset], n: int = 7) -> Dataset:
+        return Dataset.range(n).interleave(inner, 3, 2, calls, deterministic)
+
+    return {
+        "maps": lambda: over(lambda i: KINDS["map"](int(i), int(i) % 5)),
+        "generators": lambda: over(lambda i: KINDS["generator"](int(i), 4)),
+        "static": lambda: over(lambda i: Dataset.range(5).map(same, spec=INT)),
+        "long": lambda: over(lambda i: KINDS["map"](int(i), 90), 4).skip(200),
+        "shuffled": lambda: over(lambda i: KINDS["map"](int(i), 6)).shuffle(8).batch(3),
+        "passes": lambda: over(lambda i: KINDS["map"](int(i), 3), 4).repeat(3).prefetch(2),
+        "nested": lambda: over(lambda i: over(lambda j: KINDS["map"](int(j), 3), 3), 3),
+    }
+
+
+@pytest.mark.parametrize("name", _chains(1, True))
+def test_a_state_goes_on_exactly_there(name: str) -> None:
+    build = _chains(3, True)[name]
+    with iter(build()) as items:
+        whole = taken(items)
+
+    for count in range(0, len(whole) + 1, 3 if len(whole) < 40 else 29):
+        assert resumed_after(build, count)[0] == whole[count:], count
+    assert ended()
+
+
+@pytest.mark.parametrize("name", ["maps", "generators", "static", "long"])
+def test_in_any_order_nothing_is_lost_and_nothing_comes_twice(name: str) -> None:
+    build = _chains(3, False)[name]
+    everything = sorted(map(str, run(_chains(3, True)[name]())))
+
+    for count in range(0, len(everything), 13):
+        with iter(build()) as items:
+            head = list(islice(items, count))
+            state = items.state_dict()
+            with iter(build()) as again:
+                again.load_state_dict(state)
+                rest = list(again)
+        if name == "long":  # which elements are skipped depends on the order
+            assert len(head) + len(rest) == len(everything)
+            continue
+        assert sorted(map(str, (*head, *rest))) == everything
+
+
+def test_what_is_held_in_any_order_has_no_state() -> None:
+    build = _chains(3, False)["shuffled"]
+    with iter(build()) as items:
+        next(items)
+        with pytest.raises(StateError, match="what is ready first"):
+            items.state_dict()
+        rest = list(items)
+    assert len(rest) + 1 == len(run(_chains(3, True)["shuffled"]()))
+
+
+def test_datasets_that_call_no_python_get_no_thread() -> None:
+    items = iter(Dataset.range(5).interleave(lambda i: Dataset.range(9).map(lambda x: x + i), 3, num_parallel_calls=3))
+    next(items)
+
+    assert threads() == []
+
+
+def test_errors_of_a_dataset_are_raised_in_its_turn() -> None:
+    def numbers(i: Any) -> Dataset:
+        if int(i) == 2:
+            return Dataset.from_tensors(np.float32(1)).map(lambda x: np.float32(str(x)))
+        return KINDS["map"](int(i), 2)
+
+    items = iter(Dataset.range(4).interleave(numbers, 1, num_parallel_calls=1))
+
+    assert [int(next(items)) for _ in range(4)] == [0, 1, 100, 101]
+    with pytest.raises(PlanTypeError, match="interleave needs datasets of one dtype"):
+        next(items)
+    items.close()
+    assert ended()

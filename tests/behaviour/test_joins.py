@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
-from gpupipe import Dataset, TensorSpec
+from gpupipe import DataError, Dataset, TensorSpec
+from gpupipe.errors import ResultError
 from tests.behaviour.model import outcomes, run
 
 R = Dataset.range
@@ -78,3 +82,125 @@ def test_unknown_elements_join_too() -> None:
 
     assert run(unknown.concatenate(unknown)) == [{"n": 0}, {"n": 1}] * 2
     assert run(Dataset.zip(unknown, R(2)).map(lambda d, x: d["n"] * 10 + x)) == [0, 11]
+
+
+# ---- concatenate in a loop: one node, however long, and the keys that a nested one has
+
+
+def _chained(count: int) -> Dataset:
+    dataset = Dataset.range(1)
+    for i in range(1, count):
+        dataset = dataset.concatenate(Dataset.range(i, i + 1))
+    return dataset
+
+
+def test_a_loop_longer_than_pythons_recursion_limit() -> None:
+    limit = sys.getrecursionlimit()
+    count = 700
+    try:
+        sys.setrecursionlimit(600)
+        assert run(_chained(count)) == list(range(count))
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _drawn(x: Any, rng: np.random.Generator) -> Any:
+    return x, rng.random()
+
+
+def test_a_part_draws_the_same_numbers_whatever_follows_it() -> None:
+    def numbers(count: int) -> list[Any]:
+        dataset = Dataset.range(3)
+        for _ in range(count):
+            dataset = dataset.concatenate(Dataset.range(3))
+        return run(dataset.map(_drawn, rng=True).iterator(epoch=0))
+
+    longest = numbers(4)
+    for count in range(4):
+        assert numbers(count) == longest[: 3 * (count + 1)]
+    assert len({number for _, number in longest}) == 15  # equal parts, but no equal numbers
+
+
+def test_on_the_right_side_too() -> None:
+    dataset = Dataset.range(9, 10)
+    for i in range(8, -1, -1):
+        dataset = Dataset.range(i, i + 1).concatenate(dataset)
+
+    assert run(dataset) == list(range(10))
+    assert run(dataset.concatenate(dataset)) == list(range(10)) * 2
+
+
+# ---- inputs whose elements only a first element can tell
+
+
+def pair(x: Any) -> tuple[int, int]:
+    print(end="")  # no plain expression: it runs for each element, and what it gives is not known before
+    return int(x), int(x) + 1
+
+
+def single(x: Any) -> int:
+    print(end="")
+    return int(x)
+
+
+def keyed(*keys: str) -> Callable[[Any], dict[str, int]]:
+    def fn(x: Any) -> dict[str, int]:
+        print(end="")
+        return {key: int(x) * 10 + "abc".index(key) for key in keys}
+
+    return fn
+
+
+NOTHING = Dataset.range(0).map(pair)
+
+
+def test_an_input_without_elements_decides_nothing() -> None:
+    pairs = Dataset.range(2).map(pair)
+
+    assert run(NOTHING.concatenate(pairs)) == [(0, 1), (1, 2)]
+    assert run(pairs.concatenate(NOTHING)) == [(0, 1), (1, 2)]
+    assert run(NOTHING.concatenate(pairs).map(lambda a, b: a * b).batch(2)) == [[0, 2]]
+    assert run(NOTHING.concatenate(NOTHING)) == []
+    assert run(Dataset.range(4).flat_map(lambda n: Dataset.range(n % 2).map(pair))) == [(0, 1), (0, 1)]
+    assert run(Dataset.range(4).interleave(lambda n: Dataset.range(n % 2).map(pair), 2)) == [(0, 1), (0, 1)]
+
+
+def test_other_structures_and_types_are_mistakes() -> None:
+    pairs, numbers = Dataset.range(2).map(pair), Dataset.range(2).map(single)
+    floats = Dataset.range(2).map(lambda x: float(x))
+
+    for first, second in ((pairs, numbers), (numbers, pairs), (numbers, floats)):
+        with pytest.raises(TypeError, match="concatenate needs datasets of one structure and dtype"):
+            run(first.concatenate(second))
+    with pytest.raises(TypeError, match="flat_map needs datasets of one structure"):
+        run(Dataset.range(2).flat_map(lambda n: Dataset.range(1).map(pair if n else single)))
+
+
+def test_keys_are_put_into_the_order_of_the_first_that_has_elements() -> None:
+    one, two = Dataset.range(1).map(keyed("a", "b")), Dataset.range(1, 2).map(keyed("b", "a"))
+
+    got = run(Dataset.range(0).map(keyed("b", "a")).concatenate(one).concatenate(two))
+
+    assert [list(element.items()) for element in got] == [[("a", 0), ("b", 1)], [("a", 10), ("b", 11)]]
+    assert run(one.concatenate(two).batch(2)) == [{"a": [0, 10], "b": [1, 11]}]
+    with pytest.raises(TypeError, match="concatenate needs"):
+        run(one.concatenate(Dataset.range(1).map(keyed("a", "c"))))
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [(None, "returns an element, got None"), ({1, 2}, "got a set"), ((), "empty tuple"), ({}, "empty dict")],
+    ids=str,
+)
+def test_a_result_that_is_no_element_is_a_value_error_of_its_element(result: Any, message: str) -> None:
+    def fn(x: Any) -> Any:
+        return result if int(x) == 1 else int(x)
+
+    dataset = Dataset.range(3).map(fn)
+
+    with pytest.raises(ResultError, match=message) as caught:
+        run(dataset)
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, DataError)
+    assert (caught.value.file, caught.value.offset, caught.value.stage) == ("range", 1, "map")
+    assert outcomes(dataset) == [0, "error", 2]
