@@ -22,6 +22,7 @@ from tests.behaviour.boards import Ranks
 
 Range = gp.Dataset.range
 ALONE = {"check": False}
+SKIPPING = gp.Options(on_error="skip")
 
 
 @pytest.fixture
@@ -184,9 +185,14 @@ def test_behind_a_step_that_holds_elements_a_state_is_of_one_rank() -> None:
         (lambda: Range(8).batch(4).by_rank(0, 2).by_rank(0, 2), r"got a chain that has it already"),
         (lambda: Range(8).batch(4).by_rank(0, 2, "wrap"), r"remainder='drop' or 'pad', got 'wrap'"),  # type: ignore[arg-type]
         (lambda: Range(8).batch(4, True).by_rank(0, 2, "pad"), r"a last batch to complete, got batch\(4, drop_rem"),
+        (lambda: Range(8).batch(4).with_options(SKIPPING).by_rank(0, 2), r"on_error='raise' or 'replace', got 'skip'"),
         (
-            lambda: Range(8).batch(4).with_options(gp.Options(on_error="skip")).by_rank(0, 2),
-            r"on_error='raise' or 'replace', got 'skip'",
+            lambda: next(iter(Range(8).batch(4).by_rank(0, 2, check=False).with_options(SKIPPING))),
+            r"got 'skip': .*test_by_rank.py",
+        ),
+        (
+            lambda: list(Range(2).flat_map(lambda x: Range(4).batch(2).by_rank(0, 2, check=False))),
+            r"by_rank needs the chain of the loop",
         ),
     ],
 )
@@ -196,17 +202,6 @@ def test_what_ranks_cannot_share_is_refused_on_the_line(make: Callable[[], Any],
 
 
 # ---- agreement
-
-
-def test_skipping_bad_elements_is_refused_later_too() -> None:
-    ds = Range(8).batch(4).by_rank(0, 2, check=False).with_options(gp.Options(on_error="skip"))
-    with pytest.raises(gp.PlanError, match=r"got 'skip': .*test_by_rank.py"):
-        next(iter(ds))
-
-
-def test_a_dataset_inside_a_function_has_no_ranks() -> None:
-    with pytest.raises(gp.PlanError, match="by_rank needs the chain of the loop"):
-        list(Range(2).flat_map(lambda x: Range(4).batch(2).by_rank(0, 2, check=False)))
 
 
 BASE = {"seed": 1, "batch": 16, "epoch": 0, "files": "", "size": 4, "number": 1}
@@ -250,32 +245,18 @@ def test_every_rank_names_the_one_that_differs_and_the_part(
     ranks(world, one)
 
 
-def test_ranks_that_agree_start_in_every_epoch(ranks: Ranks) -> None:
-    ds = chain(64, 16)
-
+@pytest.mark.parametrize("looked", [False, True], ids=["", "one looked at batches first"])
+def test_ranks_that_agree_start_in_every_epoch(ranks: Ranks, looked: bool) -> None:
     def one(rank: int) -> Any:
-        own = ds.by_rank(rank, 4)
-        return [[batch.tolist() for batch in own] for _ in range(2)]
-
-    found = ranks(4, one)
-    assert [[[b.tolist() for b in steps] for steps in loops(ds, 4, epoch)] for epoch in (0, 1)] == [
-        [found[rank][epoch] for rank in range(4)] for epoch in (0, 1)
-    ]
-
-
-def test_a_rank_that_looked_at_a_batch_first_gets_the_same_batches(ranks: Ranks) -> None:
-    ds = chain(64, 16)
-
-    def one(rank: int) -> Any:
-        own = Range(64).shuffle(gp.ALL, seed=1).map(drawn, rng=True).batch(16).by_rank(rank, 2)
-        if rank == 0:
+        own = chain(64, 16).by_rank(rank, 4)
+        if looked and rank == 0:
             own.first()
             next(iter(own))
             next(iter(own))
         return [[batch.tolist() for batch in own] for _ in range(2)]
 
-    found = ranks(2, one)
-    assert found == [[[b.tolist() for b in loops(ds, 2, epoch)[rank]] for epoch in (0, 1)] for rank in range(2)]
+    whole = [loops(chain(64, 16), 4, epoch) for epoch in (0, 1)]
+    assert ranks(4, one) == [[[b.tolist() for b in steps[rank]] for steps in whole] for rank in range(4)]
 
 
 def test_ranks_that_meet_again_over_the_same_store_compare_anew(ranks: Ranks) -> None:
