@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
-from gpupipe.flow.prefetch.channel import Channel, Closed
 from gpupipe.flow.stage.runner import IN_FLIGHT, WAITING
 
 SPEC = gp.TensorSpec((4, 4, 3), "uint8")
@@ -82,27 +80,3 @@ def test_of_image_batches_so_many_are_finished_and_a_few_in_work(backend: Any, s
     ahead = _taken(source, chain.with_options(Options(backend=backend)), given=2) / 2 - 2
 
     assert size <= ahead <= size + IN_FLIGHT - 1 + WAITING
-
-
-def test_a_channel_lets_go_of_who_puts_when_there_is_room_for_another() -> None:
-    channel: Channel[int] = Channel(2)
-    put: list[int] = []
-
-    def fill() -> None:
-        try:
-            for i in range(4):
-                channel.put(i)
-                put.append(i)
-        except Closed:
-            put.append(-1)
-
-    thread = threading.Thread(target=fill, daemon=True)
-    thread.start()
-    time.sleep(0.1)
-    assert (put, channel.buffer_usage()) == ([0], (2, 0))  # the second is there, and no third is asked for
-    assert channel.get() == 0
-    time.sleep(0.1)
-    assert (put, channel.buffer_usage()) == ([0, 1], (2, 0))
-    channel.drop()
-    thread.join(5)
-    assert put == [0, 1, -1]

@@ -126,17 +126,6 @@ def test_where_cpus_are_nearly_used_threads_that_compute_become_no_more(
     assert machine["map"] == most
 
 
-def test_each_of_many_steps_gets_fewer_threads_where_cpus_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(monkeypatch, lambda m: 100.0)
-    steps = [f"map {i}" for i in range(10)]
-    for name in steps:
-        machine.threads(name, 16, lambda: (16.0, 0.2))
-    machine.cpus = 2.0
-    machine.go(60)
-
-    assert {machine[name] for name in steps} == {CPUS}
-
-
 def test_threads_that_hold_the_gil_are_not_more_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, lambda m: 100.0)
     machine.threads("map", 2, lambda: (machine["map"], 1.0))
@@ -533,25 +522,6 @@ def test_explain_says_which_numbers_change_and_within_what() -> None:
     assert "the numbers stay as they are at the start" in fixed
     assert "prefetch(7): finished elements" in fixed
     assert "AUTOTUNE:" not in Dataset.range(3).prefetch(2).explain()
-
-
-def _in_rotation(python: bool) -> Dataset:
-    def some(_: Any) -> Dataset:
-        numbers = Dataset.range(5)
-        return numbers.map(same) if python else numbers.map(lambda x: x + 1)
-
-    return Dataset.range(6).interleave(some, 2, num_parallel_calls=gp.AUTOTUNE)
-
-
-@pytest.mark.parametrize("python", [False, True])
-def test_an_interleave_whose_datasets_call_no_python_has_no_number_that_changes(python: bool) -> None:
-    dataset = _in_rotation(python)
-    items = iter(dataset)
-    list(items)
-
-    changes = "the numbers of interleave(" in dataset.explain()
-    assert (changes, bool(items.stats().tuned)) == (python, python)
-    assert ("as no threads of its steps call Python functions\n" in f"{dataset.explain()}\n") is not python
 
 
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {

@@ -92,27 +92,6 @@ QUIET: dict[str, Callable[[_Gate], Dataset]] = {
 }
 
 
-@pytest.mark.parametrize("end", ["close", "del"])
-@pytest.mark.parametrize("make", QUIET.values(), ids=QUIET.keys())
-def test_leaving_while_a_function_waits(
-    make: Callable[[_Gate], Dataset], end: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(gpupipe.threads, "PATIENCE", 0.05)
-    gate = _Gate()
-    items = iter(make(gate))
-    try:
-        next(items)
-        gate.quiet.wait()
-        with caplog.at_level(logging.WARNING, logger="gpupipe"):
-            if end == "close":
-                items.close()
-        if end == "close":
-            assert "still runs a function of the chain" in caplog.text
-        del items
-    finally:
-        gate.opened.set()
-
-
 @pytest.mark.parametrize("name", QUIET)
 def test_closing_wakes_a_thread_that_waits_for_a_function(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpupipe.threads, "PATIENCE", 0.05)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.errors import TraceError
 from gpupipe.transform.machine import has_dali
 from tests.behaviour.model import run
 
@@ -163,23 +161,3 @@ def test_one_value_returned_twice_is_two_arrays(backend: Any, batched: bool) -> 
         x += 1
         assert not np.shares_memory(x, y)
         np.testing.assert_array_equal(y, before)
-
-
-# ---- random generators that a traced function captures
-
-
-@pytest.mark.parametrize(
-    "generator",
-    [np.random.default_rng(0), np.random.RandomState(0), random.Random(0)],
-    ids=["Generator", "RandomState", "Random"],
-)
-def test_a_captured_generator_is_refused(generator: Any) -> None:
-    """One number for all elements is not what anybody wants."""
-
-    def drawing(x: Any) -> Any:
-        return ops.cast(x, "float32") * 0 + generator.uniform(0, 1)
-
-    with pytest.raises(TraceError, match="random generator while it is traced"):
-        Dataset.range(3).map(drawing)
-
-    assert len(set(run(Dataset.range(3).map(drawing, traced=False)))) == 3

@@ -58,21 +58,6 @@ def test_a_known_number_is_the_number_of_elements(make: Callable[[Dataset], Data
             assert len(run(make(source).take(31))) == 31
 
 
-@pytest.mark.parametrize(
-    ("dataset", "expected"),
-    [
-        (Dataset.from_tensors(1), 1),
-        (Dataset.from_tensor_slices([1, 2, 3]), 3),
-        (Dataset.range(10, 0, -3), 4),
-        (Dataset.from_generator(lambda: iter([1]), output_signature=TensorSpec((), "int64")), UNKNOWN),
-        (gp.TFRecordDataset([]), UNKNOWN),
-    ],
-    ids=["from_tensors", "from_tensor_slices", "range", "from_generator", "TFRecordDataset"],
-)
-def test_sources(dataset: Dataset, expected: int) -> None:
-    assert dataset.cardinality() == expected
-
-
 def _generated(count: int) -> Dataset:
     return Dataset.from_generator(lambda: iter(range(count)), output_signature=TensorSpec((), "int64"))
 

@@ -39,27 +39,3 @@ def test_a_small_snapshot_is_taken_often_and_a_large_one_seldom(monkeypatch: pyt
     few = N // (PER_PART * inputs)  # of each range, which is one part at least
     assert N // EVERY <= one <= N // EVERY + N // (mark.SELDOM * EVERY)  # the batcher's, and the iterator's
     assert 1 <= many // inputs <= few + 3  # the first comes before the size is known
-
-
-def marks(ds: gp.Dataset, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many checkpoints an iterator takes in a pass."""
-    taken = []
-    before = mark.Mark.renew
-
-    def renew(self: mark.Mark, items: Any, delivered: int, rows: int) -> None:
-        taken.append(delivered)
-        before(self, items, delivered, rows)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(mark.Mark, "renew", renew)
-        for _ in ds:
-            pass
-    return len(taken)
-
-
-def test_an_iterator_takes_checkpoints_as_far_apart_as_their_size_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = marks(gp.Dataset.range(N).batch(ROWS), monkeypatch)
-    many = marks(gp.Dataset.zip(tuple(gp.Dataset.range(N) for _ in range(32))).batch(ROWS), monkeypatch)
-
-    assert one == N // (mark.SELDOM * PER_PART * 4)  # {"source": {"base": {"n"}, "bad": []}} has four parts
-    assert many <= 2

@@ -424,32 +424,6 @@ def test_a_zip_of_shuffles_names_both_and_the_line_of_the_zip() -> None:
     )
 
 
-def test_a_zip_of_files_that_are_listed_apart_names_list_files(tmp_path: Path) -> None:
-    for name in ("img", "mask"):
-        (tmp_path / name).mkdir()
-        for i in range(3):
-            (tmp_path / name / str(i)).touch()
-
-    def texts(**named: Any) -> list[str]:
-        listed = [Dataset.list_files(str(tmp_path / name / "*"), **named) for name in ("img", "mask")]
-        return [finding.text for finding in Dataset.zip(tuple(listed)).check()]
-
-    assert texts(seed=1) == texts(shuffle=False) == []
-    assert texts()[0].count("list_files(seed=None) at ") == 2
-
-
-def test_a_zip_of_random_ops_names_both_and_the_joint_form() -> None:
-    zipped = Dataset.zip((_images().map(_flipped), _masks().map(_flipped))).prefetch(1)
-
-    (finding,) = zipped.check()
-
-    assert finding.text == (
-        f"two inputs have random ops of their own (random_flip_left_right at {finding.line}, and "
-        f"random_flip_left_right at {finding.line}), which draw independently: if the parts of a pair belong together, "
-        "zip first, then map one call over both, such as ops.random_crop((image, mask), size)"
-    )
-
-
 def test_many_zips_are_looked_at_at_once() -> None:
     zipped = _names("a").shuffle(9, seed=1)
     for i in range(60):

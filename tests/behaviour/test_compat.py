@@ -211,24 +211,3 @@ def test_py_function_gives_what_tout_says() -> None:
         py_function(lambda: 1, [], (np.int64, np.int64))
     with pytest.raises(gp.PlanError, match=r"use ops\.py_function"):
         Dataset.range(2).map(_with_py_function, traced=True)
-
-
-def test_the_chains_mean_what_tensorflow_makes_of_them() -> None:
-    tf = pytest.importorskip("tensorflow")
-    experimental = tf.data.experimental
-    theirs = (
-        tf.data.Dataset.range(5)
-        .apply(experimental.parallel_interleave(lambda x: tf.data.Dataset.from_tensors(x).repeat(x), 2, 2))
-        .apply(experimental.map_and_batch(lambda x: x * x, 3))
-    )
-    ours = (
-        Dataset.range(5)
-        .apply(compat.parallel_interleave(lambda x: Dataset.from_tensors(x).flat_map(_repeated), 2, 2))
-        .apply(compat.map_and_batch(lambda x: x * x, 3))
-    )
-
-    assert _lists(ours) == [batch.tolist() for batch in theirs.as_numpy_iterator()]
-
-
-def _repeated(x: Any) -> Dataset:
-    return Dataset.from_tensors(x).repeat(int(x))

@@ -61,7 +61,15 @@ def test_draws_of_another_thread_are_no_draws_of_the_function(somebody: Somebody
 
 
 @pytest.mark.parametrize(
-    "draw", [random.random, np.random.rand, lambda: random.randrange(2), lambda: random.random() < 0.5]
+    "draw",
+    [
+        random.random,
+        np.random.rand,
+        lambda: random.random() < 0.5,
+        random.Random(0).random,
+        np.random.default_rng(0).random,
+        np.random.RandomState(0).rand,
+    ],
 )
 def test_a_function_that_draws_is_refused(draw: Callable[[], Any]) -> None:
     with pytest.raises(gp.TraceError, match="draws from a random generator"):
