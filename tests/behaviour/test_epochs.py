@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import gpupipe as gp
-from gpupipe import Dataset, Options, TFRecordDataset, ops
-from tests.behaviour.model import plain, run
+from gpupipe import Dataset, Options, ops
+from tests.behaviour.model import run
 
 
 def _drawn(x: Any, rng: np.random.Generator) -> Any:
@@ -66,18 +64,6 @@ def test_the_second_pass_of_repeat_is_something_else(make: Callable[[], Dataset]
     assert run(dataset.repeat(2).iterator(epoch=1)) != passes
 
 
-def test_a_number_depends_on_its_element_not_on_its_place() -> None:
-    dataset = Dataset.range(20).map(_drawn, rng=True)
-    expected = dict(run(dataset.iterator(epoch=3)))
-
-    assert dict(run(Dataset.range(20).shuffle(20).map(_drawn, rng=True).iterator(epoch=3))) == expected
-    assert dict(run(Dataset.range(20).skip(11).map(_drawn, rng=True).iterator(epoch=3))) == dict(
-        list(expected.items())[11:]
-    )
-    halves = [run(Dataset.range(20).shard(2, i).map(_drawn, rng=True).iterator(epoch=3)) for i in range(2)]
-    assert dict(halves[0] + halves[1]) == expected
-
-
 def test_two_steps_draw_different_numbers() -> None:
     dataset = Dataset.range(5).map(_drawn, rng=True).map(lambda x, a, rng: (a, int(rng.integers(1 << 40))), rng=True)
 
@@ -118,28 +104,3 @@ def test_draws_before_and_behind_a_batch_are_equal() -> None:
         Dataset.zip(images, labels).cache().batch(3).map(crop)
     )
     assert chain(Dataset.zip(images.batch(3), labels.batch(3)).map(crop)) == expected
-
-
-def test_numbers_of_records_do_not_depend_on_folder_readers_or_batches(tmp_path: Path) -> None:
-    def files(folder: str) -> str:
-        (tmp_path / folder).mkdir()
-        for i in range(3):
-            with gp.io.TFRecordWriter(tmp_path / folder / f"part-{i}") as out:
-                for j in range(4):
-                    out.write(b"%d" % (i * 10 + j))
-        return f"{tmp_path / folder}/part-*"
-
-    one, two = files("one"), files("two")
-
-    def numbers(pattern: str, cycle: int, calls: int | None, shuffle: bool) -> dict[Any, Any]:
-        names = Dataset.list_files(pattern, shuffle=shuffle)
-        records = names.interleave(TFRecordDataset, cycle, num_parallel_calls=calls)
-        return dict(run(records.map(_drawn, rng=True).iterator(epoch=0)))
-
-    expected = numbers(one, 1, None, False)
-    assert len(set(expected.values())) == 12
-    assert numbers(two, 3, 2, True) == expected
-    assert numbers(one, 2, gp.AUTOTUNE, False) == expected
-    in_batches = Dataset.list_files(one).interleave(TFRecordDataset).map(_drawn, rng=True).batch(5)
-    pairs = [pair for x, r in in_batches.iterator(epoch=0) for pair in zip(plain(x), plain(r), strict=True)]
-    assert dict(pairs) == expected

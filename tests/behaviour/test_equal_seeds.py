@@ -199,24 +199,6 @@ def test_epoch_pass_branch_and_outer_element_stay_in_the_key(size: Any) -> None:
     orders(*split(run(Dataset.choose_from_datasets([shuffled(), shuffled(), shuffled()], choice))))
 
 
-def test_elements_of_all_places_draw_differently() -> None:
-    def drawn(dataset: Any) -> list[float]:
-        return [float(x) for x in dataset.map(lambda i, rng: rng.random(), rng=True).iterator(epoch=0)]
-
-    d = Dataset.range(5)
-    chains = {
-        "branches": d.concatenate(d.repeat(2)).concatenate(d.concatenate(d)).repeat(2).repeat(2),
-        "outer elements": Dataset.range(3).repeat(2).flat_map(lambda i: d.concatenate(d).repeat(2)),
-        "mixtures": Dataset.choose_from_datasets(
-            [d.concatenate(d), Dataset.zip((d, d)).map(lambda a, b: b), d], Dataset.range(3).repeat(9), False
-        ),
-    }
-    for dataset in chains.values():
-        seen = drawn(dataset)
-
-        assert len(set(seen)) == len(seen) > 15
-
-
 def test_nested_mixtures_of_one_seed_do_not_draw_the_same_numbers() -> None:
     inner = Dataset.sample_from_datasets([Dataset.from_tensors(i).repeat() for i in range(2)], seed=1)
     outer = Dataset.sample_from_datasets([inner, Dataset.from_tensors(2).repeat()], seed=1)

@@ -104,23 +104,6 @@ def test_a_loop_longer_than_pythons_recursion_limit() -> None:
         sys.setrecursionlimit(limit)
 
 
-def _drawn(x: Any, rng: np.random.Generator) -> Any:
-    return x, rng.random()
-
-
-def test_a_part_draws_the_same_numbers_whatever_follows_it() -> None:
-    def numbers(count: int) -> list[Any]:
-        dataset = Dataset.range(3)
-        for _ in range(count):
-            dataset = dataset.concatenate(Dataset.range(3))
-        return run(dataset.map(_drawn, rng=True).iterator(epoch=0))
-
-    longest = numbers(4)
-    for count in range(4):
-        assert numbers(count) == longest[: 3 * (count + 1)]
-    assert len({number for _, number in longest}) == 15  # equal parts, but no equal numbers
-
-
 def test_on_the_right_side_too() -> None:
     dataset = Dataset.range(9, 10)
     for i in range(8, -1, -1):
