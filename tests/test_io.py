@@ -14,7 +14,6 @@ from gpupipe.errors import DirectoryError, MissingFileError, ParseError, PlanErr
 from gpupipe.extract.storage.sharing import gil_is_on
 from gpupipe.graph.host_values import HostValues
 from gpupipe.graph.trace import Traced, trace
-from gpupipe.graph.values import Apply, Item
 from gpupipe.spec import TensorSpec, flatten
 
 RECORD = TensorSpec((), bytes)
@@ -87,20 +86,6 @@ def test_a_traced_parse_has_a_spec_for_each_feature_and_keeps_images_as_views() 
     assert [row.tolist() for row in got["points"]] == [[[1, 2]], [[3, 4], [5, 6]]]
 
 
-def test_selecting_features_keeps_their_values() -> None:
-    (item, *_rest) = traced(FEATURES).outputs
-    assert isinstance(item, Item)
-    assert isinstance(item.value, Apply)
-    op = item.value.op
-    assert isinstance(op, io.ParseSingleExample)
-
-    assert op.select(["box", "label"]) == io.ParseSingleExample(
-        (("box", FEATURES["box"]), ("label", FEATURES["label"]))
-    )
-    assert op.select(["label"]).reference(EXAMPLES[0]) == 3
-    assert op.select(["label"]).infer(RECORD) == TensorSpec((), "int64")
-
-
 def test_equal_features_make_equal_graphs() -> None:
     again = {
         name: type(feature)(*(getattr(feature, f.name) for f in fields(feature))) for name, feature in FEATURES.items()
@@ -108,13 +93,6 @@ def test_equal_features_make_equal_graphs() -> None:
 
     assert traced(FEATURES).outputs == traced(again).outputs
     assert traced(FEATURES).outputs != traced({**again, "label": io.FixedLenFeature((), "int64", 0)}).outputs
-
-
-def test_one_feature_alone_is_still_a_dict() -> None:
-    features = {"label": FEATURES["label"]}
-
-    assert io.parse_single_example(EXAMPLES[0], features) == {"label": 3}
-    assert run(traced(features), EXAMPLES) == {"label": [3, -1]}
 
 
 def test_a_batch_is_stacked_padded_or_ragged() -> None:
@@ -178,15 +156,6 @@ def test_a_file_is_read_by_name_or_path_eager_or_traced(tmp_path: Path) -> None:
     assert io.read_file(path) == io.read_file(str(path)) == io.read_file(str(path).encode()) == b"\0abc\0"
     assert run(graph, [str(path).encode()]) == [b"\0abc\0"]
     assert graph.outputs[0].spec == RECORD
-
-
-def test_a_file_that_is_empty_or_was_replaced_is_read_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    path.write_bytes(b"")
-    assert io.read_file(path) == b""
-
-    path.write_bytes(b"longer")
-    assert io.read_file(path) == b"longer"
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:

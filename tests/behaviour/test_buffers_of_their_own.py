@@ -121,6 +121,9 @@ def test_a_stand_in_is_not_the_array_that_was_delivered() -> None:
     assert [x.tolist() for x in held] == [[11], [11], [11], [11], [14]]
 
 
+# ---- one value, two leaves
+
+
 def test_stand_ins_do_not_reach_into_the_next_epoch() -> None:
     starts: list[int] = []
 
@@ -137,9 +140,6 @@ def test_stand_ins_do_not_reach_into_the_next_epoch() -> None:
     chain = source.map(fail, traced=False).with_options(Options(on_error="replace"))
 
     assert run(chain.epochs(2)) == [0, 1, 2]
-
-
-# ---- one value, two leaves
 
 
 def _twice(x: Any) -> Any:

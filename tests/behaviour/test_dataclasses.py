@@ -146,28 +146,6 @@ def test_the_constructor_sees_values_only() -> None:
         list(chain.map(lambda c: Checked(c.image, int(c.label) + 100)))
 
 
-MADE: list[Any] = []
-
-
-@dataclass
-class Noted:
-    x: Any
-
-    def __post_init__(self) -> None:
-        MADE.append(self.x)
-
-
-def test_delivered_ones_are_made_by_the_constructor() -> None:
-    chain = Dataset.from_tensor_slices(Noted([5, 6])).batch(2)
-    MADE.clear()
-
-    (batch,) = chain
-
-    assert len(MADE) == 1
-    assert MADE[0] is batch.x
-    assert batch.x.tolist() == [5, 6]
-
-
 def test_padded_batches_of_them() -> None:
     chain = R(1, 4).map(lambda n: Mutable(np.arange(int(n)), int(n)))
 

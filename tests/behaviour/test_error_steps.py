@@ -148,21 +148,6 @@ def test_images_that_cannot_be_decoded_do_not_come_into_a_batch(
     np.testing.assert_array_equal(np.concatenate(mapped), np.stack(expected) + 1)
 
 
-def test_a_map_behind_it_may_fail_and_is_not_ignored() -> None:
-    def cut(x: Any) -> Any:
-        return ops.crop_to_bounding_box(ops.decode_jpeg(x, channels=3), 0, 0, 16, 16)
-
-    small = [jpeg(0), b"no image", jpeg(2, 8, 8), jpeg(3)]
-    first = Dataset.from_tensor_slices(small).map(lambda x: ops.decode_jpeg(x, channels=3)).ignore_errors()
-    chain = first.map(lambda x: ops.crop_to_bounding_box(x, 0, 0, 16, 16))
-
-    for one in (chain, chain.batch(3)):
-        assert "error" in outcomes(one.with_options(HOST))
-    both = Dataset.from_tensor_slices(small).map(cut).ignore_errors()
-    assert "error" not in outcomes(both.batch(3).with_options(HOST))
-    assert len(outcomes(both.with_options(HOST))) == 2
-
-
 def test_a_map_over_batches_behind_it_may_fail_and_is_not_ignored() -> None:
     data = ([jpeg(0), b"no image", jpeg(2), jpeg(3), jpeg(4)], [0, 0, 0, 20, 0])
     images = Dataset.from_tensor_slices(data).map(
@@ -189,15 +174,6 @@ def test_a_batch_whose_rows_do_not_stack_is_an_error_behind_ignored_images() -> 
 
 
 # ---- assert_cardinality
-
-
-def test_the_cardinality_is_what_was_said() -> None:
-    some = R(6).filter(lambda x: x > 1)
-
-    assert some.cardinality() == gp.UNKNOWN_CARDINALITY
-    assert len(some.assert_cardinality(4)) == 4
-    assert run(some.assert_cardinality(4)) == [2, 3, 4, 5]
-    assert R(3).assert_cardinality(gp.INFINITE_CARDINALITY).cardinality() == gp.INFINITE_CARDINALITY
 
 
 @pytest.mark.parametrize(
@@ -310,13 +286,6 @@ def test_a_stand_in_shares_no_memory() -> None:
 
     assert not np.shares_memory(second, third)
     assert [first.tolist(), second.tolist(), third.tolist()] == [[1, 1], [2, 2], [2, 2]]
-
-
-def test_where_nothing_is_good_there_is_nothing_to_make_zeros_like() -> None:
-    bad = R(3).map(lambda x: {"a": 1 // 0}).pad_to_cardinality(4).with_options(Options(on_error="skip"))
-
-    with pytest.raises(gp.DataError, match="needs elements whose dtype and rank are known"):
-        list(bad)
 
 
 def test_padding_has_keys_of_its_own() -> None:

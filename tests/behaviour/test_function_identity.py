@@ -63,6 +63,15 @@ class _Times:
         return x * self.k
 
 
+@dataclasses.dataclass
+class _Fields:
+    name: str
+    k = 0
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.k
+
+
 @dataclasses.dataclass(frozen=True)
 class _Uncompared:
     k: int = dataclasses.field(compare=False)
@@ -154,6 +163,7 @@ MAKERS: dict[str, Callable[[int], Callable[..., Any]]] = {
     "captured object": _captured_object,
     "global": _global,
     "partial": lambda k: functools.partial(lambda x, k: x * k, k=k),
+    "partial of an object": lambda k: functools.partial(_Times.method, _Times(k)),
     "method": lambda k: _Times(k).method,
     "callable object": _Times,
     "dataclass": _dataclass,
@@ -273,7 +283,9 @@ def _closure() -> Callable[..., Any]:
 LOOPED: dict[str, Callable[[], Callable[..., Any]]] = {
     "lambda": lambda: lambda x: x,
     "partial": lambda: functools.partial(_keep, k=1),
+    "partial that holds an object": lambda: functools.partial(lambda x, held: x, held=_Keep()),
     "callable object": _Keep,
+    "method": lambda: _Keep().keep,
     "closure over an object": _closure,
     "dataclass": lambda: _Uncompared(1),
 }
@@ -292,6 +304,14 @@ def test_a_chain_written_in_a_loop_counts_its_epochs(make: Callable[[], Callable
 
     assert got == expected
     assert got[0] != got[1] != got[2]
+
+
+@pytest.mark.parametrize("make", LOOPED.values(), ids=LOOPED.keys())
+def test_it_counts_them_where_nothing_is_kept_alive(make: Callable[[], Callable[..., Any]]) -> None:
+    source = Dataset.range(20)
+    expected = [run(Dataset.range(20).map(make()).shuffle(20).iterator(epoch=i)) for i in range(4)]
+
+    assert [run(source.map(make()).shuffle(20)) for _ in range(4)] == expected
 
 
 @pytest.mark.parametrize("make", [_keyword_default, _default, _captured, MAKERS["partial"]])
@@ -318,6 +338,21 @@ def test_a_function_that_uses_a_list_which_holds_itself_has_a_state(monkeypatch:
     with iter(ds) as items:
         items.load_state_dict(state)
         assert [int(x) for x in items] == [3, 4, 5, 6]
+
+
+def test_so_has_one_that_a_traced_function_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpupipe.plan.portable._MOST_USED", 1000)
+    around: list[Any] = [1]
+    around.append(around)
+
+    def longer(x: Any) -> Any:
+        return x + len(around)
+
+    ds = Dataset.range(5).map(lambda x: ops.py_function(longer, (x,), INT))
+
+    with iter(ds) as items:
+        next(items)
+        assert items.state_dict()["code"] is None
 
 
 def _of_class(**attributes: Any) -> Dataset:

@@ -75,25 +75,6 @@ def test_the_function_gets_the_key_and_a_dataset_of_whole_elements() -> None:
     assert seen == [(np.int64, 1, 2, spec), (np.int64, 0, 1, spec)]
 
 
-def test_a_group_may_give_any_number_of_elements_and_be_read_twice() -> None:
-    numbers = D.range(7)
-
-    assert run(numbers.group_by_window(lambda x: x % 2, lambda k, d: d.skip(1), 3)) == [2, 4, 3, 5]
-    assert run(numbers.group_by_window(lambda x: x % 2, lambda k, d: d.concatenate(d.take(1)), 4)) == [
-        0, 2, 4, 6, 0, 1, 3, 5, 1,
-    ]  # fmt: skip
-    assert run(numbers.group_by_window(lambda x: 0, lambda k, d: D.range(int(k), 2), 3)) == [0, 1] * 3
-
-
-def test_the_number_of_elements_is_unknown_or_endless() -> None:
-    def by_two(d: gp.Dataset) -> gp.Dataset:
-        return d.group_by_window(lambda x: x % 2, lambda k, g: g.batch(2), 2)
-
-    assert by_two(D.range(5)).cardinality() == gp.UNKNOWN_CARDINALITY
-    assert by_two(D.range(5).repeat()).cardinality() == gp.INFINITE_CARDINALITY
-    assert run(by_two(D.range(4).repeat()).take(3)) == [[0, 2], [1, 3], [0, 2]]
-
-
 def test_elements_keep_their_identities_in_a_group() -> None:
     dataset = D.range(8)
     expected = run(dataset.map(drawn, rng=True))
@@ -233,14 +214,6 @@ def test_the_spec_of_a_source_is_not_needed_beforehand() -> None:
     assert run(d.bucket_by_sequence_length(len, [3, 7], [2, 1, 1], pad_to_bucket_boundary=True))[1] == [[5] * 5 + [0]]
     with pytest.raises(TypeError, match="in the bucket_by_sequence_length at"):
         list(d.bucket_by_sequence_length(len, [3], [2, 1], padding_values=np.float32(0)))
-
-
-def test_one_static_batch_size_is_known() -> None:
-    d = D.range(9).bucket_by_sequence_length(lambda x: x, [4], [2, 2], drop_remainder=True)
-
-    assert d.element_spec == gp.TensorSpec((2,), "int64")
-    assert run(d) == [[0, 1], [2, 3], [4, 5], [6, 7]]
-    assert d.cardinality() == gp.UNKNOWN_CARDINALITY
 
 
 def test_an_element_that_is_too_long_or_does_not_stack_is_an_error() -> None:

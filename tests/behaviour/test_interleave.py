@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe import Dataset, Options, TensorSpec, TFRecordDataset
+from gpupipe import Dataset, Options, TensorSpec
 from gpupipe.errors import PlanTypeError, StateError
 from gpupipe.flow.combine import interleave
 from tests.behaviour.model import interleaved, outcomes, run
@@ -49,23 +49,6 @@ def test_the_default_cycle_length_is_16_on_every_machine(cycle: int | None, call
     dataset = Dataset.range(20).interleave(lambda i: Dataset.range(i * 10, i * 10 + 3), cycle, None, calls)
 
     assert run(dataset) == interleaved([[i * 10 + j for j in range(3)] for i in range(20)], 16, 1)
-
-
-@pytest.mark.parametrize("calls", [None, 1, 8])
-@pytest.mark.parametrize("cycle", [1, 2, 8])
-def test_files_come_in_the_same_order(tmp_path: Any, cycle: int, calls: int | None) -> None:
-    sizes = [5, 0, 2, 9, 1]
-    for i, n in enumerate(sizes):
-        with gp.io.TFRecordWriter(tmp_path / f"{i}") as out:
-            for j in range(n):
-                out.write(b"%d" % (i * 100 + j))
-
-    dataset = Dataset.list_files(f"{tmp_path}/*", shuffle=False).interleave(
-        TFRecordDataset, cycle_length=cycle, block_length=2, num_parallel_calls=calls
-    )
-
-    expected = interleaved([[i * 100 + j for j in range(n)] for i, n in enumerate(sizes)], cycle, 2)
-    assert [int(record) for record in dataset] == expected
 
 
 def test_without_an_order_every_input_keeps_its_own() -> None:

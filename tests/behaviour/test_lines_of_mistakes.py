@@ -115,7 +115,6 @@ def test_a_slip_in_a_traced_function_names_the_line(
 
 INNER: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "a key": (lambda d: Dataset.from_tensors(d["imge"]), KeyError, "the element has no 'imge', .* mean 'image'"),
-    "an op": (lambda d: Dataset.range(3).map(lambda y: ops.resize(real(y), (0, 0))), SpecError, "height from 1"),
 }
 
 
@@ -169,23 +168,6 @@ def test_where_no_line_is_the_users_a_message_names_none(fn: Any) -> None:
     assert not re.search(r", at ($|;)", str(caught.value))
 
 
-def test_dicts_of_traced_values_are_dicts() -> None:
-    kinds = []
-
-    def function(d: Any) -> Any:
-        kinds.append(type(d))
-        kinds.append(type(gp.io.parse_single_example(d["record"], FEATURES)))
-        return {**d, "image": real(d["image"])}
-
-    leaves = {"image": np.zeros((2, 9, 8, 3)), "mask": np.zeros(2), "record": [b"", b""]}
-    chain = Dataset.from_tensor_slices(leaves).map(function).map(lambda d: d)
-
-    assert set(kinds) == {dict}  # libraries that walk through structures know no other
-    assert list(chain.element_spec) == ["image", "mask", "record"]
-    assert type(chain.element_spec) is dict
-    assert type(next(iter(chain))) is dict
-
-
 def test_numpys_operators_are_pythons() -> None:
     def function(x: Any) -> Any:
         y = np.float32(2) * real(x) + np.array([1, 2, 3], np.float32)
@@ -235,13 +217,6 @@ def test_a_feature_of_another_library_is_named() -> None:
 
     with pytest.raises(PlanTypeError, match=r"such as gpupipe\.io\.FixedLenFeature, got FixedLenFeature of tensorflow"):
         gp.io.parse_single_example(b"", {"a": made})
-
-
-@pytest.mark.parametrize("data", [b"garbage", b"\xff\xd8\xff"])
-def test_an_eager_decoder_is_named_in_its_errors(data: bytes) -> None:
-    for decoder in (ops.decode_jpeg, ops.decode_image):
-        with pytest.raises(gp.DataError, match=f"^{decoder.__name__}: "):
-            decoder(data)
 
 
 def test_a_line_in_a_cell_of_a_notebook_is_named_by_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
