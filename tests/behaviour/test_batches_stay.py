@@ -180,51 +180,35 @@ def _first(x: Any) -> Any:
 
 COPYING: dict[str, tuple[Callable[[], Dataset], str, str]] = {
     "cache": (lambda: _batches().cache(), "768 bytes of each batch to the host, for cache at", "before the map"),
-    "cache of what is delivered": (
-        lambda: _rows().cache().batch(4),
-        "192 bytes of each element to the host, for cache at",
-        "encoded images are smaller",
-    ),
+    "cache of what is delivered": (lambda: _rows().cache().batch(4), "192 bytes of each element", "encoded images are"),
     "unbatch": (lambda: _batches().unbatch(), "of each batch to the host, for unbatch at", "make batches once"),
-    "python map": (
-        lambda: _batches().map(_python, traced=False),
-        "of each batch to the host, for map at",
-        "write its function with ops",
-    ),
+    "python map": (lambda: _batches().map(_python, traced=False), "for map at", "write its function with ops"),
     "ops behind zip": (
         lambda: Dataset.zip((_batches(), _batches())).map(lambda x, y: ops.flip_up_down(x)),
-        "of each batch to the host, for map at",
+        "for map at",
         "put batch after the map",
     ),
-    "no deferral": (
-        lambda: _batches().with_options(Options(disabled_rules=("deferral",))),
-        "of each element to the host, for map at",
-        "take 'deferral' out",
-    ),
-    "no map_and_batch": (
-        lambda: _batches().with_options(Options(disabled_rules=("map_and_batch",))),
-        "of each element to the host, for batch at",
+    "no deferral": (lambda: _batches().with_options(_without("deferral")), "for map at", "take 'deferral' out"),
+    "no fusion": (
+        lambda: _batches().with_options(_without("map_and_batch")),
+        "for batch at",
         "take 'map_and_batch' out",
     ),
     "filter": (lambda: _rows().filter(_first).batch(2), "of each element to the host, for filter at", "put it before"),
     "padded_batch": (lambda: _rows().padded_batch(4), "for padded_batch at", "bring the images to one size"),
     "flat_map": (lambda: _batches().flat_map(Dataset.from_tensor_slices), "for flat_map at", "after it"),
-    "py_function": (
-        lambda: _rows().map(_with_python).batch(4),
-        "192 bytes of each element to the host, for ops.py_function at",
-        "ops.dali_function",
-    ),
+    "py_function": (lambda: _rows().map(_with_python).batch(4), "for ops.py_function at", "ops.dali_function"),
     "ops on rows after mixup": (
         lambda: Dataset.from_tensor_slices((IMAGES, np.arange(16))).batch(4).map(_mixed_and_turned),
         "for an op on rows after one on batches at",
         "after all others",
     ),
-    "no batch": (
-        _rows,
-        "192 bytes of each element to the host, for elements that are delivered without a batch at",
-        "end the chain with batch",
-    ),
+    "no batch": (_rows, "for elements that are delivered without a batch at", "end the chain with batch"),
 }
+
+
+def _without(rule: str) -> Options:
+    return Options(disabled_rules=(rule,))
 
 
 def _with_python(x: Any) -> Any:
