@@ -176,6 +176,7 @@ SLOW: dict[str, Callable[[_Slow], Dataset]] = {
     "batch of images": lambda s: _pictures(s).batch(LONG),
     "zipped batches": lambda s: Dataset.zip(Dataset.range(10**6).batch(LONG), _numbers(s).batch(LONG)).prefetch(1),
     "shuffle": lambda s: _numbers(s).shuffle(LONG).prefetch(1),
+    "skip": lambda s: _numbers(s).skip(LONG).prefetch(1),
     "filter": lambda s: Dataset.range(10**6).filter(lambda x: bool(s(x) < 0)).prefetch(1),
 }
 

@@ -180,6 +180,7 @@ def test_behind_a_step_that_holds_elements_a_state_is_of_one_rank() -> None:
     [
         (lambda: Range(8).batch(6).by_rank(0, 4), r"a batch that 4 ranks can share, got batch\(6\) .*; 4 or 8 rows"),
         (lambda: Range(8).batch(4).by_rank(4, 4), r"a rank from 0 to 3, got 4 from the arguments"),
+        (lambda: Range(8).batch(4).by_rank(0), r"rank and world, or none of them, got rank=0 and world=None"),
         (lambda: Range(8).by_rank(0, 2), r"needs batch right before it, .*got range"),
         (lambda: Range(8).shuffle(3).batch(4).by_rank(0, 2), r"and shuffle\(3.*; use shuffle\(gp.ALL\)"),
         (lambda: Range(8).batch(4).by_rank(0, 2).by_rank(0, 2), r"got a chain that has it already"),

@@ -78,6 +78,10 @@ def _both(chain: Callable[[Dataset], Dataset]) -> Dataset:
     return Dataset.zip((chain(_names("a")), chain(_names("b"))))
 
 
+def _drawn_from(folder: str, seed: int) -> Dataset:
+    return Dataset.sample_from_datasets([_names(folder), _names(folder)], seed=seed)
+
+
 def _inner(paths: Dataset) -> Dataset:
     return paths.flat_map(lambda path: Dataset.range(3).shuffle(3, seed=1))
 
@@ -190,6 +194,7 @@ CHAINS: dict[tuple[str, ...], dict[str, Callable[[], Dataset]]] = {
         "zip: a dataset and itself in one order": lambda: Dataset.zip(
             (_names("a").shuffle(9, 1), _names("a").shuffle(9, 1))
         ),
+        "zip: drawn from several": lambda: Dataset.zip((_drawn_from("a", 1), _drawn_from("b", 2))),
         "zip: kept by class": lambda: _both(lambda x: x.rejection_resample(lambda p: 0, [1.0])),
     },
     ("zip_of_random_ops",): {
@@ -249,6 +254,9 @@ CHAINS: dict[tuple[str, ...], dict[str, Callable[[], Dataset]]] = {
         "all shuffled by an index": lambda: Dataset.range(50_000).shuffle(gp.ALL),
         "zip, fine: equal seeds": lambda: _both(lambda x: x.shuffle(9, seed=1)),
         "zip, fine: equal seeds, smaller buffer": lambda: _both(lambda x: x.shuffle(5, seed=1).repeat(2)),
+        "zip, fine: buffers of everything": lambda: Dataset.zip(
+            (_names("a").shuffle(9, 1), _names("b").shuffle(99, 1))
+        ),
         "zip, fine: one order without a seed": lambda: _both(lambda x: x.shuffle(9, reshuffle_each_iteration=False)),
         "zip, fine: equal seeds in inner datasets": lambda: _both(_inner),
         "zip, fine: numbers": lambda: Dataset.zip((_names("a").shuffle(9), Dataset.counter())),

@@ -40,7 +40,9 @@ def _taken(items: Any, count: int) -> list[list[int]]:
 
 @pytest.mark.parametrize(
     ("name", "batches", "choice"),
-    [(name, batches, choice) for name in CHAINS for batches in BATCHES for choice in CHOICES][::5],  # every value, and most pairs
+    [(name, batches, choice) for name in CHAINS for batches in BATCHES for choice in CHOICES][
+        ::5
+    ],  # every value, and most pairs
 )
 def test_a_part_of_the_batches_is_that_of_the_loop_over_all(name: str, batches: str, choice: str) -> None:
     ds = BATCHES[batches](CHAINS[name]())

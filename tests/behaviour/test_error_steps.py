@@ -51,6 +51,7 @@ ELEMENTS: list[Row] = [
 ]
 BATCHES: list[Row] = [
     ("behind batch", lambda d: d.batch(2).ignore_errors(), [[4, 5], [8]]),
+    ("behind batch and prefetch", lambda d: d.batch(2).prefetch(2).ignore_errors().prefetch(1), [[4, 5], [8]]),
     ("behind padded_batch", lambda d: d.padded_batch(2).ignore_errors(), [[4, 5], [8]]),
     ("behind batch and a map", lambda d: d.batch(2).map(lambda x: x + 1).ignore_errors(), [[5, 6], [9]]),
     ("between batch and a map", lambda d: d.batch(2).ignore_errors().map(lambda x: x + 1), [[5, 6], [9]]),

@@ -34,6 +34,7 @@ PLAN_ERRORS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("from_tensors set", lambda: Dataset.from_tensors({1}), V, "ordered structure"),
     ("from_tensors ragged", lambda: Dataset.from_tensors([[1], [2, 3]]), V, "rectangular array"),
     ("from_tensors ()", lambda: Dataset.from_tensors(()), V, "at least one leaf"),
+    ("from_tensors {}", lambda: Dataset.from_tensors({}), V, "at least one leaf"),
     ("from_tensors 2**70", lambda: Dataset.from_tensors(2**70), V, "integers that fit 64 bits"),
     (
         "from_tensors mixed",
@@ -198,6 +199,11 @@ DATA_ERRORS: list[tuple[str, Callable[[], gp.Dataset], str]] = [
     (
         "generator precision",
         lambda: Dataset.from_generator(lambda: iter([np.float64(0.1)]), output_signature=TensorSpec((), "float32")),
+        "from_generator needs float32, got float64",
+    ),
+    (
+        "generator overflow",
+        lambda: Dataset.from_generator(lambda: iter([1e300]), output_signature=TensorSpec((), "float32")),
         "from_generator needs float32, got float64",
     ),
     ("flat_map raises", lambda: R.flat_map(lambda x: _raise(x)), "flat_map: raised KeyError"),

@@ -88,6 +88,7 @@ DRAWING: dict[str, tuple[Any, str]] = {
     "random": (lambda x: random.uniform(0, x), "random.uniform"),
     "a name that was imported": (lambda x: rand() + x, "rand"),
     "a generator": (lambda x: x + GENERATOR.normal(), "GENERATOR.normal"),
+    "the system": (lambda x: os.urandom(3), "os.urandom"),
     "a function below": (lambda x: _below(x), "random.random"),
     "imports": (_imports, "choice"),
     "a callable object": (Turn(), "self.rng.random"),

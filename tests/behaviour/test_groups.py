@@ -109,8 +109,9 @@ def test_a_bad_element_is_raised_at_once_and_groups_go_on() -> None:
         (lambda x: float(x), "key_func that returns one integer, got float64"),
         (lambda x: (int(x), 1), "key_func that returns one integer, got 2 values"),
         (lambda x: int(x) > 0, "key_func that returns one integer, got bool"),
+        (lambda x: np.arange(int(x)), "key_func that returns one integer, got ndarray"),
     ],
-    ids=["raises", "float", "pair", "bool"],
+    ids=["raises", "float", "pair", "bool", "vector"],
 )
 def test_a_key_that_is_no_integer_is_an_error_of_its_element(key: Callable[..., Any], text: str) -> None:
     with pytest.raises(gp.DataError, match=text) as caught:
@@ -242,6 +243,8 @@ def test_mistakes_of_buckets_are_refused_where_they_are_written() -> None:
         d.bucket_by_sequence_length(len, [3], [2, 0])
     with pytest.raises(ValueError, match="boundaries to pad to"):
         d.bucket_by_sequence_length(len, [], [2], pad_to_bucket_boundary=True)
+    with pytest.raises(TypeError, match=r"integer for bucket_boundaries, got 1\.5"):
+        d.bucket_by_sequence_length(len, [1.5], [2, 2])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="value of dtype int64"):
         d.bucket_by_sequence_length(len, [3], [2, 2], padding_values=np.float32(1))
     with pytest.raises(TypeError, match="element_length_func that returns one integer, got float64"):

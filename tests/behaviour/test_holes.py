@@ -27,7 +27,7 @@ def test_random_chains_give_what_the_model_says(on_error: str, program: Program)
 
 
 @pytest.mark.parametrize("on_error", POLICIES)
-@settings(max_examples=70, deadline=None, database=None, derandomize=True)
+@settings(max_examples=110, deadline=None, database=None, derandomize=True)
 @given(program=programs(failing=True, pictures=True, most=4))
 def test_random_chains_of_pictures_do_too(on_error: str, program: Program) -> None:
     dataset = build(program).with_options(Options(on_error=on_error, backend="numpy", device="cpu"))  # type: ignore[arg-type]

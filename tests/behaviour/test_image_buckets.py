@@ -299,6 +299,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"buckets": [(1.5, 2)]}, gp.PlanError, r"two integers from 1 to 2\*\*24, got \(1.5, 2\)"),
     ({"buckets": "512x512"}, TypeError, r"list of \(height, width\), got str"),
     ({"buckets": BUCKETS, "max_pixels": 500}, gp.PlanError, r"one row of each bucket, got 500 for a bucket of \(16, 3"),
+    ({"buckets": BUCKETS, "batch_size": 0}, gp.PlanError, "needs batch_size >= 1, got 0"),
     ({"max_pixels": 5, "max_tokens": 5, "patch_size": 1}, gp.PlanError, "needs max_pixels, or max_tokens with patch"),
     ({"max_pixels": 5, "patch_size": 4}, gp.PlanError, "needs max_pixels, or max_tokens with patch_size"),
     ({"max_pixels": 2.5}, TypeError, "needs an integer for max_pixels, got 2.5"),
@@ -341,5 +342,7 @@ def test_buckets_of_aspect_ratios_are_those_of_kohya() -> None:
 def test_limits_that_no_bucket_has_are_refused() -> None:
     with pytest.raises(gp.PlanError, match="needs step >= 1, got 0"):
         gp.aspect_ratio_buckets(step=0)
+    with pytest.raises(TypeError, match=r"needs an integer for max_pixels, got 2\.0"):
+        gp.aspect_ratio_buckets(max_pixels=2.0)  # type: ignore[arg-type]
     with pytest.raises(gp.PlanError, match="at most 100 pixels, and there are none"):
         gp.aspect_ratio_buckets(max_pixels=100)

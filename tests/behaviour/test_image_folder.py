@@ -140,11 +140,13 @@ def test_a_folder_behind_a_url_is_read_like_one_on_disk(tmp_path: Path) -> None:
         ({"path": "data/a/deep"}, "image_folder needs a folder with a folder for each class"),
         ({"class_names": ["a", "z"]}, "got 'z', which is no folder in it"),
         ({"class_names": ["a", "a"]}, "got one of them twice"),
+        ({"class_names": "ab"}, "class_names as a list of strings, got 'ab'"),
         ({"extensions": [".webp"]}, "image_folder needs images in every class, and 'a' in 'data' has none"),
         ({"validation_split": 0.5}, "validation_split and subset together"),
         ({"validation_split": 1.5, "subset": "training"}, "0 < validation_split < 1, got 1.5"),
         ({"validation_split": 0.5, "subset": "test"}, "subset='training' or 'validation', got 'test'"),
         ({"validation_split": 0.01, "subset": "validation"}, "validation_split leaves none"),
+        ({"seed": 1.5, "validation_split": 0.5, "subset": "training"}, "seed"),
     ],
 )
 def test_a_wrong_argument_is_refused(

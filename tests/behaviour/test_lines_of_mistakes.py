@@ -93,6 +93,8 @@ SLIPS: dict[str, tuple[Dataset, Callable[[Any], Any], type[Exception], str]] = {
     "a name": (X, lambda x: OPS.crop_mirror_normalize(x), PlanError, r"at \S+:\d+; write normalize\(random_flip_left"),
     "a large constant": (X, lambda x: real(x) + np.zeros((60000, 1, 1, 3)), PlanError, "at most 1048576 bytes"),
     "what is returned": (X, lambda x: (real(x), Config()), PlanTypeError, "a leaf needs"),
+    "a dict for a value": (PAIR, lambda d: OPS.cast(d, "float32"), PlanTypeError, r"got a dict; give it x\['image'\]"),
+    "a set": (X, lambda x: {"a": real(x), "b": {1}}, PlanError, "ordered structure"),
     "nothing": (X, lambda x: _none(real(x)), PlanTypeError, "returns an element, got None from the lambda"),
     "a batch op": (X, lambda x: ops.mixup(x, 1, num_classes=3)[0], SpecError, "all rows of a batch at once"),
 }
