@@ -82,6 +82,7 @@ def test_a_row_of_an_existing_batch_that_fails_leaves_out_the_batch() -> None:
 
     batches = R(6).batch(2).cache().map(shared)
 
+    assert outcomes(batches) == ["error", [-6], [6, 3], [2, 1]]
     assert outcomes(batches.ignore_errors()) == [[6, 3], [2, 1]]
     assert outcomes(batches.ignore_errors().map(lambda x: x + 1)) == [[7, 4], [3, 2]]
 
@@ -149,6 +150,12 @@ def test_images_that_cannot_be_decoded_do_not_come_into_a_batch(
     np.testing.assert_array_equal(np.concatenate(mapped), np.stack(expected) + 1)
 
 
+def test_a_batch_with_an_image_that_cannot_be_decoded_is_left_out_as_a_whole() -> None:
+    chain = Dataset.from_tensor_slices(_pictures()).map(_image).batch(2).ignore_errors().with_options(HOST)
+
+    assert _together(list(chain)) == [1]
+
+
 def test_a_map_over_batches_behind_it_may_fail_and_is_not_ignored() -> None:
     data = ([jpeg(0), b"no image", jpeg(2), jpeg(3), jpeg(4)], [0, 0, 0, 20, 0])
     images = Dataset.from_tensor_slices(data).map(
@@ -161,7 +168,7 @@ def test_a_map_over_batches_behind_it_may_fail_and_is_not_ignored() -> None:
     before = outcomes(images.ignore_errors().batch(2).map(cut).with_options(HOST))
     assert before.count("error") == 1
     assert [len(batch) for batch in before if batch != "error"] == [2, 1]
-    behind = outcomes(images.batch(2).ignore_errors().map(cut).with_options(HOST))
+    behind = outcomes(images.batch(2).ignore_errors().prefetch(1).map(cut).with_options(HOST))
     assert behind.count("error") == 1
 
 
