@@ -146,29 +146,6 @@ def test_random_chains_give_the_same_without_each_and_all_of_the_rules(program: 
     assert chain(*ALL_RULES) == expected
 
 
-@settings(max_examples=30, deadline=None, database=None, derandomize=True)
-@given(
-    count=st.integers(0, 12),
-    buffers=st.lists(st.integers(1, 15), min_size=1, max_size=2),
-    passes=st.integers(0, 3),
-    epoch=st.integers(0, 2),
-    reshuffle=st.booleans(),
-    take=st.integers(-1, 20),
-)
-def test_shuffled_and_drawn_numbers_do_not_depend_on_the_rules(
-    count: int, buffers: list[int], passes: int, epoch: int, reshuffle: bool, take: int
-) -> None:
-    dataset = Dataset.range(count).repeat(1)
-    for buffer in buffers:
-        dataset = dataset.shuffle(buffer, seed=buffer, reshuffle_each_iteration=reshuffle).repeat(passes)
-    dataset = dataset.map(lambda x, rng: (x, int(rng.integers(1 << 40))), rng=True).take(-1).take(take).batch(4)
-
-    expected = run(dataset.iterator(epoch=epoch))
-
-    for rules in [(name,) for name in ALL_RULES] + [ALL_RULES]:
-        assert run(_with(dataset, rules).iterator(epoch=epoch)) == expected
-
-
 def test_deferral_computes_only_what_is_delivered() -> None:
     calls: list[int] = []
 

@@ -293,7 +293,7 @@ def _build(program: Program, damaged: int, logs: list[list[int]]) -> Dataset:
                 below = (
                     (lambda x, label, most=most: label < most)
                     if traced
-                    else _python(lambda label, most=most: label < most)
+                    else _python(lambda label, most: label < most, most)
                 )
                 ds = ds.take_while(below)
             case ("scan", declared):
@@ -318,7 +318,7 @@ def _build(program: Program, damaged: int, logs: list[list[int]]) -> Dataset:
             case ("filter", m):
                 ds = ds.filter(lambda image, label, m=m: label % m != 1)
             case ("python filter", m):
-                ds = ds.filter(_python(lambda label, m=m: label % m != 1))
+                ds = ds.filter(_python(lambda label, m: label % m != 1, m))
             case ("note",):
                 # With a type it is not called once more, to learn it. Behind `scan` nobody knows one.
                 ds = ds.map(noted(), spec=ds.element_spec if ds.plan.element.known else None)
@@ -386,10 +386,10 @@ def _parsed_and_decoded(record: Any, images: tuple[Step, ...]) -> Any:
     return _decoded(encoded, images), label
 
 
-def _python(predicate: Callable[[int], bool]) -> Callable[[Any, Any], bool]:
+def _python(predicate: Callable[[int, int], bool], number: int) -> Callable[[Any, Any], bool]:
     def keep(x: Any, label: Any) -> bool:
         try:
-            return predicate(int(label))
+            return predicate(int(label), number)
         finally:
             pass  # a statement that no traced function may hold
 

@@ -405,7 +405,7 @@ _STEPS: dict[str, Callable[..., Dataset]] = {
 def _append(d: Dataset, op: Op) -> Dataset:
     name, *args = op
     made = _STEPS[name](d, *args) if name in _STEPS else getattr(d, name)(*args)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def _decoded(data: Any) -> Any:

@@ -23,7 +23,7 @@ from gpupipe.flow.counters import Counters
 from gpupipe.flow.stall import Where
 from gpupipe.flow.tuning import Tuned, Tuner
 from gpupipe.threads import Busy, DaemonPool
-from tests.behaviour.model import run
+from tests.behaviour.model import plain, run
 
 CPUS = 2
 
@@ -271,19 +271,15 @@ def test_a_state_in_the_middle_of_changes_gives_the_same_rest(count: int) -> Non
     dataset = _chain(gp.AUTOTUNE, gp.AUTOTUNE)
     with restless(count):
         items = iter(dataset)
-        first = [taken_from(next(items)) for _ in range(count)]
+        first = [plain(next(items)) for _ in range(count)]
         state = json.loads(json.dumps(items.state_dict()))
         items.close()
         again = iter(dataset)
         again.load_state_dict(state)
-        rest = [taken_from(element) for element in again]
+        rest = run(again)
 
-    assert [*first, *rest] == [taken_from(element) for element in iter(_chain(1, 1))]
+    assert [*first, *rest] == run(_chain(1, 1))
     assert len(expected) == len(first) + len(rest)
-
-
-def taken_from(element: Any) -> Any:
-    return tuple(column.tolist() for column in element)
 
 
 def test_in_any_order_no_element_is_lost_while_numbers_change() -> None:
@@ -294,15 +290,8 @@ def test_in_any_order_no_element_is_lost_while_numbers_change() -> None:
 
 def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every element be a window, and every change be kept."""
-    for name, value in {
-        "WINDOW": 0.0,
-        "SETTLE": 0.0,
-        "ENOUGH": 1,
-        "GAIN": -1.0,
-        "BUSY": 0.0,
-        "FULL": 1e9,
-        "NEARLY": 1e9,
-    }.items():
+    values = {"WINDOW": 0.0, "SETTLE": 0.0, "ENOUGH": 1, "GAIN": -1.0, "BUSY": 0.0, "FULL": 1e9, "NEARLY": 1e9}
+    for name, value in values.items():
         monkeypatch.setattr(tuning, name, value)
 
 
@@ -365,7 +354,7 @@ def test_ctrl_c_while_numbers_are_looked_at_loses_nothing_and_keeps_them(monkeyp
         patch.setattr(Tuner, "look", look)
         while True:
             try:
-                found.append(taken_from(next(items)))
+                found.append(plain(next(items)))
             except StopIteration:
                 break
             except KeyboardInterrupt:
@@ -373,7 +362,7 @@ def test_ctrl_c_while_numbers_are_looked_at_loses_nothing_and_keeps_them(monkeyp
 
     assert struck > 3
     assert len(tuners) == 1  # what was found is not lost
-    assert found == [taken_from(element) for element in iter(_chain(1, 1))]
+    assert found == run(_chain(1, 1))
 
 
 # ---- the pool

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
@@ -61,16 +59,6 @@ def test_each_executor_has_its_own_pixels(first: str) -> None:
     shared = chain()
     for backend in (first, "dali" if first == "numpy" else "numpy", first):
         np.testing.assert_array_equal(pixels(shared, backend), alone[backend])
-
-
-def test_the_limit_of_pixels_is_part_of_it() -> None:
-    out = io.BytesIO()
-    Image.fromarray(noise(20, 20)).save(out, "JPEG")
-    chain = Dataset.from_tensors(out.getvalue()).map(lambda x: ops.decode_jpeg(x)).cache()
-
-    assert len(run(chain)) == 1
-    assert outcomes(chain.with_options(Options(max_pixels=399))) == ["error"]
-    assert len(run(chain.with_options(Options(max_pixels=400)))) == 1
 
 
 @pytest.mark.parametrize("bad", [3])

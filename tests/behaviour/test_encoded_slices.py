@@ -35,29 +35,23 @@ def test_errors_name_them_by_index(kind: str) -> None:
     assert text.isprintable()
 
 
-@pytest.mark.parametrize(
-    "data",
-    [b"GIF89a\x01\x00", b"junk\x7f", b"line\nline", b"x" * 5000],
-    ids=["NUL", "delete", "line break", "long"],
-)
-def test_what_cannot_be_a_path_is_not_shown_as_one(data: bytes) -> None:
+NO_PATHS = {"NUL": b"GIF89a\x01\x00", "delete": b"junk\x7f", "line break": b"line\nline", "long": b"x" * 5000}
+NAMES: dict[str, tuple[Any, str]] = {
+    **{name: (data, "from_tensor_slices") for name, data in NO_PATHS.items()},
+    "a path": ("some/a.jpg", "some/a.jpg"),
+    "a path in other letters": ("с пробелом/ü.jpg", "с пробелом/ü.jpg"),
+}
+
+
+@pytest.mark.parametrize(("data", "file"), NAMES.values(), ids=NAMES)
+def test_what_cannot_be_a_path_is_not_shown_as_one(data: Any, file: str) -> None:
     def fail(x: Any) -> Any:
         raise KeyError("x")
 
     with pytest.raises(gp.DataError) as caught:
         next(iter(Dataset.from_tensor_slices([data]).map(fail)))
 
-    assert caught.value.file == "from_tensor_slices"
-
-
-def test_paths_are() -> None:
-    def fail(x: Any) -> Any:
-        raise KeyError("x")
-
-    for path in ("some/a.jpg", "с пробелом/ü.jpg"):
-        with pytest.raises(gp.DataError) as caught:
-            next(iter(Dataset.from_tensor_slices([path]).map(fail)))
-        assert caught.value.file == path
+    assert caught.value.file == file
 
 
 def test_crops_do_not_depend_on_the_contents_before() -> None:

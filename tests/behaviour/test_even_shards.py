@@ -274,22 +274,6 @@ def test_an_element_that_is_given_twice_is_the_same_with_its_draws(name: str) ->
     assert whole == [first[place % len(first)] for place in range(len(whole))]
 
 
-def test_large_first_elements_are_read_again_instead_of_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[int] = []
-
-    def numbers() -> Iterator[np.ndarray[Any, Any]]:
-        opened.append(1)
-        for i in range(5):
-            yield np.full(10, i)
-
-    source = gp.Dataset.from_generator(numbers, output_signature=gp.TensorSpec((10,), "int64"))
-    ds = source.shard(4, 3, even="wrap").map(lambda x: x[0], traced=False)
-
-    assert (run(ds), len(opened)) == ([3, 2], 1)
-    monkeypatch.setattr(module, "KEPT", 100)
-    assert (run(ds), len(opened)) == ([3, 2], 3)
-
-
 def test_bad_elements_among_those_that_are_read_again_are_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT", 0)
     good = Range(9).map(_fails_at_one).ignore_errors()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import logging
 import os
 import subprocess
 import sys
@@ -119,20 +118,6 @@ def test_bad_elements_are_kept_as_errors(tmp_path: Path, calls: list[int]) -> No
 
 
 # ---- whose elements they are
-
-
-def test_another_chain_on_the_same_path_gets_its_own_file(
-    tmp_path: Path, calls: list[int], caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.INFO, "gpupipe"):
-        assert run(numbers().cache(tmp_path / "c")) == [0, 1, 2, 3, 4]
-        assert not caplog.messages
-        assert run(numbers(3).cache(tmp_path / "c")) == [0, 1, 2]
-
-    assert "elements of another chain" in caplog.messages[0]
-    assert run(numbers().cache(tmp_path / "c")) == [0, 1, 2, 3, 4]
-    assert calls == [0, 1, 2, 3, 4, 0, 1, 2]
-    assert len(files(tmp_path)) == 2
 
 
 FACTOR = 2

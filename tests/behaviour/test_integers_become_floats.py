@@ -102,16 +102,6 @@ def test_other_integers_become_what_tensorflow_makes_of_them(dtype: str, values:
     _same(chain, wanted, values[0] / 4)
 
 
-def test_arrays_count_as_numbers() -> None:
-    mean = np.array([1.0, 2.0, 3.0])
-    for dtype in ("uint8", "int64"):
-        images = IMAGES.astype(dtype)
-        source = Dataset.from_tensor_slices(images)
-
-        _same(source.map(lambda x: (x - mean) / 2), "float32", (images[0] - mean) / 2)
-        _same(source.map(lambda x: mean * x), "float32", images[0] * mean)
-
-
 def test_floats_that_are_given_stay_what_they_are() -> None:
     pairs = Dataset.from_tensor_slices((IMAGES.astype(np.uint8), np.full(4, 0.5)))
 
