@@ -303,13 +303,6 @@ def test_a_rank_without_a_good_row_raises_where_it_would_make_fewer_steps(resume
     assert next(items, None) is None
 
 
-def test_to_look_at_the_first_batch_waits_for_nobody(ranks: Ranks) -> None:
-    def one(rank: int) -> Any:
-        return None if rank else chain(64, 16).by_rank(0, 2).first().shape
-
-    assert ranks(2, one) == [(8, 2), None]
-
-
 def test_a_rank_that_does_not_come_is_named(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agree, "WAIT", 0.2)
 

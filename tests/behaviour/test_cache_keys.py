@@ -1,4 +1,4 @@
-"""What a cache depends on, and whose numbers the elements that it replays draw."""
+"""Caches: what they depend on, whose numbers their elements draw, and what fills one that is asked by index."""
 
 from __future__ import annotations
 

@@ -36,15 +36,6 @@ def grouped(items: list[int], key: Callable[[int], int], size: Callable[[int], i
     return out + [waiting[k] for k in sorted(waiting)]
 
 
-def test_the_worked_examples() -> None:
-    numbers = D.from_tensor_slices([5, 1, 3, 5, 1, 9, 3, 0])
-
-    assert run(numbers.group_by_window(lambda x: x, lambda k, d: d.batch(3), 3)) == [[0], [1, 1], [3, 3], [5, 5], [9]]
-    assert run(
-        D.range(10).group_by_window(lambda x: x % 2, lambda k, d: d.batch(10), window_size_func=lambda k: k + 2)
-    ) == [[0, 2], [1, 3, 5], [4, 6], [8], [7, 9]]
-
-
 @settings(max_examples=100, deadline=None, database=None, derandomize=True)
 @given(items=st.lists(st.integers(-6, 6), min_size=1, max_size=20), keys=st.integers(1, 4), size=st.integers(1, 4))
 def test_groups_leave_in_the_order_defined(items: list[int], keys: int, size: int) -> None:

@@ -1,4 +1,4 @@
-"""interleave: the exact order of tf.data, against the algorithm written down in plain Python."""
+"""interleave: the exact order of tf.data, against the algorithm in plain Python, in one thread and in several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Iterators: independent of each other, and no thread outlives them, however they end."""
+"""Iterators: independent of each other, and what one says that was closed or that failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""zip and concatenate."""
+"""zip and concatenate: pairs, long loops, and inputs whose elements only a first element can tell."""
 
 from __future__ import annotations
 
