@@ -222,9 +222,11 @@ def _endless_pictures() -> Dataset:
 def eager_collector() -> Iterator[None]:
     """Garbage is collected so often that it happens in every thread."""
     before = gc.get_threshold()
+    gc.freeze()  # what other tests have imported is not looked through each time
     gc.set_threshold(20, 2, 2)
     yield
     gc.set_threshold(*before)
+    gc.unfreeze()
 
 
 @pytest.mark.usefixtures("eager_collector")

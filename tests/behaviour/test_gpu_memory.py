@@ -11,7 +11,7 @@ import gc
 import sys
 import weakref
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,7 @@ class Pool:
 
 
 @pytest.fixture
-def pool(a_gpu: None, monkeypatch: pytest.MonkeyPatch) -> Pool:
+def pool(a_gpu: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     """Lets what the stand-in's CuPy computes lie in such a pool; what it is handed stays where it is."""
     if getattr(sys.modules.get("cupy"), "ndarray", None) is not stand_in_gpu.DeviceNumbers:
         pytest.skip("needs the stand-in GPU: on a real one, what lies where is not seen")
@@ -83,7 +83,9 @@ def pool(a_gpu: None, monkeypatch: pytest.MonkeyPatch) -> Pool:
             self.values[...] = root
 
     monkeypatch.setattr(stand_in_gpu.DeviceNumbers, "__init__", init)
-    return pool
+    gc.freeze()  # what other tests have imported is not looked through for garbage
+    yield pool
+    gc.unfreeze()
 
 
 def _mixed(x: Any, y: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Elements that fail: what is delivered, against a plain model, over random chains and where a step gathers elements."""
+"""Elements that fail: what is delivered, against a plain model over random chains, and where a step gathers them."""
 
 from __future__ import annotations
 
