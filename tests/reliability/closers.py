@@ -102,7 +102,7 @@ CHAINS: dict[str, Callable[[], Dataset]] = {
 }
 
 
-OFTEN = {"interleaved by threads": 16}
+OFTEN = {"interleaved by threads": 30}
 """How many times as many rounds there are of a chain, where a mistake showed in one of 150."""
 
 

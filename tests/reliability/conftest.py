@@ -29,6 +29,15 @@ def no_threads_left() -> Iterator[None]:
     assert not left, f"threads left behind: {sorted(thread.name for thread in left)}"
 
 
+@pytest.fixture(scope="module")
+def small_heap() -> Iterator[None]:
+    """What other tests imported is not looked through again each time that garbage is collected."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "gpupipe")

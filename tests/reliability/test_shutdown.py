@@ -38,6 +38,8 @@ from tests.reliability.forked import Forks, Program
 
 ROOT = Path(__file__).resolve().parents[2]
 
+pytestmark = pytest.mark.usefixtures("small_heap")
+
 PATIENCE = 20.0
 """Seconds until something that should be gone counts as left behind: a deadline, never what it should take."""
 
@@ -128,8 +130,8 @@ CHAINS: dict[str, Callable[[Path], Dataset]] = {
 }
 
 
-ALIKE = ("any order", "interleave", "file cache", "stage in a stage")
-"""Chains that a process of its own has nothing to add to: it costs a second each."""
+APART = ("host", "dali", "threads", "processes", "prefetch", "generator", "window", "remote")
+"""Chains that are tried in a process of their own: each costs a second."""
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +188,7 @@ def wait_until(nothing: Callable[[], Any]) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+def _nothing_is_left(request: pytest.FixtureRequest, small_heap: None) -> Iterator[None]:
     before = set(left())  # of a test that has failed: its frames are kept for the report
     yield
     request.node.funcargs.pop("chain", None)  # processes that wait for the next iterator end with their dataset
@@ -207,19 +209,13 @@ def test_what_is_left_is_seen(folder: Path) -> None:
 # ---- the ends of a loop
 
 
-def test_a_break_ends_it(chain: Dataset) -> None:
+def test_a_break_an_exception_and_the_garbage_collector_end_it(chain: Dataset) -> None:
     for number, _ in enumerate(chain):
         if number == 2:
             break
-
-
-def test_an_exception_in_the_body_ends_it(chain: Dataset) -> None:
     with pytest.raises(KeyError, match="of the user"):
         for _ in chain:
             raise KeyError("of the user")
-
-
-def test_the_garbage_collector_ends_it(chain: Dataset) -> None:
     items = iter(chain)
     next(items)
     held = weakref.ref(items)
@@ -232,9 +228,13 @@ def test_the_garbage_collector_ends_it(chain: Dataset) -> None:
     assert held() is None
 
 
-def test_close_ends_it_and_may_be_called_again(chain: Dataset) -> None:
+def test_close_ends_it_keeps_nothing_and_may_be_called_again(chain: Dataset) -> None:
     items = iter(chain)
     next(items)
+    run, opened = weakref.ref(items._run), items._items
+    flow = weakref.ref(opened) if type(opened).__weakrefoffset__ else None
+    del opened
+
     items.close()
     assert threads() == set()  # at once: close has waited for them
     items.close()
@@ -244,24 +244,13 @@ def test_close_ends_it_and_may_be_called_again(chain: Dataset) -> None:
             next(items)
     with items as again, pytest.raises(gp.ClosedError, match="was closed"):
         list(again)
-
-
-def test_nothing_is_kept_of_what_was_opened(chain: Dataset) -> None:
-    items = iter(chain)
-    next(items)
-    run, opened = weakref.ref(items._run), items._items
-    flow = weakref.ref(opened) if type(opened).__weakrefoffset__ else None
-    del opened
-
-    items.close()
-    del items
+    del items, again
     gc.collect()
-
     assert run() is None
     assert flow is None or flow() is None
 
 
-def test_close_from_another_thread_ends_a_next_that_waits(chain: Dataset) -> None:
+def test_close_from_other_threads_ends_a_next_that_waits(chain: Dataset) -> None:
     items = iter(chain)
     next(items)
     after: list[Any] = []
@@ -273,42 +262,19 @@ def test_close_from_another_thread_ends_a_next_that_waits(chain: Dataset) -> Non
                 if closed.is_set():
                     after.append(element)
 
-    taker = threading.Thread(target=take)
+    taker, closer = threading.Thread(target=take), threading.Thread(target=items.close)
     taker.start()
     time.sleep(0.02)
+    closer.start()
     items.close()
     closed.set()
 
-    taker.join(PATIENCE)
-    assert not taker.is_alive()
+    for thread in (closer, taker):
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
     assert len(after) <= 1  # taken before close, looked at behind it
     with pytest.raises(gp.ClosedError, match="was closed"):
         next(items)
-
-
-def test_both_close_and_next_may_come_from_many_threads(chain: Dataset) -> None:
-    items = iter(chain)
-    errors: list[str] = []
-
-    def use(closes: bool) -> None:
-        try:
-            for _ in range(3):
-                next(items, None)
-            if closes:
-                items.close()
-        except gp.ClosedError:  # by another one
-            return
-        except BaseException as error:
-            errors.append(repr(error))
-
-    users = [threading.Thread(target=use, args=(number > 1,)) for number in range(4)]
-    for user in users:
-        user.start()
-    for user in users:
-        user.join(PATIENCE)
-
-    assert errors == []
-    assert not any(user.is_alive() for user in users)
 
 
 # ---- closing a step
@@ -396,29 +362,21 @@ def test_a_thread_that_is_just_starting_is_waited_for() -> None:
     assert not thread.is_alive()
 
 
-@pytest.fixture(scope="module")
-def closed_often() -> subprocess.CompletedProcess[str]:
-    """A process in which threads close iterators of each chain many times; it tells where it crashed."""
-    return subprocess.run(
+ROUNDS = 25 if os.environ.get("GPUPIPE_FULL") else 10
+
+
+@pytest.mark.timeout(600)
+def test_threads_may_close_an_iterator_while_others_take_from_it() -> None:
+    """Each chain many times, in a process that tells where it crashed."""
+    ended = subprocess.run(
         [sys.executable, stress.__file__, "all", str(ROUNDS)],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
 
-
-ROUNDS = 25
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("chain", stress.CHAINS)
-def test_threads_may_close_an_iterator_while_others_take_from_it(
-    chain: str, closed_often: subprocess.CompletedProcess[str]
-) -> None:
-    assert f"{chain} {ROUNDS * stress.OFTEN.get(chain, 1)}" in closed_often.stdout.splitlines(), closed_often.stderr
-
-
-@pytest.mark.timeout(600)
-def test_the_process_in_which_threads_close_iterators_ends(closed_often: subprocess.CompletedProcess[str]) -> None:
-    assert closed_often.returncode == 0, closed_often.stderr
+    assert ended.stdout.splitlines() == [f"{chain} {ROUNDS * stress.OFTEN.get(chain, 1)}" for chain in stress.CHAINS], (
+        ended.stderr
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_an_error_of_what_is_closed_is_raised_whatever_its_text() -> None:
@@ -464,24 +422,15 @@ FAILING: dict[str, Callable[[], Dataset]] = {
 
 
 @pytest.mark.parametrize("make", FAILING.values(), ids=FAILING.keys())
-def test_an_error_of_a_function_leaves_a_loop_that_can_be_ended(make: Callable[[], Dataset]) -> None:
+def test_an_error_of_a_function_ends_the_loop_and_who_keeps_it_keeps_no_thread(make: Callable[[], Dataset]) -> None:
     with pytest.raises(gp.DataError, match="no 2") as caught:
         for _ in make():
             pass
-    del caught
-
-
-@pytest.mark.parametrize("make", FAILING.values(), ids=FAILING.keys())
-def test_who_keeps_the_error_keeps_no_thread(make: Callable[[], Dataset]) -> None:
-    kept: list[BaseException] = []
-    try:
-        for _ in make():
-            pass
-    except gp.DataError as error:
-        kept.append(error)
 
     # The traceback holds this frame, and the loop's iterator with it: only `close` or the end of the frame ends that.
-    kept[0].__traceback__ = None
+    caught.value.__traceback__ = None
+    kept = caught.value
+    del caught
     assert wait_until(threads) == set()
     assert kept
 
@@ -633,7 +582,7 @@ def ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="SIGINT to a child is different there")
-@pytest.mark.parametrize("name", [name for name in CHAINS if name not in ALIKE], indirect=True)
+@pytest.mark.parametrize("name", APART, indirect=True)
 def test_control_c_inside_next_ends_the_program(name: str, folder: Path, forks: Forks) -> None:
     body = """
         items = iter(CHAINS[name](folder))
@@ -655,7 +604,7 @@ def test_control_c_inside_next_ends_the_program(name: str, folder: Path, forks: 
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.parametrize("name", [name for name in CHAINS if name not in ALIKE], indirect=True)
+@pytest.mark.parametrize("name", APART, indirect=True)
 def test_a_forked_child_is_told_and_both_processes_end_quietly(name: str, folder: Path, forks: Forks) -> None:
     """The child uses the parent's iterator, drops it, iterates anew and ends as programs do; so does the parent."""
     body = """
