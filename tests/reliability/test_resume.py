@@ -17,6 +17,7 @@ import gpupipe as gp
 from gpupipe.extract.records.manifest_writer import write_manifest
 from tests.chains.damage import write
 from tests.reliability.resume import resumed_after, taken
+from tests.selection import FULL
 
 
 def twice(x: Any) -> Any:
@@ -171,8 +172,17 @@ def with_options(build: Any, **options: Any) -> Any:
     return lambda: build().with_options(gp.Options(**options))
 
 
-@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
-@pytest.mark.parametrize("name", CHAINS)
+ALL_ERRORS = ("raise", "skip", "replace")
+
+
+def policies_of(number: int, name: str) -> tuple[str, ...]:
+    """All where something fails, or in full; else one in its turn."""
+    return ALL_ERRORS if "errors" in name or "places" in name or FULL else ALL_ERRORS[number % 3 :][:1]
+
+
+@pytest.mark.parametrize(
+    ("name", "on_error"), [(name, policy) for n, name in enumerate(CHAINS) for policy in policies_of(n, name)]
+)
 def test_a_state_goes_on_with_the_next_element(name: str, on_error: str) -> None:
     build = with_options(CHAINS[name], on_error=on_error)
     with iter(build()) as items:

@@ -44,7 +44,7 @@ from tests.reliability.resume_programs import (
 from tests.selection import FULL, QUICK
 from tests.selection import programs as programs_of
 
-PROGRAMS = programs_of(3600 if FULL else 240)
+PROGRAMS = programs_of(3600 if FULL else 160)
 LEAST = 0 if QUICK else 3 if FULL else 1
 """A part that fewer programs ran is not tested."""
 

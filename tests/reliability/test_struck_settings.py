@@ -25,6 +25,7 @@ from gpupipe.graph.eager import ELEMENT
 from gpupipe.graph.symbols import ACTIVE
 from gpupipe.graph.trace import _CALLED_BEFORE
 from tests.behaviour.model import plain
+from tests.selection import FULL
 
 PACKAGE = Path(gp.__file__).parent
 
@@ -66,6 +67,10 @@ def settings() -> list[Any]:
     return [real.get() for real in (SILENT_REPLAY, PEEKING, MOST_PIXELS, LIMITS, ACTIVE, _CALLED_BEFORE, ELEMENT)]
 
 
+CALLS = [*range(1, 25), *range(25, 200, 1 if FULL else 11)]
+"""What is set anew for every element is struck often enough."""
+
+
 def odd(x: Any) -> Any:
     if x % 7 == 3:
         raise ValueError("bad")
@@ -99,7 +104,7 @@ def test_an_iterator_goes_on_wherever_it_is_struck(
         rest = [plain(x) for x in items]
     assert len(first) == 5
 
-    for call in range(1, 200):  # what is set anew for every element is struck often enough
+    for call in CALLS:
         with monkeypatch.context() as patched, ds.iterator(epoch=2) as items:
             one = struck(patched, real, call)
             items.load_state_dict(state)
