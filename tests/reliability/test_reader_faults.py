@@ -335,11 +335,11 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(place: Place, fault: s
     good, bad = taken(items)
 
     check(place.files, begun + good, bad, "", COUNT - 1)
-    assert any(re.search(reason, str(error)) for error in bad)
+    assert (any if fault == "cut" else all)(re.search(reason, str(error)) for error in bad)
 
 
 HARMLESS: dict[str, Callable[[Place], Any]] = {
-    "it grows": lambda at: at.first.write_bytes(at.first.read_bytes() + b"x" * 100),
+    "it grows": lambda at: os.truncate(at.first, at.first.stat().st_size + 100),
     "short reads": lambda at: at.answers(lambda number: 1 + number % 5000),
     "slow reads": lambda at: at.answers(lambda number: time.sleep(0.001)),
 }
@@ -524,11 +524,10 @@ def test_a_request_that_was_given_up_keeps_nothing_alive(gate: threading.Event) 
 
 
 @pytest.mark.parametrize(
-    ("seconds", "error"),
-    [*((x, PlanError) for x in (0, -1, float("nan"), 1e9)), ("3", PlanTypeError), (True, PlanTypeError)],
+    ("seconds", "error"), [*((x, PlanError) for x in (0, -1, float("nan"), 1e9)), ("3", PlanTypeError)]
 )
 def test_a_timeout_is_a_number_of_seconds(seconds: Any, error: type[PlanError]) -> None:
-    with pytest.raises(error, match="read_timeout needs (seconds > 0|a number of seconds)"):
+    with pytest.raises(error, match=r"read_timeout needs (seconds > 0|a number of seconds)"):
         Options(read_timeout=seconds)
 
 
