@@ -17,10 +17,9 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import BadRecord, TooManyBadError
-from gpupipe.extract.images.jpeg import first_marker_in_scan, has_adobe_marker
 from gpupipe.flow.bad import records as module
 from gpupipe.transform.machine import gpu_count, has_dali
-from tests.chains.damage import decoded, events, segments
+from tests.chains.damage import decoded, events
 from tests.chains.data import Spy, on
 from tests.reliability.bad_records import (
     BAD,
@@ -184,24 +183,6 @@ def as_json(one: BadRecord) -> dict[str, Any]:
     return {name: f"{one.key:016x}" if name == "key" else getattr(one, name) for name in names}
 
 
-@pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
-@pytest.mark.parametrize("on_error", ["skip", "replace"])
-def test_the_executors_deliver_the_same_batches_and_list_the_same_records(
-    clean: Clean, tmp_path: Path, on_error: str
-) -> None:
-    shards = clean.shards.damaged(tmp_path / "data", kinds_in_turn(clean.order[20:440:9]))
-    runs = []
-    for executor in ("numpy", "dali"):
-        ds = shards.dataset().take(480).batch(BATCH).with_options(on(executor, on_error=on_error))
-        with ds.iterator(0) as items:
-            found = [(images.tobytes(), labels.tolist()) for images, labels in items]
-            listed = sorted((one.file, one.offset, one.key, one.stage, one.action) for one in items.errors)
-        runs.append((found, listed))
-
-    assert runs[0] == runs[1]
-    assert len(runs[0][1]) == 47
-
-
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("kind", GOOD, ids=list(GOOD))
 def test_odd_but_good_ones_are_delivered(executor: str, kind: str) -> None:
@@ -264,22 +245,6 @@ def test_the_executors_agree_which_damaged_images_are_bad(
     # Where libjpeg fails at a CMYK image, DALI's next decoder takes over, whose conversion to RGB rounds otherwise.
     most = 2 if "CMYK" in request.node.name else 0
     assert all(np.abs(image.astype(int) - dali[number]).max() <= most for number, image in numpy.items())
-
-
-def test_the_first_marker_in_a_scan_is_found() -> None:
-    data = photograph(1, restart_marker_blocks=2)
-    *_, (last, _, length) = segments(data)
-    at = last + 2 + length + 40
-    marked = data[:at] + b"\xff\x65" + data[at:]
-
-    assert first_marker_in_scan(data, 3) is None
-    assert first_marker_in_scan(marked, 3) == at
-    assert first_marker_in_scan(marked, 1) is None
-    assert first_marker_in_scan(data[:last], 3) is None
-    assert first_marker_in_scan(data[: last + 4], 3) is None
-    assert first_marker_in_scan(data[:last] + b"\xff\xda\x00\x02", 3) is None
-    assert first_marker_in_scan(data[:at] + b"\xff" * 300_000, 3) is None
-    assert [has_adobe_marker(x) for x in (data, photograph(1, "CMYK"), data[:3])] == [False, True, False]
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
@@ -383,14 +348,6 @@ def test_every_pass_lists_its_own_also_behind_a_cache() -> None:
         assert [one.epoch for one in items.errors] == [epoch] * 6
         assert len({one.key for one in items.errors}) == 6
     assert {one.key for one in first.errors} == {one.key for one in second.errors}
-
-
-def test_epochs_are_told_apart() -> None:
-    items = gp.Dataset.range(4).map(inverse, spec=INT).batch(2).with_options(gp.Options(on_error="skip")).epochs(3, 5)
-
-    assert len(list(items)) == 3
-
-    assert [(one.offset, one.epoch) for one in items.errors] == [(0, 5), (3, 5), (0, 6), (3, 6), (0, 7), (3, 7)]
 
 
 def test_a_row_of_a_lost_batch_is_listed_by_its_own_identity(tmp_path: Path) -> None:

@@ -197,24 +197,6 @@ def test_a_failure_during_a_repair_is_one_of_the_device_too(on_error: str, later
     assert {record.offset for record in items.errors} <= {BATCH + 3}
 
 
-@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
-def test_a_failure_of_the_second_of_two_pipelines_is_found(on_error: Any, breaks: Any) -> None:
-    ds = Dataset.from_tensor_slices(FILES).map(lambda x: ops.decode_jpeg(x, channels=3)).map(_halves, traced=False)
-    ds = ds.map(lambda x, y: (ops.flip_left_right(x), ops.flip_up_down(y))).batch(BATCH)
-    ds = ds.with_options(Options(device="cpu", backend="dali", on_error=on_error))
-    breaks(ILLEGAL, run=3, width=2)
-
-    count, error, items = _run(ds)
-
-    assert isinstance(error, gp.DeviceError)
-    assert count == 2
-    assert items.left_out == 0 and items.errors == ()
-
-
-def _halves(x: Any) -> Any:
-    return np.ascontiguousarray(x[:8]), np.ascontiguousarray(x[8:16])
-
-
 def test_a_pipeline_that_cannot_be_built_is_a_failure_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     real = library.import_dali()
 

@@ -7,8 +7,7 @@ import logging
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,9 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.errors import DataError, DecodeError
+from gpupipe.errors import DecodeError
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.headers import check_complete, read_header
-from gpupipe.extract.records.index import INDEXES
-from gpupipe.extract.storage import files as storage
-from gpupipe.extract.storage.files import LOCAL
 from gpupipe.graph.values import Apply
 from gpupipe.ops.decode_image import DecodeImage
 from gpupipe.transform.dali.executor import DaliExecutor
@@ -197,22 +193,6 @@ def test_what_is_harmless_is_decoded_without_dali(name: str) -> None:
 @needs_dali
 def test_sampling_without_a_name_is_decoded() -> None:
     assert len(agreed([encoded(n, "JPEG", "CMYK", subsampling=2) for n in range(6)], 2)) == 6
-
-
-@needs_dali
-def test_a_bmp_in_runs_is_decoded() -> None:
-    runs = b"".join(bytes((8, row, 8, row + 100, 0, 0)) for row in range(16)) + b"\0\1"
-    colours = np.random.default_rng(1).integers(0, 256, (256, 4), dtype=np.uint8)
-    start = 54 + colours.nbytes
-    head = struct.pack(
-        "<2sIIIIiiHHIIiiII", b"BM", start + len(runs), 0, start, 40, 16, 16, 1, 8, 1, len(runs), 0, 0, 0, 0
-    )
-
-    images = agreed([head + colours.tobytes() + runs, head + colours.tobytes() + runs[:40]])
-
-    assert list(images) == [0]
-    np.testing.assert_array_equal(images[0][15, 7], colours[0, 2::-1])
-    np.testing.assert_array_equal(images[0][0, 8], colours[115, 2::-1])
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -584,49 +564,3 @@ def test_the_executors_agree_on_a_sample_of_damage(kind: str) -> None:
 
 
 # ---- a file that stalls while places are looked for
-
-
-@pytest.fixture
-def stalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[gp.Dataset]:
-    """Five records in a file that does not answer before the test is over."""
-    LOCAL.close()
-    INDEXES.clear()
-    path = tmp_path / "a.tfrecord"
-    with gp.io.TFRecordWriter(str(path)) as writer:
-        for i in range(5):
-            writer.write(b"%d" % i)
-    gate, real = threading.Event(), storage._pread
-
-    def late(*args: Any) -> Any:
-        gate.wait(20)
-        return real(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(storage, "_pread", late)
-        yield gp.TFRecordDataset([str(path)]).with_options(gp.Options(read_timeout=0.03))
-        gate.set()
-    LOCAL.close()
-    INDEXES.clear()
-
-
-USES: dict[str, tuple[Callable[[gp.Dataset], Any], Any]] = {  # nothing of the file could be read
-    "len": (len, 0),
-    "slice": (lambda ds: len(ds[:-1]), 0),
-    "split": (lambda ds: [len(part) for part in ds.split([0.5, 0.5])], [0, 0]),
-}
-
-
-@pytest.mark.parametrize("use", USES)
-def test_what_looks_for_places_gives_up_a_file_that_stalls(stalled: gp.Dataset, use: str) -> None:
-    function, answer = USES[use]
-
-    assert function(stalled.with_options(gp.Options(on_error="skip", lost_files="skip"))) == answer
-    for refused in (stalled, stalled.with_options(gp.Options(on_error="skip"))):
-        with pytest.raises(DataError, match=r"given up after 0.03 s \(Options.read_timeout\)"):
-            function(refused)
-
-
-@pytest.mark.parametrize("place", [0, -1])
-def test_an_element_of_a_file_that_stalls_is_its_error(stalled: gp.Dataset, place: int) -> None:
-    with pytest.raises(DataError, match=r"given up after 0.03 s \(Options.read_timeout\)"):
-        stalled[place]

@@ -34,6 +34,12 @@ def fails_at_seven(x: Any) -> Any:
     return np.asarray(x) + 0
 
 
+def fails_first(x: Any) -> Any:
+    if int(x) < 3:
+        raise ValueError("first")
+    return np.asarray(x) + 0
+
+
 def counted() -> Any:
     yield from (np.int64(i) for i in range(23))
 
@@ -163,6 +169,8 @@ CHAINS: dict[str, Any] = {
     "errors in rebatch": lambda: run().map(fails_at_seven).batch(2).rebatch(3),
     "errors in a zip": lambda: gp.Dataset.zip((run(), run().map(fails_at_seven).batch(2))),
     "errors in a shuffle": lambda: run().map(fails_at_seven).batch(1).shuffle(4).repeat(2),
+    "errors at the begin": lambda: run(9).map(fails_first),
+    "errors at the begin, in threads": lambda: run(9).map(fails_first, num_parallel_calls=2),
     "errors, unbatched": lambda: run().map(fails_at_seven),
     "indexable": lambda: gp.Dataset.from_indexable(list(range(20))).shuffle(gp.ALL).batch(3),
 }
@@ -207,14 +215,6 @@ def test_states_of_states_go_on_too(name: str) -> None:
         if state["stand"] == "end":
             break
     assert found == whole
-
-
-def test_a_state_before_the_first_element_is_the_begin() -> None:
-    ds = gp.Dataset.range(5).shuffle(3)
-    state = iter(ds).state_dict()
-    items = iter(ds)
-    items.load_state_dict(state)
-    assert taken(items) == taken(iter(gp.Dataset.range(5).shuffle(3)))
 
 
 def write_records(folder: Path, files: int = 4, records: int = 9) -> None:
@@ -268,53 +268,6 @@ def test_files_are_gone_on_with_where_they_were(name: str, tmp_path: Path) -> No
     for count in range(len(whole) + 1):
         rest, _ = resumed_after(build, count)
         assert rest == whole[count:], count
-
-
-def fails_first(x: Any) -> Any:
-    if int(x) < 3:
-        raise ValueError("first")
-    return np.asarray(x) + 0
-
-
-@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
-@pytest.mark.parametrize("parallel", [None, 2])
-def test_bad_elements_at_the_begin(parallel: int | None, on_error: str) -> None:
-    build = with_options(lambda: run(9).map(fails_first, num_parallel_calls=parallel), on_error=on_error)
-    with iter(build()) as items:
-        whole = taken(items)
-    for count in range(len(whole) + 1):
-        rest, _ = resumed_after(build, count)
-        assert rest == whole[count:], count
-
-
-def two_kinds(x: Any) -> Any:
-    return np.int32(1) if int(x) < 5 else np.float32(2)
-
-
-def test_the_first_result_of_a_function_is_remembered() -> None:
-    for parallel in (None, 2):
-        build = with_options(lambda n=parallel: run(8).repeat(2).map(two_kinds, num_parallel_calls=n), on_error="raise")
-        with iter(build()) as items:
-            whole = taken(items)
-        assert sum(element[0] == "error" for element in whole) == 6
-        for count in range(len(whole) + 1):
-            rest, _ = resumed_after(build, count)
-            assert rest == whole[count:], count
-
-
-def test_a_state_that_was_loaded_is_a_state_at_once() -> None:
-    ds = run(7).shuffle(7)
-    with ds.epochs(4) as items:
-        whole = taken(items)
-    with ds.epochs(4) as items:
-        taken(items, 16)
-        state = items.state_dict()
-    with ds.epochs(4) as items:
-        items.load_state_dict(state)
-        state = items.state_dict()
-    with ds.epochs(4) as items:
-        items.load_state_dict(state)
-        assert taken(items) == whole[16:]
 
 
 def slow(x: Any) -> Any:
@@ -481,29 +434,6 @@ def jittered(ds: Any) -> Any:
         return np.asarray(x) + 0
 
     return ds.map(waits, num_parallel_calls=3, deterministic=False)
-
-
-SEVERAL: dict[str, Any] = {
-    "repeat": lambda: jittered(run(12)).repeat(2).batch(2),
-    "concatenate": lambda: run(3).concatenate(jittered(run(12))).concatenate(run(5)).batch(2),
-    "shuffle": lambda: jittered(run(12).shuffle(3).repeat(2)).batch(2),
-}
-
-
-@pytest.mark.parametrize("name", SEVERAL)
-def test_nothing_is_lost_over_several_states(name: str) -> None:
-    with iter(SEVERAL[name]()) as items:
-        whole = rows(taken(items))
-    for trial in range(8):
-        got: list[Any] = []
-        state: Any = None
-        for count in (2, 3 + trial % 2, None):
-            with iter(SEVERAL[name]()) as items:
-                if state is not None:
-                    items.load_state_dict(state)
-                got += taken(items) if count is None else taken(items, count)
-                state = json.loads(json.dumps(items.state_dict())) if count is not None else None
-        assert rows(got) == whole
 
 
 @pytest.mark.parametrize("size", [1, 3])

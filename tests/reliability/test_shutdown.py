@@ -649,20 +649,6 @@ def test_a_forked_child_is_told_and_both_processes_end_quietly(name: str, folder
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_child_forked_after_import_iterates(folder: Path) -> None:
-    body = """
-        pid = os.fork()
-        next(iter(CHAINS["numpy"](folder)))
-        if pid:
-            sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-        """
-    with ended(child(body, "numpy", str(folder))) as process:
-        out, errors = process.communicate(timeout=50)
-
-    assert (process.returncode, out, errors) == (0, "", "")
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
 def test_a_child_forked_while_a_pipeline_is_being_built_ends(folder: Path) -> None:
     """DALI destroys every pipeline when a process ends; one whose threads are the parent's would wait for ever."""
@@ -697,20 +683,6 @@ def test_a_child_forked_while_a_pipeline_is_being_built_ends(folder: Path) -> No
         out, errors = process.communicate(timeout=50)
 
     assert (process.returncode, out, errors) == (0, "7\n", "")
-
-
-@pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
-def test_a_program_ends_quietly_while_dali_works(folder: Path) -> None:
-    """DALI shuts every pipeline down when a process ends: the threads that use one have to be gone by then."""
-    body = """
-        items = iter(CHAINS[name](folder))
-        next(items)
-        time.sleep(0.4)  # every queue is full, and batches are in flight
-        """
-    with ended(child(body, "dali", str(folder))) as process:
-        out, errors = process.communicate(timeout=50)
-
-    assert (process.returncode, out, errors) == (0, "", "")
 
 
 @pytest.mark.parametrize("name", ["host", "numpy", "dali"], indirect=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
 import threading
 import time
@@ -195,22 +194,6 @@ def test_a_range_that_a_network_damaged_is_requested_again(server: Faulty, tmp_p
         assert items.errors == ()
     assert server.faults == 1
     assert server.gets == FILES * RANGES + 1
-
-
-def test_compressed_bytes_that_a_network_damaged_are_requested_again(
-    server: Faulty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (name, *_) = written(tmp_path, "records")
-    # zlib notices this change before it gives any bytes: they are asked for at once.
-    monkeypatch.setattr(flow_readers, "REMOTE_BLOCK", 1 << 20)
-    (tmp_path / name).write_bytes(gzip.compress((tmp_path / name).read_bytes(), 9))
-    paths = [server.url(name)]
-    expected = list(chain(paths, "gzip", gp.AUTOTUNE, 8))
-    server.gets, server.fault = 0, lambda number: "flip" if number == 1 else None
-    with chain(paths, "gzip", gp.AUTOTUNE, 8).iterator(epoch=0) as items:
-        assert list(items) == expected
-        assert items.errors == ()
-    assert (server.faults, server.gets) == (1, 2)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -245,16 +245,6 @@ def test_one_image_in_so_many_is_decoded_again_and_compared(on_error: str, spoil
     assert items.errors == ()
 
 
-def test_a_verified_image_may_be_a_warning(spoil: Spoil, caplog: pytest.LogCaptureFixture) -> None:
-    spoil("unfinished", proves=False)
-
-    with caplog.at_level(logging.WARNING, "gpupipe"):
-        assert sum(map(len, chain(verify=1, wrong_pixels="warn"))) == IMAGES
-
-    (record,) = caplog.records
-    assert f"index {BATCH + ROW}: " in record.getMessage()
-
-
 def with_regions(monkeypatch: pytest.MonkeyPatch, regions: bool) -> None:
     """Let decoders decode regions alone, or whole images that are cropped then, as on a GPU."""
     lowering: Any = dali.Lowering
