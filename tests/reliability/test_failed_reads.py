@@ -10,7 +10,6 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +26,11 @@ from gpupipe.extract.storage import retry
 from gpupipe.extract.storage import waiting as waits
 from gpupipe.extract.storage.files import LOCAL
 from gpupipe.flow.sources import readers as flow_readers
-from tests.extract.archives import archive
 from tests.reliability.faulty import Disk, Faulty, every
+from tests.reliability.record_files import READERS, SIZE, chain, payloads, taken, write
 from tests.reliability.resume import through_json
 
-FILES, EACH, SIZE = 16, 96, 3000
+FILES, EACH = 16, 96
 TOTAL = FILES * EACH
 POLICIES = ["raise", "skip", "replace"]
 PATIENCE = 20.0
@@ -46,69 +45,19 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow_readers, "REMOTE_BLOCK", 64 << 10)
 
 
-def payload(file: int, i: int) -> bytes:
-    return f"{file:02d}.{i:05d}".encode().ljust(SIZE, b".")
-
-
-ALL = [payload(file, i) for file in range(FILES) for i in range(EACH)]
+ALL = [record for file in range(FILES) for record in payloads(file, EACH)]
 
 
 def tfrecords(path: Path, file: int) -> None:
-    with TFRecordWriter(str(path)) as writer:
-        for i in range(EACH):
-            writer.write(payload(file, i))
-
-
-def zipped(path: Path, file: int) -> None:
-    tfrecords(path, file)
-    path.write_bytes(gzip.compress(path.read_bytes(), 0))
-
-
-def lines(path: Path, file: int) -> None:
-    path.write_bytes(b"".join(payload(file, i) + b"\n" for i in range(EACH)))
-
-
-def archives(path: Path, file: int) -> None:
-    archive(path, [(f"{i}.bin", payload(file, i)) for i in range(EACH)])
-
-
-def fixed(path: Path, file: int) -> None:
-    path.write_bytes(b"h" * 100 + b"".join(payload(file, i) for i in range(EACH)) + b"f" * 10)
-
-
-KINDS: dict[str, tuple[Callable[[Path, int], None], Callable[[Any], Dataset]]] = {
-    "records": (tfrecords, gp.TFRecordDataset),
-    "gzip": (zipped, lambda name: gp.TFRecordDataset(name, "GZIP")),
-    "samples": (archives, lambda name: gp.WebDataset(name, "bin")),
-    "lines": (lines, gp.TextLineDataset),
-    "fixed": (fixed, lambda name: gp.FixedLengthRecordDataset(name, SIZE, 100, 10)),
-}
+    write(path, "records", payloads(file, EACH))
 
 
 def written(folder: Path, kind: str) -> list[str]:
     """The names of sixteen files."""
     names = [f"{file:02d}" for file in range(FILES)]
     for file, name in enumerate(names):
-        KINDS[kind][0](folder / name, file)
+        write(folder / name, kind, payloads(file, EACH))
     return names
-
-
-def chain(paths: list[str], kind: str, calls: int | None = None, cycle: int = 1, **options: Any) -> Dataset:
-    made = Dataset.from_tensor_slices(paths).interleave(KINDS[kind][1], cycle_length=cycle, num_parallel_calls=calls)
-    return made.with_options(Options(**options))
-
-
-def taken(items: Any) -> tuple[list[bytes], list[gp.DataError]]:
-    """Everything there is, with the errors in between."""
-    good: list[bytes] = []
-    bad: list[gp.DataError] = []
-    while True:
-        try:
-            good.append(bytes(next(items)))
-        except StopIteration:
-            return good, bad
-        except gp.DataError as error:
-            bad.append(error)
 
 
 SCHEMES = [
@@ -163,7 +112,7 @@ def test_a_fault_costs_one_more_request(tmp_path: Path, fault: str) -> None:
         assert server.heads == 2 * heads
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("on_error", POLICIES)
 def test_so_it_is_for_files_of_every_kind(tmp_path: Path, on_error: str, kind: str) -> None:
     names = written(tmp_path, kind)
@@ -285,7 +234,7 @@ def test_a_listing_is_asked_for_again_too(tmp_path: Path, monkeypatch: pytest.Mo
 # ---- on a disk
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("timeout", [None, PATIENCE])
 @pytest.mark.parametrize("on_error", POLICIES)
 def test_a_read_of_a_disk_that_fails_once_loses_nothing(

@@ -15,7 +15,8 @@ from gpupipe import Dataset, PlanError
 from gpupipe.extract.storage import retry
 from gpupipe.flow.sources import readers as flow_readers
 from tests.reliability.faulty import Faulty, every
-from tests.reliability.test_failed_reads import ALL, EACH, POLICIES, SIZE, chain, taken, tfrecords
+from tests.reliability.record_files import SIZE, chain, taken
+from tests.reliability.test_failed_reads import ALL, EACH, POLICIES, tfrecords
 
 HTTP = pytest.param(
     "http",

@@ -17,8 +17,9 @@ from gpupipe.extract.records.index import INDEXES
 from gpupipe.extract.storage import retry
 from gpupipe.flow import run as flow_run
 from tests.reliability.faulty import Faulty
-from tests.reliability.lost import BROKEN, EACH, FIRST, RECORD, SECOND, SIZE, bad_sector, chain, dead, of_kind
-from tests.reliability.test_failed_reads import POLICIES, taken
+from tests.reliability.lost import BROKEN, EACH, FIRST, RECORD, SECOND, bad_sector, dead, of_kind
+from tests.reliability.record_files import SIZE, chain, taken
+from tests.reliability.test_failed_reads import POLICIES
 
 pytestmark = pytest.mark.usefixtures("afresh")
 

@@ -15,9 +15,10 @@ import gpupipe as gp
 from gpupipe import Dataset, Options, ops
 from gpupipe.extract.storage import retry
 from gpupipe.ops._shared.samples import encoded, picture
-from tests.reliability.lost import BROKEN, EACH, FIRST, SECOND, bad_sector, chain, of_kind, records_of
+from tests.reliability.lost import BROKEN, EACH, FIRST, SECOND, bad_sector, of_kind
+from tests.reliability.record_files import READERS, chain, taken, write
 from tests.reliability.resume import plain, through_json
-from tests.reliability.test_failed_reads import KINDS, POLICIES, taken
+from tests.reliability.test_failed_reads import POLICIES
 
 pytestmark = pytest.mark.usefixtures("afresh")
 
@@ -89,7 +90,7 @@ def test_a_lost_rest_takes_no_place_in_any_step(
     whole, errors = of(two)
     Path(two[0] + "-other").mkdir()
     short = f"{two[0]}-other/first"
-    records_of(Path(short), FIRST[:ends])
+    write(Path(short), "records", FIRST[:ends])
 
     assert (errors == 0) == ("ignore" in step)
     assert (whole, 0) == of([short, two[1]])
@@ -132,7 +133,7 @@ def test_no_cache_keeps_batches_of_images_of_a_file_that_was_lost(
 ) -> None:
     paths, image = [tmp_path / "first", tmp_path / "second"], encoded(picture(16, 16))
     for path in paths:
-        records_of(path, [image] * 20)
+        write(path, "records", [image] * 20)
     images = of_names(list(map(str, paths))).map(lambda x: ops.decode_jpeg(x, channels=3))
     ds = images.ignore_errors().batch(4).cache()
     with monkeypatch.context() as patch:
@@ -173,7 +174,7 @@ def test_a_mixture_in_any_order_raises_too(two: list[str], monkeypatch: pytest.M
 def test_behind_a_lost_file_a_state_goes_on_with_what_would_have_followed(
     tmp_path: Path, shape: str, on_error: str, mended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = shape if shape in KINDS else "records"
+    kind = shape if shape in READERS else "records"
     two = of_kind(tmp_path, kind)
 
     def build() -> Dataset:
@@ -196,7 +197,7 @@ def test_behind_a_lost_file_a_state_goes_on_with_what_would_have_followed(
                 items.load_state_dict(state)
                 assert [plain(element) for element in items] == rest
     if (
-        mended and shape in (*KINDS, "shuffled") and on_error != "replace"
+        mended and shape in (*READERS, "shuffled") and on_error != "replace"
     ):  # where nothing is read anew to come to this place
         retry.GIVEN_UP.clear()
         with build().iterator(epoch=0) as items:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import gzip
 import logging
 import os
 import re
@@ -27,12 +26,11 @@ from gpupipe.extract.storage.files import LOCAL, LocalStorage
 from gpupipe.extract.storage.waiting import LIMITS, MOST_OF_A_FILE, MOST_STUCK, Limits
 from gpupipe.flow import run as flow_run
 from tests.behaviour.model import take_until_closed
-from tests.extract.archives import archive
+from tests.reliability.record_files import READERS, SIZE, payloads, taken, write
 
 PATIENCE = 20.0
 """Seconds until something counts as hanging: a deadline, never what it should take."""
 
-SIZE = 3000
 COUNT = 700
 
 
@@ -42,103 +40,45 @@ pytestmark = pytest.mark.usefixtures("afresh", "small_heap")
 # ---- files of each kind, and chains that read them
 
 
-def payload(file: int, i: int) -> bytes:
-    return f"{file}.{i:05d}".encode().ljust(SIZE, b".")
-
-
-def tfrecords(path: Path, file: int) -> None:
-    with TFRecordWriter(str(path)) as writer:
-        for i in range(COUNT):
-            writer.write(payload(file, i))
-
-
-def zipped(path: Path, file: int) -> None:
-    """Without compressing: a file that is read block by block, as large as what is in it."""
-    tfrecords(path, file)
-    path.write_bytes(gzip.compress(path.read_bytes(), 0))
-
-
-def lines(path: Path, file: int) -> None:
-    path.write_bytes(b"".join(payload(file, i) + b"\n" for i in range(COUNT)))
-
-
-def archives(path: Path, file: int) -> None:
-    archive(path, [(f"{i}.bin", payload(file, i)) for i in range(COUNT)])
-
-
-def zipped_archives(path: Path, file: int) -> None:
-    archives(path, file)
-    path.write_bytes(gzip.compress(path.read_bytes(), 0))
-
-
-def fixed(path: Path, file: int) -> None:
-    path.write_bytes(b"".join(payload(file, i) for i in range(COUNT)))
-
-
-@dataclass(frozen=True)
-class Kind:
-    """How files are written, and a chain that reads all of them one after the other."""
-
-    write: Callable[[Path, int], None]
-    read: Callable[[list[str]], Dataset]
-
-
-def joined(open_one: Callable[[Any], Dataset]) -> Callable[[list[str]], Dataset]:
-    return lambda files: Dataset.from_tensor_slices(files).interleave(open_one, cycle_length=1)
-
-
-KINDS = {
-    "records": Kind(tfrecords, joined(gp.TFRecordDataset)),
-    "records read ahead": Kind(
-        tfrecords,
-        lambda files: Dataset.from_tensor_slices(files).interleave(
-            gp.TFRecordDataset, cycle_length=1, num_parallel_calls=1
-        ),
+FIRST, SECOND = payloads(0, COUNT), payloads(1, COUNT)
+READ: dict[str, Callable[[Any], Dataset]] = {
+    "samples, gzip": lambda name: gp.WebDataset(name, "bin", compression_type="GZIP"),
+    **READERS,
+}
+WHOLE: dict[str, tuple[str, Callable[[list[str]], Dataset]]] = {  # a kind of files, a chain that reads several
+    "records read ahead": (
+        "records",
+        lambda files: Dataset.from_tensor_slices(files).interleave(gp.TFRecordDataset, 1, num_parallel_calls=1),
     ),
-    "references": Kind(tfrecords, lambda files: gp.TFRecordDataset(files).shuffle(10, seed=1)),
-    "gzip": Kind(zipped, joined(lambda name: gp.TFRecordDataset(name, compression_type="GZIP"))),
-    "samples": Kind(archives, joined(lambda name: gp.WebDataset(name, "bin"))),
-    "places of samples": Kind(archives, lambda files: gp.WebDataset(files, "bin").shuffle(10, seed=1)),
-    "samples, gzip": Kind(zipped_archives, joined(lambda name: gp.WebDataset(name, "bin", compression_type="GZIP"))),
-    "lines": Kind(lines, joined(gp.TextLineDataset)),
-    "fixed": Kind(fixed, joined(lambda name: gp.FixedLengthRecordDataset(name, SIZE))),
+    "references": ("records", lambda files: gp.TFRecordDataset(files).shuffle(10, seed=1)),
+    "places of samples": ("samples", lambda files: gp.WebDataset(files, "bin").shuffle(10, seed=1)),
 }
 
 
 @dataclass
 class Files:
-    """Two files of a kind."""
+    """Two files of a kind, and how they are read one after the other."""
 
-    kind: Kind
+    kind: str
     paths: list[Path]
 
     def dataset(self, **options: Any) -> Dataset:
-        return self.kind.read(list(map(str, self.paths))).with_options(Options(**options))
+        names = list(map(str, self.paths))
+        if self.kind in WHOLE:
+            made = WHOLE[self.kind][1](names)
+        else:
+            made = Dataset.from_tensor_slices(names).interleave(READ[self.kind], 1)
+        return made.with_options(Options(**options))
 
-    def second(self) -> list[bytes]:
-        return [payload(1, i) for i in range(COUNT)]
 
-
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*READ, *WHOLE])
 def files(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
     monkeypatch.setattr(flow_run, "cpu_count", lambda: 4)  # a reader thread also where too few CPUs make none
-    made = Files(KINDS[request.param], [tmp_path / "first", tmp_path / "second"])
-    for number, path in enumerate(made.paths):
-        made.kind.write(path, number)
+    kind = str(request.param)
+    made = Files(kind, [tmp_path / "first", tmp_path / "second"])
+    for path, records in zip(made.paths, (FIRST, SECOND), strict=True):
+        write(path, WHOLE[kind][0] if kind in WHOLE else kind, records)
     return made
-
-
-def taken(items: Any) -> tuple[list[bytes], list[DataError]]:
-    """Everything there is, with the errors in between."""
-    good: list[bytes] = []
-    bad: list[DataError] = []
-    while True:
-        try:
-            good.append(bytes(next(items)))
-        except StopIteration:
-            return good, bad
-        except DataError as error:
-            bad.append(error)
 
 
 def check(files: Files, good: list[bytes], bad: list[DataError], reason: str, most: int = COUNT) -> None:
@@ -146,11 +86,11 @@ def check(files: Files, good: list[bytes], bad: list[DataError], reason: str, mo
 
     Where in the file, nobody can say of one that could not be opened.
     """
-    first = [record for record in good if record.startswith(b"0")]
+    first = [record for record in good if record.startswith(b"00")]
     assert sorted(set(good)) == sorted(good)
-    assert set(first) <= {payload(0, i) for i in range(COUNT)}
+    assert set(first) <= set(FIRST)
     assert len(first) <= most
-    assert sorted(record for record in good if record.startswith(b"1")) == files.second()
+    assert sorted(record for record in good if record.startswith(b"01")) == SECOND
     assert bad
     for error in bad:
         assert error.file == str(files.paths[0])
@@ -301,7 +241,7 @@ BEGUN: dict[str, tuple[Callable[[Place], Any], str]] = {
     "cut": (lambda at: os.truncate(at.first, SIZE * 20 + 7), "the file ends"),
     "cut to nothing": (lambda at: os.truncate(at.first, 0), "the file ends"),
     "replaced": (
-        lambda at: at.replaced(at.first.read_bytes().replace(b"0.0", b"2.0") + b"x"),
+        lambda at: at.replaced(at.first.read_bytes().replace(b"00.0", b"02.0") + b"x"),
         "replaced|must stay as it is",
     ),
     "vanished": (lambda at: at.replaced(b""), "no such file"),
@@ -365,7 +305,7 @@ def test_skipping_leaves_the_file_out_where_that_is_allowed_and_lists_it_once(fi
         good, bad = taken(items)
         listed = items.errors
 
-    assert sorted(good) == files.second()
+    assert sorted(good) == SECOND
     assert bad == []
     assert [(record.file, record.stage) for record in listed] == [(str(files.paths[0]), "read")]
 
@@ -540,7 +480,7 @@ def server(tmp_path: Path) -> Any:
     fsspec = pytest.importorskip("fsspec")
     remote = fsspec.filesystem("memory")
     for number in range(2):
-        tfrecords(tmp_path / "file", number)
+        write(tmp_path / "file", "records", payloads(number, COUNT))
         remote.pipe(f"/faults/{number}", (tmp_path / "file").read_bytes())
     yield remote
     remote.rm("/faults", recursive=True)
@@ -564,7 +504,7 @@ def test_a_server_that_does_not_answer_is_given_up(
 
     good, bad = taken(iter(dataset.with_options(Options(read_timeout=0.05))))
 
-    assert sorted(good) == [payload(1, i) for i in range(COUNT)]
+    assert sorted(good) == SECOND
     assert [error.file for error in bad] == [names[0]]
     assert "a read was given up after 0.05 s" in str(bad[0])
 
@@ -574,9 +514,9 @@ def test_a_server_that_does_not_answer_is_given_up(
 
 def test_an_index_of_a_file_that_shrinks_is_an_error_of_its_records(tmp_path: Path) -> None:
     path = tmp_path / "records"
-    tfrecords(path, 1)
+    write(path, "records", SECOND)
     dataset = gp.TFRecordDataset(str(path))
-    assert bytes(dataset[COUNT - 1]) == payload(1, COUNT - 1)
+    assert bytes(dataset[COUNT - 1]) == SECOND[-1]
     items = iter(dataset.shuffle(gp.ALL, seed=1))
     begun = [bytes(next(items))]
     os.truncate(path, 100 * (SIZE + 16))
@@ -584,7 +524,7 @@ def test_an_index_of_a_file_that_shrinks_is_an_error_of_its_records(tmp_path: Pa
     good, bad = taken(items)
 
     assert len(begun) + len(good) + len(bad) == COUNT
-    assert set(good) <= {payload(1, i) for i in range(COUNT)}
+    assert set(good) <= set(SECOND)
     assert {error.file for error in bad} == {str(path)}
     assert all(error.offset is not None and error.offset >= 99 * (SIZE + 16) for error in bad)
 
@@ -592,7 +532,7 @@ def test_an_index_of_a_file_that_shrinks_is_an_error_of_its_records(tmp_path: Pa
 @pytest.mark.parametrize("where", ["memory", "beside"])
 def test_an_index_of_a_file_that_was_replaced_is_not_used(tmp_path: Path, where: str) -> None:
     path = tmp_path / "records"
-    tfrecords(path, 1)
+    write(path, "records", SECOND)
     assert len(record_index(str(path), where)) == COUNT
     with TFRecordWriter(str(tmp_path / "other")) as writer:
         writer.write(b"only one")
@@ -605,7 +545,7 @@ def test_an_index_that_cannot_be_read_in_time_is_built_anew(
     tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "records"
-    tfrecords(path, 1)
+    write(path, "records", SECOND)
     record_index(str(path), "beside")
     INDEXES.clear()
     look = os.stat

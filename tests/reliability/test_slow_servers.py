@@ -22,8 +22,9 @@ from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.extract.storage.ranges_ahead import RangeBudget
 from gpupipe.flow.sources import readers as flow_readers
 from tests.reliability.faulty import Faulty
+from tests.reliability.record_files import READERS, SIZE, chain
 from tests.reliability.resume import through_json
-from tests.reliability.test_failed_reads import ALL, EACH, FILES, KINDS, SCHEMES, SIZE, chain, written
+from tests.reliability.test_failed_reads import ALL, EACH, FILES, SCHEMES, written
 
 pytestmark = pytest.mark.usefixtures("afresh")
 
@@ -52,7 +53,7 @@ def bytes_ahead(items: Any) -> int:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", READERS)
 def test_an_interleave_requests_the_next_ranges_and_files_ahead(
     server: Faulty, tmp_path: Path, kind: str, scheme: str
 ) -> None:
