@@ -137,7 +137,7 @@ READERS = [
         lambda paths, readers: _numbers(gp.TFRecordDataset(paths, num_parallel_reads=readers)),
         _repeat(_write_records),
         frozenset({"cut", "changed", "zeros", "another kind"}),
-        cost=200_000,
+        cost=50_000,
     ),
     ReaderCase(
         "fixed",
@@ -170,7 +170,7 @@ READERS = [
         ),
         lambda path, count: _write_lmdb(path, 0, count, 1000),
         frozenset({"cut", "empty", "zeros", "another kind"}),
-        cost=100_000,
+        cost=30_000,
     ),
     ReaderCase(
         "tar",
@@ -178,7 +178,7 @@ READERS = [
         lambda paths, readers: _numbers(gp.WebDataset(paths, "cls", num_parallel_reads=readers)),
         _repeat(_write_tar),
         frozenset({"cut", "changed", "another kind"}),
-        cost=20_000,
+        cost=10_000,
     ),
     ReaderCase(
         "images",
@@ -187,7 +187,7 @@ READERS = [
         lambda path, count: _write_images(path, 0, count),
         frozenset({"cut", "changed", "empty", "zeros", "another kind"}),
         data=lambda path: sorted(path.iterdir())[1],
-        cost=300,
+        cost=150,
     ),
 ]
 

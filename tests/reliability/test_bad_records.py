@@ -490,29 +490,3 @@ def test_what_is_raised_is_never_too_many() -> None:
     ds = gp.Dataset.range(9).map(inverse, spec=INT).with_options(gp.Options(max_bad=0))
 
     assert len([x for x in events(ds) if isinstance(x, gp.DataError)]) == 3
-
-
-@pytest.mark.parametrize("backend", ["numpy", "dali"])
-def test_the_stage_of_a_bad_image_is_the_decoder_in_every_chain(backend: Any) -> None:
-    if backend == "dali":
-        pytest.importorskip("nvidia.dali")
-    data = [photograph(0), BAD["DQT removed"](1), photograph(2)]
-    ds = gp.Dataset.from_tensor_slices(data).map(lambda e: ops.resize(ops.decode_jpeg(e, channels=3), (6, 6)))
-    for chain in (ds, ds.batch(2), ds.padded_batch(2), ds.cache().batch(2), ds.window(2)):
-        with iter(chain.with_options(gp.Options(device="cpu", backend=backend, on_error="skip"))) as items:
-            list(items)
-            assert [record.stage for record in items.errors] == ["decode_jpeg"]
-
-
-def test_the_kept_bad_records_share_equal_reasons() -> None:
-    def fails(x: int) -> int:
-        raise ValueError(f"no {'good ' * 20}value")
-
-    ds = gp.Dataset.range(3).map(fails, spec=gp.TensorSpec((), "int64")).with_options(gp.Options(on_error="skip"))
-    with iter(ds) as items:
-        assert next(items, None) is None
-        reasons = [record.reason for record in items.errors]
-
-    assert len(reasons) == 3
-    assert "good good" in reasons[0]
-    assert all(reason is reasons[0] for reason in reasons)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import struct
-import threading
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -336,25 +335,6 @@ def test_a_batch_that_is_judged_costs_none_of_those_behind_it(looks: bool) -> No
             (images,) = executor.collect()
             np.testing.assert_array_equal(images[:, :, :, 0], np.stack([GRAY] * len(batch)))
     executor.close()
-
-
-@needs_dali
-def test_the_threads_that_decode_for_dali_end_with_its_executor() -> None:
-    packed = encoded(1, "TIFF", compression="tiff_lzw")
-    executor = DaliExecutor(Program((Apply(DecodeImage(3), (ENCODED,)),)), 2, 2)
-    assert decoding_threads() == 0  # none for the others
-    executor.submit(Feed(2, ([PNG, JPEG],)))
-    assert decoding_threads() == 0
-    executor.submit(Feed(2, ([packed, packed],)))
-    assert decoding_threads() == 2
-
-    executor.close()
-
-    assert decoding_threads() == 0
-
-
-def decoding_threads() -> int:
-    return sum(thread.name.startswith("gpupipe-decode") for thread in threading.enumerate())
 
 
 COMPRESSIONS = ("tiff_lzw", "tiff_adobe_deflate", "packbits", "jpeg", "zstd")

@@ -27,7 +27,7 @@ from gpupipe.extract.storage import waiting as waits
 from gpupipe.extract.storage.files import LOCAL
 from gpupipe.flow.sources import readers as flow_readers
 from tests.reliability.faulty import Disk, Faulty, every
-from tests.reliability.record_files import READERS, SIZE, chain, payloads, taken, write
+from tests.reliability.record_files import READERS, chain, payloads, taken, write
 from tests.reliability.resume import through_json
 
 FILES, EACH = 16, 96
@@ -98,20 +98,6 @@ def test_a_server_that_fails_now_and_then_loses_no_record(
         assert clean >= 60
 
 
-@pytest.mark.parametrize("fault", ["503", "drop"])
-def test_a_fault_costs_one_more_request(tmp_path: Path, fault: str) -> None:
-    names = written(tmp_path, "records")
-    with Faulty(tmp_path).serving() as server:
-        paths = [server.url(name) for name in names]
-        assert list(chain(paths, "records")) == ALL
-        clean, heads = server.gets, server.heads
-        server.gets, server.fault = 0, every(20, fault)
-
-        assert list(chain(paths, "records")) == ALL
-        assert server.gets == clean + server.faults
-        assert server.heads == 2 * heads
-
-
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("on_error", POLICIES)
 def test_so_it_is_for_files_of_every_kind(tmp_path: Path, on_error: str, kind: str) -> None:
@@ -180,20 +166,6 @@ def test_a_header_that_a_network_changed_is_asked_for_once_more(tmp_path: Path) 
         assert server.gets == 2
 
 
-def test_what_is_damaged_in_the_file_is_one_bad_record_over_a_network_too(tmp_path: Path) -> None:
-    tfrecords(tmp_path / "x", 0)
-    data = bytearray((tmp_path / "x").read_bytes())
-    data[5 * (SIZE + 16) + 100] ^= 1
-    data[9 * (SIZE + 16)] ^= 1
-    (tmp_path / "x").write_bytes(data)
-    with Faulty(tmp_path).serving() as server:
-        good, bad = taken(iter(chain([server.url("x")], "records")))
-
-        assert good == [record for i, record in enumerate(ALL[:EACH]) if i not in (5, 9)]
-        assert [error.offset for error in bad] == [5 * (SIZE + 16), 9 * (SIZE + 16)]
-        assert not any(error.lost for error in bad)
-
-
 def test_a_state_in_the_middle_goes_on_over_faults(tmp_path: Path) -> None:
     names = written(tmp_path, "records")
     with Faulty(tmp_path, fault=every(5, "503"), looking=every(5, "503")).serving() as server:
@@ -211,24 +183,6 @@ def test_a_state_in_the_middle_goes_on_over_faults(tmp_path: Path) -> None:
                 items.load_state_dict(state)
                 assert begun + list(items) == whole
         assert sorted(whole) == ALL
-
-
-def test_a_listing_is_asked_for_again_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fsspec = pytest.importorskip("fsspec")
-    files = fsspec.filesystem("memory")
-    files.pipe("/listed/a", b"")
-    listed, fails = type(files).ls, [ConnectionError("reset")] * 3
-
-    def ls(self: Any, path: str, **more: Any) -> Any:
-        if fails:
-            raise fails.pop()
-        return listed(self, path, **more)
-
-    monkeypatch.setattr(type(files), "ls", ls)
-
-    assert list(Dataset.list_files("memory://listed/*")) == [b"memory://listed/a"]
-    assert not fails
-    files.rm("/listed", recursive=True)
 
 
 # ---- on a disk
@@ -434,15 +388,3 @@ def test_pauses_draw_from_no_generator_that_elements_or_users_draw_from(
 
     assert drawn() == sound
     assert disk.failed
-
-
-def test_a_file_that_is_gone_for_good_takes_the_whole_patience_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (path,) = [str(tmp_path / name) for name in written(tmp_path, "records")[:1]]
-    ds = gp.TFRecordDataset(path).with_options(Options(on_error="skip"))
-    assert len(ds) == EACH
-    disk = Disk(path, lambda number, start, stop: errno.EIO).install(monkeypatch)
-
-    assert list(ds.shuffle(gp.ALL)) == []
-    assert disk.reads == retry.TRIES + EACH - 1

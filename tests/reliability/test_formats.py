@@ -18,7 +18,7 @@ from gpupipe import ops
 from gpupipe.errors import DataError, DecodeError, MissingDependencyError
 from gpupipe.extract.images.exif import segment_of
 from gpupipe.extract.images.headers import read_header
-from gpupipe.extract.images.jpeg import is_ordinary, is_unfinished
+from gpupipe.extract.images.jpeg import is_ordinary
 from gpupipe.ops._shared.samples import picture
 from gpupipe.transform.machine import has_dali
 from tests.chains.data import on
@@ -99,25 +99,6 @@ def test_a_bmp_with_a_gray_palette_is_gray(bits: int, header: int) -> None:
     assert read_header(coloured).channels == 3
 
 
-def test_a_bmp_that_is_cut_inside_its_palette_is_a_data_error() -> None:
-    with pytest.raises(DecodeError, match=r"BMP: image file is truncated|truncated BMP"):
-        ops.decode_image(bmp(8)[:900])
-
-
-@pytest.mark.parametrize(("bits", "header"), [(1, 12), (8, 12), (24, 12), (1, 40), (8, 40), (24, 40)])
-@pytest.mark.parametrize("executor", ["numpy", "dali"])
-def test_a_bmp_that_lacks_a_byte_is_a_data_error(executor: Any, bits: int, header: int) -> None:
-    if executor == "dali" and not has_dali():
-        pytest.skip("DALI is not installed")
-    whole = bmp(bits, header=header)
-    lacking = whole[:-9] + whole[-8:]  # Pillow lets it pass, with shifted rows: it pads the last row itself
-    ds = gp.Dataset.from_tensor_slices([lacking]).map(lambda x: ops.decode_image(x, channels=3)).batch(1)
-
-    with pytest.raises(DecodeError, match=f"truncated BMP: {len(whole)} bytes are needed, {len(whole) - 1} are there"):
-        list(ds.with_options(gp.Options(backend=executor, device="cpu")))
-    assert ops.decode_image(whole + b"x", channels=3).shape == ops.decode_image(whole, channels=3).shape
-
-
 @pytest.mark.parametrize("kind", ["BMP", "TIFF", "PNG"])
 def test_an_image_above_pillows_limit_is_not_called_damaged(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     file = io.BytesIO()
@@ -126,17 +107,6 @@ def test_an_image_above_pillows_limit_is_not_called_damaged(monkeypatch: pytest.
 
     with pytest.raises(DecodeError, match=f"a {kind} may have 1000 pixels, the limit of Pillow"):
         ops.decode_image(file.getvalue())
-
-
-@pytest.mark.tf
-@pytest.mark.parametrize("channels", [0, 3, 4])
-@pytest.mark.parametrize("colour", [0, 2, 4, 6])
-def test_of_sixteen_bits_the_upper_eight_are_taken(colour: int, channels: int, tf: Any) -> None:
-    data = png(colour, 16)
-
-    np.testing.assert_array_equal(
-        ops.decode_png(data, channels=channels), tf.io.decode_png(data, channels=channels).numpy()
-    )
 
 
 @pytest.mark.tf
@@ -175,14 +145,6 @@ def test_a_window_of_a_progressive_jpeg_that_lacks_scans_is_one_of_the_whole_ima
         assert_equal_on_executors(unfinished(data, kept), window, 0)
 
 
-@pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
-def test_only_a_progressive_jpeg_with_all_of_its_scans_is_finished(mode: str) -> None:
-    data, channels = progressive(mode), len(mode)
-
-    assert not is_unfinished(data, channels)
-    assert all(is_unfinished(unfinished(data, kept), channels) for kept in range(len(scans(data))))
-
-
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("jpeg")])
 def test_of_whole_jpegs_the_host_decodes_those_of_four_channels_only(name: str) -> None:
     assert is_ordinary(FILES[name]) != ("CMYK" in name or "YCCK" in name)
@@ -202,15 +164,6 @@ def test_a_jpeg_is_turned_alike_on_the_executors(name: str, orientation: int) ->
 
     assert_equal_on_executors(data, whole, 0)
     assert_equal_on_executors(data, window, 0)
-
-
-def test_a_jpeg_of_scans_without_end_is_left_to_the_host() -> None:
-    data = progressive("L")
-    at = scans(data)[0]
-    scan = data[at : at + 10] + b"\x00"
-
-    assert is_unfinished(data[:at] + scan * 100_000 + data[at:], 1)
-    assert is_unfinished(data[:at] + b"\xff\xda", 1)
 
 
 def tiff(channels: int, kind: int) -> bytes:

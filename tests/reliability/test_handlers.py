@@ -146,10 +146,11 @@ def raises(_: logging.LogRecord) -> None:
     raise LookupError("of a handler")
 
 
-def test_a_handler_that_raises_loses_no_element(
+def test_a_handler_or_a_filter_that_raises_loses_no_element(
     chain: tuple[Dataset, list[int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     dataset, good = chain
+    log, refusing = logging.getLogger("gpupipe"), Refusing()
 
     with handled(raises):
         items = iter(dataset)
@@ -158,20 +159,11 @@ def test_a_handler_that_raises_loses_no_element(
     shown = capsys.readouterr().err
     assert "LookupError: of a handler" in shown
     assert "Message: '%s: %s (%d so far)'" in shown
-
-
-def test_a_filter_that_raises_loses_no_element(
-    chain: tuple[Dataset, list[int]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    dataset, good = chain
-    log, refusing = logging.getLogger("gpupipe"), Refusing()
-
     log.addFilter(refusing)
     try:
         assert taken(iter(dataset)) == good
     finally:
         log.removeFilter(refusing)
-
     assert "LookupError: of a filter" in capsys.readouterr().err
 
 

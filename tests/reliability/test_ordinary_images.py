@@ -16,8 +16,6 @@ from PIL.PngImagePlugin import PngInfo
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.extract.images.jpeg import is_ordinary as is_ordinary_jpeg
-from gpupipe.extract.images.png import is_ordinary as is_ordinary_png
 from gpupipe.graph.values import Apply
 from gpupipe.ops.decode_image import DecodeImage
 from gpupipe.transform.host_decode import HostDecoder
@@ -179,35 +177,3 @@ def test_ordinary_images_have_the_same_pixels_on_every_executor(upright: bool, c
         assert mine.shape == theirs.shape
         most = int(channels == 1 and data[0] != 0xFF)  # gray of colours is rounded in two ways
         assert np.abs(mine.astype(int) - theirs).max() <= most
-
-
-def with_chunk(data: bytes, kind: bytes) -> bytes:
-    """A PNG with another chunk in front of its pixels."""
-    body = kind + bytes(8)
-    return data[:33] + struct.pack(">I", 8) + body + struct.pack(">I", zlib.crc32(body)) + data[33:]
-
-
-@pytest.mark.parametrize(
-    ("data", "gray", "turned", "ordinary"),
-    [
-        (png(2, 8), True, True, True),
-        (png(3, 4, interlaced=True), False, False, True),
-        (png(2, 16), False, False, False),
-        (with_chunk(png(2, 8), b"acTL"), False, False, False),
-        (with_chunk(png(2, 8), b"gAMA"), False, False, True),
-        (with_chunk(png(2, 8), b"gAMA"), True, False, False),
-        (with_chunk(png(0, 8), b"gAMA"), True, False, True),
-        (with_chunk(png(2, 8), b"eXIf"), False, False, True),
-        (with_chunk(png(2, 8), b"eXIf"), False, True, False),
-    ],
-)
-def test_a_png_is_ordinary_that_all_decoders_read_alike(data: bytes, gray: bool, turned: bool, ordinary: bool) -> None:
-    assert is_ordinary_png(data, gray, turned) is ordinary
-
-
-@pytest.mark.parametrize(("frame", "ordinary"), [(0xC0, True), (0xC1, True), (0xC3, False), (0xC9, False)])
-def test_a_jpeg_of_other_codes_is_not_ordinary(frame: int, ordinary: bool) -> None:
-    stream = io.BytesIO()
-    drawn(np.random.default_rng(1)).save(stream, "JPEG")
-
-    assert is_ordinary_jpeg(stream.getvalue().replace(b"\xff\xc0", bytes((0xFF, frame)))) is ordinary

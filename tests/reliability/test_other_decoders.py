@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import io
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
@@ -115,6 +117,18 @@ def test_a_wrong_image_in_a_row_whose_other_image_is_damaged_is_reported(install
 
     with pytest.raises(gp.PixelError, match="index 2: decode_jpeg: "):
         list(ds.with_options(Options(device="cpu", backend="dali")))
+
+
+def test_a_sampling_that_simplejpeg_has_no_name_for_is_no_damage() -> None:
+    sampled = io.BytesIO()
+    Image.fromarray(np.full((40, 48, 3), 90, np.uint8)).save(sampled, "JPEG", subsampling=2)
+    unnamed = sampled.getvalue()
+    at = unnamed.index(b"\xff\xc0") + 11
+    unnamed = unnamed[:at] + b"\x42" + unnamed[at + 1 :]
+
+    assert not is_damaged(unnamed)
+    assert not is_damaged(FILES[0])
+    assert not is_damaged(b"GIF89a")
 
 
 def test_a_damaged_image_that_is_refused_the_next_time_does_not_tell_that_the_card_is_broken(install: Install) -> None:

@@ -512,35 +512,6 @@ def test_a_server_that_does_not_answer_is_given_up(
 # ---- the index, the cache, saved elements
 
 
-def test_an_index_of_a_file_that_shrinks_is_an_error_of_its_records(tmp_path: Path) -> None:
-    path = tmp_path / "records"
-    write(path, "records", SECOND)
-    dataset = gp.TFRecordDataset(str(path))
-    assert bytes(dataset[COUNT - 1]) == SECOND[-1]
-    items = iter(dataset.shuffle(gp.ALL, seed=1))
-    begun = [bytes(next(items))]
-    os.truncate(path, 100 * (SIZE + 16))
-
-    good, bad = taken(items)
-
-    assert len(begun) + len(good) + len(bad) == COUNT
-    assert set(good) <= set(SECOND)
-    assert {error.file for error in bad} == {str(path)}
-    assert all(error.offset is not None and error.offset >= 99 * (SIZE + 16) for error in bad)
-
-
-@pytest.mark.parametrize("where", ["memory", "beside"])
-def test_an_index_of_a_file_that_was_replaced_is_not_used(tmp_path: Path, where: str) -> None:
-    path = tmp_path / "records"
-    write(path, "records", SECOND)
-    assert len(record_index(str(path), where)) == COUNT
-    with TFRecordWriter(str(tmp_path / "other")) as writer:
-        writer.write(b"only one")
-    os.replace(tmp_path / "other", path)
-
-    assert len(record_index(str(path), where)) == 1
-
-
 def test_an_index_that_cannot_be_read_in_time_is_built_anew(
     tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -576,37 +547,6 @@ def cached(tmp_path: Path) -> tuple[Dataset, Path]:
     return dataset, path
 
 
-@pytest.mark.parametrize("size", [0, 5, 100_000, -1])
-def test_a_cache_that_is_cut_while_it_is_read_is_an_error_with_its_name(tmp_path: Path, size: int) -> None:
-    dataset, path = cached(tmp_path)
-    items = iter(dataset)
-    begun = [bytes(next(items))]
-    os.truncate(path, path.stat().st_size + size if size < 0 else size)
-
-    good, bad = taken(items)
-
-    assert [int(x) for x in begun + good] == list(range(len(begun + good)))
-    assert {error.file for error in bad} == {str(path)}
-    assert all("the next iterator computes the file again" in str(error) for error in bad)
-    assert sum(1 for _ in dataset) == COUNT
-
-
-def test_a_cache_that_vanishes_or_is_replaced_while_it_is_read_is_read_on(tmp_path: Path) -> None:
-    dataset, path = cached(tmp_path)
-    for end in (path.unlink, lambda: path.write_bytes(b"nothing of it"), path.mkdir):
-        items = iter(dataset)
-        next(items)
-        if end != path.unlink:
-            path.unlink()
-        end()
-
-        assert len(taken(items)[0]) == COUNT - 1  # the descriptor is that of the file that it was
-        if path.is_dir():
-            path.rmdir()
-            break
-        assert sum(1 for _ in dataset) == COUNT
-
-
 def test_a_cache_that_stalls_is_given_up_and_named(
     tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -620,20 +560,6 @@ def test_a_cache_that_stalls_is_given_up_and_named(
     assert len(begun) + len(good) < COUNT
     assert [error.file for error in bad] == [str(path)]
     assert "given up after 0.05 s" in str(bad[0])
-
-
-def test_saved_elements_that_shrink_are_an_error_with_their_name(tmp_path: Path) -> None:
-    Dataset.range(COUNT).map(lambda x: str(x).encode().ljust(SIZE), traced=False).save(str(tmp_path / "saved"))
-    items = iter(Dataset.load(str(tmp_path / "saved")))
-    next(items)
-    (path,) = [path for path in (tmp_path / "saved").rglob("*") if path.stat().st_size > SIZE * COUNT]
-    os.truncate(path, 200_000)
-
-    good, bad = taken(items)
-
-    assert 0 < len(good) < COUNT
-    assert {error.file for error in bad} == {str(path)}
-    assert all(error.stage == "load" for error in bad) or all(error.stage == "read" for error in bad)
 
 
 # ---- how many there are
@@ -743,19 +669,3 @@ def test_where_bad_elements_are_no_error_a_file_that_is_lost_is_one_unless_that_
     (said,) = [text for text in caplog.messages if "left out of the count" in text]
     assert str(three.paths[1]) in said
     assert re.search(three.reason, said)
-
-
-def test_a_file_that_can_be_read_again_is_counted_again(
-    tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with TFRecordWriter(str(tmp_path / "a")) as writer:
-        for i in range(5):
-            writer.write(b"%d" % i)
-    ds = gp.TFRecordDataset(str(tmp_path / "a")).with_options(Options(read_timeout=0.25))
-    with monkeypatch.context() as patch:
-        System(str(tmp_path / "a"), stall(gate)).install(patch)
-        with pytest.raises(LengthError, match="given up"):
-            len(ds)
-
-    assert len(ds) == 5
-    assert ds[4] == b"4"

@@ -523,15 +523,6 @@ def test_what_close_has_cut_short_is_not_delivered(make: Callable[[Dataset], Dat
     assert not any(got)
 
 
-def test_a_cache_that_is_closed_while_it_fills_is_not_full(folder: Path, tmp_path: Path) -> None:
-    for dataset in (numbers().take(30).map(slow).cache(), numbers().take(30).map(slow).cache(str(tmp_path / "c"))):
-        with dataset.iterator() as items:
-            next(items)
-
-        assert sum(1 for _ in dataset) == 30
-    assert [path.suffix for path in tmp_path.iterdir()] == [".elements"]
-
-
 # ---- signals and processes
 
 
