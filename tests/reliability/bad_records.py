@@ -21,27 +21,6 @@ from tests.chains import damage
 from tests.chains.damage import OVERHEAD, segments
 from tests.chains.data import parse
 
-__all__ = [
-    "BAD",
-    "BATCH",
-    "DECODER_ONLY",
-    "GOOD",
-    "INT",
-    "LENGTH",
-    "STAGES",
-    "Shards",
-    "doubled",
-    "flipped",
-    "has_flipped_bits",
-    "host",
-    "inverse",
-    "kinds_in_turn",
-    "photograph",
-    "rows_of",
-    "same",
-    "train",
-]
-
 LENGTH = 6000
 BATCH = 16
 INT = gp.TensorSpec((), "int64")

@@ -47,10 +47,6 @@ def crop(record: Any) -> Any:
     return ops.random_flip_left_right(image), label
 
 
-def odd_label(image: Any, label: Any) -> Any:
-    return bool(int(label) % 2)
-
-
 def slow(x: Any) -> Any:
     time.sleep(0.0005 * (int(x) % 3))
     return np.asarray(x) * 3
@@ -78,31 +74,20 @@ def options(backend: Any = "numpy", **more: Any) -> gp.Options:
 
 
 CHAINS: dict[str, Callable[[Path], gp.Dataset]] = {
-    "shuffle before repeat": lambda p: (
-        images(p).shuffle(9, seed=1).repeat(2).map(crop).batch(8).with_options(options())
-    ),
-    "shuffle after repeat": lambda p: images(p).repeat(2).shuffle(9, seed=1).map(crop).batch(8).with_options(options()),
     "readers ahead": lambda p: images(p).map(crop).batch(4).prefetch(2).with_options(options()),
     "any order": lambda p: images(p).shuffle(9).map(parse).with_options(options(deterministic=False)),
     "gzip": lambda p: (
         files(p, "gzip").interleave(gzip, cycle_length=2).shuffle(9).map(crop).batch(4).with_options(options())
     ),
-    "filter in Python": lambda p: images(p).map(parse).filter(odd_label).shuffle(5).batch(2).with_options(options()),
     "generator": lambda p: (
         gp.Dataset.from_generator(numbers, output_signature=gp.TensorSpec((), "int64")).shuffle(20).batch(5).prefetch(1)
     ),
-    "skip": lambda p: images(p, "bad").shuffle(9).map(crop).batch(4).with_options(options(on_error="skip")),
     "replace": lambda p: (
         images(p, "bad").shuffle(9).map(crop).batch(4).repeat(2).with_options(options(on_error="replace"))
     ),
-    "cache": lambda p: images(p).map(crop).cache().repeat(2).batch(8).with_options(options()),
     "file cache": lambda p: images(p).map(parse).cache(str(p / "cache")).repeat(2).shuffle(9).batch(8),
     "global shuffle": lambda p: (
         gp.TFRecordDataset(files(p)).shuffle(gp.ALL).repeat(2).map(crop).batch(8).with_options(options())
-    ),
-    "windows": lambda p: gp.Dataset.range(60).window(4, shift=2).flat_map(lambda w: w.batch(4)).unbatch().batch(3),
-    "DALI": lambda p: (
-        images(p).shuffle(9, seed=1).map(crop).batch(8).repeat(2).prefetch(2).with_options(options("dali"))
     ),
     "DALI, skip": lambda p: (
         images(p, "bad").shuffle(9).map(crop).batch(4).with_options(options("dali", on_error="skip"))

@@ -6,8 +6,6 @@ import pytest
 
 from gpupipe.transform.machine import gpu_count, has_dali
 
-__all__ = ["EXECUTORS"]
-
 EXECUTORS = [
     pytest.param("numpy", id="numpy"),
     pytest.param("dali", id="dali", marks=pytest.mark.skipif(not has_dali(), reason="DALI is not installed")),

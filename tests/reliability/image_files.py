@@ -15,8 +15,6 @@ from PIL import Image
 
 from gpupipe.ops._shared.samples import picture
 
-__all__ = ["HEIGHT", "WIDTH", "bmp", "files", "png", "scans", "unfinished"]
-
 HEIGHT, WIDTH = 19, 27
 
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # of a PNG, by its colour type

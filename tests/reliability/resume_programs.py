@@ -26,18 +26,6 @@ from gpupipe import Dataset, ops
 from gpupipe.plan.index import loses_batches
 from tests.chains import damage
 
-__all__ = [
-    "SOURCES",
-    "STEPS",
-    "Program",
-    "build",
-    "free_programs",
-    "process_programs",
-    "programs",
-    "programs_with",
-    "write_files",
-]
-
 Step = tuple[Any, ...]
 
 

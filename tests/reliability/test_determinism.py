@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-import itertools
 import json
 import os
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -238,64 +236,7 @@ def test_a_call_that_waits_is_overtaken_only_where_the_order_is_free() -> None:
 # ---- epochs across iterators
 
 
-@pytest.fixture
-def loops() -> Iterator[Any]:
-    """Runs a loop over a chain and answers its numbers."""
-    yield lambda ds: [int(x) for x in ds]
-
-
-def test_each_loop_is_another_order_unless_the_shuffle_says_otherwise(loops: Any) -> None:
-    again, same = Dataset.range(50).shuffle(50, seed=1), Dataset.range(50).shuffle(50, 1, False)
-
-    orders = [loops(again) for _ in range(3)]
-    assert all(one != other for one, other in itertools.combinations(orders, 2))
-    assert [loops(again.iterator(epoch=epoch)) for epoch in range(3)] == orders
-    assert loops(again.epochs(3)) == list(itertools.chain(*orders))
-    assert loops(same) == loops(same) == loops(same.iterator(epoch=7))
-    # The second pass of a repeat is another order as well, and the same in every run.
-    assert loops(again.repeat(2).iterator(epoch=0))[:50] == orders[0]
-    assert loops(again.repeat(2).iterator(epoch=0))[50:] not in orders
-    assert loops(same.repeat(2))[:50] == loops(same.repeat(2))[50:] == loops(same)
-
-
-def test_set_epoch_says_which_epoch_the_next_loop_is(loops: Any) -> None:
-    ds = Dataset.range(50).shuffle(50).map(lambda x: x + 1)
-    expected = [loops(ds.iterator(epoch=epoch)) for epoch in range(9)]
-
-    for epoch in (4, 2, 2):  # as people do with PyTorch's samplers
-        ds.set_epoch(epoch)
-        assert loops(ds) == expected[epoch]
-    assert loops(ds) == expected[3]
-    ds.set_epoch(7)
-    assert loops(ds.iterator(epoch=1)) == expected[1]  # a number of its own counts for itself
-    assert loops(ds) == expected[7]
-
-
-def test_set_epoch_is_of_one_chain_and_counts_where_it_is_written_anew(loops: Any) -> None:
-    source = Dataset.range(50)
-    source.shuffle(50).set_epoch(5)
-
-    assert loops(source.shuffle(49)) == loops(source.shuffle(49).iterator(epoch=0))
-    assert loops(source.shuffle(50)) == loops(source.shuffle(50).iterator(epoch=5))
-
-
 @pytest.mark.parametrize("epoch", [-1, 1.5, None, "3", True])
 def test_set_epoch_needs_a_number(epoch: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="set_epoch needs"):
         Dataset.range(3).set_epoch(epoch)
-
-
-def test_tensorflow_counts_the_same_iterators_as_epochs() -> None:
-    tf = pytest.importorskip("tensorflow")
-
-    def kinds(ds: Any) -> list[bool]:
-        """Which of three loops, and of two passes in one, repeat the first order."""
-        order = [int(x) for x in ds]
-        more = [[int(x) for x in ds] for _ in range(2)]
-        twice = [int(x) for x in ds.repeat(2)]
-        return [*(one == order for one in more), twice[:50] == twice[50:]]
-
-    for reshuffle in (True, False):
-        ours = Dataset.range(50).shuffle(50, seed=1, reshuffle_each_iteration=reshuffle)
-        theirs = tf.data.Dataset.range(50).shuffle(50, seed=1, reshuffle_each_iteration=reshuffle)
-        assert kinds(ours) == kinds(theirs)

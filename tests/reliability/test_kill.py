@@ -21,7 +21,6 @@ from tests.reliability import consumer
 
 FULL = bool(os.environ.get("GPUPIPE_FULL"))
 KILLS = 20 if FULL else 2
-SOME = ("readers ahead", "any order", "gzip", "generator", "replace", "file cache", "global shuffle", "DALI, skip")
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -74,7 +73,7 @@ class Seen:
 
 
 @pytest.mark.timeout(600 if FULL else 120)
-@pytest.mark.parametrize("name", consumer.CHAINS if FULL else SOME)
+@pytest.mark.parametrize("name", consumer.CHAINS)
 def test_killed_and_gone_on_with(name: str, data: Path, tmp_path: Path) -> None:
     if name.startswith("DALI"):
         pytest.importorskip("nvidia.dali")

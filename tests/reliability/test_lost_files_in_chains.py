@@ -275,6 +275,8 @@ def test_lost_files_count_for_max_bad(two: list[str]) -> None:
         list(ds)
 
 
-def test_explain_says_what_becomes_of_lost_files() -> None:
+def test_lost_files_are_raised_or_skipped_and_explain_says_so() -> None:
+    with pytest.raises(gp.errors.PlanError, match=r"Options\.lost_files needs one of 'raise', 'skip', got 'ignore'"):
+        Options(lost_files="ignore")  # type: ignore[arg-type]
     assert "lost_files='raise'" in Dataset.range(3).explain()
     assert "lost_files='skip'" in Dataset.range(3).with_options(Options(lost_files="skip")).explain()

@@ -15,8 +15,6 @@ import numpy as np
 
 from gpupipe.graph.op import Array
 
-__all__ = ["FAULTS", "OtherDecoder", "Spoiler"]
-
 Fault = Callable[[list[Array], int, Array], None]
 """Spoils row n of a batch; the third is what its memory held before: rows of earlier runs, one behind the other."""
 
