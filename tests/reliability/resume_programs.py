@@ -152,7 +152,6 @@ _STEPS: dict[str, tuple[tuple[str, ...], int, str | None, list[Drawn]]] = {
     "parallel": (_N, 1, None, [_bad, _to(1, 3)]),
     "drawn": (_N, 1, None, []),
     "two kinds": (_N, 3, None, [_to(2, 4), _THREADS]),
-    "processes": (_N, 0, None, [_to(1, 2)]),
     "filter": (_N, 3, None, [_to(2, 4)]),
     "python filter": (_N, 1, None, [_to(2, 4), _bad]),
     "take while": (_N, 1, None, [_to(3, 30), _FLAG]),
@@ -194,7 +193,7 @@ _STEPS: dict[str, tuple[tuple[str, ...], int, str | None, list[Drawn]]] = {
 SOURCES, STEPS = frozenset(_SOURCES), frozenset(_STEPS)
 
 _CACHES = {"cache", "cache file", "snapshot"}
-_AHEAD = {"prefetch", "parallel", "processes", "parse and decode", "decode"}
+_AHEAD = {"prefetch", "parallel", "parse and decode", "decode"}
 
 
 def _reads_ahead(part: Step) -> bool:
@@ -251,26 +250,6 @@ def programs(rng: random.Random, most: int = 6, images: bool = False) -> Program
     if images and kind in ("picture", "record"):
         steps += [_drawn("decode" if kind == "picture" else "parse and decode", rng), _drawn("image batch", rng)]
     return Program(source, tuple(steps))
-
-
-_PROCESSED = (
-    "shuffle",
-    "take",
-    "repeat",
-    "python",
-    "cache",
-    "flat_map",
-    "filter",
-    "prefetch",
-    "endless",
-    "concatenate",
-)
-
-
-def process_programs(rng: random.Random) -> Program:
-    """A chain with a map in other processes, which take half a second to start."""
-    names = [rng.choice(_PROCESSED), "processes", *[rng.choice(_PROCESSED) for _ in range(rng.randint(0, 2))]]
-    return Program(("range", rng.choice([7, 12, 25])), tuple(_drawn(name, rng) for name in names))
 
 
 # Where a chain gives what is ready first, these give the same elements whatever the order is.
@@ -517,8 +496,6 @@ def _counted(ds: Dataset, step: Step) -> Dataset:
             return ds.map(_slowly(bad), num_parallel_calls=calls, traced=False, deterministic=False)
         case ("two kinds", m, calls):
             return ds.map(_of_two_kinds(m), num_parallel_calls=calls, traced=False)
-        case ("processes", calls):
-            return ds.map(squared, calls, workers="process")
         case ("drawn",):
             return ds.map(_drawn_for, rng=True)
         case ("filter", m):
@@ -660,13 +637,6 @@ def _of_two_kinds(m: int) -> Callable[[Any], Any]:
 
 def _drawn_for(x: Any, rng: np.random.Generator) -> Any:
     return np.int64(x + rng.integers(0, 5))
-
-
-def squared(x: Any) -> Any:
-    """Called in another process, which finds it here."""
-    if int(x) % 5 == 3:
-        raise ValueError(f"{int(x)} has no square")
-    return np.int64(int(x) ** 2)
 
 
 def _slowly(bad: tuple[int, int]) -> Callable[[Any], Any]:

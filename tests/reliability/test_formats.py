@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import struct
-import sys
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,9 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.errors import DataError, DecodeError, MissingDependencyError
+from gpupipe.errors import DataError, DecodeError
 from gpupipe.extract.images.exif import segment_of
 from gpupipe.extract.images.headers import read_header
-from gpupipe.extract.images.jpeg import is_ordinary
 from gpupipe.ops._shared.samples import picture
 from gpupipe.transform.machine import has_dali
 from tests.chains.data import on
@@ -145,11 +143,6 @@ def test_a_window_of_a_progressive_jpeg_that_lacks_scans_is_one_of_the_whole_ima
         assert_equal_on_executors(unfinished(data, kept), window, 0)
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("jpeg")])
-def test_of_whole_jpegs_the_host_decodes_those_of_four_channels_only(name: str) -> None:
-    assert is_ordinary(FILES[name]) != ("CMYK" in name or "YCCK" in name)
-
-
 @needs_dali
 @pytest.mark.parametrize("orientation", [1, 2, 6])
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("jpeg")])
@@ -175,16 +168,6 @@ def tiff(channels: int, kind: int) -> bytes:
     ]  # fmt: skip
     entries = b"".join(struct.pack("<HHII", *tag) for tag in tags)
     return b"II*\0" + struct.pack("<I", 8 + len(pixels)) + pixels + struct.pack("<H", len(tags)) + entries + bytes(4)
-
-
-@pytest.mark.parametrize(("channels", "kind"), [(6, 1), (5, 2)])
-def test_a_tiff_of_many_channels_says_what_to_install(
-    channels: int, kind: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "tifffile", None)
-
-    with pytest.raises(MissingDependencyError, match=rf"^a TIFF of {channels} channels of uint8 needs tifffile, which"):
-        ops.decode_image(tiff(channels, kind))
 
 
 def test_a_tiff_of_another_kind_is_not_called_damaged() -> None:

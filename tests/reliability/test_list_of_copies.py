@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
 import threading
@@ -88,10 +87,6 @@ def test_a_list_that_is_not_found_is_said(caplog: pytest.LogCaptureFixture) -> N
 
     assert vars(memory) == before
     assert "MemoryFileSystem of this version of fsspec keeps its list of copies where" in caplog.text
-
-
-def test_a_copy_of_a_list_is_one() -> None:
-    assert copy.copy(ListOfCopies([1])).index(1) == 0
 
 
 class _File(AbstractBufferedFile):  # type: ignore[misc]

@@ -36,7 +36,6 @@ from tests.reliability.resume_programs import (
     Program,
     build,
     free_programs,
-    process_programs,
     programs,
     programs_with,
     write_files,
@@ -317,7 +316,7 @@ def checked(case: Case, check: Callable[[Case], None]) -> None:
 @pytest.mark.programs
 def test_random_chains_go_on_where_their_state_was_taken() -> None:
     RAN.clear()
-    usual = sorted((SOURCES | STEPS) - {"processes", "overtaking", "overtaking interleave"})
+    usual = sorted((SOURCES | STEPS) - {"overtaking", "overtaking interleave"})
     parts = cycle(usual)
     for case in cases(PROGRAMS, lambda rng: programs_with(next(parts), rng), backend="numpy"):
         checked(case, goes_on)
@@ -379,13 +378,6 @@ def test_random_chains_of_images_go_on(backend: Any) -> None:
     for case in cases(PROGRAMS // 12, lambda rng: programs(rng, 3, images=True), backend=backend):
         checked(case, goes_on)
     assert RAN["decode"] + RAN["parse and decode"] >= LEAST
-
-
-def test_random_chains_with_processes_go_on() -> None:
-    RAN.clear()
-    for case in cases(max(PROGRAMS // 300, 1), process_programs):
-        checked(case, lambda case: goes_on(case, ["sometimes"]))
-    assert RAN["processes"]
 
 
 def test_nothing_is_lost_or_comes_twice_in_any_order() -> None:
