@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import fsspec
 import pytest
@@ -24,6 +24,7 @@ from gpupipe.extract.storage import files as storage
 HANG = 20.0
 """Seconds that a server keeps a request that hangs; it lets go of it when it ends."""
 
+Reads = TypeVar("Reads", bound="Disk")
 Fault = Callable[[int], "str | None"]
 """What becomes of a request, by its number from 1 on: a status, or nothing special (None), or one of
 
@@ -252,28 +253,45 @@ class Disk:
     failed: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def install(self, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    def install(self: Reads, monkeypatch: pytest.MonkeyPatch) -> Reads:
         """Wrap the two functions that read."""
         read, read_into = storage._pread, storage._pread_into
 
         def pread(fd: int, n: int, offset: int) -> bytes:
-            self._look(fd, n, offset)
-            return read(fd, n, offset)
+            return read(fd, self._looked(fd, n, offset), offset)
 
         def pread_into(fd: int, out: memoryview, offset: int) -> int:
-            self._look(fd, len(out), offset)
-            return read_into(fd, out, offset)
+            return read_into(fd, out[: self._looked(fd, len(out), offset)], offset)
 
         monkeypatch.setattr(storage, "_pread", pread)
         monkeypatch.setattr(storage, "_pread_into", pread_into)
         return self
 
-    def _look(self, fd: int, n: int, offset: int) -> None:
+    def _looked(self, fd: int, n: int, offset: int) -> int:
         if os.fstat(fd).st_ino != os.stat(self.path).st_ino:
-            return
+            return n
         with self._lock:
             self.reads += 1
-            code = self.fails(self.reads, offset, offset + n)
-            self.failed += code is not None
-        if code is not None:
-            raise OSError(code, os.strerror(code))
+            number = self.reads
+        return self.room(number, offset, n)
+
+    def room(self, number: int, start: int, n: int) -> int:
+        """How many of `n` bytes a read gives."""
+        code = self.fails(number, start, start + n)
+        if code is None:
+            return n
+        self.failed += 1
+        raise OSError(code, os.strerror(code))
+
+
+class System(Disk):
+    """The same, where a test decides what comes of each read by its number: an error, a wait, or so many bytes."""
+
+    def __init__(self, path: str, answer: Callable[[int], int | None]) -> None:
+        super().__init__(path, lambda *_: None)
+        self.answer = answer
+
+    def room(self, number: int, start: int, n: int) -> int:
+        """How many of `n` bytes a read gives."""
+        limit = self.answer(number)
+        return n if limit is None else min(n, limit)

@@ -55,16 +55,6 @@ def test_answers_that_fail_now_and_then_lose_no_record(folder: Path, fault: str,
         assert server.faults >= 8
 
 
-def test_a_server_that_knows_no_ranges_is_asked_no_more_often(folder: Path, scheme: str) -> None:
-    with Faulty(folder).serving() as server:
-        paths = [server.url(f"{file:02d}", scheme) for file in range(FILES)]
-        assert list(chain(paths, "records")) == ALL[: FILES * EACH]
-        gets, server.gets, server.fault = server.gets, 0, lambda number: "whole"
-
-        assert list(chain(paths, "records")) == ALL[: FILES * EACH]
-        assert server.gets == gets
-
-
 @pytest.mark.parametrize("fault", ["503", "reset", "refuse"])
 def test_looks_that_fail_now_and_then_lose_no_file(folder: Path, fault: str, scheme: str) -> None:
     with Faulty(folder, looking=lambda number: fault if number % 2 else None, keeps=True).serving() as server:

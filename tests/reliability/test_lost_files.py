@@ -135,30 +135,47 @@ def test_a_whole_file_that_is_one_element_is_one_bad_element(two: list[str], mon
 # ---- with one
 
 
-@pytest.mark.parametrize("where", ["memory", "beside"])
-@pytest.mark.parametrize("on_error", POLICIES)
-def test_what_an_index_knows_is_an_error_of_each_record(
-    two: list[str], on_error: Any, where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gp.io.build_index(two, where)
-    if where == "beside":
-        INDEXES.clear()
-    bad_sector(two[0], monkeypatch)
-    hidden = range(BROKEN // RECORD, (BROKEN + 5000 - 1) // RECORD + 1)
-    ds = gp.TFRecordDataset(two, index=where).with_options(Options(on_error=on_error))
+HIDDEN = {  # a kind of files, from where on how many bytes cannot be read, their records, where those begin
+    "an index": ("records", BROKEN, 5000, range(298, 300), 0, RECORD),
+    "headers": ("records", 300 * RECORD + 50, 2000, range(300, 301), 0, RECORD),
+    "one length": ("fixed", BROKEN, 5000, range((BROKEN - 100) // SIZE, (BROKEN + 4899) // SIZE + 1), 100, SIZE),
+}
+WAYS: dict[str, tuple[str, Callable[[list[str]], Dataset]]] = {
+    "an index": ("an index", lambda two: gp.TFRecordDataset(two, index="memory")),
+    "an index beside": ("an index", lambda two: gp.TFRecordDataset(two, index="beside")),
+    "headers": ("headers", chain),
+    "headers, by a thread": ("headers", lambda two: chain(two, calls=1)),
+    "headers of references": ("headers", lambda two: chain(two).shuffle(1)),
+    "headers of references, by a thread": ("headers", lambda two: chain(two, calls=1).shuffle(1)),
+    "one length": ("one length", lambda two: chain(two, "fixed")),
+    "one length, by a thread": ("one length", lambda two: chain(two, "fixed", 1)),
+}
 
-    with ds.iterator(epoch=0) as items:
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("on_error", POLICIES)
+def test_where_the_next_record_begins_is_known_bytes_that_cannot_be_read_cost_their_records(
+    tmp_path: Path, on_error: Any, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_run, "cpu_count", lambda: 4)
+    known, make = WAYS[way]
+    kind, begin, n, hidden, first, length = HIDDEN[known]
+    two = of_kind(tmp_path, kind)
+    if known == "an index":
+        gp.io.build_index(two, "beside" if "beside" in way else "memory")
+        if "beside" in way:
+            INDEXES.clear()
+    bad_sector(two[0], monkeypatch, begin, n)
+
+    with make(two).with_options(Options(on_error=on_error)).iterator(epoch=0) as items:
         good, bad = taken(items)
         listed = items.errors
 
-    kept = [record for i, record in enumerate(FIRST) if i not in hidden]
-    stand_ins = [FIRST[hidden.start - 1]] * len(hidden)
-    if on_error == "replace":
-        assert good == FIRST[: hidden.start] + stand_ins + FIRST[hidden.stop :] + SECOND
-    else:
-        assert good == kept + SECOND
-    assert [(record.file, record.offset) for record in listed] == [(two[0], i * RECORD) for i in hidden]
-    assert [error.offset for error in bad] == ([i * RECORD for i in hidden] if on_error == "raise" else [])
+    stand_ins = [FIRST[hidden.start - 1]] * len(hidden) if on_error == "replace" else []
+    places = [first + i * length for i in hidden]
+    assert good == FIRST[: hidden.start] + stand_ins + FIRST[hidden.stop :] + SECOND
+    assert [(record.file, record.offset, record.unit) for record in listed] == [(two[0], at, "offset") for at in places]
+    assert [error.offset for error in bad] == (places if on_error == "raise" else [])
     assert not any(error.lost for error in bad)
 
 
@@ -178,51 +195,6 @@ def test_of_a_file_that_is_gone_for_good_every_record_is_one(
             assert bad == []
             assert len(good) == (count if on_error == "replace" else count - EACH)
             assert items.left_out == EACH
-
-
-@pytest.mark.parametrize("calls", [None, 1])
-@pytest.mark.parametrize("shuffled", [False, True])
-@pytest.mark.parametrize("on_error", POLICIES)
-def test_a_header_that_can_be_read_says_where_the_next_record_begins(
-    two: list[str], on_error: str, shuffled: bool, calls: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So the bytes of a payload that cannot be read cost that record, with an index or without."""
-    monkeypatch.setattr(flow_run, "cpu_count", lambda: 4)
-    bad_sector(two[0], monkeypatch, 300 * RECORD + 50, 2000)
-    ds = chain(two, calls=calls, on_error=on_error)
-
-    with (ds.shuffle(1) if shuffled else ds).iterator(epoch=0) as items:
-        good, bad = taken(items)
-        (listed,) = items.errors
-
-    stand_in = [FIRST[299]] if on_error == "replace" else []
-    assert good == FIRST[:300] + stand_in + FIRST[301:] + SECOND
-    assert (listed.file, listed.offset, listed.unit) == (two[0], 300 * RECORD, "offset")
-    assert [error.offset for error in bad] == ([300 * RECORD] if on_error == "raise" else [])
-    assert not any(error.lost for error in bad)
-
-
-@pytest.mark.parametrize("on_error", POLICIES)
-@pytest.mark.parametrize("calls", [None, 1])
-def test_where_records_of_one_length_begin_is_known(
-    tmp_path: Path, calls: int | None, on_error: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(flow_run, "cpu_count", lambda: 4)
-    paths = of_kind(tmp_path, "fixed")
-    bad_sector(paths[0], monkeypatch)
-    hidden = range((BROKEN - 100) // SIZE, (BROKEN + 5000 - 100 - 1) // SIZE + 1)
-
-    with chain(paths, "fixed", calls, on_error=on_error).iterator(epoch=0) as items:
-        good, bad = taken(items)
-        listed = items.errors
-
-    kept = [record for i, record in enumerate(FIRST) if i not in hidden]
-    if on_error == "replace":
-        assert len(good) == 2 * EACH
-    else:
-        assert good == kept + SECOND
-    assert len(bad) == (len(hidden) if on_error == "raise" else 0)
-    assert [(record.file, record.offset) for record in listed] == [(paths[0], 100 + i * SIZE) for i in hidden]
 
 
 @pytest.mark.parametrize("begin", [0, 50, 100 + SIZE * EACH, 100 + SIZE * EACH - 1])

@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from gpupipe.extract.storage.files import LOCAL, LocalStorage
 from gpupipe.extract.storage.waiting import LIMITS, MOST_OF_A_FILE, MOST_STUCK, Limits
 from gpupipe.flow import run as flow_run
 from tests.behaviour.model import take_until_closed
+from tests.reliability.faulty import System
 from tests.reliability.record_files import READERS, SIZE, payloads, taken, write
 
 PATIENCE = 20.0
@@ -110,41 +111,6 @@ def evict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(LOCAL, "_limit", 0)
         LOCAL.size(str(tmp_path / "many"))
     assert not LOCAL._open
-
-
-@dataclass
-class System:
-    """Stands in for the reads of the first file: counts them, and lets a test decide what comes of each."""
-
-    path: str
-    answer: Callable[[int], int | None]
-    reads: int = 0
-    stuck: threading.Event = field(default_factory=threading.Event)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def install(self, monkeypatch: pytest.MonkeyPatch) -> System:
-        """Wrap the two functions that read."""
-        read, read_into = storage._pread, storage._pread_into
-
-        def pread(fd: int, n: int, offset: int) -> bytes:
-            return read(fd, self._room(fd, n), offset)
-
-        def pread_into(fd: int, out: memoryview, offset: int) -> int:
-            return read_into(fd, out[: self._room(fd, len(out))], offset)
-
-        monkeypatch.setattr(storage, "_pread", pread)
-        monkeypatch.setattr(storage, "_pread_into", pread_into)
-        return self
-
-    def _room(self, fd: int, n: int) -> int:
-        """How many of `n` bytes this read gives."""
-        if os.fstat(fd).st_ino != os.stat(self.path).st_ino:
-            return n
-        with self._lock:
-            self.reads += 1
-            number = self.reads
-        limit = self.answer(number)
-        return n if limit is None else min(n, limit)
 
 
 def refuse(code: int) -> Callable[[int], int | None]:

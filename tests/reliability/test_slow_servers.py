@@ -185,30 +185,6 @@ def test_a_cache_on_disk_fetches_each_file_once(
     assert server.gets == 0
 
 
-@pytest.mark.parametrize("damaged", [1, 5, 20])
-def test_a_range_that_a_network_damaged_is_requested_again(server: Faulty, tmp_path: Path, damaged: int) -> None:
-    paths = [server.url(name) for name in written(tmp_path, "records")]
-    expected = list(chain(paths, "records", gp.AUTOTUNE, 8))
-    server.gets, server.fault = 0, lambda number: "flip" if number == damaged else None
-    with chain(paths, "records", gp.AUTOTUNE, 8).iterator(epoch=0) as items:
-        assert list(items) == expected
-        assert items.errors == ()
-    assert server.faults == 1
-    assert server.gets == FILES * RANGES + 1
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_server_that_is_silent_for_a_while_loses_nothing(server: Faulty, tmp_path: Path, scheme: str) -> None:
-    names = written(tmp_path, "records")
-    expected = list(chain([str(tmp_path / name) for name in names], "records", gp.AUTOTUNE, 8))
-    server.fault = lambda number: "hang" if 5 <= number < 65 else None
-    paths = [server.url(name, scheme) for name in names]
-    with chain(paths, "records", gp.AUTOTUNE, 8, read_timeout=0.2, on_error="skip").iterator(epoch=0) as items:
-        assert list(items) == expected
-        assert (items.errors, items.left_out) == ((), 0)
-    assert server.faults == 60
-
-
 @pytest.mark.skipif(importlib.util.find_spec("aiohttp") is None, reason="fsspec's HTTP needs aiohttp")
 def test_a_download_of_a_cache_that_broke_off_is_made_again(
     server: Faulty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.chains import damage
 from tests.chains.data import Spy
 from tests.reliability.resume import taken, through_json
 from tests.reliability.test_resume_images import crop
+from tests.selection import FULL
 
 CALLS: list[int] = []
 
@@ -298,7 +300,7 @@ def test_a_damaged_state_is_an_error_of_its_own(tmp_path: Path) -> None:
     )
     state = state_after(ds, 3)
     count = 0
-    for flow in broken(state["flow"]):
+    for flow in islice(broken(state["flow"]), 0, None, 1 if FULL else 3):
         count += 1
         with iter(ds) as items:
             try:
@@ -307,7 +309,7 @@ def test_a_damaged_state_is_an_error_of_its_own(tmp_path: Path) -> None:
                     next(items, None)
             except (StateError, gp.DataError):
                 continue
-    assert count > 80
+    assert count > 80 / (1 if FULL else 3)
 
 
 @pytest.mark.parametrize(
@@ -402,19 +404,6 @@ def test_a_closed_iterator_has_no_state() -> None:
 # ---- epochs
 
 
-def test_epochs_go_on_with_the_one_they_were_in() -> None:
-    ds = gp.Dataset.range(7).shuffle(4)
-    with ds.epochs(4) as items:
-        whole = taken(items)
-    for count in range(len(whole) + 1):
-        with ds.epochs(4) as items:
-            taken(items, count)
-            state = through_json(items.state_dict())
-        with ds.epochs(4) as items:
-            items.load_state_dict(state)
-            assert taken(items) == whole[count:]
-
-
 def test_the_epoch_comes_from_the_state_and_the_next_one_counts_on() -> None:
     def build() -> Any:
         return gp.Dataset.range(9).shuffle(9)
@@ -464,22 +453,6 @@ def third_is_bad(x: Any) -> Any:
     if int(x) % 3 == 1:
         raise ValueError("third")
     return np.asarray(x)
-
-
-@pytest.mark.parametrize("count", range(7))
-def test_what_was_read_ahead_is_listed_once(count: int, tmp_path: Path) -> None:
-    manifest = tmp_path / "bad.jsonl"
-    options = gp.Options(on_error="skip", error_manifest=str(manifest))
-    ds = gp.Dataset.range(40).map(third_is_bad).shuffle(5).batch(4).prefetch(2).with_options(options)
-    with iter(ds) as items:
-        taken(items, count)
-        state = through_json(items.state_dict())
-    with iter(ds) as items:
-        items.load_state_dict(state)
-        taken(items)
-        assert items.left_out == 13
-    listed = [json.loads(line)["offset"] for line in manifest.read_text().splitlines()]
-    assert sorted(set(listed)) == list(range(1, 40, 3))
 
 
 @pytest.mark.parametrize("strike", [1, 2, 5])
