@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,15 @@ def taken(items: Iterator[Any], count: int | None = None) -> list[Any]:
 def through_json(state: Any) -> Any:
     """A state as another process gets it."""
     return json.loads(json.dumps(state))
+
+
+def goes_on(build: Build, counts: Iterable[int] | None = None) -> list[Any]:
+    """All elements; a state behind each of them, or behind so many, goes on with the next one."""
+    with iter(build()) as items:
+        whole = taken(items)
+    for count in range(len(whole) + 1) if counts is None else counts:
+        assert resumed_after(build, count)[0] == whole[count:], count
+    return whole
 
 
 def resumed_after(

@@ -635,29 +635,6 @@ def test_a_file_of_any_name_is_read_and_its_errors_are_one_line_of_text(tmp_path
     assert json.loads(line)["file"] == os.fsdecode(path)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="names are text there")
-def test_a_cache_and_an_index_of_any_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "gpupipe")
-    folder = os.path.join(os.fsdecode(tmp_path), "new\nline \udcff")
-    os.mkdir(folder)
-    path = os.path.join(folder, "a\nb")
-    Path(path).write_bytes(STREAM)
-    dataset = Dataset.range(5).map(lambda x: int(x), traced=False).cache(path)
-    for _ in range(2):
-        assert [int(x) for x in dataset] == list(range(5))
-    assert len(record_index(path, "beside")) == 5
-    INDEXES.clear()
-    for name in os.listdir(folder):
-        if name != "a\nb":
-            os.truncate(os.path.join(folder, name), 3)
-
-    assert [int(x) for x in dataset] == list(range(5))
-    assert len(record_index(path, "beside")) == 5
-    assert len(caplog.messages) >= 2
-    for message in caplog.messages:
-        assert message.isprintable()
-
-
 # ---- files of our own kind that somebody has changed
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import io
 import json
 import operator
 import os
@@ -23,14 +22,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, StateError, ops
-from gpupipe.extract.records.writer import TFRecordWriter
 from gpupipe.load.iterator import DatasetIterator
 from gpupipe.transform.machine import has_dali
 from tests.behaviour.model import plain
+from tests.chains import damage
+from tests.chains.data import on
 from tests.reliability.resume import through_json
 
 pytestmark = [
@@ -139,26 +138,21 @@ def _no_names_of_threads_that_never_started() -> Iterator[None]:
             threading._limbo.pop(thread, None)  # type: ignore[attr-defined]
 
 
-def on(backend: str) -> Options:
-    return Options(device="cpu", backend=backend, threads=2)  # type: ignore[arg-type]
-
-
-def write_images(folder: Path) -> None:
-    for shard in range(3):
-        with TFRecordWriter(str(folder / f"{shard}.tfrecord")) as writer:
-            for i in range(20):
-                out = io.BytesIO()
-                Image.fromarray(np.full((24, 32, 3), 20 * shard + i, np.uint8)).save(out, "JPEG")
-                writer.write(out.getvalue())
-
-
 def records(folder: Path) -> Dataset:
     files = Dataset.list_files(str(folder / "*.tfrecord"), seed=1)
     return files.interleave(gp.TFRecordDataset, cycle_length=2, num_parallel_calls=2)
 
 
 def images(folder: Path, backend: str) -> Dataset:
-    return records(folder).shuffle(10, seed=1).repeat(3).map(decoded).batch(4).prefetch(2).with_options(on(backend))
+    return (
+        records(folder)
+        .shuffle(10, seed=1)
+        .repeat(3)
+        .map(decoded)
+        .batch(4)
+        .prefetch(2)
+        .with_options(on(backend, threads=2))
+    )
 
 
 def bad(x: Any) -> Any:
@@ -194,7 +188,8 @@ CHAINS: dict[str, tuple[Callable[[Path], Dataset], float]] = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_images(tmp_path)
+    for shard in range(3):
+        damage.write(tmp_path / f"{shard}.tfrecord", [damage.jpeg(20 * shard + i) for i in range(20)])
     return tmp_path
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import io
 import multiprocessing
 import operator
 import os
@@ -21,18 +20,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import gpupipe as gp
-from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe import Dataset, TensorSpec, ops
 from gpupipe import threads as pools
-from gpupipe.extract.records.writer import TFRecordWriter
 from gpupipe.extract.storage.sharing import gil_is_on
 from gpupipe.flow import run as flow_run
 from gpupipe.flow.step import close
 from gpupipe.load import shutdown as endings
 from gpupipe.threads import Flag, Thread, join
 from gpupipe.transform.machine import has_dali
+from tests.chains import damage
+from tests.chains.data import on
 from tests.reliability import closers as stress
 from tests.reliability.forked import Forks, Program
 
@@ -45,20 +44,6 @@ PATIENCE = 20.0
 
 
 # ---- chains, by name; what they need lies in a folder
-
-
-def write_shards(folder: Path) -> None:
-    """Four shards of twelve small JPEG images."""
-    for shard in range(4):
-        with TFRecordWriter(str(folder / f"{shard}.tfrecord")) as writer:
-            for i in range(12):
-                out = io.BytesIO()
-                Image.fromarray(np.full((24, 32, 3), 20 * shard + i, np.uint8)).save(out, "JPEG")
-                writer.write(out.getvalue())
-
-
-def on(backend: str) -> Options:
-    return Options(device="cpu", backend=backend, threads=2)  # type: ignore[arg-type]
 
 
 def slow(x: Any) -> Any:
@@ -83,13 +68,13 @@ def pictures(folder: Path, backend: str) -> Dataset:
     files = Dataset.list_files(str(folder / "*.tfrecord"), seed=1)
     records = files.interleave(gp.TFRecordDataset, cycle_length=3, num_parallel_calls=gp.AUTOTUNE)
     dataset = records.shuffle(10, seed=1).repeat().map(decoded, num_parallel_calls=gp.AUTOTUNE)
-    return dataset.batch(4).prefetch(2).with_options(on(backend))
+    return dataset.batch(4).prefetch(2).with_options(on(backend, threads=2))
 
 
 def stage_in_a_stage(folder: Path, backend: str) -> Dataset:
     records = gp.TFRecordDataset(sorted(map(str, folder.glob("*.tfrecord")))).repeat()
     rows = records.map(decoded).batch(3).unbatch().map(lambda x: x + np.uint8(1), traced=False)
-    return rows.map(lambda x: ops.flip_left_right(x)).batch(4).with_options(on(backend))
+    return rows.map(lambda x: ops.flip_left_right(x)).batch(4).with_options(on(backend, threads=2))
 
 
 def inner(x: Any) -> Dataset:
@@ -137,7 +122,8 @@ APART = ("host", "dali", "threads", "processes", "prefetch", "generator", "windo
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("shards")
-    write_shards(made)
+    for shard in range(4):
+        damage.write(made / f"{shard}.tfrecord", [damage.jpeg(12 * shard + i) for i in range(12)])
     return made
 
 
@@ -416,7 +402,7 @@ FAILING: dict[str, Callable[[], Dataset]] = {
         .map(lambda x: np.full((4, 4, 3), int(x) % 200, np.uint8), spec=TensorSpec((4, 4, 3), "uint8", "HWC"))
         .map(lambda x: ops.flip_left_right(x))
         .batch(2)
-        .with_options(on("numpy"))
+        .with_options(on("numpy", threads=2))
     ),
     "flat_map": lambda: numbers().flat_map(lambda x: Dataset.from_tensors(fail(x))),
     "generator": lambda: Dataset.from_generator(lambda: (fail(x) for x in range(9))),

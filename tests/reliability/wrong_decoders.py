@@ -50,8 +50,29 @@ def unfinished(rows: list[Array], n: int, before: Array) -> None:
 FAULTS: dict[str, Fault] = {f.__name__: f for f in (untouched, zeros, exchanged, torn, unfinished)}
 
 
-class Spoiler:
-    """Stands in for `nvidia.dali.fn`; what its decoders give is spoilt.
+class _Decoders:
+    """Stands in for `nvidia.dali.fn`, with other decoders; `_decoded` is what they are.
+
+    Args:
+        fn: DALI's.
+    """
+
+    def __init__(self, fn: Any) -> None:
+        self._fn = fn
+        self.decoders = SimpleNamespace(
+            image=functools.partial(self._decoded, fn.decoders.image),
+            image_slice=functools.partial(self._decoded, fn.decoders.image_slice),
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fn, name)
+
+    def _decoded(self, decode: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
+        raise NotImplementedError
+
+
+class Spoiler(_Decoders):
+    """What its decoders give is spoilt.
 
     Args:
         fn: DALI's.
@@ -62,16 +83,10 @@ class Spoiler:
     """
 
     def __init__(self, fn: Any, fault: str, row: int, runs: Sequence[int], pipeline: int = 1) -> None:
-        self._fn, self._fault, self._row, self._runs, self._chosen = fn, FAULTS[fault], row, runs, pipeline
+        super().__init__(fn)
+        self._fault, self._row, self._runs, self._chosen = FAULTS[fault], row, runs, pipeline
         self._built = 0
         self.spoilt = 0
-        self.decoders = SimpleNamespace(
-            image=functools.partial(self._decoded, fn.decoders.image),
-            image_slice=functools.partial(self._decoded, fn.decoders.image_slice),
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._fn, name)
 
     def _decoded(self, decode: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
         self._built += 1
@@ -94,8 +109,8 @@ class Spoiler:
         return self._fn.python_function(image, function=spoil, batch_processing=True, output_layouts="HWC")
 
 
-class OtherDecoder:
-    """Stands in for `nvidia.dali.fn`: a decoder that refuses some JPEGs, and makes the lower half of others black.
+class OtherDecoder(_Decoders):
+    """A decoder that refuses some JPEGs, and makes the lower half of others black.
 
     Args:
         fn: DALI's.
@@ -109,18 +124,12 @@ class OtherDecoder:
         blackens: Callable[[bytes, int], bool],
         refuses: Callable[[bytes], bool] = lambda data: False,
     ) -> None:
-        self._fn, self._blackens, self._refuses = fn, blackens, refuses
+        super().__init__(fn)
+        self._blackens, self._refuses = blackens, refuses
         self.runs = 0
         self.blackened = 0
-        self.decoders = SimpleNamespace(
-            image=functools.partial(self._decoded, fn.decoders.image),
-            image_slice=functools.partial(self._decoded, fn.decoders.image_slice),
-        )
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._fn, name)
-
-    def _decoded(self, decode: Callable[..., Any], encoded: Any, *inputs: Any, **options: Any) -> Any:
+    def _decoded(self, decode: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
         def changed(rows: list[Any], files: list[Any]) -> list[Array]:
             self.runs += 1
             out = []
@@ -134,5 +143,5 @@ class OtherDecoder:
                 out.append(row)
             return out
 
-        image = decode(encoded, *inputs, **options)
-        return self._fn.python_function(image, encoded, function=changed, batch_processing=True, output_layouts="HWC")
+        image = decode(*inputs, **options)
+        return self._fn.python_function(image, inputs[0], function=changed, batch_processing=True, output_layouts="HWC")
