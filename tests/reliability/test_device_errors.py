@@ -19,26 +19,25 @@ from tests.reliability.bad_records import photograph
 
 pytest.importorskip("nvidia.dali", reason="DALI is not installed")
 
-FRAME = (
-    "Critical error in pipeline:\nError in {device} operator `nvidia.dali.fn.{name}`,\nencountered:\n\n{cause}\n"
-    "C++ context: x"
+
+def said(device: str, name: str, cause: str) -> str:
+    """What DALI raises."""
+    frame = f"Critical error in pipeline:\nError in {device} operator `nvidia.dali.fn.{name}`,\nencountered:\n\n"
+    return f"{frame}{cause}\nC++ context: x"
+
+
+RUNTIME = "CUDA runtime API error"
+ILLEGAL = said(
+    "mixed",
+    "decoders.image",
+    f"{RUNTIME} cudaErrorIllegalAddress (700):\nan illegal memory access was encountered",
 )
-ILLEGAL = FRAME.format(
-    device="mixed",
-    name="decoders.image",
-    cause="CUDA runtime API error cudaErrorIllegalAddress (700):\nan illegal memory access was encountered",
-)
-LAUNCH = FRAME.format(
-    device="gpu",
-    name="resize",
-    cause="CUDA driver API error CUDA_ERROR_LAUNCH_FAILED (719):\nunspecified launch failure",
-)
-MEMORY = FRAME.format(
-    device="gpu", name="resize", cause="CUDA runtime API error cudaErrorMemoryAllocation (2):\nout of memory"
-)
-POOL = FRAME.format(device="gpu", name="resize", cause="Can't allocate 150994944 bytes on device 0.")
-DAMAGED = FRAME.format(device="mixed", name="decoders.image", cause="nvImageCodec failure: '#4'")
-UNKNOWN = FRAME.format(device="mixed", name="decoders.image", cause="nvImageCodec failure: '#8'")
+LAUNCH = said("gpu", "resize", "CUDA driver API error CUDA_ERROR_LAUNCH_FAILED (719):\nunspecified launch failure")
+MEMORY = said("gpu", "resize", f"{RUNTIME} cudaErrorMemoryAllocation (2):\nout of memory")
+POOL = said("gpu", "resize", "Can't allocate 150994944 bytes on device 0.")
+DRIVER = said("gpu", "resize", f"{RUNTIME} cudaErrorInsufficientDriver (35):\nCUDA driver version is insufficient")
+DAMAGED = said("mixed", "decoders.image", "nvImageCodec failure: '#4'")
+UNKNOWN = said("mixed", "decoders.image", "nvImageCodec failure: '#8'")
 BATCH, IMAGES = 8, 64
 FILES = [photograph(n) for n in range(IMAGES)]
 
@@ -91,35 +90,25 @@ def _run(ds: Dataset) -> tuple[int, BaseException, Any]:
     return count, caught.value, items
 
 
+ACCESS = "illegal memory access was encountered; restart the process"
+MORE = "more memory than is available .* smaller batch or a smaller Options.device_memory"
+FAILURES: dict[str, tuple[Any, bool, str]] = {  # a text or an error, whether every run has it, what is said
+    "illegal access": (ILLEGAL, True, ACCESS),
+    "illegal access once": (ILLEGAL, False, ACCESS),
+    "launch": (LAUNCH, True, "unspecified launch failure; restart the process"),
+    "memory": (MEMORY, True, MORE),
+    "memory once": (MEMORY, False, MORE),
+    "pool": (POOL, True, "Can't allocate 150994944 bytes on device 0.*; use a smaller batch"),
+    "host": (MemoryError("std::bad_alloc"), True, "more memory than is available"),
+    "without a name": (UNKNOWN, True, "fails on rows that it computed before, so it is not the data"),
+    "without a name, once": (UNKNOWN, False, "failed once and ran on the same batch again, so it is not the data"),
+}
+
+
 @pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
-@pytest.mark.parametrize(
-    ("text", "sticky", "words"),
-    [
-        (ILLEGAL, True, "illegal memory access was encountered; restart the process"),
-        (ILLEGAL, False, "illegal memory access was encountered; restart the process"),
-        (LAUNCH, True, "unspecified launch failure; restart the process"),
-        (MEMORY, True, "more memory than is available .* smaller batch or a smaller Options.device_memory"),
-        (MEMORY, False, "more memory than is available .* smaller batch or a smaller Options.device_memory"),
-        (POOL, True, "Can't allocate 150994944 bytes on device 0.*; use a smaller batch"),
-        (MemoryError("std::bad_alloc"), True, "more memory than is available"),
-        (UNKNOWN, True, "fails on rows that it computed before, so it is not the data"),
-        (UNKNOWN, False, "failed once and ran on the same batch again, so it is not the data"),
-    ],
-    ids=[
-        "illegal access",
-        "illegal access once",
-        "launch",
-        "memory",
-        "memory once",
-        "pool",
-        "host",
-        "without a name",
-        "without a name, once",
-    ],
-)
-def test_a_failure_of_the_device_ends_the_run_with_one_error(
-    on_error: str, text: Any, sticky: bool, words: str, breaks: Any
-) -> None:
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_failure_of_the_device_ends_the_run_with_one_error(on_error: str, name: str, breaks: Any) -> None:
+    text, sticky, words = FAILURES[name]
     breaks(text, run=4, sticky=sticky)
 
     count, error, items = _run(_chain(on_error))
@@ -202,14 +191,7 @@ def test_a_pipeline_that_cannot_be_built_is_a_failure_of_the_device(monkeypatch:
 
     class Pipeline(real.pipeline):  # type: ignore[name-defined,misc]
         def build(self) -> None:
-            raise RuntimeError(
-                FRAME.format(
-                    device="gpu",
-                    name="resize",
-                    cause="CUDA runtime API error "
-                    "cudaErrorInsufficientDriver (35):\nCUDA driver version is insufficient",
-                )
-            )
+            raise RuntimeError(DRIVER)
 
     monkeypatch.setattr(library, "import_dali", lambda: dataclasses.replace(real, pipeline=Pipeline))
     library.release_memory()

@@ -704,16 +704,6 @@ def test_no_damaged_index_is_believed(tmp_path: Path, damages: list[Callable[[by
         assert record_index(str(path), "beside").offsets.tolist() == expected
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda p: os.symlink(p, p)], ids=["fifo", "folder", "loop"])
-def test_an_index_that_is_no_file_is_not_read(tmp_path: Path, make: Callable[[str], None]) -> None:
-    path = tmp_path / "records"
-    path.write_bytes(STREAM)
-    make(str(tmp_path / ".records.gpindex"))
-
-    assert in_time(lambda: len(record_index(str(path), "beside"))) == 5
-
-
 def numbers() -> Dataset:
     return Dataset.range(30).map(lambda x: (int(x), np.full(int(x), x), str(x).encode() * 5), traced=False)
 
@@ -749,28 +739,24 @@ def test_a_damaged_cache_gives_what_was_in_it_or_errors(
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
 @pytest.mark.parametrize("name", ["a FIFO", "a device without end", "a folder", "a link to itself"])
-def test_a_saved_folder_whose_manifest_is_no_file_is_an_error(tmp_path: Path, name: str) -> None:
-    folder = tmp_path / "saved"
-    numbers().save(str(folder))
-    (manifest,) = [path for path in folder.iterdir() if path.suffix == ".json"]
-    manifest.unlink()
-    NO_FILES[name][0](manifest)
-
-    with pytest.raises(NO_FILES[name][1], match=re.escape(NO_FILES[name][2])) as caught:
-        in_time(lambda: Dataset.load(str(folder)))
-    assert (caught.value.file, caught.value.stage) == (str(manifest), "load")
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
-@pytest.mark.parametrize("name", ["a FIFO", "a device without end", "a folder", "a link to itself"])
-def test_a_cache_in_whose_place_something_else_lies_is_computed(tmp_path: Path, name: str) -> None:
+def test_what_lies_in_the_place_of_a_file_of_our_own_is_no_hang(tmp_path: Path, name: str) -> None:
+    """Of saved elements that is an error; a cache and an index are made anew."""
+    make, kind, reason = NO_FILES[name]
+    numbers().save(str(tmp_path / "saved"))
+    (manifest,) = [path for path in (tmp_path / "saved").iterdir() if path.suffix == ".json"]
     dataset = numbers().cache(str(tmp_path / "c"))
     assert len(list(dataset)) == 30
-    (path,) = tmp_path.glob("c-*.elements")
-    path.unlink()
-    NO_FILES[name][0](path)
+    (kept,) = tmp_path.glob("c-*.elements")
+    (tmp_path / "records").write_bytes(STREAM)
+    for path in (manifest, kept):
+        path.unlink()
+    for path in (manifest, kept, tmp_path / ".records.gpindex"):
+        make(path)
 
+    with pytest.raises(kind, match=re.escape(reason)) as caught:
+        in_time(lambda: Dataset.load(str(tmp_path / "saved")))
     good, errors = taken(dataset)
 
-    assert len(good) == 30
-    assert errors == []
+    assert (caught.value.file, caught.value.stage) == (str(manifest), "load")
+    assert (len(good), errors) == (30, [])
+    assert in_time(lambda: len(record_index(str(tmp_path / "records"), "beside"))) == 5

@@ -402,23 +402,16 @@ def test_the_number_of_records_of_a_manifest_is_bounded(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("name", "value"),
     [
-        {"error_manifest": 5},
-        {"error_manifest": ""},
-        {"error_manifest": b"bytes"},
-        {"bad_records": "a\0b"},
-        {"max_bad": -1},
-        {"max_bad": 1.5},
-        {"max_bad": float("nan")},
-        {"max_bad": True},
-        {"max_bad": "many"},
+        *(("error_manifest", value) for value in (5, "", b"bytes")),
+        ("bad_records", "a\0b"),
+        *(("max_bad", value) for value in (-1, 1.5, float("nan"), True, "many")),
     ],
-    ids=str,
 )
-def test_options_that_mean_nothing_are_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(gp.PlanError, match=f"Options.{next(iter(given))} needs"):
-        gp.Options(**given)
+def test_options_that_mean_nothing_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(gp.PlanError, match=f"Options.{name} needs"):
+        gp.Options(**{name: value})
 
 
 def _no_room(*_: Any) -> int:

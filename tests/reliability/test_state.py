@@ -312,31 +312,24 @@ def test_a_damaged_state_is_an_error_of_its_own(tmp_path: Path) -> None:
     assert count > 80 / (1 if FULL else 3)
 
 
+NONSENSE: dict[str, list[Any]] = {  # by part of a state
+    "epoch": [7, -1, "1", [1]],
+    "begin_at": [3, "3"],
+    "stand": [None, "outside"],
+    "flow": [None, {"zlib": "AAAA", "letters": 3}],
+    "types": [[[1, 2]], None],
+    "engine": ["by_rank", 3],
+    "first": [1, "1"],
+    "delivered": [None],
+    "in_epoch": [10_000],
+    "left_out": [-1],
+    "raised": [-1],
+}
+
+
 @pytest.mark.parametrize(
     "changed",
-    [
-        {"epoch": 7},
-        {"epoch": -1},
-        {"epoch": "1"},
-        {"epoch": [1]},
-        {"delivered": None},
-        {"in_epoch": 10_000},
-        {"left_out": -1},
-        {"begin_at": 3},
-        {"begin_at": "3"},
-        {"stand": None},
-        {"stand": "outside"},
-        {"flow": None},
-        {"flow": {"zlib": "AAAA", "letters": 3}},
-        {"types": [[1, 2]]},
-        {"types": None},
-        {"engine": "by_rank"},
-        {"engine": 3},
-        {"raised": -1},
-        {"first": 1},
-        {"first": "1"},
-        {"engine": "on_ray", "place": 2},
-    ],
+    [*({part: x} for part, values in NONSENSE.items() for x in values), {"engine": "on_ray", "place": 2}],
     ids=str,
 )
 def test_a_refused_state_leaves_the_iterator_as_new(changed: dict[str, Any]) -> None:
