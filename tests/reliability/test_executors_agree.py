@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -31,12 +30,7 @@ from tests.transform.tiny import ENCODED
 Array = npt.NDArray[np.uint8]
 
 needs_dali = pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
-pytestmark = pytest.mark.timeout(60)
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.ERROR, "gpupipe")
+pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("quiet")]
 
 
 def encoded(number: int, kind: str, mode: str = "RGB", **how: Any) -> bytes:

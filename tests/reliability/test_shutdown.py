@@ -483,19 +483,15 @@ HEAD = """
     warnings.simplefilter("ignore", DeprecationWarning)  # Python itself warns about fork with threads
     import gpupipe as gp
     name, folder = sys.argv[1], Path(sys.argv[2])
+
+    def waited_for(pid):
+        deadline = time.monotonic() + 25
+        done = 0, 0
+        while not done[0] and time.monotonic() < deadline:
+            done = os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.01)
+        return os.waitstatus_to_exitcode(done[1]) if done[0] else "the child hangs"
     """
-
-
-def child(body: str, *arguments: str) -> subprocess.Popen[str]:
-    chains = "from tests.reliability.test_shutdown import CHAINS\n"
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(HEAD) + chains + textwrap.dedent(body), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        start_new_session=True,  # what it forks can be killed with it
-    )
 
 
 @pytest.fixture(scope="module")
@@ -510,17 +506,6 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
 
 def program(forks: Forks, body: str, name: str, folder: Path) -> contextlib.AbstractContextManager[Program]:
     return forks.program(textwrap.dedent(HEAD) + textwrap.dedent(body), name, str(folder))
-
-
-@contextlib.contextmanager
-def ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
-    """A process that is gone afterwards, with its children."""
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="SIGINT to a child is different there")
@@ -566,12 +551,7 @@ def test_a_forked_child_is_told_and_both_processes_end_quietly(name: str, folder
                 print("child: goes on", flush=True)
                 break
             sys.exit(7)
-        deadline = time.monotonic() + 25
-        done = 0, 0
-        while not done[0] and time.monotonic() < deadline:
-            done = os.waitpid(pid, os.WNOHANG)
-            time.sleep(0.01)
-        print("parent:", os.waitstatus_to_exitcode(done[1]) if done[0] else "the child hangs", flush=True)
+        print("parent:", waited_for(pid), flush=True)
         next(items)
         print("parent: goes on", flush=True)
         other = iter(dataset)  # alive at the end of the program
@@ -592,7 +572,7 @@ def test_a_forked_child_is_told_and_both_processes_end_quietly(name: str, folder
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
-def test_a_child_forked_while_a_pipeline_is_being_built_ends(folder: Path) -> None:
+def test_a_child_forked_while_a_pipeline_is_being_built_ends(folder: Path, forks: Forks) -> None:
     """DALI destroys every pipeline when a process ends; one whose threads are the parent's would wait for ever."""
     body = """
         import threading
@@ -612,17 +592,13 @@ def test_a_child_forked_while_a_pipeline_is_being_built_ends(folder: Path) -> No
         pid = os.fork()
         if pid == 0:
             sys.exit(7)
-        deadline = time.monotonic() + 25
-        done = 0, 0
-        while not done[0] and time.monotonic() < deadline:
-            done = os.waitpid(pid, os.WNOHANG)
-            time.sleep(0.01)
+        done = waited_for(pid)
         forked.set()
-        print(os.waitstatus_to_exitcode(done[1]) if done[0] else "the child hangs")
+        print(done)
         taker.join()
         """
-    with ended(child(body, "dali", str(folder))) as process:
-        out, errors = process.communicate(timeout=50)
+    with program(forks, body, "dali", folder) as process:
+        out, errors = process.communicate(50)
 
     assert (process.returncode, out, errors) == (0, "7\n", "")
 

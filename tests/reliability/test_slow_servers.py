@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from fsspec.implementations.cached import CachingFileSystem
 
 import gpupipe as gp
 from gpupipe import Dataset
-from gpupipe.extract.records.lines import LineReader
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.extract.storage.ranges_ahead import RangeBudget
 from gpupipe.flow.sources import readers as flow_readers
@@ -93,21 +91,6 @@ def test_what_is_read_ahead_stays_inside_its_budget(server: Faulty, tmp_path: Pa
     assert 0 < max(held) <= (4 << 20) // 8
 
 
-@pytest.mark.parametrize("kind", [RecordReader, LineReader])
-def test_a_reader_holds_nothing_once_it_ended_or_was_closed(server: Faulty, tmp_path: Path, kind: Any) -> None:
-    path = server.url(written(tmp_path, "records")[0])
-    budget = RangeBudget(1 << 30)
-    with ThreadPoolExecutor(2) as pool:
-        for count in (0, 1, 50, 10**6):
-            reader = kind(path, block=BLOCK, readers=pool, budget=budget)
-            reader.begin()
-            blocks = reader.blocks()
-            assert len(list(islice(blocks, count))) == min(count, len(list(kind(path, block=BLOCK).blocks())))
-            reader.close()
-            blocks.close()
-    assert budget.buffer_usage() == (0, 0)
-
-
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_sizes_of_listed_files_are_asked_for_side_by_side(server: Faulty, tmp_path: Path, scheme: str) -> None:
     names = written(tmp_path, "records")
@@ -129,12 +112,6 @@ def test_sizes_of_listed_files_are_asked_for_side_by_side(server: Faulty, tmp_pa
     with ds.iterator(epoch=0) as items:
         most(lambda: items.load_state_dict(state))
         assert list(items) == rest
-
-
-def test_a_listed_file_that_is_missing_is_named(server: Faulty, tmp_path: Path) -> None:
-    names = written(tmp_path, "records")
-    with pytest.raises(gp.PlanError, match="none match"):
-        Dataset.list_files([server.url(f"no-{name}") for name in names])
 
 
 @pytest.mark.skipif(importlib.util.find_spec("aiohttp") is None, reason="fsspec's HTTP needs aiohttp")
