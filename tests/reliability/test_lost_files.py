@@ -98,17 +98,6 @@ def test_a_missing_file_is_raised_under_every_policy_unless_it_is_allowed(
         assert [(record.file, record.action) for record in items.errors] == [(paths[0], "left out")]
 
 
-def test_a_file_over_a_network_that_is_lost_is_raised(two: list[str], tmp_path: Path) -> None:
-    with Faulty(tmp_path, lambda number: "503").serving() as server:
-        paths = [server.url("first"), two[1]]
-        for on_error in POLICIES:
-            good, bad = taken(chain(paths, on_error=on_error).iterator(epoch=0))
-
-            assert good == SECOND
-            assert [(error.file, error.lost, error.offset) for error in bad] == [(paths[0], True, 0)]
-            assert "503" in str(bad[0])
-
-
 def test_a_read_that_stalls_for_good_is_raised(two: list[str], tmp_path: Path) -> None:
     with Faulty(tmp_path, lambda number: "hang").serving() as server:
         paths = [server.url("first"), two[1]]
@@ -210,28 +199,6 @@ def test_a_header_and_a_footer_need_not_be_read(tmp_path: Path, begin: int, monk
 
 
 # ---- the index itself
-
-
-ASKED: dict[str, Callable[[Dataset], Any]] = {
-    "len": len,
-    "ds[0]": lambda ds: ds[0],
-    "shuffle(ALL)": lambda ds: list(ds.shuffle(gp.ALL)),
-    "slice": lambda ds: list(ds[::2]),
-    "split": lambda ds: list(ds.split([0.5, 0.5])[0]),
-}
-
-
-@pytest.mark.parametrize("ask", ASKED)
-@pytest.mark.parametrize("on_error", POLICIES)
-def test_an_index_never_pretends(two: list[str], on_error: Any, ask: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is chosen by place among files that cannot be counted would be chosen among other numbers."""
-    bad_sector(two[0], monkeypatch)
-    ds = gp.TFRecordDataset(two).with_options(Options(on_error=on_error))
-
-    with pytest.raises(gp.DataError, match=r"Input/output error.*; its records cannot be counted") as got:
-        ASKED[ask](ds)
-
-    assert got.value.file == two[0]
 
 
 @pytest.mark.parametrize("on_error", POLICIES)
