@@ -27,7 +27,7 @@ from gpupipe.extract.storage import waiting as waits
 from gpupipe.extract.storage.files import LOCAL
 from gpupipe.flow.sources import readers as flow_readers
 from tests.reliability.faulty import Disk, Faulty, every
-from tests.reliability.record_files import READERS, chain, payloads, taken, write
+from tests.reliability.record_files import READERS, SIZE, chain, payloads, taken, write
 from tests.reliability.resume import through_json
 
 FILES, EACH = 16, 96
@@ -164,6 +164,20 @@ def test_a_header_that_a_network_changed_is_asked_for_once_more(tmp_path: Path) 
     with Faulty(tmp_path, lambda number: "flip" if number == 1 else None).serving() as server:
         assert list(chain([server.url("x")], "records")) == [b""] * 9
         assert server.gets == 2
+
+
+def test_what_is_damaged_in_the_file_is_one_bad_record_over_a_network_too(tmp_path: Path) -> None:
+    tfrecords(tmp_path / "x", 0)
+    data = bytearray((tmp_path / "x").read_bytes())
+    data[5 * (SIZE + 16) + 100] ^= 1
+    data[9 * (SIZE + 16)] ^= 1
+    (tmp_path / "x").write_bytes(data)
+    with Faulty(tmp_path).serving() as server:
+        good, bad = taken(iter(chain([server.url("x")], "records")))
+
+        assert good == [record for i, record in enumerate(ALL[:EACH]) if i not in (5, 9)]
+        assert [error.offset for error in bad] == [5 * (SIZE + 16), 9 * (SIZE + 16)]
+        assert not any(error.lost for error in bad)
 
 
 def test_a_state_in_the_middle_goes_on_over_faults(tmp_path: Path) -> None:

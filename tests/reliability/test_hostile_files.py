@@ -137,6 +137,26 @@ READERS: dict[str, Callable[[str], Dataset]] = {
 # ---- records
 
 
+@pytest.mark.parametrize("read", ["records", "references", "gzip"])
+@pytest.mark.parametrize("length", [2**31, 2**63 - 17, 2**64 - 1])
+def test_a_record_of_absurd_length_is_one_error(tmp_path: Path, read: str, length: int) -> None:
+    data = STREAM + header(length) + b"a few bytes"
+    bad, good = tmp_path / "bad", tmp_path / "good"
+    bad.write_bytes(gzip.compress(data) if read == "gzip" else data)
+    good.write_bytes(gzip.compress(STREAM) if read == "gzip" else STREAM)
+    both = Dataset.from_tensor_slices([str(bad), str(good)]).flat_map(READERS[read])
+
+    with memory_below(8 * MEGABYTE):
+        records, errors = taken(both)
+        left = skipped(both)
+
+    assert sorted(records) == sorted(left) == sorted(2 * GOOD)
+    (error,) = errors
+    assert isinstance(error, RecordError)
+    assert (error.file, error.offset, error.stage) == (str(bad), len(STREAM), "read")
+    assert "its length exceeds the file" in error.reason
+
+
 @pytest.fixture
 def searched(monkeypatch: pytest.MonkeyPatch) -> int:
     """A low bound on the search behind damage, in bytes."""

@@ -478,6 +478,23 @@ def test_a_server_that_does_not_answer_is_given_up(
 # ---- the index, the cache, saved elements
 
 
+def test_an_index_of_a_file_that_shrinks_is_an_error_of_its_records(tmp_path: Path) -> None:
+    path = tmp_path / "records"
+    write(path, "records", SECOND)
+    dataset = gp.TFRecordDataset(str(path))
+    assert bytes(dataset[COUNT - 1]) == SECOND[-1]
+    items = iter(dataset.shuffle(gp.ALL, seed=1))
+    begun = [bytes(next(items))]
+    os.truncate(path, 100 * (SIZE + 16))
+
+    good, bad = taken(items)
+
+    assert len(begun) + len(good) + len(bad) == COUNT
+    assert set(good) <= set(SECOND)
+    assert {error.file for error in bad} == {str(path)}
+    assert all(error.offset is not None and error.offset >= 99 * (SIZE + 16) for error in bad)
+
+
 def test_an_index_that_cannot_be_read_in_time_is_built_anew(
     tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
