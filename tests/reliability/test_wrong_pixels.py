@@ -260,7 +260,7 @@ def test_behind_a_crop_what_the_decoder_gave_is_looked_at(
     compared = fault == "unfinished"
     spoil(fault, proves=not compared)
     with_regions(monkeypatch, regions)
-    ds = chain(crop=True, **({"verify": 1} if compared else {}))
+    ds = chain(crop=True, verify=1 if compared else None)
     assert "decode_crop" in str(ds.explain())
 
     count, error, _ = ended_by(ds)
