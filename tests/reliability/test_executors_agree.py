@@ -6,6 +6,7 @@ import io
 import struct
 import zlib
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -107,25 +108,25 @@ WEBP, WEBP_EXIF = encoded(1, "WEBP"), encoded(1, "WEBP", exif=EXIF)
 ADOBE = CMYK.index(b"Adobe") + 11
 
 # What libjpeg only warns of, or simplejpeg has no name for: an image like the undamaged one beside it.
+APP14 = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\x09"
+
+
+def inserted(data: bytes, more: bytes, marker: bytes) -> bytes:
+    """A JPEG with more bytes in front of its first segment of a kind."""
+    at = data.index(marker)
+    return data[:at] + more + data[at:]
+
+
 HARMLESS: dict[str, tuple[bytes, bytes]] = {
     "JFIF 9.01": (changed(JPEG, 11, 9), JPEG),
     "JFIF 2.01": (changed(JPEG, 11, 2), JPEG),
     "JFIF 0.01": (changed(JPEG, 11, 0), JPEG),
     "Adobe 1 of four channels": (changed(CMYK, ADOBE, 1), changed(CMYK, ADOBE, 2)),
     "Adobe 77 of four channels": (changed(CMYK, ADOBE, 77), changed(CMYK, ADOBE, 2)),
-    "Adobe 9 of three channels": (JPEG[:2] + b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\x09" + JPEG[20:], JPEG),
-    "JFIF and Adobe": (
-        JPEG[:2] + changed(JPEG[2:20], 9, 5) + b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\x09" + JPEG[20:],
-        JPEG,
-    ),
-    "bytes between segments": (
-        JPEG[: JPEG.index(b"\xff\xda")] + b"nothing\xff\0" + JPEG[JPEG.index(b"\xff\xda") :],
-        JPEG,
-    ),
-    "a restart between segments": (
-        JPEG[: JPEG.index(b"\xff\xda")] + b"\xff\xd3nothing" + JPEG[JPEG.index(b"\xff\xda") :],
-        JPEG,
-    ),
+    "Adobe 9 of three channels": (JPEG[:2] + APP14 + JPEG[20:], JPEG),
+    "JFIF and Adobe": (JPEG[:2] + changed(JPEG[2:20], 9, 5) + APP14 + JPEG[20:], JPEG),
+    "bytes between segments": (inserted(JPEG, b"nothing\xff\0", b"\xff\xda"), JPEG),
+    "a restart between segments": (inserted(JPEG, b"\xff\xd3nothing", b"\xff\xda"), JPEG),
     "PNG eXIf": (changed(PNG_EXIF, PNG_EXIF.index(b"eXIf") + 5, 0x99), PNG_EXIF),
 }
 REFUSED: dict[str, tuple[bytes, str]] = {
@@ -422,6 +423,7 @@ def with_scans(image: bytes, more: int) -> bytes:
     return image[:-2] + image[at : at + 2 + int.from_bytes(image[at + 2 : at + 4], "big")] * more + b"\xff\xd9"
 
 
+@cache
 def large(progressive: bool, colours: bool = False) -> bytes:
     stream = io.BytesIO()
     Image.new("RGB" if colours else "L", (8000, 8000)).save(stream, "JPEG", progressive=progressive)
@@ -440,12 +442,8 @@ ENDLESS = {
     "progressive, just too many": with_scans(large(True), 64),
     "baseline": in_three(large(False, True), 3000),
     "more than bytes follow the end": with_scans(large(True), 4000) + b"more",
-    "behind fill bytes": (
-        lambda data: data[: data.index(b"\xff\xc4")] + b"\xff" * 100_001 + data[data.index(b"\xff\xc4") :]
-    )(with_scans(large(True), 4000)),
-    "behind bytes that are nothing": (
-        lambda data: data[: data.index(b"\xff\xc4")] + b"nothing" + data[data.index(b"\xff\xc4") :]
-    )(with_scans(large(True), 4000)),
+    "behind fill bytes": inserted(with_scans(large(True), 4000), b"\xff" * 100_001, b"\xff\xc4"),
+    "behind bytes that are nothing": inserted(with_scans(large(True), 4000), b"nothing", b"\xff\xc4"),
 }
 
 

@@ -145,16 +145,12 @@ def stall(gate: threading.Event, first: int = 1) -> Callable[[int], int | None]:
 
 @dataclass
 class Place:
-    """Where something goes wrong with the first of two files."""
+    """Where something goes wrong with a file."""
 
-    files: Files
+    first: Path
     tmp_path: Path
     gate: threading.Event
     patch: pytest.MonkeyPatch
-
-    @property
-    def first(self) -> Path:
-        return self.files.paths[0]
 
     def answers(self, answer: Callable[[int], int | None]) -> System:
         return System(str(self.first), answer).install(self.patch)
@@ -168,7 +164,14 @@ class Place:
 
     def refused(self) -> None:
         """As for a user who is not root."""
-        _denied(self.first, self.patch, self.gate)
+        real = os.open
+
+        def refused(name: Any, flags: int, *rest: Any, **more: Any) -> int:
+            if os.fspath(name) == str(self.first):
+                raise PermissionError(errno.EACCES, "Permission denied", str(self.first))
+            return real(name, flags, *rest, **more)
+
+        self.patch.setattr(os, "open", refused)
 
     def unseen(self) -> None:
         """It cannot even be looked at."""
@@ -216,31 +219,33 @@ BEGUN: dict[str, tuple[Callable[[Place], Any], str]] = {
 
 @pytest.fixture
 def place(files: Files, tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> Place:
-    return Place(files, tmp_path, gate, monkeypatch)
+    return Place(files.paths[0], tmp_path, gate, monkeypatch)
 
 
 @pytest.mark.parametrize("fault", BEFORE)
-def test_a_file_that_cannot_be_read_is_an_error_and_the_next_one_is_read(place: Place, fault: str) -> None:
+def test_a_file_that_cannot_be_read_is_an_error_and_the_next_one_is_read(
+    files: Files, place: Place, fault: str
+) -> None:
     happens, reason, most = BEFORE[fault]
-    dataset = place.files.dataset(**({"read_timeout": 0.15} if reason == GIVEN_UP else {}))
+    dataset = files.dataset(**({"read_timeout": 0.15} if reason == GIVEN_UP else {}))
     happens(place)
 
     good, bad = taken(iter(dataset))
 
-    check(place.files, good, bad, reason, most)
+    check(files, good, bad, reason, most)
     assert isinstance(bad[0], MissingFileError) == (fault == "gone")
 
 
 @pytest.mark.parametrize("fault", BEGUN)
-def test_a_file_that_changes_while_it_is_read_is_an_error(place: Place, fault: str) -> None:
+def test_a_file_that_changes_while_it_is_read_is_an_error(files: Files, place: Place, fault: str) -> None:
     happens, reason = BEGUN[fault]
-    items = iter(place.files.dataset())
+    items = iter(files.dataset())
     begun = [bytes(next(items))]
     happens(place)
 
     good, bad = taken(items)
 
-    check(place.files, begun + good, bad, "", COUNT - 1)
+    check(files, begun + good, bad, "", COUNT - 1)
     assert (any if fault == "cut" else all)(re.search(reason, str(error)) for error in bad)
 
 
@@ -253,8 +258,10 @@ HARMLESS: dict[str, Callable[[Place], Any]] = {
 
 @pytest.mark.parametrize("timeout", [None, PATIENCE], ids=["", "timeout"])
 @pytest.mark.parametrize("what", HARMLESS)
-def test_what_is_harmless_while_a_file_is_read_loses_nothing(place: Place, what: str, timeout: float | None) -> None:
-    items = iter(place.files.dataset(read_timeout=timeout))
+def test_what_is_harmless_while_a_file_is_read_loses_nothing(
+    files: Files, place: Place, what: str, timeout: float | None
+) -> None:
+    items = iter(files.dataset(read_timeout=timeout))
     begun = [bytes(next(items))]
     HARMLESS[what](place)
 
@@ -559,40 +566,12 @@ class Three:
         return gp.TFRecordDataset(list(map(str, self.paths))).with_options(Options(read_timeout=0.25, **options))
 
 
-def _missing(path: Path, patch: pytest.MonkeyPatch, gate: threading.Event) -> None:
-    path.unlink()
-
-
-def _denied(path: Path, patch: pytest.MonkeyPatch, gate: threading.Event) -> None:
-    """As for a user who is not root."""
-    real = os.open
-
-    def refused(name: Any, flags: int, *rest: Any, **more: Any) -> int:
-        if os.fspath(name) == str(path):
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return real(name, flags, *rest, **more)
-
-    patch.setattr(os, "open", refused)
-
-
-def _stalls(path: Path, patch: pytest.MonkeyPatch, gate: threading.Event) -> None:
-    System(str(path), stall(gate)).install(patch)
-
-
-def _stalls_later(path: Path, patch: pytest.MonkeyPatch, gate: threading.Event) -> None:
-    System(str(path), stall(gate, 2)).install(patch)
-
-
-def _broken(path: Path, patch: pytest.MonkeyPatch, gate: threading.Event) -> None:
-    System(str(path), refuse(errno.EIO)).install(patch)
-
-
-UNCOUNTED: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch, threading.Event], None], str]] = {
-    "missing": (_missing, "no such file"),
-    "permission denied": (_denied, "cannot be read: Permission denied"),
-    "stalls": (_stalls, r"a read was given up after 0.25 s \(Options.read_timeout\)"),
-    "stalls in the middle": (_stalls_later, r"a read was given up after 0.25 s \(Options.read_timeout\)"),
-    "a broken disk": (_broken, "cannot be read"),
+UNCOUNTED: dict[str, tuple[Callable[[Place], Any], str]] = {
+    "missing": (lambda at: at.first.unlink(), "no such file"),
+    "permission denied": (Place.refused, "cannot be read: Permission denied"),
+    "stalls": (lambda at: at.answers(stall(at.gate)), r"a read was given up after 0.25 s \(Options.read_timeout\)"),
+    "stalls in the middle": (lambda at: at.answers(stall(at.gate, 2)), r"a read was given up after 0.25 s \(Options"),
+    "a broken disk": (lambda at: at.answers(refuse(errno.EIO)), "cannot be read"),
 }
 FROM_THE_BEGIN = [name for name in UNCOUNTED if name != "stalls in the middle"]
 
@@ -607,7 +586,7 @@ def three(
             for i in range(5):
                 writer.write(b"%d" % i * 20_000)  # a header is a read of its own
     break_it, reason = UNCOUNTED[str(request.param)]
-    break_it(paths[1], monkeypatch, gate)
+    break_it(Place(paths[1], tmp_path, gate, monkeypatch))
     return Three(paths, reason)
 
 
