@@ -455,39 +455,6 @@ def test_what_a_forger_writes_with_right_checksums_is_an_error_or_an_element(who
         assert error.file == str(path)
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.binary(max_size=200))
-def test_any_bytes_are_a_column_or_malformed(data: bytes) -> None:
-    try:
-        column = read_column(Cursor(memoryview(data)))
-    except Malformed:
-        return
-    out: list[Any] = []
-    add_column(bytes(column) if isinstance(column, memoryview) else column, out)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        bytes((0,)) + struct.pack("<Q", 2**63),
-        bytes((1, 7, 1)) + struct.pack("<Q", 2**60),
-        bytes((1, 7, 2)) + struct.pack("<QQ", 2**63, 2**63),
-        bytes((1, 7, 2)) + struct.pack("<QQ", 0, 2**63),
-        bytes((1, 7, 33)) + bytes(33 * 8),
-        bytes((1, 99, 0)) + bytes(8),
-        bytes((3, 1)) + struct.pack("<Q", 2**61),
-        bytes((3, 2)) + struct.pack("<QQ", 0, 2**63),
-        bytes((3, 1)) + struct.pack("<QQ", 1, 2**62),
-        bytes((4,)) * 100,
-        bytes((4, 0)) + bytes(8),
-        bytes((77,)),
-    ],
-)
-def test_lengths_are_bounded_before_they_are_used(data: bytes) -> None:
-    with pytest.raises(Malformed):
-        read_column(Cursor(memoryview(data)))
-
-
 # ---- the type of an element
 
 

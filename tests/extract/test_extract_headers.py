@@ -88,17 +88,6 @@ def test_orientation_is_read_where_it_is_asked_for(orientation: int, kind: str, 
     assert read_header(data).size == (20, 30)
 
 
-@pytest.mark.parametrize(
-    "block", [b"", b"II*\0", b"MM\0*\xff\xff\xff\xff", b"II*\0\x08\0\0\0\xff\xff", b"nonsense" * 4]
-)
-def test_a_damaged_exif_block_asks_for_nothing(block: bytes) -> None:
-    data = saved("RGB", (8, 8), "JPEG")
-    segment = b"Exif\0\0" + block
-    data = data[:2] + b"\xff\xe1" + struct.pack(">H", len(segment) + 2) + segment + data[2:]
-
-    assert read_header(data, orientation=True).orientation == 1
-
-
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize(
     ("kind", "mode", "channels", "options"),
@@ -141,41 +130,6 @@ def test_headers_of_other_formats_say_what_pillow_says(
     assert header.channels == channels
     assert header.bits == {"I;16": 16, "1": 1}.get(mode, 8)
     check_complete(data, header)
-
-
-def test_an_interlaced_png_counts_as_progressive() -> None:
-    # IHDR alone is what is read; Pillow writes no interlaced files
-    data = bytearray(saved("RGB", (9, 8), "PNG"))
-    data[28] = 1
-
-    assert read_header(data).progressive
-
-
-def test_a_bmp_may_begin_with_its_first_row() -> None:
-    data = bytearray(saved("RGB", (9, 8), "BMP"))
-    data[22:26] = struct.pack("<i", -8)
-
-    assert read_header(data).height == 8
-
-
-def test_an_old_bmp_has_a_short_header() -> None:
-    data = b"BM" + bytes(8) + struct.pack("<IIHHHH", 26, 12, 9, 8, 1, 24) + bytes(8 * 28)
-
-    assert (read_header(data).height, read_header(data).width) == (8, 9)
-
-
-def test_fill_bytes_may_precede_a_marker() -> None:
-    data = saved("RGB", (9, 8), "JPEG")
-
-    assert jpeg_size(data[:2] + b"\xff" * 10 + data[2:])[:2] == (8, 9)
-
-
-@pytest.mark.parametrize("marker", [0xC4, 0xCC, 0xDB, 0xFE])
-def test_tables_may_precede_the_frame(marker: int) -> None:
-    data = saved("RGB", (9, 8), "JPEG")
-    segment = bytes([0xFF, marker, 0, 22]) + b"\0\x01" * 10
-
-    assert jpeg_size(data[:2] + segment + data[2:])[:2] == (8, 9)
 
 
 def test_a_file_of_fill_bytes_comes_to_an_end() -> None:

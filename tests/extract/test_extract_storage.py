@@ -13,7 +13,7 @@ import pytest
 
 from gpupipe.errors import DirectoryError, MissingFileError, PlanError, PlanTypeError, RecordError
 from gpupipe.extract.storage import files, retry
-from gpupipe.extract.storage.files import LOCAL, LocalStorage, Storage
+from gpupipe.extract.storage.files import LOCAL, LocalStorage
 from gpupipe.extract.storage.patterns import expand
 
 
@@ -102,37 +102,6 @@ def test_wrong_patterns_are_refused() -> None:
         expand("/tmp/[z-a]")
     with pytest.raises(PlanTypeError, match="got int"):
         expand(7)  # type: ignore[arg-type]
-
-
-def test_an_empty_pattern_matches_nothing() -> None:
-    assert expand("") == []
-
-
-def test_reading_gives_exactly_the_range(tmp_path: Path) -> None:
-    data = os.urandom(5000)
-    path = tmp_path / "x"
-    path.write_bytes(data)
-    storage: Storage = LocalStorage()
-
-    assert storage.read(str(path), 100, 1000) == data[100:1100]
-    assert storage.read(str(path), 5000, 0) == b""
-    assert storage.size(str(path))[0] == 5000
-    assert storage.random_reads
-    assert expand(f"{tmp_path}/*") == [(str(path), "x")]
-
-
-def test_a_short_read_names_file_offset_and_missing_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    path.write_bytes(bytes(100))
-
-    with pytest.raises(
-        RecordError, match=r"x at offset 90: read: 30 bytes are needed, the file ends 20 bytes too early"
-    ):
-        LOCAL.read(str(path), 90, 30)
-    with pytest.raises(RecordError, match="the file ends 30 bytes too early"):
-        LOCAL.read(str(path), 1000, 30)
-    with pytest.raises(RecordError, match="the file ends 20 bytes too early"):
-        LOCAL.readinto(str(path), 90, memoryview(bytearray(30)))
 
 
 def test_missing_files_and_directories_have_their_own_errors(tmp_path: Path) -> None:

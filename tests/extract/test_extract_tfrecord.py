@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -49,14 +49,7 @@ def read(path: str, **options: Any) -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize(
-    ("data", "masked"),
-    [
-        (b"", 0xA282EAD8),
-        (b"123456789", 0xC78AB0E5),
-        (bytes(range(32)), 0x951F7892),
-        (bytes(32), 0x0FD7FFFA),
-        (b"\xff" * 32, 0xF909B029),
-    ],
+    ("data", "masked"), [(b"", 0xA282EAD8), (b"123456789", 0xC78AB0E5), (b"\xff" * 32, 0xF909B029)]
 )
 def test_masked_crc_gives_the_known_answers(data: bytes, masked: int) -> None:
     assert masked_crc32c(data) == masked
@@ -112,19 +105,16 @@ def test_writer_gives_the_known_answers(tmp_path: Path, record: bytes, written: 
     assert Path(path).read_bytes().hex() == written
 
 
-@pytest.mark.parametrize("compression", [None, "", "GZIP", "ZLIB"])
-@pytest.mark.parametrize("block", [64, 1000, 1 << 20])
-@pytest.mark.parametrize("readers", [0, 1, 3])
+@pytest.mark.parametrize("compression", [None, "GZIP", "ZLIB"])
+@pytest.mark.parametrize("block", [64, 1 << 20])
+@pytest.mark.parametrize("readers", [0, 3])
 def test_every_way_of_reading_gives_what_was_written(
     tmp_path: Path, compression: str | None, block: int, readers: int
 ) -> None:
     path = write(tmp_path / "many", RECORDS, compression)
 
-    if readers:
-        with ThreadPoolExecutor(readers) as pool:
-            items = read(path, compression=compression, block=block, readers=pool)
-    else:
-        items = read(path, compression=compression, block=block)
+    with ThreadPoolExecutor(max(readers, 1)) as pool:
+        items = read(path, compression=compression, block=block, readers=pool if readers else None)
 
     assert items == list(zip(OFFSETS, RECORDS, strict=True))
 
@@ -140,7 +130,7 @@ def test_an_empty_file_has_no_records(tmp_path: Path, compression: str) -> None:
 
 
 @pytest.mark.parametrize("compression", ["", "GZIP"])
-@pytest.mark.parametrize("first", [0, 1, 11, 15, 16, len(SIZES) - 1])
+@pytest.mark.parametrize("first", [1, 15, len(SIZES) - 1])
 def test_reading_may_begin_at_any_record(tmp_path: Path, compression: str, first: int) -> None:
     path = write(tmp_path / "many", RECORDS, compression)
 
@@ -149,24 +139,13 @@ def test_reading_may_begin_at_any_record(tmp_path: Path, compression: str, first
     assert items == list(zip(OFFSETS, RECORDS, strict=True))[first:]
 
 
-def test_a_reader_can_be_iterated_again(tmp_path: Path) -> None:
-    reader = RecordReader(write(tmp_path / "many", RECORDS[:5]))
-
-    assert [offset for offset, _ in reader] == [offset for offset, _ in reader] == OFFSETS[:5]
-
-
-def test_payloads_are_read_only(tmp_path: Path) -> None:
-    ((_, record),) = RecordReader(write(tmp_path / "one", [b"hello"]))
-
-    assert isinstance(record, bytes) or (isinstance(record, memoryview) and record.readonly)
-
-
-def test_payloads_stay_valid_while_the_file_is_read_on(tmp_path: Path) -> None:
+def test_payloads_stay_valid_and_read_only_while_the_file_is_read_on(tmp_path: Path) -> None:
     records = [bytes([k]) * 400_000 for k in range(40)]  # twenty blocks, all of them held
 
     items = list(RecordReader(write(tmp_path / "many", records)))
 
     assert [bytes(record) for _, record in items if not isinstance(record, DataError)] == records
+    assert all(isinstance(record, bytes) or memoryview(cast("bytes", record)).readonly for _, record in items)
 
 
 def test_closing_ends_the_iteration(tmp_path: Path) -> None:
@@ -202,38 +181,22 @@ def test_a_reader_in_the_last_thread_of_its_pool_does_not_wait_for_itself(tmp_pa
     assert count == 20
 
 
-def test_readers_run_ahead_in_the_pool(tmp_path: Path) -> None:
-    class Eager:
-        def __init__(self) -> None:
-            self.threads: list[int] = []
+def test_readers_run_ahead_in_the_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "many", [bytes(600_000)] * 4)
+    submitted: list[Any] = []
+    with ThreadPoolExecutor(1) as pool:
+        submit = pool.submit
 
-        def submit(self, fn: Any, /) -> Future[Any]:
-            done: Future[Any] = Future()
-            done.set_running_or_notify_cancel()
-
-            def work() -> None:
-                self.threads.append(threading.get_ident())
-                done.set_result(fn())
-
-            thread = threading.Thread(target=work)
-            thread.start()
-            thread.join()
+        def noted(fn: Any, /) -> Future[Any]:
+            submitted.append(fn)
+            done = submit(fn)
+            done.exception()  # waits for it
             return done
 
-    pool = Eager()
-    path = write(tmp_path / "many", [bytes(600_000)] * 4)
+        monkeypatch.setattr(pool, "submit", noted)
 
-    assert len(list(RecordReader(path, readers=pool))) == 4
-    assert len(pool.threads) == 4
-    assert threading.get_ident() not in pool.threads
-
-
-def test_concatenated_gzip_members_are_all_read(tmp_path: Path) -> None:
-    a, b = write(tmp_path / "a", RECORDS[:4], "GZIP"), write(tmp_path / "b", RECORDS[4:9], "GZIP")
-    both = tmp_path / "both"
-    both.write_bytes(Path(a).read_bytes() + Path(b).read_bytes())
-
-    assert read(str(both), compression="GZIP") == list(zip(OFFSETS, RECORDS, strict=True))[:9]
+        assert len(list(RecordReader(path, readers=pool))) == 4
+        assert len(submitted) == 4
 
 
 def test_equal_records_make_equal_gzip_files(tmp_path: Path) -> None:
@@ -243,21 +206,16 @@ def test_equal_records_make_equal_gzip_files(tmp_path: Path) -> None:
     assert Path(a).read_bytes()[4:8] == bytes(4)  # no time
 
 
-@pytest.mark.parametrize("name", ["LZ4", "gzip", "zlib", "none"])
-def test_an_unknown_compression_is_refused_and_the_legal_ones_listed(tmp_path: Path, name: str) -> None:
-    with pytest.raises(PlanError, match=r"None, .*GZIP.*ZLIB"):
-        RecordReader(str(tmp_path / "x"), compression=name)
-    with pytest.raises(PlanError, match="GZIP"):
-        TFRecordWriter(tmp_path / "x", name)
+def test_an_unknown_compression_is_refused_and_the_legal_ones_listed(tmp_path: Path) -> None:
+    for name in ("LZ4", "gzip", "none"):
+        with pytest.raises(PlanError, match=r"None, .*GZIP.*ZLIB"):
+            RecordReader(str(tmp_path / "x"), compression=name)
+        with pytest.raises(PlanError, match="GZIP"):
+            TFRecordWriter(tmp_path / "x", name)
     assert not (tmp_path / "x").exists()
 
 
-def test_writer_refuses_what_is_not_bytes(tmp_path: Path) -> None:
-    with TFRecordWriter(tmp_path / "x") as out, pytest.raises(PlanTypeError, match="bytes, got str"):
-        out.write("text")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("compression", [None, "GZIP", "ZLIB"])
+@pytest.mark.parametrize("compression", [None, "GZIP"])
 def test_writing_a_dataset_finishes_the_file(tmp_path: Path, compression: str | None) -> None:
     records = [b"", b"one", b"two" * 1000]
     ds = gp.Dataset.from_tensor_slices(records)
@@ -289,9 +247,9 @@ def test_writer_refuses_a_dataset_of_what_is_no_record(tmp_path: Path, ds: Any, 
         out.write(ds())
 
 
-def test_writer_refuses_to_write_after_close(tmp_path: Path) -> None:
-    out = TFRecordWriter(tmp_path / "x")
-    out.close()
+def test_writer_refuses_what_is_not_bytes_and_to_write_after_close(tmp_path: Path) -> None:
+    with TFRecordWriter(tmp_path / "x") as out, pytest.raises(PlanTypeError, match="bytes, got str"):
+        out.write("text")  # type: ignore[arg-type]
     out.close()
 
     with pytest.raises(PlanError, match="closed"):
@@ -307,37 +265,7 @@ def test_flush_makes_what_was_written_readable(tmp_path: Path, compression: str 
     items = list(RecordReader(str(tmp_path / "x"), compression=compression))
     out.close()
 
-    record = items[0][1]
-    assert not isinstance(record, DataError)
-    assert bytes(record) == b"hello"
-
-
-@pytest.mark.parametrize("first", [0, 12])
-def test_walking_headers_gives_the_same_records(tmp_path: Path, first: int) -> None:
-    path = write(tmp_path / "many", RECORDS)
-
-    items = list(HeaderWalker(path, start=OFFSETS[first]))
-
-    assert [offset for offset, _ in items] == OFFSETS[first:]
-    assert [reference.read() for _, reference in items if isinstance(reference, Reference)] == RECORDS[first:]
-
-
-def test_walking_headers_does_not_read_large_payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpupipe.extract.storage.files import LocalStorage
-
-    path = write(tmp_path / "many", [bytes(100_000)] * 50)
-    read_bytes = 0
-    original = LocalStorage.read
-
-    def counted(self: LocalStorage, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
-        nonlocal read_bytes
-        read_bytes += n
-        return original(self, name, offset, n, tag)
-
-    monkeypatch.setattr(LocalStorage, "read", counted)
-
-    assert len(list(HeaderWalker(path))) == 50
-    assert read_bytes < 100_000
+    assert bytes(cast("bytes", items[0][1])) == b"hello"
 
 
 def test_references_are_small(tmp_path: Path) -> None:
@@ -363,13 +291,6 @@ def test_a_reference_checks_the_payload_unless_told_not_to(tmp_path: Path) -> No
     assert reference.read(check_crc=False) == b"hdllo"
     with pytest.raises(RecordError, match=r"y at offset 0: read: .*CRC"):
         reference.read()
-
-
-def test_a_reference_beyond_its_file_names_the_record(tmp_path: Path) -> None:
-    path = write(tmp_path / "x", [b"hello"])
-
-    with pytest.raises(RecordError, match=r"x at offset 0: read: 11 bytes are needed, the file ends 2 bytes too early"):
-        Reference(path, 0, 11).read()
 
 
 reused = pytest.mark.skipif(not gil_is_on(), reason="without the GIL no block is used again")
@@ -402,27 +323,6 @@ def test_a_large_block_is_free_while_others_of_its_allocation_are_held() -> None
     assert not any(np.shares_memory(part, np.asarray(block)) for block in again)
     starts = sorted(np.asarray(block).ctypes.data for block in [*again, *views])
     assert np.diff(starts).min() >= 1 << 20
-
-
-def test_no_more_is_allocated_at_once_than_is_kept() -> None:
-    blocks = Blocks(1 << 20, limit=2 << 20)
-
-    block = blocks.take()
-
-    assert block.nbytes == 1 << 20
-    assert len(blocks._new) == 1
-    allocated: Any = block.obj
-    assert allocated.base.nbytes == 2 << 20
-
-
-@reused
-def test_a_free_block_is_found_behind_some_that_are_held() -> None:
-    blocks = Blocks(100, limit=3000)
-    held = [blocks.take() for _ in range(12)]
-    free = id(blocks.take().obj)
-
-    assert id(blocks.take().obj) == free
-    assert len(blocks._ring) == len(held) + 1
 
 
 @pytest.mark.parametrize(("size", "most"), [(700, 2_900), (100_000, 1 << 20)])

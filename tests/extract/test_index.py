@@ -15,8 +15,6 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import gpupipe as gp
 from gpupipe.errors import DataError
@@ -102,16 +100,6 @@ def test_offsets_and_lengths_are_those_of_the_file(path: str) -> None:
     assert index.faults == {}
 
 
-def test_a_record_costs_at_most_16_bytes(tmp_path: Path) -> None:
-    target = tmp_path / "many"
-    target.write_bytes(framed(b"12345678") * 10_000)
-
-    index = build_index(str(target))
-
-    assert len(index) == 10_000
-    assert index.nbytes <= 16 * 10_000
-
-
 def test_no_payload_is_read(tmp_path: Path) -> None:
     target = tmp_path / "large"
     target.write_bytes(framed(bytes(1_000_000)) * 3)
@@ -123,20 +111,16 @@ def test_no_payload_is_read(tmp_path: Path) -> None:
     assert storage.reads == [65_536, 12, 12]  # the first look takes a block: nobody knows yet how large records are
 
 
-def test_small_records_are_read_in_blocks(tmp_path: Path) -> None:
+def test_small_records_are_read_in_blocks_and_cost_at_most_16_bytes(tmp_path: Path) -> None:
     target = tmp_path / "small"
     target.write_bytes(framed(b"x" * 16) * 20_000)
     storage = Counting()
 
-    build_index(str(target), storage=storage)
+    index = build_index(str(target), storage=storage)
 
+    assert len(index) == 20_000
+    assert index.nbytes <= 16 * 20_000
     assert len(storage.reads) <= 640_000 // 65_000 + 1
-
-
-def test_an_empty_file_has_no_records(tmp_path: Path) -> None:
-    (tmp_path / "empty").write_bytes(b"")
-
-    assert len(build_index(str(tmp_path / "empty"))) == 0
 
 
 # ---- damage: the same as a reader from the front
@@ -174,25 +158,6 @@ def test_it_agrees_with_the_reader_about_damage(path: str, damage: Any) -> None:
     assert [outcome(item) for item in HeaderWalker(path)] == expected  # by walking
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_it_agrees_with_the_reader_about_any_damage(tmp_path: Path, data: st.DataObject) -> None:
-    sizes = data.draw(st.lists(st.sampled_from([0, 1, 7, 40, 9000]), max_size=8))
-    whole = bytearray(b"".join(framed(bytes([i]) * n) for i, n in enumerate(sizes)))
-    for _ in range(data.draw(st.integers(0, 3))):
-        at = data.draw(st.integers(0, max(len(whole) - 1, 0)))
-        if data.draw(st.booleans()):
-            whole[at : at + data.draw(st.integers(0, 20))] = data.draw(st.binary(max_size=20))
-        else:
-            del whole[at:]
-    path = tmp_path / "any"
-    path.write_bytes(whole)
-    INDEXES.clear()
-    expected = [outcome(item) for item in RecordReader(str(path), check_crc=False)]
-
-    assert items_of(build_index(str(path)), str(path)) == expected
-
-
 def test_a_file_that_is_not_there_is_one_bad_record(tmp_path: Path) -> None:
     index = record_index(str(tmp_path / "none"))
 
@@ -205,15 +170,10 @@ def test_a_file_that_is_not_there_is_one_bad_record(tmp_path: Path) -> None:
 # ---- in memory
 
 
-def test_it_is_used_again_as_long_as_the_file_is_the_same(path: str) -> None:
-    first = record_index(path)
-
-    assert record_index(path) is first
-
-
 @pytest.mark.parametrize("change", ["size", "time", "file"])
-def test_a_changed_file_is_indexed_anew(path: str, tmp_path: Path, change: str) -> None:
+def test_an_index_is_used_again_until_the_file_changes(path: str, tmp_path: Path, change: str) -> None:
     first = record_index(path)
+    assert record_index(path) is first
     status = os.stat(path)
     if change == "size":
         with open(path, "ab") as file:
@@ -256,59 +216,27 @@ def test_an_incomplete_walk_leaves_none(path: str, how: str) -> None:
     assert INDEXES.nbytes == 0
 
 
-def test_with_an_index_no_header_is_read(path: str) -> None:
+@pytest.mark.parametrize("start", OFFSETS)
+def test_a_walk_by_the_index_begins_where_it_is_told_and_reads_no_header(path: str, start: int) -> None:
     record_index(path)
     storage = Counting()
 
-    offsets = [offset for offset, _ in HeaderWalker(path, storage=storage)]
-
-    assert offsets == OFFSETS[:-1]
+    assert [at for at, _ in HeaderWalker(path, start=start, storage=storage)] == [o for o in OFFSETS[:-1] if o >= start]
     assert storage.reads == []
 
 
-@pytest.mark.parametrize("start", OFFSETS)
-def test_a_walk_by_the_index_begins_where_it_is_told(path: str, start: int) -> None:
-    record_index(path)
-
-    assert [offset for offset, _ in HeaderWalker(path, start=start)] == [o for o in OFFSETS[:-1] if o >= start]
-
-
-def test_the_second_epoch_of_a_shuffle_walks_no_headers(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ds = gp.TFRecordDataset(path).shuffle(3, seed=1)
-    first = sorted(ds)
-
-    def refuse(*args: Any, **options: Any) -> Any:
-        raise AssertionError("the headers were walked again")
-
-    monkeypatch.setattr("gpupipe.extract.records.reference.walk_headers", refuse)
-
-    assert sorted(ds) == first
-
-
-def test_more_than_the_bound_is_not_kept() -> None:
+def test_more_than_the_bound_is_not_kept_and_the_one_used_last_stays() -> None:
     indexes: Indexes[RecordIndex] = Indexes(limit=100)
     version = Version(1, 2, 3)
-    small = [RecordIndex(array("Q", range(5))) for _ in range(3)]  # 40 bytes each
-
-    for i, index in enumerate(small):
-        indexes.put(f"f{i}", version, index)
-    indexes.put("huge", version, RecordIndex(array("Q", range(50))))
-
-    assert [indexes.get(name, version) for name in ("f0", "f1", "f2", "huge")] == [None, small[1], small[2], None]
-    assert indexes.nbytes == 80
-
-
-def test_the_one_used_last_stays() -> None:
-    indexes: Indexes[RecordIndex] = Indexes(limit=100)
-    version = Version(1, 2, 3)
-    a, b, c = (RecordIndex(array("Q", range(5))) for _ in range(3))
+    a, b, c = (RecordIndex(array("Q", range(5))) for _ in range(3))  # 40 bytes each
     indexes.put("a", version, a)
     indexes.put("b", version, b)
     indexes.get("a", version)
-
     indexes.put("c", version, c)
+    indexes.put("huge", version, RecordIndex(array("Q", range(50))))
 
-    assert [indexes.get(name, version) for name in "abc"] == [a, None, c]
+    assert [indexes.get(name, version) for name in ("a", "b", "c", "huge")] == [a, None, c, None]
+    assert indexes.nbytes == 80
 
 
 def test_threads_may_share_them(path: str, tmp_path: Path) -> None:
@@ -318,7 +246,7 @@ def test_threads_may_share_them(path: str, tmp_path: Path) -> None:
     def work(seed: int) -> None:
         try:
             order = random.Random(seed)
-            for _ in range(150):
+            for _ in range(40):
                 name = order.choice(paths)
                 assert record_index(name).offsets.tolist() == OFFSETS
                 if order.random() < 0.1:
@@ -376,13 +304,12 @@ def test_a_saved_index_is_used_by_the_next_process(
     path: str, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = where if where == BESIDE else str(tmp_path / "cache" / "indexes")
-    record_index(path, where)
+    record_index(path, MEMORY)
+    record_index(path, where)  # saved when it is asked for later
     INDEXES.clear()  # as in another process
     monkeypatch.setattr(module, "walk_headers", lambda *a, **b: pytest.fail("the headers were walked"))
 
-    index = record_index(path, where)
-
-    assert index.offsets.tolist() == OFFSETS
+    assert record_index(path, where).offsets.tolist() == OFFSETS
     assert os.listdir(os.path.dirname(saved_path(path, where))).count(os.path.basename(saved_path(path, where))) == 1
 
 
@@ -390,12 +317,10 @@ def test_beside_is_a_hidden_file_that_no_pattern_finds(path: str, tmp_path: Path
     record_index(path, BESIDE)
 
     assert sorted(os.listdir(tmp_path)) == [".a.tfrecord.gpindex", "a.tfrecord"]
-    for pattern in ("*", ".*", "**", "*index", "?a*"):
-        if pattern in ("*", "**"):
-            assert list(gp.Dataset.list_files(str(tmp_path / pattern))) == [path.encode()]
-        else:
-            with pytest.raises(gp.PlanError, match="list_files needs files"):
-                gp.Dataset.list_files(str(tmp_path / pattern))
+    assert list(gp.Dataset.list_files(str(tmp_path / "**"))) == [path.encode()]
+    for pattern in (".*", "*index"):
+        with pytest.raises(gp.PlanError, match="list_files needs files"):
+            gp.Dataset.list_files(str(tmp_path / pattern))
 
 
 def test_files_of_one_name_in_two_folders_have_indexes_of_their_own(path: str, tmp_path: Path) -> None:
@@ -416,13 +341,9 @@ def _flip(at: int) -> Any:
 @pytest.mark.parametrize(
     "damage",
     [
-        *(_flip(at) for at in (0, 8, 12, 16, 24, 32, 40, 60, 88)),
-        lambda d: d[:-8],
-        lambda d: d[:-3],
+        *(_flip(at) for at in (0, 8, 12, 16, 24, 32, 60)),
+        *(lambda d, end=end: d[:end] for end in (-8, -3, 0, 20)),
         lambda d: d + bytes(8),
-        lambda d: b"",
-        lambda d: d[:20],
-        lambda d: os.urandom(len(d)),
     ],
     ids=lambda d: None,
 )
@@ -441,34 +362,24 @@ def test_a_damaged_index_is_built_anew(path: str, damage: Any, caplog: pytest.Lo
     assert saved.read_bytes() == good
 
 
-@pytest.mark.parametrize("records", [1 << 61, 1 << 40, 0])
-def test_a_number_of_records_is_not_believed(path: str, records: int) -> None:
-    record_index(path, BESIDE)
-    saved = Path(saved_path(path, BESIDE))
-    data = saved.read_bytes()
-    body = data[16:32] + struct.pack("<Q", records) + data[40:]
-    saved.write_bytes(data[:12] + struct.pack("<I", crc32c(body)) + body)
-    INDEXES.clear()
-
-    assert record_index(path, BESIDE).offsets.tolist() == OFFSETS
+def _forged(records: int = 6, change: tuple[int, int] = (0, 0)) -> bytes:
+    """A number of records, and their offsets but for one."""
+    offsets = [change[1] if i == change[0] else offset for i, offset in enumerate(OFFSETS)]
+    return struct.pack("<8Q", records, *offsets)
 
 
 @pytest.mark.parametrize(
-    "offsets",
+    "numbers",
     [
-        [0, 16, 37, 20_053, 20_074, 20_095, 20_117],
-        [0, 16, 37, 20_053, 20_074, 20_085, 20_116],
-        [0, 16, 37, 20_074, 20_053, 20_095, 20_116],
-        [1, 17, 37, 20_053, 20_074, 20_095, 20_116],
-        [0, 16, 37, 1 << 63, 20_074, 20_095, 20_116],
+        *(_forged(records) for records in (1 << 61, 1 << 40, 0)),
+        *(_forged(change=change) for change in ((6, 20_117), (5, 20_085), (3, 20_080), (0, 1), (3, 1 << 63))),
     ],
-    ids=["beyond the file", "too close", "backwards", "not from the start", "far away"],
 )
-def test_offsets_that_make_no_sense_are_not_believed(path: str, offsets: list[int]) -> None:
+def test_numbers_that_make_no_sense_are_not_believed(path: str, numbers: bytes) -> None:
     record_index(path, BESIDE)
     saved = Path(saved_path(path, BESIDE))
     data = saved.read_bytes()
-    body = data[16:40] + struct.pack("<7Q", *offsets)
+    body = data[16:32] + numbers
     saved.write_bytes(data[:12] + struct.pack("<I", crc32c(body)) + body)
     INDEXES.clear()
 
@@ -486,15 +397,6 @@ def test_a_stale_index_is_built_anew(path: str, caplog: pytest.LogCaptureFixture
     assert "the file has changed since" in caplog.text
     INDEXES.clear()
     assert len(record_index(path, BESIDE)) == 7
-
-
-def test_an_index_in_memory_is_saved_when_asked_for_later(path: str) -> None:
-    record_index(path, MEMORY)
-    assert not os.path.exists(saved_path(path, BESIDE))
-
-    record_index(path, BESIDE)
-
-    assert os.path.exists(saved_path(path, BESIDE))
 
 
 def test_a_folder_that_cannot_be_written_costs_a_warning_once(
@@ -553,18 +455,6 @@ def test_a_dataset_saves_its_indexes_where_it_is_told(path: str, tmp_path: Path)
     assert len(os.listdir(tmp_path / "walked")) == 1
     with pytest.raises(TypeError, match='needs index="memory", "beside" or a folder, got 3'):
         gp.TFRecordDataset(path, index=3)  # type: ignore[arg-type]
-
-
-def test_a_cut_file_of_references_is_found_when_it_is_read(path: str) -> None:
-    record_index(path)
-    ds = gp.TFRecordDataset(path)
-    assert ds[5] == b"five?"
-    status = os.stat(path)
-    os.truncate(path, 20_100)
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # only the size tells
-
-    with pytest.raises(gp.DataError, match="needs 12 bytes, 5 are left"):
-        ds[5]
 
 
 @pytest.mark.parametrize("where", ["memory", "beside"])

@@ -186,38 +186,6 @@ def _fails(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(os, "preadv", refused, raising=False)
 
 
-@needs_answers
-def test_after_a_missing_file_a_busy_cpu_is_not_taken_for_a_disk(
-    tmp_path: Path, asked: Ranges, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _slowly(monkeypatch, 2 * read_payloads.SLOW)
-    first, second = (_written(_made(tmp_path / name), 100) for name in "ab")
-    if files.LOCAL.in_memory(second, 0, 9) is None:
-        pytest.skip("the file system does not say what is in memory")
-    elements = iter(gp.TFRecordDataset([first, second]).shuffle(200).ignore_errors())
-
-    next(elements)
-    os.unlink(first)
-    files.LOCAL.close()
-    rest = len(list(elements))
-
-    assert 100 <= rest < 199
-    assert _payloads(asked) == []
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
-
-
-def test_the_next_header_is_asked_for_where_records_are_large(tmp_path: Path, asked: Ranges) -> None:
-    path = _written(tmp_path, 5, 70_000)
-
-    list(walk_headers(path))
-
-    assert asked == [(path, n * 70_016, 12) for n in range(1, 5)]
-
-
 def test_the_next_header_is_asked_of_every_storage(tmp_path: Path) -> None:
     class Other(Memory):
         def ahead(self, name: str, offset: int, n: int) -> bool:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from gpupipe.errors import DataError
 from gpupipe.extract.records.index import record_index
 from gpupipe.extract.shards.header import read_header
 from gpupipe.extract.shards.names import KEY, split_name
@@ -251,9 +250,3 @@ def test_an_index_is_kept_by_reading_and_found_again(tmp_path: Path) -> None:
     (tmp_path / ".x.tar.gpindex").write_bytes(saved[:-1])
     SAMPLES.indexes.clear()
     assert len(record_index(path, "beside", kind=SAMPLES)) == 5
-
-
-def test_reading_one_pass_raises_nothing(tmp_path: Path) -> None:
-    path = archive(tmp_path / "x.tar", pairs(3))
-    for _, value in SampleReader(path, columns=((b"none",),)):
-        assert isinstance(value, DataError)

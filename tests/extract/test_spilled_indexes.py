@@ -81,17 +81,6 @@ def test_damaged_records_are_remembered(tmp_path: Path, walked: Counter[str]) ->
         gp.TFRecordDataset(paths)[39]
 
 
-def test_a_file_that_changed_is_walked_again(tmp_path: Path, walked: Counter[str]) -> None:
-    _, paths, _ = written(tmp_path, [40] * 4)
-    walked.clear()
-    assert len(gp.TFRecordDataset(paths)) == 160
-    with gp.io.TFRecordWriter(paths[0]) as out:
-        out.write(b"one")
-
-    assert len(gp.TFRecordDataset(paths)) == 121
-    assert walked == {**dict.fromkeys(paths, 1), paths[0]: 2}
-
-
 def test_a_saved_index_is_not_kept_a_second_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, paths, _ = written(tmp_path, [40] * 4)
     put: list[str] = []

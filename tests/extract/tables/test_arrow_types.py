@@ -12,9 +12,8 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.errors import PlanError, PlanTypeError
-from gpupipe.extract.tables.arrow import column_of, type_of
+from gpupipe.extract.tables.arrow import column_of
 from gpupipe.spec import TensorSpec, spec_of
-from tests.behaviour.model import run
 from tests.extract.tables.formats import plain
 from tests.extract.tables.test_every_format import elements, skipping
 from tests.reliability.resume import resumed_after, taken
@@ -226,35 +225,6 @@ def test_codecs_and_page_versions(tmp_path: Path, codec: str, version: str) -> N
     assert found == [{"a": i, "s": b"text %d" % (i % 7)} for i in range(2000)]
 
 
-def test_images_of_a_hugging_face_data_set_are_decoded_and_augmented(tmp_path: Path) -> None:
-    import io
-
-    from PIL import Image
-
-    from gpupipe import ops
-
-    def png(i: int) -> bytes:
-        out = io.BytesIO()
-        Image.fromarray(np.full((8, 8, 3), 10 * i, np.uint8)).save(out, "PNG")
-        return out.getvalue()
-
-    images = pa.array(
-        [{"bytes": png(i), "path": None} for i in range(6)],
-        pa.struct([("bytes", pa.binary()), ("path", pa.string())]),
-    )
-    write(tmp_path / "a.parquet", {"image": images, "label": list(range(6))}, rows=2)
-
-    def example(row: Any) -> Any:
-        return ops.resize(ops.decode_png(row["image"], channels=3), (4, 4)), row["label"]
-
-    ds = gp.Dataset.list_files(f"{tmp_path}/*.parquet").interleave(gp.ParquetDataset).map(example).batch(3)
-    batches = run(ds.with_options(gp.Options(backend="numpy")))
-
-    assert ds.element_spec[1] == TensorSpec((None,), "int64")  # known, so the function was traced
-    assert [np.asarray(x)[:, 0, 0, 0].tolist() for x, _ in batches] == [[0, 10, 20], [30, 40, 50]]
-    assert [np.asarray(y).tolist() for _, y in batches] == [[0, 1, 2], [3, 4, 5]]
-
-
 def test_what_a_row_group_holds_is_in_the_memory_report(tmp_path: Path) -> None:
     path = write(tmp_path / "one", {"a": np.arange(1000)}, rows=500)
     ds = gp.ParquetDataset(path, "a")
@@ -266,8 +236,3 @@ def test_what_a_row_group_holds_is_in_the_memory_report(tmp_path: Path) -> None:
     (step,) = [step for step in report.steps if step.step == "ParquetDataset"]
     assert (step.elements, step.bytes) == (499, 4000)
     assert ds.explain()
-
-
-def test_types_are_told_apart() -> None:
-    assert type_of(pa.int32()) == TensorSpec((), "int32")
-    assert "neither a number nor bytes" in str(type_of(pa.date32()))

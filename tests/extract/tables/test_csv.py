@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv as python_csv
-import gzip
 import io
 import random
 import shutil
@@ -143,15 +142,6 @@ def test_a_record_draws_the_same_for_any_number_of_readers_and_in_another_folder
     expected = draws("a", 1)
     assert len(expected) == 21
     assert draws("a", 3) == draws("b/c", 2) == expected
-
-
-def test_compressed_files_and_urls(tmp_path: Path) -> None:
-    system = pytest.importorskip("fsspec").filesystem("memory")
-    system.pipe_file("/csv/a.gz", gzip.compress(b"1\n2\n"))
-    try:
-        assert list(gp.CsvDataset("memory://csv/a.gz", ["int64"], "GZIP")) == [(1,), (2,)]
-    finally:
-        system.rm("/csv", recursive=True)
 
 
 def test_rows_have_no_index_and_the_error_says_so(tmp_path: Path) -> None:

@@ -264,15 +264,6 @@ def test_a_damaged_block_makes_each_of_its_rows_bad_and_no_other(kind: str, tmp_
         ds[1500]
 
 
-def test_columns_that_are_not_asked_for_are_not_read(tmp_path: Path) -> None:
-    _written(tmp_path / "one.arrow")
-    _changed(tmp_path / "one.arrow", "other")
-    dataset = datasets.Dataset.from_file(str(tmp_path / "one.arrow"))
-
-    assert elements(gp.HuggingFaceDataset(dataset, "n")) == list(range(3000))
-    assert len(elements(skipping(gp.HuggingFaceDataset(dataset)))) == 3000 - 1024
-
-
 def test_an_index_that_leads_outside_of_the_table_makes_its_block_bad() -> None:
     dataset = made(40).select([*range(20), 3, *range(20)][::-1])
     table = dataset._indices.table.to_pydict()["indices"]

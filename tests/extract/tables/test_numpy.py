@@ -134,16 +134,6 @@ def test_an_array_that_is_cut_off_is_lost_and_says_so(tmp_path: Path) -> None:
     assert elements(skipping(ds, lost_files="skip")) == [0, 1, 2, 3, 4]
 
 
-def test_another_kind_of_file_after_the_first_has_bad_items(tmp_path: Path) -> None:
-    np.save(tmp_path / "0", np.arange(3))
-    np.savez(tmp_path / "1", a=np.arange(4))
-
-    with iter(skipping(gp.NumpyDataset([str(tmp_path / "0.npy"), str(tmp_path / "1.npz")]))) as items:
-        assert elements(items) == [0, 1, 2]
-        assert items.left_out == 4
-        assert "a file of int64 is needed, got none" in items.errors[0].reason
-
-
 def test_damage_of_a_compressed_member_makes_all_items_bad(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez_compressed(tmp_path / "one.npz", a=np.arange(200), b=rng.integers(256, size=(200, 50), dtype=np.uint8))
