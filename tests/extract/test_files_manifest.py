@@ -81,18 +81,10 @@ def test_names_are_relative_to_the_folder_of_the_manifest_or_that_of_all_files(t
     assert default_place([*paths, *more]) == f"{tmp_path}/data/files.gpindex"
 
 
-@pytest.mark.parametrize(
-    ("path", "folder"),
-    [
-        ("s3://bucket/a/b.x", "s3://bucket/a/"),
-        ("memory://b.x", "memory://"),
-        ("filecache::https://host/b.x", "filecache::https://host/"),
-        ("/a/b", "/a/"),
-        ("b", ""),
-    ],
-)
-def test_the_folder_of_a_path(path: str, folder: str) -> None:
-    assert folder_of(path) == folder
+def test_the_folder_of_a_path() -> None:
+    paths = ("s3://bucket/a/b.x", "memory://b.x", "filecache::https://host/b.x", "/a/b", "b")
+
+    assert [folder_of(path) for path in paths] == ["s3://bucket/a/", "memory://", "filecache::https://host/", "/a/", ""]
 
 
 def test_files_that_have_no_folder_in_common_are_refused(tmp_path: Path) -> None:
@@ -117,12 +109,9 @@ def test_a_file_that_has_no_records_is_refused_and_no_manifest_is_left(
     with pytest.raises(RecordError, match=text):
         write_manifest([str(tmp_path / "x")], str(tmp_path / "m"), 1)
 
-    assert os.listdir(tmp_path) == ["x"]
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match="nothing"):
         write_manifest([str(tmp_path / "nothing")], str(tmp_path / "m"), 1)
+    assert os.listdir(tmp_path) == ["x"]
 
 
 def test_a_remote_file_is_read_in_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,10 +168,7 @@ def test_lengths_are_bounded_before_they_are_used(tmp_path: Path, name: str) -> 
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["/etc/passwd", "../secret", "a/../../b", "http://other/x", "file:///x", "C:\\x", "\\\\host\\x", "", "a\0b"],
-)
+@pytest.mark.parametrize("name", ["/etc/passwd", "a/../../b", "file:///x", "C:\\x", "\\\\host\\x", "", "a\0b"])
 def test_a_name_leads_to_no_other_folder(tmp_path: Path, name: str) -> None:
     path, _, _ = written(tmp_path, [3])
     with_tail(path, name.encode() + b"\n", [[57], [3], [0]])
@@ -210,42 +196,39 @@ def test_a_name_that_a_client_of_http_decodes_leads_to_no_other_folder(tmp_path:
         read_manifest(path, "http://127.0.0.1:1/data")
 
 
-def test_a_file_that_is_named_twice_is_refused(tmp_path: Path) -> None:
+def test_names_that_no_manifest_may_have_are_refused_when_it_is_written(tmp_path: Path) -> None:
     path, paths, _ = written(tmp_path, [3])
-
-    with pytest.raises(PlanError, match=r"index needs each file once, got '.*tfrecord' twice"):
-        write_manifest([paths[0], paths[0].replace("/000", "/./000")], str(tmp_path / "m"), 1)
-    with_tail(path, b"a\na\n", [[57, 57], [1, 2], [0, 0]])
-    with pytest.raises(RecordError, match=r"names a file twice|numbers of records"):
-        read_manifest(path)
-
-
-def test_a_name_that_no_manifest_may_have_is_refused_when_it_is_written(tmp_path: Path) -> None:
-    _, paths, _ = written(tmp_path, [3])
     odd = tmp_path / "x:.tfrecord"
     odd.write_bytes(Path(paths[0]).read_bytes())
 
+    with pytest.raises(PlanError, match=r"index needs each file once, got '.*tfrecord' twice"):
+        write_manifest([paths[0], paths[0].replace("/000", "/./000")], str(tmp_path / "m"), 1)
     with pytest.raises(PlanError, match=r"index needs names of files: 'x:\.tfrecord' is no name of a file"):
         write_manifest([str(odd)], str(tmp_path / "m"), 1)
 
 
+COUNTS, NAMES = "its numbers of records", "another number of names than of files"
+
+
 @pytest.mark.parametrize(
-    "numbers", [[[57], [1 << 63], [0]], [[57], [58], [0]], [[1 << 63], [3], [0]], [[57], [2], [0]], [[57], [4], [0]]]
+    ("names", "numbers", "text"),
+    [
+        (b"000.tfrecord\n", [[57], [1 << 63], [0]], COUNTS),
+        (b"000.tfrecord\n", [[57], [58], [0]], COUNTS),
+        (b"000.tfrecord\n", [[1 << 63], [3], [0]], COUNTS),
+        (b"000.tfrecord\n", [[57], [2], [0]], COUNTS),
+        (b"000.tfrecord\n", [[57], [4], [0]], COUNTS),
+        *((names, [[57], [3], [0]], NAMES) for names in (b"a", b"a\nb\n", b"")),
+        (b"a\na\n", [[57, 57], [1, 2], [0, 0]], "names a file twice|numbers of records"),
+    ],
 )
-def test_numbers_that_cannot_be_are_refused(tmp_path: Path, numbers: list[list[int]]) -> None:
+def test_numbers_and_names_that_cannot_be_are_refused(
+    tmp_path: Path, names: bytes, numbers: list[list[int]], text: str
+) -> None:
     path, _, _ = written(tmp_path, [3])
-    with_tail(path, b"000.tfrecord\n", numbers)
+    with_tail(path, names, numbers)
 
-    with pytest.raises(RecordError, match="its numbers of records"):
-        read_manifest(path)
-
-
-@pytest.mark.parametrize("names", [b"a", b"a\nb\n", b""])
-def test_another_number_of_names_is_refused(tmp_path: Path, names: bytes) -> None:
-    path, _, _ = written(tmp_path, [3])
-    with_tail(path, names, [[57], [3], [0]])
-
-    with pytest.raises(RecordError, match="another number of names than of files"):
+    with pytest.raises(RecordError, match=text):
         read_manifest(path)
 
 
@@ -271,7 +254,7 @@ def test_offsets_with_a_wrong_checksum_are_an_error_of_their_records(tmp_path: P
     assert list(map(bytes, ds)) == [b"1:0", b"1:1", b"1:2", b"1:3"]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_random_damage_is_an_error_or_does_not_matter(tmp_path: Path, seed: int) -> None:
     path, _, values = written(tmp_path, [3, 0, 40, 2])
     draw = np.random.default_rng(seed)
@@ -325,18 +308,7 @@ def test_a_storage_that_cannot_be_written_is_a_plan_error(tmp_path: Path) -> Non
         write_manifest(paths, server.url("m"), 1)
 
 
-def test_a_manifest_that_is_not_there_as_a_whole_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fsspec = pytest.importorskip("fsspec")
-    _, paths, _ = written(tmp_path, [2])
-    files = fsspec.filesystem("memory")
-    files.pipe_file("/d/000.tfrecord", Path(paths[0]).read_bytes())
-    monkeypatch.setattr(type(files), "put_file", lambda self, near, far: self.pipe_file(far, b"half"))
-
-    with pytest.raises(PlanError, match="OSError: 4 bytes are there, not"):
-        write_manifest(["memory://d/000.tfrecord"], "memory://d/files.gpindex", 1)
-
-
-def test_a_manifest_is_written_to_a_url(tmp_path: Path) -> None:
+def test_a_manifest_is_written_to_a_url_as_a_whole_or_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fsspec = pytest.importorskip("fsspec")
     _, paths, _ = written(tmp_path, [2])
     files = fsspec.filesystem("memory")
@@ -345,3 +317,6 @@ def test_a_manifest_is_written_to_a_url(tmp_path: Path) -> None:
     write_manifest(["memory://d/000.tfrecord"], "memory://d/files.gpindex", 1)
 
     assert list(map(bytes, gp.TFRecordDataset.from_manifest("memory://d/files.gpindex"))) == [b"0:0", b"0:1"]
+    monkeypatch.setattr(type(files), "put_file", lambda self, near, far: self.pipe_file(far, b"half"))
+    with pytest.raises(PlanError, match="OSError: 4 bytes are there, not"):
+        write_manifest(["memory://d/000.tfrecord"], "memory://d/files.gpindex", 1)
