@@ -11,19 +11,13 @@ from pathlib import Path
 
 import pytest
 
-import gpupipe.cli
 from gpupipe.cli import main
 from gpupipe.comparison.photographs import encode, take, write_shards
 from tests.cli.commands import ROOT, ended, started
 
 ESCAPES = "\x1b[31mred\x1b]0;title\x07\x9b1m"
 
-SHOWN = {
-    "\x1b[31mred\x1b]0;title\x07": "\\x1b[31mred\\x1b]0;title\\x07.",
-    "a\nb": "a\\nb.",
-    "lat\udce9in": "lat\\xe9in.",
-    "é": "\\xe9.",
-}
+ODD = ["\x1b[31mred\x1b]0;title\x07", "a\nb", "lat\udce9in", "é"]
 
 pytestmark = pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="file names are text there")
 
@@ -70,15 +64,13 @@ def test_no_name_of_a_file_can_control_a_terminal(
     assert text.replace("\n", "").isprintable()
 
 
-@pytest.mark.parametrize("name", SHOWN)
-def test_every_name_can_be_printed_on_every_terminal(name: str, tmp_path: Path) -> None:
-    write_shards(tmp_path, 1, 1)[0].rename(tmp_path / f"{name}.tfrecord")
+def test_every_name_can_be_printed_on_every_terminal(tmp_path: Path) -> None:
+    write_shards(tmp_path, 1, 1)[0].rename(tmp_path / f"{''.join(ODD)}.tfrecord")
 
-    status, out, err = ended(started("inspect", f"{name}.tfrecord", cwd=tmp_path, PYTHONIOENCODING="ascii:strict"))
+    status, out, err = ended(started("inspect", ".", cwd=tmp_path, PYTHONIOENCODING="ascii:strict"))
 
     assert (status, err) == (0, "")
-    assert out.startswith(SHOWN[name])
-    assert ": 1 readable record" in out.splitlines()[0]
+    assert "\\x1b[31mred\\x1b]0;title\\x07a\\nblat\\xe9in\\xe9.tfrecord: 1 readable record" in out.splitlines()[0]
 
 
 @pytest.mark.parametrize("words", ["demo --data", "compare", "bench", "preview", "explain", "pack --shards 1 out"])
@@ -103,11 +95,12 @@ def test_other_words_too_many_are_unrecognized(capsys: pytest.CaptureFixture[str
         )
 
 
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
 @pytest.mark.parametrize(
-    "arguments", [["inspect"], ["bench", "--executor", "numpy", "--size", "32"]], ids=lambda x: x[0]
+    ("stream", "arguments"),
+    [("stdout", ["inspect"]), ("stderr", ["bench", "--executor", "numpy", "--size", "32"])],
+    ids=["stdout", "stderr"],
 )
-def test_a_closed_stream_is_a_silent_one(arguments: list[str], stream: str, tmp_path: Path) -> None:
+def test_a_closed_stream_is_a_silent_one(stream: str, arguments: list[str], tmp_path: Path) -> None:
     (shard,) = write_shards(tmp_path, 4, 1)
     words = [sys.executable, "-m", "gpupipe.cli", *arguments, str(shard)]
     command = f"exec {shlex.join(words)} {'>&-' if stream == 'stdout' else '2>&-'}"
@@ -119,18 +112,6 @@ def test_a_closed_stream_is_a_silent_one(arguments: list[str], stream: str, tmp_
     assert bool(done.stdout) == (stream == "stderr")
 
 
-def test_ctrl_c_while_a_subcommand_is_imported_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(name: str) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(gpupipe.cli, "command", interrupted)
-
-    assert main(["inspect", "x"]) == 130
-    assert capsys.readouterr() == ("", "gpupipe: interrupted\n")
-
-
 def test_ctrl_c_while_a_dataclass_is_made_has_the_same_status(tmp_path: Path) -> None:
     (tmp_path / "PIL").mkdir()
     (tmp_path / "PIL/__init__.py").write_text("exec('raise KeyboardInterrupt')")  # as dataclasses and namedtuple do
@@ -138,21 +119,14 @@ def test_ctrl_c_while_a_dataclass_is_made_has_the_same_status(tmp_path: Path) ->
     assert ended(started("demo", cwd=tmp_path, first=tmp_path)) == (130, "", "gpupipe: interrupted\n")
 
 
-@pytest.mark.parametrize("command", ["demo", "preview", "bench"])
-def test_images_of_every_name_are_taken(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = str(_photographs(tmp_path / "photographs", list(SHOWN)))
-    more = ["--out", str(tmp_path / f"{ESCAPES}.png")]
-    arguments = {
-        "demo": ["demo", "--data", folder, "--images", "4", "--executor", "numpy", *more],
-        "preview": ["preview", folder, "--rows", "4", "--draws", "1", *more],
-        "bench": ["bench", folder, "--images", "4", "--executor", "numpy"],
-    }
+def test_images_of_every_name_are_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, out = str(_photographs(tmp_path / "photographs", ODD)), str(tmp_path / f"{ESCAPES}.png")
 
-    status = main([*arguments[command], "--size", "32"])
+    status = main(["demo", "--data", folder, "--images", "4", "--executor", "numpy", "--size", "32", "--out", out])
 
     said = capsys.readouterr()
     assert status == 0, said.err
-    assert ("4 rows of 2" if command == "preview" else "4 images a pass") in said.out
+    assert "4 images a pass" in said.out
     assert (said.out + said.err).replace("\n", "").isprintable()
 
 
@@ -164,11 +138,3 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path, command: str, capsys: pytest.C
 
     assert main([*command.split(), str(tmp_path / "a.tfrecord"), *more]) == 2
     assert ("which is no file" if more else "a regular file is needed, got a FIFO") in capsys.readouterr().err
-
-
-def test_an_interrupt_is_awaited_before_numpy_is_imported() -> None:
-    code = "import sys, gpupipe.cli; sys.exit(any(name in sys.modules for name in ('numpy', 'PIL', 'gpupipe.dataset')))"
-
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, timeout=60)
-
-    assert done.returncode == 0

@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -75,28 +74,22 @@ def test_two_executors_are_compared_on_tfrecords(
     assert "a consumer of 500 images/s waits" in said.out
 
 
-def test_json_has_all_figures_and_how_they_were_measured(users_file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status = main(["compare", f"{users_file}:ds", *NUMPY, "--json"])
-
-    said = capsys.readouterr()
-    assert status == 0, said.err
-    found = json.loads(said.out)
-    assert (found["format"], found["images"], found["batch"], found["reference"]) == (1, 8, 4, "numpy")
-    (cost,) = found["costs"]
-    assert cost["cpu_ms"]["count"] == found["rounds"] >= 3
-    assert cost["host_bytes"] is None or cost["host_bytes"] > 1 << 20
-    assert "process of its own" in found["methods"]["rounds"]
-    assert found["steps"] == []
-    assert found["steps_missing"] == "one executor only was measured"
-
-
-def test_what_a_users_function_prints_is_not_in_the_result(users_file: str, tmp_path: Path, temporary: Path) -> None:
+def test_json_has_all_figures_and_not_what_a_users_function_prints(
+    users_file: str, tmp_path: Path, temporary: Path
+) -> None:
     arguments = ["compare", f"{users_file}:loud", "--json"]
 
     status, out, err = ended(started(*arguments, cwd=tmp_path, TMPDIR=str(temporary)))
 
     assert status == 0, err
-    assert json.loads(out)["images"] == 8
+    found = json.loads(out)
+    assert (found["format"], found["images"], found["batch"], found["reference"]) == (1, 8, 4, "numpy")
+    assert "process of its own" in found["methods"]["rounds"]
+    measured = [cost for cost in found["costs"] if cost["cpu_ms"] is not None]
+    assert measured
+    for cost in measured:
+        assert cost["cpu_ms"]["count"] == found["rounds"] >= 3
+        assert cost["host_bytes"] is None or cost["host_bytes"] > 1 << 20
     assert ("@said" in err) == has_dali()  # steps are compared in this process, and only between executors
 
 
@@ -111,25 +104,14 @@ def test_a_chain_without_images_is_measured_and_has_no_steps(
     assert "crops" not in said.out
 
 
-def test_a_folder_of_jpegs_is_enough(users_file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status = main(["bench", str(Path(users_file).parent), *NUMPY, "--size", "32", "--images", "6"])
-
-    said = capsys.readouterr()
-    assert status == 0, said.err
-    assert "6 images a pass" in said.out
-    assert "step, against" not in said.out
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["nowhere-*.tfrecord"], "no file matches it"),
-        (["nowhere"], "it does not exist"),
         (["nowhere.py:ds"], "it does not exist"),
         ([".", "--images", "1"], "--images needs 2"),
         ([".", "--size", "4"], "--size needs 8"),
         ([".", "--html", "missing/page.html"], "--html needs an existing folder"),
-        ([".", "--html", "."], "--html needs the name of a file"),
         ([".", "--compared", "0"], "--compared needs 1"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -146,20 +128,6 @@ def test_a_wrong_argument_is_one_line_and_status_2(
     assert said.out == ""
 
 
-def test_a_rate_and_prices_have_to_be_positive(shards: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", shards, "--rate", "0"]) == 2
-    assert "needs a rate from 0.1 to 1e9 images/s, got 0.0" in capsys.readouterr().err
-    assert main(["compare", shards, "--gpu-hour", "-1"]) == 2
-    assert "needs a price from 0 to 1e9 for gpu_hour, got -1.0" in capsys.readouterr().err
-
-
-def test_files_that_are_no_records_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "text.tfrecord").write_text("this is no record file, only some text\n" * 9)
-
-    assert main(["compare", str(tmp_path / "text.tfrecord")]) == 2
-    assert "needs TFRecord files, got one that cannot be read" in capsys.readouterr().err
-
-
 def test_damage_in_the_data_is_a_failure_that_names_the_file(
     users_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,33 +139,6 @@ def test_damage_in_the_data_is_a_failure_that_names_the_file(
     said = capsys.readouterr()
     assert status == 1
     assert re.search(r"^gpupipe compare: no executor could be measured: NumPy: .*5\.jpg", said.err, re.MULTILINE)
-    assert "Traceback" not in said.err
-
-
-def test_images_that_are_too_large_are_refused(shards: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status = main(["bench", shards, *NUMPY, "--size", "1000000"])
-
-    said = capsys.readouterr()
-    assert status == 2
-    assert "at most 1073741824 pixels, got a size of 1000000x1000000" in said.err
-    assert "Traceback" not in said.err
-
-
-def test_images_that_memory_cannot_hold_are_a_failure_in_words(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "large.py"
-    file.write_text(
-        "import numpy as np\n"
-        "import gpupipe as gp\n"
-        "images = gp.Dataset.from_tensors(np.zeros((4, 4, 3), np.uint8)).repeat(100_000)\n"  # more than addresses
-        "ds = images.map(lambda x: gp.ops.resize(x, (32_000, 32_000))).batch(100_000)\n"
-    )
-    status = main(["compare", f"{file}:ds", *NUMPY])
-
-    said = capsys.readouterr()
-    assert status == 1
-    assert re.search(r"NumPy: .*Unable to allocate .* PiB", said.err)
     assert "Traceback" not in said.err
 
 
@@ -231,25 +172,14 @@ def test_without_jinja2_a_page_is_refused_before_anything_is_measured(
     assert "pip install jinja2" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT between processes")
-def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, temporary: Path, shards: str) -> None:
-    process = started("compare", shards, "--size", "600", *NUMPY, cwd=tmp_path, TMPDIR=str(temporary))
-    deadline = time.monotonic() + 30
-    while not list(temporary.glob("gpupipe-compare-*/*-numpy.log")) and time.monotonic() < deadline:
-        time.sleep(0.02)
-
-    process.send_signal(signal.SIGINT)
-
-    status, out, err = ended(process)
-    assert status == 130, err
-    assert "Traceback" not in err
-    assert out == ""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGHUP")
-def test_a_closed_terminal_leaves_nothing_behind(tmp_path: Path, temporary: Path, shards: str) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals between processes")
+@pytest.mark.parametrize(
+    ("number", "found"), [("SIGINT", (130, "", "gpupipe: interrupted\n")), ("SIGHUP", (129, "", ""))]
+)
+def test_ctrl_c_and_a_closed_terminal_leave_nothing_behind(
+    tmp_path: Path, temporary: Path, shards: str, number: str, found: tuple[int, str, str]
+) -> None:
     process = started("compare", shards, "--size", "600", *NUMPY, cwd=tmp_path, TMPDIR=str(temporary))
 
-    found = signalled(process, signal.SIGHUP, lambda: list(temporary.glob("gpupipe-compare-*/*-numpy.log")))
-
-    assert found == (129, "", "")
+    ready = lambda: list(temporary.glob("gpupipe-compare-*/*-numpy.log"))  # noqa: E731
+    assert signalled(process, signal.Signals[number], ready) == found

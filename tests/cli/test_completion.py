@@ -120,11 +120,3 @@ def test_help_texts_of_any_kind_are_quoted(tmp_path: Path, shell: str) -> None:
     if shutil.which(shell) is not None:
         (tmp_path / "script").write_text(script)
         subprocess.run([shell, "-n", str(tmp_path / "script")], check=True, timeout=30)
-
-
-def test_another_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["completion", "csh"])
-
-    assert caught.value.code == 2
-    assert "invalid choice: 'csh'" in capsys.readouterr().err

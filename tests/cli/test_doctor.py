@@ -77,16 +77,13 @@ def test_what_is_broken_gives_status_1_and_a_command(
     assert out.endswith("\n1 problem, 1 warning\n")
 
 
-def test_warnings_alone_give_status_0(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warnings_alone_give_status_0_and_json_holds_checks_and_facts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     here(LAPTOP, monkeypatch)
 
     assert main(["doctor"]) == 0
     assert capsys.readouterr().out.endswith("\n1 warning\n")
-
-
-def test_json_holds_checks_and_facts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    here(LAPTOP, monkeypatch)
-
     assert main(["doctor", "--json"]) == 0
 
     found = json.loads(capsys.readouterr().out)
@@ -97,27 +94,21 @@ def test_json_holds_checks_and_facts(capsys: pytest.CaptureFixture[str], monkeyp
     assert found["facts"]["packages"]["numpy"] == "2.4.6"
 
 
-def test_a_real_machine_is_looked_at(tmp_path: Path) -> None:
-    status, out, err = ended(started("doctor", "--json", cwd=tmp_path))
+def test_of_a_real_machine_a_dali_that_cannot_be_imported_is_a_problem_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(BLOCKER)
+
+    status, out, err = ended(started("doctor", "--json", cwd=tmp_path, first=tmp_path))
 
     assert err == ""
     found = json.loads(out)
     assert status == found["broken"]
     assert {"packages", "GPU", "NumPy on CPU", "device='auto'", "CPUs"} <= {check["name"] for check in found["checks"]}
-
-
-def test_a_dali_that_cannot_be_imported_is_a_problem_with_its_reason(tmp_path: Path) -> None:
-    if not any((d.name or "").startswith("nvidia-dali-cuda") for d in importlib.metadata.distributions()):
-        pytest.skip("DALI is not installed")
-    (tmp_path / "sitecustomize.py").write_text(BLOCKER)
-
-    status, out, _ = ended(started("doctor", "--json", cwd=tmp_path, first=tmp_path))
-
-    assert status == 1
-    (dali,) = (check for check in json.loads(out)["checks"] if check["name"] == "DALI")
-    assert dali["status"] == "problem"
-    assert "libdali_core.so: cannot open shared object file" in dali["text"]
-    assert "-m pip uninstall -y nvidia-dali-cuda1" in dali["command"]
+    if any((d.name or "").startswith("nvidia-dali-cuda") for d in importlib.metadata.distributions()):
+        assert status == 1
+        (dali,) = (check for check in found["checks"] if check["name"] == "DALI")
+        assert dali["status"] == "problem"
+        assert "libdali_core.so: cannot open shared object file" in dali["text"]
+        assert "-m pip uninstall -y nvidia-dali-cuda1" in dali["command"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT between processes")

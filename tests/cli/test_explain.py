@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(sys, "path", sys.path.copy())
     (tmp_path / "train.py").write_text(FILE)
     return tmp_path
 
@@ -40,39 +42,35 @@ def test_the_plan_and_its_findings_are_printed_without_iterating(folder: Path) -
     assert f"worth a look\n  {folder / 'train.py'}:9: shuffle comes after the repeat" in out
 
 
-def test_json_has_the_text_and_the_findings(folder: Path) -> None:
-    status, out, _ = ended(started("explain", "train.py:ds", "--json", cwd=folder))
+def test_json_has_the_text_and_the_findings(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", f"{folder}/train.py:ds", "--json"]) == 0
 
-    assert status == 0
-    found = json.loads(out)
+    found = json.loads(capsys.readouterr().out)
     assert found["explanation"].startswith("plan as written")
     (finding,) = found["findings"]
     assert finding["rule"] == "repeat_before_shuffle"
     assert finding["line"] == f"{folder / 'train.py'}:9"
 
 
-def test_a_wrong_name_is_one_line_and_status_2(folder: Path) -> None:
-    status, out, err = ended(started("explain", "train.py:dds", cwd=folder))
+def test_a_wrong_name_or_file_is_one_line_and_status_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", f"{folder}/train.py:dds"]) == 2
 
-    assert (status, out) == (2, "")
-    assert "gpupipe explain: train.py has no 'dds'; did you mean ds? its datasets are ds" in err
-    assert "Traceback" not in err
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "train.py has no 'dds'; did you mean ds? its datasets are ds" in said.err
+    assert main(["explain", "no_such_file.py:ds"]) == 2
+    assert "it does not exist" in capsys.readouterr().err
 
 
-def test_an_error_in_the_file_is_status_1_and_the_users_lines(folder: Path) -> None:
+def test_an_error_in_the_file_is_status_1_and_the_users_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "train.py").write_text("import gpupipe as gp\nds = gp.Dataset.range(3).batch(0)\n")
 
-    status, out, err = ended(started("explain", "train.py:ds", cwd=folder))
+    assert main(["explain", f"{folder}/train.py:ds"]) == 1
 
-    assert (status, out) == (1, "")
-    assert err.splitlines()[:3] == [
+    said = capsys.readouterr()
+    assert said.err.splitlines()[:3] == [
         f"gpupipe explain: {folder / 'train.py'} failed",
         "Traceback (most recent call last):",
         f'  File "{folder / "train.py"}", line 2, in <module>',
     ]
-    assert err.count('  File "') == 1
-
-
-def test_a_missing_file_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "no_such_file.py:ds"]) == 2
-    assert "it does not exist" in capsys.readouterr().err
+    assert (said.out, said.err.count('  File "')) == ("", 1)

@@ -20,21 +20,16 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_it_says_what_it_wrote_and_how_it_is_read(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["index", str(data / "*.tfrecord")]) == 0
+    for _ in range(2):  # the second one replaces the first, which the wildcard does not take for data
+        assert main(["index", str(data / "*")]) == 0
 
     out = capsys.readouterr().out.splitlines()
-    assert out == [
+    assert out[2:] == out[:2]
+    assert out[:2] == [
         f"2 files, 7 records: written to {data}/files.gpindex",
         f"read it with gp.TFRecordDataset.from_manifest('{data}/files.gpindex')",
     ]
     assert len(gp.TFRecordDataset.from_manifest(data / "files.gpindex")) == 7
-
-
-def test_a_wildcard_does_not_take_the_manifest_for_data(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for _ in range(2):  # the second one replaces the first
-        assert main(["index", str(data / "*")]) == 0
-
-    assert capsys.readouterr().out.count("2 files, 7 records") == 2
 
 
 def test_a_manifest_elsewhere_says_the_folder(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,7 +43,11 @@ def test_a_manifest_elsewhere_says_the_folder(data: Path, tmp_path: Path, capsys
     assert len(eval(line.removeprefix("read it with "), {"gp": gp})) == 7
 
 
-def test_json_is_one_object(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_records_are_counted_and_json_is_one_object(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = data / "001.tfrecord"
+    path.write_bytes(path.read_bytes()[:-2])
+    assert main(["index", str(data)]) == 0
+    assert "7 records, 1 of them damaged" in capsys.readouterr().out
     assert main(["index", str(data), "--json"]) == 0
 
     found = json.loads(capsys.readouterr().out)
@@ -56,19 +55,10 @@ def test_json_is_one_object(data: Path, capsys: pytest.CaptureFixture[str]) -> N
         "manifest": f"{data}/files.gpindex",
         "files": 2,
         "records": 7,
-        "bytes": 7 * 19,
-        "damaged": 0,
+        "bytes": 7 * 19 - 2,
+        "damaged": 1,
         "folder": f"{data}/",
     }
-
-
-def test_damaged_records_are_counted(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = data / "001.tfrecord"
-    path.write_bytes(path.read_bytes()[:-2])
-
-    assert main(["index", str(data)]) == 0
-
-    assert "7 records, 1 of them damaged" in capsys.readouterr().out
 
 
 def test_another_file_is_not_replaced(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
