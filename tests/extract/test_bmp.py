@@ -144,8 +144,8 @@ def test_damaged_bmps_have_the_pixels_and_errors_that_pillow_gives(
 ) -> None:
     rng = np.random.default_rng(channels)
     whole = by_pillow(pixels(9, 6, channels))
-    cases = [(damaged(whole, rng), int(rng.choice((0, 1, 3, 4))), int(rng.integers(len(WINDOWS)))) for _ in range(3000)]
-    cases += [(as_bmp(pixels(2, 3, channels))[:n], 3, 0) for n in range(1090)]
+    cases = [(damaged(whole, rng), int(rng.choice((0, 1, 3, 4))), int(rng.integers(len(WINDOWS)))) for _ in range(1000)]
+    cases += [(as_bmp(pixels(2, 3, channels))[:n], 3, 0) for n in range(0, 1090, 7)]
     cases += [(with_field(whole, at, value), 0, 1) for at in FIELDS for value in EDGES]
     started = time.process_time()
     plain = [plain_bmp(data) is not None for data, _, _ in cases]
@@ -155,7 +155,7 @@ def test_damaged_bmps_have_the_pixels_and_errors_that_pillow_gives(
     without_plain(monkeypatch)
     for (data, shown, window), mine in zip(cases, found, strict=True):
         assert tried(data, shown, WINDOWS[window]) == mine, data[:54].hex()
-    assert 200 < sum(plain) < 3000
+    assert 100 < sum(plain) < 1500
 
 
 def with_field(data: bytes, at: int, value: int) -> bytes:
@@ -220,12 +220,12 @@ def test_a_header_that_decoders_may_read_in_two_ways_is_not_ordinary(at: int, va
 @pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
 def test_dali_gives_the_pixels_of_damaged_bmps_that_it_is_handed() -> None:
     rng = np.random.default_rng(3)
-    files = [damaged(make(pixels(9, 6, n)), rng) for _ in range(600) for n in (1, 3) for make in (as_bmp, by_pillow)]
+    files = [damaged(make(pixels(9, 6, n)), rng) for _ in range(200) for n in (1, 3) for make in (as_bmp, by_pillow)]
     handed = [data for data in files if is_ordinary(data, False)]
     chain = gp.Dataset.from_tensor_slices(handed).map(lambda data: ops.decode_image(data, channels=3))
 
     images = list(chain.with_options(on("dali")))
 
-    assert 100 < len(handed) == len(images) < 1000
+    assert 30 < len(handed) == len(images) < 400
     for data, image in zip(handed, images, strict=True):
         np.testing.assert_array_equal(np.asarray(image), decode(data))

@@ -197,7 +197,7 @@ def test_a_name_that_a_client_of_http_decodes_leads_to_no_other_folder(tmp_path:
 
 
 def test_names_that_no_manifest_may_have_are_refused_when_it_is_written(tmp_path: Path) -> None:
-    path, paths, _ = written(tmp_path, [3])
+    _, paths, _ = written(tmp_path, [3])
     odd = tmp_path / "x:.tfrecord"
     odd.write_bytes(Path(paths[0]).read_bytes())
 

@@ -86,17 +86,6 @@ def test_components_called_r_g_b_are_no_gray() -> None:
     assert mean_of_first_block(bytes(renamed)) is None
 
 
-@pytest.mark.parametrize("kind", KINDS[:6], ids=str)
-def test_a_file_may_lie_in_any_kind_of_memory(kind: dict[str, Any]) -> None:
-    data = encoded(picture(16, 16), **kind)
-    array: Any = np.frombuffer(data, np.uint8)
-
-    kinds: list[Any] = [array, array.astype(np.int8), np.repeat(array, 2)[::2], memoryview(array), bytearray(data)]
-    for given in kinds:
-        assert mean_of_first_block(given) == mean_of_first_block(data)
-    assert mean_of_first_block(array[:0]) is None
-
-
 def test_segments_full_of_tables_are_not_walked_to_their_end() -> None:
     data = encoded(picture(16, 16))
     tables = data.index(b"\xff\xc4")
@@ -116,7 +105,7 @@ def test_damage_is_no_error(kind: dict[str, Any]) -> None:
 
     for end in range(len(data)):
         mean_of_first_block(data[:end])
-    for _ in range(3000):
+    for _ in range(1000):
         damaged = bytearray(data)
         for place in rng.integers(0, len(data), 3).tolist():
             damaged[place] = int(rng.integers(0, 256))

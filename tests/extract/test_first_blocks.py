@@ -72,7 +72,7 @@ def test_files_may_lie_in_any_kind_of_memory(kind: Any) -> None:
 def test_damage_changes_neither_the_other_files_nor_what_is_known() -> None:
     rng = np.random.default_rng(5)
     files = []
-    for n in range(6000):
+    for n in range(2000):
         damaged = bytearray(FILES[n % len(FILES)])
         for place in rng.integers(0, min(len(damaged), 700), int(rng.integers(0, 4))).tolist():
             damaged[place] = int(rng.integers(0, 256))

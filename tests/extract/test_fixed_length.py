@@ -25,7 +25,7 @@ def packed(data: bytes, compression: str) -> bytes:
 
 
 @pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"])
-@pytest.mark.parametrize(("record", "header", "footer"), [*itertools.product([1, 2, 7, 100], [0, 1, 9], [0, 1, 9])])
+@pytest.mark.parametrize(("record", "header", "footer"), [*itertools.product([1, 7, 100], [0, 9], [0, 9])])
 def test_records(tmp_path: Path, record: int, header: int, footer: int, compression: str) -> None:
     for count in (0, 1, 5):
         body = bytes(i % 251 for i in range(record * count))

@@ -78,52 +78,27 @@ def _slowly(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(read_payloads, "read_many", slow)
 
 
-def test_each_record_is_asked_for_once_while_reading_is_slow(
-    tmp_path: Path, asked: Ranges, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("says", "slow", "asked_for"),
+    [(None, True, 200), (None, False, 2 * read_payloads.AT_ONCE), (True, True, 0), (False, False, 200)],
+    ids=["slow", "from memory", "a busy CPU", "a quick disk"],
+)
+def test_records_are_asked_for_once_while_they_come_from_a_disk(
+    tmp_path: Path, asked: Ranges, monkeypatch: pytest.MonkeyPatch, says: bool | None, slow: bool, asked_for: int
 ) -> None:
     monkeypatch.setattr(read_payloads, "COLD", 2)
-    _says(monkeypatch, None)
-    _slowly(monkeypatch, 2 * read_payloads.SLOW)
+    _says(monkeypatch, says)
+    if slow:
+        _slowly(monkeypatch, 2 * read_payloads.SLOW)
+    else:
+        monkeypatch.setattr(read_payloads, "SLOW", 10.0)
     path = _written(tmp_path, 200)
 
     assert len(list(gp.TFRecordDataset(path).shuffle(50))) == 200
 
-    assert sorted(_payloads(asked)) == [(path, n * 9_016, 9_016) for n in range(200)]
-
-
-def test_what_comes_from_memory_is_soon_no_longer_asked_for(
-    tmp_path: Path, asked: Ranges, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(read_payloads, "COLD", 2)
-    monkeypatch.setattr(read_payloads, "SLOW", 10.0)
-    _says(monkeypatch, None)
-    path = _written(tmp_path, 200)
-
-    assert len(list(gp.TFRecordDataset(path).shuffle(50))) == 200
-
-    assert len(_payloads(asked)) == 2 * read_payloads.AT_ONCE
-
-
-def test_a_busy_cpu_is_not_taken_for_a_disk(tmp_path: Path, asked: Ranges, monkeypatch: pytest.MonkeyPatch) -> None:
-    _says(monkeypatch, True)
-    _slowly(monkeypatch, 2 * read_payloads.SLOW)
-    path = _written(tmp_path, 200)
-
-    assert len(list(gp.TFRecordDataset(path).shuffle(50))) == 200
-
-    assert _payloads(asked) == []
-
-
-def test_a_quick_disk_is_asked_for_each_record_once(
-    tmp_path: Path, asked: Ranges, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(read_payloads, "SLOW", 10.0)
-    _says(monkeypatch, False)
-    path = _written(tmp_path, 200)
-
-    assert len(list(gp.TFRecordDataset(path).shuffle(50))) == 200
-
-    assert sorted(_payloads(asked)) == [(path, n * 9_016, 9_016) for n in range(200)]
+    found = _payloads(asked)
+    assert len(set(found)) == len(found) == asked_for
+    assert set(found) <= {(path, n * 9_016, 9_016) for n in range(200)}
 
 
 def test_one_record_of_some_jobs_is_looked_at_and_one_on_the_disk_begins_the_asking(

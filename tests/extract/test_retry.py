@@ -128,14 +128,6 @@ def test_pauses_double_from_a_tenth_of_a_second(pauses: list[float]) -> None:
         assert 0.5 * middle <= pause <= 1.5 * middle
 
 
-def test_pauses_of_two_processes_differ(pauses: list[float]) -> None:
-    for file in ("f", "g"):
-        with pytest.raises(DataError, match="6 tries"):
-            asked(translated, file, None, fail)
-
-    assert pauses[:5] != pauses[5:]
-
-
 def test_what_failed_in_all_tries_is_asked_once_for_a_while(
     pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,7 +55,7 @@ def various(kind: int) -> list[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("block", [1024, 4096, 1 << 20])
+@pytest.mark.parametrize("block", [1024, 1 << 20])
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
 def test_samples_are_those_of_tarfile(tmp_path: Path, kind: int, block: int, mode: str) -> None:
     path = archive(tmp_path / "x.tar", various(kind), mode, kind)

@@ -89,7 +89,7 @@ def test_every_way_of_reading_agrees_on_a_damaged_archive(tmp_path: Path, kind: 
     members = [(f"{names[i // 2 % 2]}{name}", data) for i, (name, data) in enumerate(pairs(6, 600))]
     intact = Path(archive(tmp_path / "intact", [*members[:6], ("d", member(tarfile.DIRTYPE)), *members[6:]], kind=kind))
     data = intact.read_bytes()[: -9 * 512]
-    for seed in range(120):
+    for seed in range(40):
         rng = random.Random(seed)
         path = tmp_path / f"{seed}.tar"
         path.write_bytes(changed(data, rng))
@@ -115,18 +115,41 @@ def reasons(found: list[tuple[int, Any]]) -> list[tuple[int, str]]:
     return [(offset, value[1]) for offset, value in bad(found)]
 
 
-def test_a_damaged_header_costs_its_sample_and_no_other(tmp_path: Path) -> None:
-    path, raw = three(tmp_path)
+def flipped(raw: bytearray) -> None:
     raw[2560 + 5] ^= 1
+
+
+def zeroed(raw: bytearray) -> None:
+    raw[2560 : 2560 + 512] = bytes(512)
+
+
+CHECKSUM = "the header of a member and its checksum do not match; 1536 bytes are skipped"
+LACKS = "a sample needs a member 'jpg', d/0001 has cls"
+SIZE = f"'d/0000.cls' needs {1 << 40} bytes, the archive has at most "
+
+
+@pytest.mark.parametrize(
+    ("change", "kept", "told"),
+    [
+        (flipped, [b"d/0000", b"d/0002"], [(2560, CHECKSUM), (4096, LACKS)]),
+        (zeroed, [b"d/0000", b"d/0002"], [(3072, ""), (4096, LACKS)]),
+        (lambda raw: resize(raw, 1536, 1 << 40), [b"d/0001", b"d/0002"], [(0, ""), (1536, SIZE)]),
+    ],
+    ids=["a header", "zeros where a header was", "a size that is too large"],
+)
+def test_damage_costs_its_sample_and_no_other(
+    tmp_path: Path, change: Any, kept: list[bytes], told: list[tuple[int, str]]
+) -> None:
+    path, raw = three(tmp_path)
+    change(raw)
     path.write_bytes(raw)
 
     found = agreed(str(path))
 
-    assert [value[2] for value in good(found)] == [b"d/0000", b"d/0002"]
-    assert reasons(found) == [
-        (2560, "the header of a member and its checksum do not match; 1536 bytes are skipped"),
-        (4096, "a sample needs a member 'jpg', d/0001 has cls"),
-    ]
+    assert [value[2] for value in good(found)] == kept
+    assert [offset for offset, _ in reasons(found)] == [offset for offset, _ in told]
+    for (_, reason), (_, words) in zip(reasons(found), told, strict=True):
+        assert reason.startswith(words)
     assert all(value[2:] == (str(path), offset, "read", False) for offset, value in bad(found))
 
 
@@ -154,17 +177,6 @@ def test_a_size_beyond_the_end_is_one_error_and_costs_no_memory(tmp_path: Path, 
         6656,
         f"'d/0002.cls' needs {size} bytes, the archive has at most 832 after its header; no further member follows",
     )
-
-
-def test_reading_goes_on_behind_a_size_that_is_too_large(tmp_path: Path) -> None:
-    path, raw = three(tmp_path)
-    resize(raw, 1536, 1 << 40)
-    path.write_bytes(raw)
-
-    found = agreed(str(path))
-
-    assert [value[2] for value in good(found)] == [b"d/0001", b"d/0002"]
-    assert [offset for offset, _ in bad(found)] == [0, 1536]
 
 
 @pytest.mark.parametrize("how", ["", "GZIP"])
@@ -197,13 +209,6 @@ def test_a_compressed_archive_that_ends_inside_a_member_that_nobody_takes_says_s
     assert good(found) == [(b"1",)]
 
 
-def test_a_compressed_archive_that_ends_inside_a_member_of_no_sample_says_so(tmp_path: Path) -> None:
-    path = Path(archive(tmp_path / "x.tar", [("note", b"x" * 3000)]))
-    path.write_bytes(gzip.compress(path.read_bytes()[: 512 + 1000]))
-    reason = "the archive is truncated, 2000 bytes of the last member are missing"
-    assert reasons(items(str(path), ((b"jpg",),), compression="GZIP")) == [(0, reason)]
-
-
 def test_what_has_no_payload_has_none_whatever_its_size_says(tmp_path: Path) -> None:
     path = Path(archive(tmp_path / "x.tar", [("a.jpg", member(tarfile.LNKTYPE, "b")), ("d", member(tarfile.DIRTYPE))]))
     raw = bytearray(path.read_bytes()[:1024])
@@ -212,17 +217,6 @@ def test_what_has_no_payload_has_none_whatever_its_size_says(tmp_path: Path) -> 
     path.write_bytes(raw + Path(archive(tmp_path / "y.tar", pairs(1))).read_bytes())
 
     assert good(items(str(path))) == [(bytes(700), b"0")]
-
-
-def test_a_run_of_zeros_in_the_middle_is_damage_only_where_a_header_was(tmp_path: Path) -> None:
-    path, raw = three(tmp_path)
-    raw[2560 : 2560 + 512] = bytes(512)
-    path.write_bytes(raw)
-
-    found = agreed(str(path))
-
-    assert [value[2] for value in good(found)] == [b"d/0000", b"d/0002"]
-    assert [offset for offset, _ in bad(found)] == [3072, 4096]
 
 
 def test_a_damaged_long_name_is_not_taken_for_a_short_one(tmp_path: Path) -> None:

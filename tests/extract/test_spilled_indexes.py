@@ -60,14 +60,6 @@ def test_no_header_is_walked_twice_in_two_epochs(tmp_path: Path, walked: Counter
     assert INDEXES.nbytes <= 700
 
 
-def test_one_index_that_is_larger_than_all_room_is_walked_once(tmp_path: Path, walked: Counter[str]) -> None:
-    _, (path,), _ = written(tmp_path, [500])
-    walked.clear()
-
-    assert [len(record_index(path)) for _ in range(3)] == [500] * 3
-    assert walked[path] == 1
-
-
 def test_damaged_records_are_remembered(tmp_path: Path, walked: Counter[str]) -> None:
     _, paths, _ = written(tmp_path, [40] * 4)
     data = Path(paths[0]).read_bytes()

@@ -97,10 +97,3 @@ def test_asking_ahead_says_whether_it_can_and_changes_nothing(made: Made) -> Non
     assert storage.ahead(path("a"), 0, 100) is (isinstance(storage, LocalStorage) and hasattr(os, "posix_fadvise"))
     assert storage.ahead(path("none"), 0, 100) is storage.ahead(path("a"), 0, 100)
     assert storage.read(path("a"), 0, 100) == DATA["a"][:100]
-
-
-def test_a_storage_says_how_it_is_read_best(made: Made) -> None:
-    storage, _ = made
-
-    local, remote = isinstance(storage, LocalStorage), isinstance(storage, RemoteStorage)
-    assert (storage.random_reads, storage.reads_ahead) == (local, remote)

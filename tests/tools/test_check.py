@@ -31,7 +31,7 @@ def records(ds: gp.Dataset, **options: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"], ids=["plain", "gzip", "zlib"])
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(6))
 def test_damage_of_any_kind_gives_the_manifest_of_a_chain(tmp_path: Path, compression: Any, seed: int) -> None:
     """Some of the files are damaged before they are compressed, some after."""
     rng = np.random.default_rng((seed, len(compression)))
@@ -73,7 +73,7 @@ def test_a_chain_with_the_manifest_leaves_out_what_was_found_and_nothing_else(tm
     assert records(ds, bad_records=manifest) == [record for n, record in enumerate(whole) if n not in kinds]
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("threads", [1, 3])
 def test_images_are_bad_for_the_reasons_of_a_chain_that_decodes_them(tmp_path: Path, threads: int) -> None:
     rng = np.random.default_rng(threads)
     damaged: list[Any] = [bytes, bytes, bad_scan, bad_tables, bomb, cut, lambda data: broken(data, rng), lambda _: b""]

@@ -148,20 +148,6 @@ def test_images_are_not_opened_to_find_records(tmp_path: Path, opened: list[str]
     assert opened == []
 
 
-def test_records_among_many_files_are_found_by_one_of_those_that_are_opened(
-    tmp_path: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "LOOKED_AT", 10)
-    record = write(tmp_path / "x", [b"a record"])
-    (tmp_path / "x").unlink()
-    _filled(tmp_path, 50, "train-{:05}-of-00050", record)
-    _filled(tmp_path, 50, "{}.txt")
-    (tmp_path / "README").write_text("no record")
-
-    assert names(str(tmp_path)) == [f"train-{i:05}-of-00050" for i in range(50)]
-    assert sum(name.endswith(".txt") for name in opened) == 10
-
-
 def test_the_names_of_files_are_those_of_list_files(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

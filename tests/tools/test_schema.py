@@ -101,9 +101,9 @@ def test_types_are_listed_by_the_rules_of_the_parser() -> None:
             feature_types(other)
 
 
-@pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 12, 25, 1000])
+@pytest.mark.parametrize("count", [0, 1, 10, 11, 1000])
 @pytest.mark.parametrize("most", [1, 7, 10])
-@pytest.mark.parametrize("block", [1, 4, 2000])
+@pytest.mark.parametrize("block", [4, 2000])
 def test_a_sample_is_evenly_spread_over_any_number(count: int, most: int, block: int) -> None:
     sample = Sample(most, int)
     for start in range(0, count, block):

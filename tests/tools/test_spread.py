@@ -105,10 +105,10 @@ def test_a_process_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
 
 def test_long_files_are_reported_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpupipe.tools.check.INTERVAL", -1.0)
-    (job, *_) = jobs(tmp_path, 1, 70_000)  # several blocks
+    (job, *_) = jobs(tmp_path, 1, 40_000)  # several blocks
 
     parts: list[Part] = [part for _, part in spread.check_all([job], 1)]
 
     assert len(parts) > 1
     assert [part.ended for part in parts] == [False] * (len(parts) - 1) + [True]
-    assert sum(part.records for part in parts) == 70_000
+    assert sum(part.records for part in parts) == 40_000

@@ -35,7 +35,7 @@ def written(rows: list[list[str]], **options: Any) -> bytes:
     return out.getvalue().encode()
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(6))
 def test_what_pythons_writer_writes_is_read_in_blocks_of_any_size(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     rows = [["".join(rng.choices('ab,"\n', k=rng.randrange(6))) for _ in range(2)] for _ in range(60)]
@@ -78,12 +78,12 @@ def test_a_quote_without_an_end_is_given_up_after_the_longest_record(
 
 
 def test_quotes_in_every_line_take_no_quadratic_time(tmp_path: Path) -> None:
-    data = b'a,"open\n' + b'"",""\n' * 100_000
+    data = b'a,"open\n' + b'"",""\n' * 30_000
 
     found = read(tmp_path / "a", data)
 
     assert isinstance(found[0][1], DataError)
-    assert len(found) == 100_001
+    assert len(found) == 30_001
 
 
 def test_bad_records_name_their_place_and_the_others_follow(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_state_behind_any_record_goes_on_with_the_next(
     whole = taken(iter(build()))
     assert len(whole) == 24
     assert reading.BLOCK == 1 << 18
-    for count in range(len(whole) + 1):
+    for count in (0, 1, *range(6, 12), 23, 24):
         assert resumed_after(build, count)[0] == whole[count:]
 
 

@@ -80,14 +80,6 @@ def test_files_one_after_the_other_and_in_turn(case: FormatCase, tmp_path: Path)
 
 
 @every_format
-def test_columns_come_in_the_order_asked_for(case: FormatCase, tmp_path: Path) -> None:
-    path = str(case.file(tmp_path / "one", columns(3)))
-
-    assert [list(row) for row in case.make(path, ["x", "a"])] == [["x", "a"]] * 3
-    assert elements(case.make(path, "name")) == [b"row %d of many" % i for i in range(3)]
-
-
-@every_format
 def test_a_file_without_rows_has_none(case: FormatCase, tmp_path: Path) -> None:
     path = str(case.file(tmp_path / "one", columns(0)))
 
@@ -190,12 +182,12 @@ CHAINS: dict[str, Any] = {
     "in turn": lambda case, files: case.make(files, num_parallel_reads=2),
     "shuffled": lambda case, files: case.make(files, "a", num_parallel_reads=3).shuffle(5, seed=1),
     "batches": lambda case, files: case.make(files, num_parallel_reads=2).repeat(2).batch(4),
+    "full shuffle": lambda case, files: case.make(files, "a").shuffle(gp.ALL, seed=3),
 }
 
 
 @every_format
-@pytest.mark.parametrize("on_error", ["raise", "skip"])
-@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize(("chain", "on_error"), [*((chain, "raise") for chain in CHAINS), ("in turn", "skip")])
 def test_a_state_behind_any_element_goes_on_with_the_next(
     case: FormatCase, chain: str, on_error: Any, tmp_path: Path
 ) -> None:
@@ -209,7 +201,7 @@ def test_a_state_behind_any_element_goes_on_with_the_next(
     with iter(build()) as items:
         whole = taken(items)
     assert len(whole) > 6
-    for count in range(len(whole) + 1):
+    for count in (0, 1, *range(3, len(whole), 4), len(whole)):
         rest, state = resumed_after(build, count)
         assert rest == whole[count:], (count, state)
 
@@ -298,18 +290,6 @@ def test_rows_by_index_are_those_of_a_loop(case: FormatCase, tmp_path: Path) -> 
 
 
 @every_format
-def test_a_state_in_a_full_shuffle_goes_on(case: FormatCase, tmp_path: Path) -> None:
-    paths = list(map(str, three(case, tmp_path)))
-
-    def build() -> Any:
-        return case.make(paths, "a").shuffle(gp.ALL, seed=3)
-
-    whole = taken(iter(build()))
-    for count in (0, 1, 13, 26):
-        assert resumed_after(build, count)[0] == whole[count:]
-
-
-@every_format
 def test_a_full_shuffle_is_the_same_however_many_rows_are_cut_at_a_time(
     case: FormatCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,21 +306,21 @@ def test_a_full_shuffle_is_the_same_however_many_rows_are_cut_at_a_time(
 
 
 @every_format
-def test_a_million_rows_have_an_index(case: FormatCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    n = 1_000_000
-    path = case.file(tmp_path / "many", {"a": np.arange(n)}, rows=50_000)
+def test_many_rows_have_an_index(case: FormatCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 400_000
+    path = case.file(tmp_path / "many", {"a": np.arange(n)}, rows=20_000)
     ds = case.make(str(path), "a")
     reads = _Reads(monkeypatch)
 
     assert len(ds) == n
-    assert reads.of(lambda: [ds[i] for i in (0, 499_999, n - 1)]) < path.stat().st_size // 2
+    assert reads.of(lambda: [ds[i] for i in (0, 99_999, n - 1)]) < path.stat().st_size // 2
     assert [int(ds[i]) for i in (0, 50_000, 123_456, n - 1)] == [0, 50_000, 123_456, n - 1]
-    assert elements(ds[499_998:500_002]) == [499_998, 499_999, 500_000, 500_001]
+    assert elements(ds[99_998:100_002]) == [99_998, 99_999, 100_000, 100_001]
     assert reads.of(lambda: list(ds.skip(n - 3))) < path.stat().st_size // 2
     assert elements(ds.skip(n - 3)) == [n - 3, n - 2, n - 1]
-    order = np.concatenate(list(ds.shuffle(gp.ALL, seed=1).take(100_000).batch(10_000)))
-    assert len(np.unique(order)) == 100_000
-    assert 450_000 < order.mean() < 550_000  # 50 standard deviations of the mean of 100,000 such draws
+    order = np.concatenate(list(ds.shuffle(gp.ALL, seed=1).take(20_000).batch(10_000)))
+    assert len(np.unique(order)) == 20_000
+    assert 180_000 < order.mean() < 220_000  # 24 standard deviations of the mean of 20,000 such draws
 
 
 # ---- bad rows and blocks
@@ -426,7 +406,7 @@ def test_any_byte_may_be_wrong_and_nothing_else_than_a_data_error_comes_of_it(ca
     path = tmp_path / "one"
     rng = np.random.default_rng(1)
     spec = {"a": gp.TensorSpec((), "int64"), "name": gp.TensorSpec((), bytes), "x": gp.TensorSpec((), "float32")}
-    for _ in range(150):
+    for _ in range(60):
         data = bytearray(sound)
         for place in rng.integers(len(data), size=rng.integers(1, 4)):
             data[place] = rng.integers(256)
