@@ -17,55 +17,50 @@ def tree(root: Path, **files: str) -> Path:
     return root
 
 
-def test_the_second_version_of_control_groups_gives_quota_and_memory(tmp_path: Path) -> None:
-    files = {"sys/fs/cgroup/cpu.max": "150000 100000\n", "sys/fs/cgroup/memory.max": "2147483648\n"}
+@pytest.mark.parametrize(
+    ("groups", "files", "quota", "memory"),
+    [
+        ("0::/\n", {"cpu.max": "150000 100000\n", "memory.max": "2147483648\n"}, 1.5, 2 << 30),
+        (
+            "0::/user/job\n",  # the smallest limit of the groups around it counts
+            {
+                "user/job/cpu.max": "300000 100000\n",
+                "cpu.max": "max 100000\n",
+                "user/cpu.max": "200000 100000\n",
+                "user/memory.max": "max\n",
+                "user/job/memory.max": "4294967296\n",
+            },
+            2.0,
+            4 << 30,
+        ),
+        (
+            "5:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n",
+            {
+                "cpu,cpuacct/cpu.cfs_quota_us": "50000\n",  # a container sees its own group as the root
+                "cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+                "memory/memory.limit_in_bytes": "1073741824\n",
+            },
+            0.5,
+            1 << 30,
+        ),
+        (
+            "5:memory:/\n3:cpu:/\n",
+            {"cpu/cpu.cfs_quota_us": "-1\n", "memory/memory.limit_in_bytes": "9223372036854771712\n"},
+            None,
+            None,
+        ),
+    ],
+    ids=["version 2", "groups of groups", "version 1", "no limits"],
+)
+def test_control_groups_give_quota_and_memory(
+    tmp_path: Path, groups: str, files: dict[str, str], quota: float | None, memory: int | None
+) -> None:
+    placed = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
 
-    limits = find_limits(tree(tmp_path, **{"proc/self/cgroup": "0::/\n", **files}))
+    limits = find_limits(tree(tmp_path, **{"proc/self/cgroup": groups}, **placed))
 
-    assert limits.cpus == cpu_count()
-    assert limits.quota == 1.5
-    assert (limits.memory, limits.memory_limit) == (16 << 30, 2 << 30)
-
-
-def test_the_smallest_limit_of_the_groups_around_a_process_counts(tmp_path: Path) -> None:
-    files = {
-        "proc/self/cgroup": "0::/user/job\n",
-        "sys/fs/cgroup/user/job/cpu.max": "300000 100000\n",
-        "sys/fs/cgroup/cpu.max": "max 100000\n",
-        "sys/fs/cgroup/user/cpu.max": "200000 100000\n",
-        "sys/fs/cgroup/user/memory.max": "max\n",
-        "sys/fs/cgroup/user/job/memory.max": "4294967296\n",
-    }
-
-    limits = find_limits(tree(tmp_path, **files))
-
-    assert (limits.quota, limits.memory_limit) == (2.0, 4 << 30)
-
-
-def test_the_first_version_of_control_groups_gives_them_too(tmp_path: Path) -> None:
-    files = {
-        "proc/self/cgroup": "5:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n",
-        "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000\n",  # a container sees its own group as the root
-        "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
-        "sys/fs/cgroup/memory/memory.limit_in_bytes": "1073741824\n",
-    }
-
-    limits = find_limits(tree(tmp_path, **files))
-
-    assert (limits.quota, limits.memory_limit) == (0.5, 1 << 30)
-
-
-def test_without_limits_there_are_none(tmp_path: Path) -> None:
-    files = {
-        "proc/self/cgroup": "5:memory:/\n3:cpu:/\n",
-        "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
-        "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
-        "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-    }
-
-    limits = find_limits(tree(tmp_path, **files))
-
-    assert (limits.quota, limits.memory_limit, limits.shared_memory) == (None, None, None)
+    assert (limits.cpus, limits.memory) == (cpu_count(), 16 << 30)
+    assert (limits.quota, limits.memory_limit, limits.shared_memory) == (quota, memory, None)
 
 
 def test_a_system_without_these_files_has_no_limits(tmp_path: Path) -> None:

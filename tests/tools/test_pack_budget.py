@@ -174,7 +174,6 @@ def test_what_an_ended_run_left_is_no_obstacle_and_never_mixed(source: Path, tmp
             "--decoded for --budget, which limits how many images are, got 1000",
         ),
         ({"budget": 1000, "decoded": True}, "--resize-shorter for --budget"),
-        ({"budget": 0, **FORM}, "--budget to be an integer of 1"),
         ({"budget": 1e6, **FORM}, "--budget to be an integer of 1"),
     ],
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpupipe.errors import MissingDependencyError, PlanError
+from gpupipe.errors import PlanError
 from gpupipe.tools.pack import pack
 from tests.tools.damage import write
 from tests.tools.packing import jpeg, packed_records
@@ -54,15 +54,9 @@ def test_directories_are_classes_and_all_below_one_belongs_to_it(tmp_path: Path)
         "b/1.JPEG": (1, "b"),
         "c/3.webp": (2, "c"),
     }
+    assert found(written(tmp_path / "flat", "1.jpg"), tmp_path / "none") == {"1.jpg": (-1, "")}
     packed = pack(source, tmp_path / "out", 1)
     assert (packed.classes, packed.class_names, packed.ignored) == (4, ("a", "b", "c", "empty"), 1)
-
-
-def test_images_without_directories_have_no_labels(tmp_path: Path) -> None:
-    source = written(tmp_path / "s", "1.jpg", "2.jpg")
-
-    assert found(source, tmp_path / "out") == {"1.jpg": (-1, ""), "2.jpg": (-1, "")}
-    assert pack(source, tmp_path / "out", 1).classes == 0
 
 
 @pytest.mark.parametrize(
@@ -89,19 +83,6 @@ def test_a_link_to_a_class_is_followed_and_one_inside_of_a_class_is_not(tmp_path
     os.symlink(source, source / "b/circle")
 
     assert found(source, tmp_path / "out") == {"a/1.jpg": (0, "a"), "b/2.jpg": (1, "b")}
-
-
-@pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="a directory that cannot be read; root can read all"
-)
-def test_a_directory_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    source = written(tmp_path / "s", "a/1.jpg", "b/2.jpg")
-    (source / "b").chmod(0)
-    try:
-        with pytest.raises(PermissionError):
-            found(source, tmp_path / "out")
-    finally:
-        (source / "b").chmod(0o700)
 
 
 def archive(path: Path, *members: tuple[str, bytes]) -> Path:
@@ -133,10 +114,6 @@ IMAGE = jpeg(8, 8)
             {"1.jpg": (3, ""), "2.jpg": (4, "")},
         ),
         (
-            (("1.json", b'{"label": 3}'), ("1.cls", b"5"), ("1.jpg", IMAGE), ("1.json", b'{"label": 3}')),
-            {"1.jpg": (5, "")},
-        ),
-        (
             (("./top/b/1.jpg", IMAGE), ("./top/a/deep/2.jpg", IMAGE), ("./top/b/._1.jpg", b"")),
             {"./top/b/1.jpg": (1, "b"), "./top/a/deep/2.jpg": (0, "a")},
         ),
@@ -144,7 +121,7 @@ IMAGE = jpeg(8, 8)
         ((("../../x.jpg", IMAGE), ("/etc/y.jpg", IMAGE), ("../../x.cls", b"1"), ("/etc/y.cls", b"2")),
          {"../../x.jpg": (1, ""), "/etc/y.jpg": (2, "")}),
     ],
-    ids=["cls", "cls with names", "json", "cls before json", "directories", "one directory", "paths that leave"],
+    ids=["cls", "cls with names", "json", "directories", "one directory", "paths that leave"],
 )  # fmt: skip
 def test_a_tar_archive_has_labels_beside_its_images_or_directories(
     tmp_path: Path, members: tuple[tuple[str, bytes], ...], expected: Found
@@ -156,14 +133,13 @@ def test_a_tar_archive_has_labels_beside_its_images_or_directories(
     assert sorted(os.listdir(tmp_path / "out")) == ["pack.jsonl", "train-00000-of-00001.tfrecord"]
 
 
-@pytest.mark.parametrize("how", ["folder", "wildcard"])
-def test_several_archives_are_one_source(tmp_path: Path, how: str) -> None:
+def test_several_archives_are_one_source(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     archive(tmp_path / "s/1.tar", ("0.jpg", IMAGE), ("0.cls", b"0"))
     archive(tmp_path / "s/2.tar", ("1.jpg", IMAGE), ("1.cls", b"1"))
 
-    source = tmp_path / "s" if how == "folder" else tmp_path / "s/*.tar"
-    assert found(source, tmp_path / "out") == {"0.jpg": (0, ""), "1.jpg": (1, "")}
+    for k, source in enumerate((tmp_path / "s", tmp_path / "s/*.tar")):
+        assert found(source, tmp_path / f"out{k}") == {"0.jpg": (0, ""), "1.jpg": (1, "")}
 
 
 def test_only_files_of_an_archive_are_images(tmp_path: Path) -> None:
@@ -189,7 +165,6 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
         "cut in an image": (whole[: third + 600], "3.jpg ends after it"),
         "cut in a header": (whole[: third + 100], f"2 members can be read, and what follows at byte {third} is none"),
         "text": (b"no archive" * 200, "Parquet files, got .*x.tar', which is a text file$"),
-        "empty": (b"", "which is an empty file$"),
         "JPEG": (IMAGE, "which is a JPEG image$"),
         "TFRecord": (write(tmp_path / "z.tfrecord", [b"a record"] * 99), "which is a TFRecord file$"),
         "anything": (bytes(range(1, 256)) * 9, "which is a file of another kind$"),
@@ -333,11 +308,3 @@ def test_the_copy_of_a_parquet_file_survives_an_interrupt_and_is_removed_at_the_
     assert (packed.records, packed.found) == (6, 1)
     assert not (tmp_path / "out/.images").exists()
     assert sorted(int(record["image/class/label"]) for record in packed_records(tmp_path / "out")) == list(range(6))
-
-
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    (tmp_path / "x.parquet").write_bytes(b"PAR1")
-
-    with pytest.raises(MissingDependencyError, match="pip install pyarrow"):
-        found(tmp_path / "x.parquet", tmp_path / "out")

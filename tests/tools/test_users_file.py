@@ -70,12 +70,6 @@ def test_a_dataset_is_found_and_a_function_is_called(
     assert sys.modules["my_input"].arguments == [file]  # as if there were none
 
 
-def test_a_module_is_found_from_the_working_directory(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(Path(file).parent)
-
-    assert find_dataset("my_input:ds").cardinality() == 5
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -107,6 +101,7 @@ def test_a_wrong_name_is_refused_with_the_right_ones(file: str, name: str, words
 def test_a_wrong_place_is_refused(file: str, monkeypatch: pytest.MonkeyPatch, text: str, words: str) -> None:
     monkeypatch.chdir(Path(file).parent)
 
+    assert find_dataset("my_input:ds").cardinality() == 5  # a module of the working directory
     with pytest.raises(PlanError, match=words):
         find_dataset(text)
 
@@ -134,16 +129,12 @@ def test_an_import_that_fails_inside_the_file_is_the_users_error(tmp_path: Path,
     assert "importlib" not in str(caught.value)
 
 
-def test_a_file_with_a_syntax_error_shows_the_line(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_run_is_told_in_words(tmp_path: Path) -> None:
     (tmp_path / "wrong-name.py").write_text("def f(:\n")
+    (tmp_path / "program.py").write_text("import sys\nsys.exit(3)\n")
 
     with pytest.raises(GpupipeError, match=r"(?s)line 1\n    def f\(:.*SyntaxError"):
         find_dataset(f"{tmp_path / 'wrong-name.py'}:ds")
-
-
-def test_a_file_that_ends_the_process_is_told_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text("import sys\nsys.exit(3)\n")
-
     with pytest.raises(GpupipeError, match=r"ended itself with status 3 .* below `if __name__"):
         find_dataset(f"{tmp_path / 'program.py'}:ds")
 
