@@ -18,8 +18,7 @@ from gpupipe.extract.examples.features import VarLenFeature
 from gpupipe.extract.records.crc import masked_crc32c
 from gpupipe.extract.records.reference import HeaderWalker
 from gpupipe.extract.records.tfrecord import RecordReader
-from tests.fuzz.replay import target
-from tests.fuzz.seeds import SEEDS
+from tests.fuzz.replay import CORPUS, TARGETS, inputs, target
 
 FUZZ = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -47,7 +46,7 @@ def frame(record: bytes) -> bytes:
     return length + struct.pack("<I", masked_crc32c(length)) + record + struct.pack("<I", masked_crc32c(record))
 
 
-DRAWN = {name: list(seeds()) for name, seeds in SEEDS.items()}
+SAVED = {name: [data for _, data in inputs(CORPUS / name)] for name in TARGETS}
 
 RECORDS = [bytes([k]) * n for k, n in enumerate((0, 5, 100, 3000, 1, 70, 70, 900))]
 STREAM = b"".join(map(frame, RECORDS))
@@ -108,19 +107,19 @@ def test_whatever_is_encoded_comes_back(values: dict[str, Any], asked: Any) -> N
 
 
 @FUZZ
-@pytest.mark.parametrize("name", SEEDS)
+@pytest.mark.parametrize("name", TARGETS)
 @given(chosen=st.integers(0, 10_000), edits=st.lists(EDIT, max_size=4), more=st.integers(0, 10_000))
-def test_damaged_seeds_of_the_fuzz_targets_are_survived(name: str, chosen: int, edits: Any, more: int) -> None:
-    seeds = DRAWN[name]
-    data = damaged(seeds[chosen % len(seeds)], edits)
+def test_damaged_inputs_of_the_fuzz_targets_are_survived(name: str, chosen: int, edits: Any, more: int) -> None:
+    saved = SAVED[name]
+    data = damaged(saved[chosen % len(saved)], edits)
     if more & 3 == 0:  # one behind the other
-        data += seeds[more % len(seeds)]
+        data += saved[more % len(saved)]
 
     target(name)(data)
 
 
 @FUZZ
-@pytest.mark.parametrize("name", SEEDS)
+@pytest.mark.parametrize("name", TARGETS)
 @given(head=st.binary(max_size=4), data=st.binary(max_size=100))
 def test_any_bytes_are_survived_by_the_fuzz_targets(name: str, head: bytes, data: bytes) -> None:
     target(name)(head + data)

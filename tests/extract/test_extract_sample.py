@@ -13,7 +13,6 @@ from gpupipe.errors import DataError
 from gpupipe.extract.examples.example import ExampleParser
 from gpupipe.extract.examples.features import FixedLenFeature
 from gpupipe.extract.images.headers import check_complete, read_header
-from gpupipe.extract.records.reference import HeaderWalker, Reference
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.extract.storage.patterns import expand
 
@@ -40,12 +39,3 @@ def test_headers_of_all_images_say_what_pillow_and_the_record_say() -> None:
             with Image.open(io.BytesIO(encoded)) as image:
                 assert image.size == (header.width, header.height) == (width, height)
                 assert len(image.getbands()) == header.channels
-
-
-def test_references_hold_the_same_records() -> None:
-    for path in FILES:
-        for (offset, record), (place, reference) in zip(RecordReader(path), HeaderWalker(path), strict=True):
-            assert isinstance(reference, Reference)
-            assert not isinstance(record, DataError)
-            assert offset == place == reference.offset
-            assert reference.read() == bytes(record)

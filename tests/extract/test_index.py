@@ -323,17 +323,6 @@ def test_beside_is_a_hidden_file_that_no_pattern_finds(path: str, tmp_path: Path
             gp.Dataset.list_files(str(tmp_path / pattern))
 
 
-def test_files_of_one_name_in_two_folders_have_indexes_of_their_own(path: str, tmp_path: Path) -> None:
-    (tmp_path / "b").mkdir()
-    other = tmp_path / "b" / "a.tfrecord"
-    other.write_bytes(framed(b"x"))
-    cache = str(tmp_path / "cache")
-
-    assert (len(record_index(path, cache)), len(record_index(str(other), cache))) == (6, 1)
-    INDEXES.clear()
-    assert (len(record_index(path, cache)), len(record_index(str(other), cache))) == (6, 1)
-
-
 def _flip(at: int) -> Any:
     return lambda d: d[:at] + bytes([d[at] ^ 1]) + d[at + 1 :]
 

@@ -6,8 +6,6 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-import pytest
-
 from gpupipe.errors import RecordError
 from gpupipe.extract.storage.pieces import Piece, Pieces
 
@@ -107,18 +105,3 @@ def test_closing_forgets_everything_and_cancels_what_is_not_begun() -> None:
     assert pieces.buffer_usage() == (0, 0)
     assert isinstance(waiting.data, Future)
     assert waiting.data.cancelled()
-
-
-@pytest.mark.parametrize("n", [0, 1])
-def test_another_error_is_not_hidden(n: int) -> None:
-    def fails() -> bytes:
-        raise ZeroDivisionError("a mistake")
-
-    threads = Threads()
-    pieces = Pieces(threads, 100)
-    one = wanted(pieces, 0, fails)
-    if n:
-        threads.work()
-
-    with pytest.raises(ZeroDivisionError, match="a mistake"):
-        pieces.data(one)

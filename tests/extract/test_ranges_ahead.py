@@ -87,14 +87,6 @@ def test_any_reads_give_the_bytes_of_the_file(server: Server, pool: ThreadPoolEx
     assert budget.buffer_usage() == (0, 0)
 
 
-def test_a_file_that_is_read_to_its_end_costs_one_request_for_each_range(
-    server: Server, pool: ThreadPoolExecutor
-) -> None:
-    file = RangesAhead(server, "x", pool, RangeBudget(1 << 20), EACH)
-    assert b"".join(taken(file, at, min(37, len(DATA) - at)) for at in range(0, len(DATA), 37)) == DATA
-    assert sorted(server.requests) == [(at, min(EQUAL, len(DATA) - at)) for at in range(0, len(DATA), EQUAL)]
-
-
 def test_ranges_are_requested_before_they_are_needed_and_no_more_than_that(
     server: Server, pool: ThreadPoolExecutor
 ) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,13 +21,10 @@ from gpupipe.extract.records.reference import Reference, read_many
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.extract.storage import blocks, sharing
 from gpupipe.extract.storage.blocks import Blocks
-from gpupipe.extract.storage.sharing import gil_is_on, handed_over
-from gpupipe.extract.tables.columns import Slices
+from gpupipe.extract.storage.sharing import handed_over
 from gpupipe.serial.columns import Cursor, add_column, read_column
 
 RECORDS = [bytes([k]) * (k + 1) for k in range(200)]
-
-free_threaded = pytest.mark.skipif(gil_is_on(), reason="needs CPython without the GIL (python3.14t, PYTHON_GIL=0)")
 
 
 @pytest.fixture
@@ -145,51 +140,3 @@ def test_without_the_gil_no_block_is_used_again(gil: bool) -> None:
     assert len(addresses) == 50
     assert not found._ring
     assert again.nbytes == 100
-
-
-def in_threads(count: int, work: Callable[[int], None]) -> list[BaseException]:
-    """Run a function in several threads; what they raise."""
-    wrong: list[BaseException] = []
-
-    def run(number: int) -> None:
-        try:
-            work(number)
-        except BaseException as error:
-            wrong.append(error)
-
-    threads = [threading.Thread(target=run, args=(n,)) for n in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return wrong
-
-
-@free_threaded
-def test_threads_parse_records_of_one_block_while_others_drop_theirs(tmp_path: Path) -> None:
-    images = [struct.pack("<Q", n) * 12 for n in range(4000)]
-    path = written(tmp_path / "x", [encode_example({"image": image, "n": n}) for n, image in enumerate(images)])
-    parse = ExampleParser({"image": FixedLenFeature((), bytes), "n": FixedLenFeature((), np.int64)}).parse
-    for _ in range(20):  # one in three fails where views are shared
-        records = [value for _, value in RecordReader(path)]
-
-        def work(thread: int, records: list[Any] = records) -> None:
-            for number in range(thread, len(records), 4):
-                image, n = parse(records[number])
-                records[number] = None
-                assert bytes(image) == images[n]
-
-        assert in_threads(4, work) == []
-
-
-@free_threaded
-def test_threads_read_rows_of_one_column() -> None:
-    rows = [struct.pack("<Q", n) * 3 for n in range(4000)]
-    column = Slices(b"".join(rows), np.arange(len(rows) + 1) * 24)
-
-    def work(thread: int) -> None:
-        for _ in range(40):  # ten fail every second time where a view is shared
-            for number in range(thread, len(rows), 4):
-                assert column.one(number) == rows[number]
-
-    assert in_threads(4, work) == []

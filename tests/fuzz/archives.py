@@ -95,30 +95,3 @@ def archive_of(described: bytes, kept: int) -> bytes:
             block[148:156] = b"%06o\0 " % sum(block)
         out += block
     return bytes(out)
-
-
-def described(archive: bytes) -> bytes:
-    """The description of an archive: parts that are not zero."""
-    out = bytearray()
-    for start in range(0, len(archive), BLOCK):
-        block = archive[start : start + BLOCK]
-        runs = _runs(block)[:7]
-        out.append(len(runs))
-        for place, part in runs:
-            out += struct.pack("<HB", place, len(part)) + part
-    return bytes(out)
-
-
-def _runs(block: bytes) -> list[tuple[int, bytes]]:
-    """The parts of a block between two runs of eight zeros, of up to 255 bytes."""
-    found: list[tuple[int, bytes]] = []
-    at = 0
-    while at < len(block):
-        if block[at]:
-            end = block.find(bytes(8), at)
-            end = min(len(block) if end < 0 else end, at + 255)
-            found.append((at, block[at:end]))
-            at = end
-        else:
-            at += 1
-    return found

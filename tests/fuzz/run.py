@@ -21,7 +21,6 @@ from types import FunctionType
 from zlib import crc32
 
 from tests.fuzz.replay import CORPUS, TARGETS, arcs, inputs
-from tests.fuzz.seeds import SEEDS
 
 WORK = Path("build/fuzz")
 SLOW = 1.0  # seconds of this thread; libFuzzer's own limit is of the clock, which a busy machine exceeds
@@ -41,8 +40,6 @@ def main() -> int:
     for target in given.targets or TARGETS:
         found = WORK / target / "corpus"
         found.mkdir(parents=True, exist_ok=True)
-        for k, data in enumerate(SEEDS[target]()):
-            (found / f"seed{k:03}").write_bytes(data)
         print(f"== {target}: {given.runs} executions", flush=True)
         options = [f"-runs={given.runs}", f"-max_total_time={given.seconds}", f"-artifact_prefix={WORK / target}/"]
         if child(target, [str(found), str(CORPUS / target), *LIMITS, *options]):
@@ -98,7 +95,7 @@ def functions(modules: tuple[str, ...]) -> Iterator[FunctionType]:
 def keep(target: str, found: Path) -> None:
     """Merge what was found, then save the inputs that reach a branch none before does, small ones first.
 
-    The seeds are looked at too: libFuzzer is not told of the end of a loop, and merges away who reaches it alone.
+    Those saved before are looked at too: libFuzzer is not told of the end of a loop, and merges away what reaches it.
     """
     merged = WORK / target / "merged"
     merged.mkdir(exist_ok=True)
@@ -108,7 +105,7 @@ def keep(target: str, found: Path) -> None:
     saved = CORPUS / target
     known: set[object] = set()
     chosen = {}
-    for data in sorted([*(data for _, data in inputs(merged)), *SEEDS[target]()], key=len):
+    for data in sorted([data for folder in (merged, saved) for _, data in inputs(folder)], key=len):
         new = arcs(target, data) - known
         if new:
             known |= new

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.replay import CORPUS, PARSERS, TARGETS, inputs, target
-from tests.fuzz.seeds import SEEDS
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -24,14 +23,6 @@ def test_every_saved_input_is_survived(name: str) -> None:
             one(data)
         except Exception as error:
             raise AssertionError(f"the input {name}/{file} is not survived") from error
-
-
-@pytest.mark.parametrize("name", TARGETS)
-def test_every_seed_is_survived(name: str) -> None:
-    one = target(name)
-
-    for data in SEEDS[name]():
-        one(data)
 
 
 def test_the_saved_inputs_reach_the_branches_of_the_parsers_in_little_memory() -> None:

@@ -20,8 +20,8 @@ from gpupipe.extract.records.walk import Bad, walk_headers
 from gpupipe.serial.columns import Cursor, read_column
 from gpupipe.serial.structures import Malformed
 from tests.fuzz import archives
+from tests.fuzz.building import entry, field, frame, header_block
 from tests.fuzz.files import Memory
-from tests.fuzz.seeds import entry, field, frame, header_block
 
 ONE = field(3, field(1, b"\1"))  # a Feature that holds [1]
 

@@ -16,7 +16,6 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe.errors import DataError, PlanError, PlanTypeError, RecordError, StateError
-from gpupipe.extract.tables import huggingface
 from gpupipe.flow.sources.rows import BLOCKS
 from tests.extract.tables.test_every_format import elements, skipping
 from tests.reliability.resume import resumed_after, taken
@@ -146,27 +145,6 @@ def test_a_state_goes_on_at_its_row(build: str, tmp_path: Path) -> None:
         assert resumed_after(chain, count)[0] == whole[count:]
 
 
-def test_a_state_reads_nothing_that_was_given_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    ds = gp.HuggingFaceDataset(made(5000), "text")
-    read: list[int] = []
-    load = huggingface._View.load
-
-    def noted(self: Any, block: int) -> Any:
-        read.append(block)
-        return load(self, block)
-
-    monkeypatch.setattr(huggingface._View, "load", noted)
-    with iter(ds) as items:
-        taken(items, 4100)
-        state = items.state_dict()
-    read.clear()
-
-    with iter(ds) as items:
-        items.load_state_dict(state)
-        assert numbers(items) == list(range(4100, 5000))
-    assert read == [4]
-
-
 def test_a_state_of_another_number_of_rows_is_refused() -> None:
     with iter(gp.HuggingFaceDataset(made(5), "text")) as items:
         next(items)
@@ -270,32 +248,6 @@ def test_an_index_that_leads_outside_of_the_table_makes_its_block_bad() -> None:
     with iter(skipping(gp.HuggingFaceDataset(dataset, "text"))) as items:
         assert numbers(items) == [*range(19, 3, -1), *range(8, -1, -1)]
         assert [record.offset for record in items.errors] == list(range(16, 32))
-
-
-def test_any_byte_may_be_wrong_and_nothing_else_than_a_data_error_comes_of_it(tmp_path: Path) -> None:
-    """Of what the library itself opens: a file whose messages it cannot read is its error."""
-    table = pa.table(
-        {"n": np.arange(50), "text": [f"row {i}" for i in range(50)], "l": [[i] * (i % 3) for i in range(50)]}
-    )
-    with pa.ipc.new_stream(tmp_path / "sound", table.schema) as writer:
-        writer.write_table(table, max_chunksize=20)
-    sound = (tmp_path / "sound").read_bytes()
-    body = sound.index(np.arange(50).tobytes()[:160])
-    rng = np.random.default_rng(1)
-    opened = 0
-    for k in range(30):
-        data = bytearray(sound)
-        for place in rng.integers(body if k % 2 else 0, len(data), size=rng.integers(1, 4)):
-            data[place] = rng.integers(256)
-        (tmp_path / f"{k}.arrow").write_bytes(data)
-        try:
-            dataset = datasets.Dataset.from_file(str(tmp_path / f"{k}.arrow"))
-            ds = gp.HuggingFaceDataset(dataset, ["n", "text", "l"])
-        except (pa.ArrowException, OSError, PlanError, ValueError, TypeError, UnicodeDecodeError, KeyError):
-            continue
-        opened += 1
-        assert len(elements(skipping(ds))) <= 70
-    assert opened >= 12
 
 
 # ---- streams
