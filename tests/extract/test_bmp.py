@@ -77,27 +77,6 @@ def test_a_bmp_is_read_by_all(size: tuple[int, int], channels: int) -> None:
         np.testing.assert_array_equal(decode(written, 3), np.broadcast_to(image, (*size, 3)))
 
 
-def test_opencv_reads_a_bmp() -> None:
-    cv2 = pytest.importorskip("cv2")
-    for channels in (1, 3):
-        image = pixels(5, 7, channels)
-
-        got = cv2.imdecode(np.frombuffer(as_bmp(image), np.uint8), cv2.IMREAD_UNCHANGED)
-
-        np.testing.assert_array_equal(got.reshape(image.shape)[:, :, ::-1], image)
-        assert is_ordinary(cv2.imencode(".bmp", image)[1].tobytes(), False)
-
-
-@pytest.mark.tf
-@pytest.mark.filterwarnings("ignore")
-def test_tensorflow_reads_a_bmp() -> None:
-    tf = pytest.importorskip("tensorflow")
-    for channels in (1, 3):
-        image = pixels(5, 7, channels)
-
-        np.testing.assert_array_equal(tf.io.decode_image(as_bmp(image)).numpy(), image)
-
-
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_plain_bmp_is_read_without_pillow(channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
     image = pixels(20, 31, channels)

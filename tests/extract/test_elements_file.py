@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpupipe.errors import DataError, DecodeError, MissingFileError, PlanError, PlanTypeError, RecordError
-from gpupipe.extract.records.crc import masked_crc32c
 from gpupipe.ragged import Ragged, RaggedSpec
 from gpupipe.serial import elements_file, elements_writer
 from gpupipe.serial.columns import Cursor, add_column, read_column
@@ -23,6 +22,7 @@ from gpupipe.serial.elements_file import ElementsReader
 from gpupipe.serial.elements_writer import ElementsWriter
 from gpupipe.serial.structures import Malformed, spec_from_json, spec_to_json, structure_from_json, structure_to_json
 from gpupipe.spec import DatasetSpec, Structure, TensorSpec, flatten
+from tests.fuzz.building import frame
 
 
 class Owner(NamedTuple):
@@ -397,14 +397,9 @@ def test_a_forged_number_of_elements_is_not_believed(tmp_path: Path) -> None:
     write(tmp_path / "a")
     *records, end = records_of((tmp_path / "a").read_bytes())
     payload = end[12:17] + struct.pack("<Q", 2**63)
-    (tmp_path / "a").write_bytes(b"".join(records) + framed(payload))
+    (tmp_path / "a").write_bytes(b"".join(records) + frame(payload))
 
     assert shown(read(tmp_path / "a")) == [7, 2**40, 0, 1, "lost"]
-
-
-def framed(payload: bytes) -> bytes:
-    length = struct.pack("<Q", len(payload))
-    return length + struct.pack("<I", masked_crc32c(length)) + payload + struct.pack("<I", masked_crc32c(payload))
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -423,7 +418,7 @@ def test_what_a_forger_writes_with_right_checksums_is_an_error_or_an_element(who
             else:
                 payload[place : place + 8] = b"\xff" * data.draw(st.sampled_from([4, 7, 8]))
     path = whole.with_name("forged")
-    path.write_bytes(b"".join(map(framed, map(bytes, payloads))))
+    path.write_bytes(b"".join(map(frame, map(bytes, payloads))))
 
     try:
         for value, _, _ in read(path):

@@ -45,16 +45,6 @@ def test_encoding_gives_the_known_answers(name: str, value: Any, text: str) -> N
     assert encode_example({name: value}).hex() == text
 
 
-def test_parsing_gives_the_known_answers() -> None:
-    label, n, box, img = (bytes.fromhex(text) for _, _, text in KNOWN)
-
-    assert one(label, FixedLenFeature((), "int64"), "label") == 7
-    assert one(n, FixedLenFeature((2,), "int64"), "n").tolist() == [-1, 300]
-    assert one(n, VarLenFeature("int64"), "n").tolist() == [-1, 300]
-    assert one(box, FixedLenFeature((2,), "float32"), "box").tolist() == [0.5, 1.0]
-    assert bytes(one(img, FixedLenFeature((), bytes), "img")) == b"\xff\xd8"
-
-
 def test_types_are_those_of_the_description() -> None:
     payload = encode_example({"i": 5, "f": 0.5, "b": b"abc", "is": [1, 2], "bs": [b"a", b"bc\0"]})
     i, f, b, many, blobs, empty = ExampleParser(
@@ -141,17 +131,7 @@ def test_what_is_not_as_described_is_an_error(value: Any, feature: Feature, matc
 
 @pytest.mark.parametrize(
     "payload",
-    [
-        b"garbage that is no protobuf",
-        b"\xff\xd8\xff\xe0" + bytes(100),
-        b"\x0a",
-        b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
-        b"\x0a\x05\x0a\x10ab",
-        b"\x0a\x02\x0a",
-        b"\x0b\x01",
-        b"\x02\x01\x01",
-        wrap(1, b"\x0a\x7f\x0a\x01x"),
-    ],
+    [b"garbage that is no protobuf", b"\x0a", b"\x0a\x05\x0a\x10ab", b"\x0b\x01", wrap(1, b"\x0a\x7f\x0a\x01x")],
 )
 def test_garbage_is_a_parse_error_with_a_short_prefix(payload: bytes) -> None:
     with pytest.raises(ParseError, match=payload[:8].hex(" ")) as caught:
@@ -164,14 +144,11 @@ def test_garbage_is_a_parse_error_with_a_short_prefix(payload: bytes) -> None:
     [
         wrap(3, b"\x09" + bytes(8)),
         wrap(3, wrap(1, b"\xff")),
-        wrap(3, wrap(1, b"\xff" * 11)),
-        wrap(3, wrap(1, b"\1" * 50 + b"\xff")),
         wrap(3, wrap(1, b"\1" * 40 + b"\xff" * 11 + b"\1")),
         wrap(3, b"\x0a\x50\x01"),
-        b"\x1a\x50\x01",
         wrap(2, wrap(1, b"\0\0\0")),
     ],
-    ids=["wire type", "cut", "long", "cut in many", "long in many", "list", "feature", "float"],
+    ids=["wire type", "cut", "long in many", "list", "float"],
 )
 def test_a_damaged_feature_is_named(feature: bytes) -> None:
     dtype = "float32" if feature[0] == 0x12 else "int64"
@@ -232,17 +209,6 @@ HALF: Any = (1.5,)
 def test_wrong_descriptions_are_refused_at_construction(make: Any, match: str) -> None:
     with pytest.raises(PlanError, match=match):
         make()
-
-
-def test_descriptions_are_values() -> None:
-    a = FixedLenFeature([2], np.int64, np.array([1, 2]))
-    b = FixedLenFeature((2,), "int64", [1, 2])
-
-    assert a == b
-    assert hash(a) == hash(b)
-    assert a != FixedLenFeature((2,), "int64", [1, 3])
-    assert VarLenFeature("string") == VarLenFeature(bytes)
-    assert len({a, b, RaggedFeature("int64"), VarLenFeature("int64")}) == 3
 
 
 @pytest.mark.parametrize(

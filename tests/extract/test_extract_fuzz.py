@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import struct
 import zlib
 from typing import Any
 
@@ -15,9 +14,9 @@ from gpupipe.errors import DataError
 from gpupipe.extract.examples.encode import encode_example
 from gpupipe.extract.examples.example import ExampleParser
 from gpupipe.extract.examples.features import VarLenFeature
-from gpupipe.extract.records.crc import masked_crc32c
 from gpupipe.extract.records.reference import HeaderWalker
 from gpupipe.extract.records.tfrecord import RecordReader
+from tests.fuzz.building import frame
 from tests.fuzz.replay import CORPUS, TARGETS, inputs, target
 
 FUZZ = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -39,11 +38,6 @@ def damaged(data: bytes, edits: list[tuple[str, float, bytes]]) -> bytes:
         else:
             data = data[:at] + piece + data[at:]
     return data
-
-
-def frame(record: bytes) -> bytes:
-    length = struct.pack("<Q", len(record))
-    return length + struct.pack("<I", masked_crc32c(length)) + record + struct.pack("<I", masked_crc32c(record))
 
 
 SAVED = {name: [data for _, data in inputs(CORPUS / name)] for name in TARGETS}

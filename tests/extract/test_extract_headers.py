@@ -143,18 +143,14 @@ def test_a_file_of_fill_bytes_comes_to_an_end() -> None:
     [
         (b"", "got no bytes"),
         (b"<html>no image</html>", "not an image: starts with 3c 68 74 6d 6c 3e 6e 6f"),
-        (b"\xff", "not an image: starts with ff"),
         (b"\xff\xd8", "truncated inside its header"),
         (b"\xff\xd8\x00\x00\x00\x00\x00", "a marker is expected at byte 2, found 00"),
         (b"\xff\xd8\xff\xda\x00\x08" + bytes(20), "marker ff da at byte 2 before the size is known"),
-        (b"\xff\xd8\xff\xd9\x00\x08" + bytes(20), "marker ff d9"),
-        (b"\xff\xd8\xff\xe0\x00\x01" + bytes(20), "marker ff e0"),
         (b"\xff\xd8\xff\xc0\x00\x11\x08\x00\x00\x00\x08\x03" + bytes(20), "its header says 8x0"),
         (b"\xff\xd8\xff\xc0\x00\x09\x08\x00\x08\x00\x08\x03" + bytes(20), "3 channels"),
         (b"RIFF\x10\0\0\0WAVEfmt " + bytes(20), "a WEBP that Pillow reads is needed"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\0\0\0\0\x01\x08\x02\0\0\0", "this PNG is 0x1"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\1\0\0\0\x01\x08\x07\0\0\0", "valid IHDR"),
-        (b"II*\0\x08\0\0\0\0\0", "TIFF"),
         (b"BM" + bytes(12) + b"\x10\0\0\0" + bytes(20), "a BMP that Pillow reads|damaged BMP: Unsupported BMP header"),
     ],
 )
@@ -192,7 +188,7 @@ def test_the_end_of_a_thumbnail_is_not_the_end_of_the_image() -> None:
         check_complete(data[:-2], read_header(data))
 
 
-def test_a_truncated_png_is_noticed() -> None:
+def test_a_truncated_png_or_webp_is_noticed() -> None:
     data = saved("RGB", (50, 40), "PNG")
     header = read_header(data)
 
@@ -200,15 +196,9 @@ def test_a_truncated_png_is_noticed() -> None:
     for cut in (12, 13, len(data) // 2):
         with pytest.raises(DecodeError, match="truncated PNG"):
             check_complete(data[:-cut], header)
-
-
-def test_a_truncated_webp_is_noticed() -> None:
-    if not features.check("webp"):
-        pytest.skip("this Pillow writes no WebP")
-    data = saved("RGB", (50, 40), "WEBP")
-
-    with pytest.raises(DecodeError, match="WEBP"):
-        decode(data[:-2])
+    if features.check("webp"):
+        with pytest.raises(DecodeError, match="WEBP"):
+            decode(saved("RGB", (50, 40), "WEBP")[:-2])
 
 
 def test_equal_headers_are_one_object() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpupipe.errors import DataError, MissingFileError, RecordError
+from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records.fixed import FixedReader
 
 
@@ -36,17 +36,6 @@ def test_records(tmp_path: Path, record: int, header: int, footer: int, compress
             )
 
             assert got == [(header + record * i, body[record * i : record * (i + 1)]) for i in range(count)]
-
-
-def test_a_body_that_is_no_multiple_names_all_sizes(tmp_path: Path) -> None:
-    ((_, error),) = read(tmp_path / "a", b"HHaabbccd" + b"FFF", 2, 2, 3)
-
-    assert isinstance(error, RecordError)
-    assert str(tmp_path / "a") in str(error)
-    assert (
-        "a header of 2, records of 2 and a footer of 3 bytes, got 12 bytes: a body of 7, which is not a multiple of 2"
-        in (str(error))
-    )
 
 
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
@@ -77,12 +66,6 @@ def test_an_enormous_header_or_record_costs_no_memory(tmp_path: Path) -> None:
         for record, header, footer in [(1, 1 << 60, 0), (1 << 60, 0, 0), (1, 0, 1 << 60)]:
             ((_, error),) = read(tmp_path / "a", data, record, header, footer, compression=compression)
             assert isinstance(error, RecordError)
-
-
-def test_a_missing_file_is_one_error(tmp_path: Path) -> None:
-    ((_, error),) = FixedReader(str(tmp_path / "none"), record_bytes=2)
-
-    assert isinstance(error, MissingFileError)
 
 
 def test_damage_of_the_compression_ends_the_file(tmp_path: Path) -> None:

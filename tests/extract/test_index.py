@@ -35,11 +35,7 @@ from gpupipe.extract.records.index import (
 from gpupipe.extract.records.reference import HeaderWalker, Reference
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.extract.storage.files import LocalStorage
-
-
-def framed(payload: bytes) -> bytes:
-    length = struct.pack("<Q", len(payload))
-    return length + struct.pack("<I", mask(crc32c(length))) + payload + struct.pack("<I", mask(crc32c(payload)))
+from tests.fuzz.building import frame
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +49,7 @@ def _fresh() -> Iterator[None]:
 def path(tmp_path: Path) -> str:
     """Records of 0, 5 and 20,000 bytes and some more small ones: they begin at 0, 16, 37, 20,053, 20,074, 20,095."""
     target = tmp_path / "a.tfrecord"
-    target.write_bytes(b"".join(framed(p) for p in (b"", b"hello", bytes(20_000), b"three", b"four!", b"five?")))
+    target.write_bytes(b"".join(frame(p) for p in (b"", b"hello", bytes(20_000), b"three", b"four!", b"five?")))
     return str(target)
 
 
@@ -102,7 +98,7 @@ def test_offsets_and_lengths_are_those_of_the_file(path: str) -> None:
 
 def test_no_payload_is_read(tmp_path: Path) -> None:
     target = tmp_path / "large"
-    target.write_bytes(framed(bytes(1_000_000)) * 3)
+    target.write_bytes(frame(bytes(1_000_000)) * 3)
     storage = Counting()
 
     index = build_index(str(target), storage=storage)
@@ -113,7 +109,7 @@ def test_no_payload_is_read(tmp_path: Path) -> None:
 
 def test_small_records_are_read_in_blocks_and_cost_at_most_16_bytes(tmp_path: Path) -> None:
     target = tmp_path / "small"
-    target.write_bytes(framed(b"x" * 16) * 20_000)
+    target.write_bytes(frame(b"x" * 16) * 20_000)
     storage = Counting()
 
     index = build_index(str(target), storage=storage)
@@ -135,7 +131,7 @@ DAMAGE = {
     "cut in a payload": lambda d: d[:-7],
     "bytes in between": lambda d: d[:37] + b"garbage" * 10 + d[37:],
     "zeros": lambda d: d[:37] + bytes(100) + d[37:],
-    "length beyond the file": lambda d: d[:37] + framed(b"")[:0] + struct.pack("<Q", 1 << 40) + d[45:],
+    "length beyond the file": lambda d: d[:37] + frame(b"")[:0] + struct.pack("<Q", 1 << 40) + d[45:],
     "huge length with its crc": lambda d: (
         d[:37] + struct.pack("<QI", 1 << 40, mask(crc32c(struct.pack("<Q", 1 << 40)))) + d[49:]
     ),
@@ -177,7 +173,7 @@ def test_an_index_is_used_again_until_the_file_changes(path: str, tmp_path: Path
     status = os.stat(path)
     if change == "size":
         with open(path, "ab") as file:
-            file.write(framed(b"one more"))
+            file.write(frame(b"one more"))
     elif change == "time":
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
     else:
@@ -267,7 +263,7 @@ def test_threads_may_share_them(path: str, tmp_path: Path) -> None:
 
 def test_a_file_that_could_not_be_read_to_its_end_is_looked_at_again(tmp_path: Path) -> None:
     target = tmp_path / "large"
-    target.write_bytes(framed(bytes(100_000)) * 3)
+    target.write_bytes(frame(bytes(100_000)) * 3)
 
     class Failing(LocalStorage):
         def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
@@ -286,7 +282,7 @@ def test_a_file_that_grew_while_it_was_walked_is_not_kept(path: str) -> None:
         def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
             data = super().read(name, offset, n, tag)
             with open(name, "ab") as file:
-                file.write(framed(b"later"))
+                file.write(frame(b"later"))
             return data
 
     before = version_of(path)
@@ -378,7 +374,7 @@ def test_numbers_that_make_no_sense_are_not_believed(path: str, numbers: bytes) 
 def test_a_stale_index_is_built_anew(path: str, caplog: pytest.LogCaptureFixture) -> None:
     record_index(path, BESIDE)
     with open(path, "ab") as file:
-        file.write(framed(b"more"))
+        file.write(frame(b"more"))
     INDEXES.clear()
 
     with caplog.at_level(logging.INFO, "gpupipe"):
@@ -452,12 +448,12 @@ def test_a_file_rewritten_with_its_old_size_and_time_says_so_and_is_indexed_anew
     tmp_path: Path, where: str, together: bool
 ) -> None:
     file = tmp_path / "records"
-    file.write_bytes(framed(b"a" * 10) + framed(b"b" * 30))
+    file.write_bytes(frame(b"a" * 10) + frame(b"b" * 30))
     chain = gp.TFRecordDataset(str(file), index=where)
     assert chain[1] == b"b" * 30
     before = os.stat(file)
     with open(file, "r+b") as out:
-        out.write(framed(b"c" * 25) + framed(b"d" * 15))
+        out.write(frame(b"c" * 25) + frame(b"d" * 15))
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
     with pytest.raises(gp.DataError, match=r"offset 0: .*changed after its headers were read"):
@@ -470,8 +466,8 @@ def test_a_file_rewritten_with_its_old_size_and_time_says_so_and_is_indexed_anew
 
 def test_another_file_with_the_same_size_and_time_is_not_read_through_the_old_descriptor(tmp_path: Path) -> None:
     file, other = tmp_path / "records", tmp_path / "other"
-    file.write_bytes(framed(b"a" * 10) + framed(b"b" * 30))
-    other.write_bytes(framed(b"c" * 25) + framed(b"d" * 15))
+    file.write_bytes(frame(b"a" * 10) + frame(b"b" * 30))
+    other.write_bytes(frame(b"c" * 25) + frame(b"d" * 15))
     chain = gp.TFRecordDataset(str(file))
     assert chain[1] == b"b" * 30
     before = os.stat(file)

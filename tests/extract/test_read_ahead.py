@@ -213,23 +213,6 @@ def test_jobs_grow_to_many_small_records_or_a_few_large_ones(
     assert jobs == [*grown, count - sum(grown)]
 
 
-def test_jobs_of_a_state_are_no_larger(tmp_path: Path, jobs: list[int]) -> None:
-    dataset = gp.TFRecordDataset(_written(tmp_path, 2_000, 100)).shuffle(50)
-    with dataset.iterator(0) as items:
-        expected = list(items)
-    found: list[Any] = []
-    state: Any = None
-    for _ in range(6):
-        with dataset.iterator(0) as items:
-            if state is not None:
-                items.load_state_dict(state)
-            found += [next(items) for _ in range(100)]
-            state = items.state_dict()
-
-    assert found == expected[:600]
-    assert max(jobs) == read_payloads.MOST
-
-
 def test_a_number_of_cpus_that_changes_loses_nothing(
     tmp_path: Path, jobs: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import struct
 import zlib
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,12 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TFRecordDataset
-from gpupipe.extract.records.crc import masked_crc32c
 from gpupipe.extract.records.reference import HeaderWalker
 from gpupipe.extract.records.tfrecord import BLOCK, RecordReader
 from tests.behaviour.model import outcomes
+from tests.fuzz.building import frame
 
 RECORDS = [b"%d" % i * (3 * i + 1) for i in range(12)]
-
-
-def frame(record: bytes) -> bytes:
-    length = struct.pack("<Q", len(record))
-    return length + struct.pack("<I", masked_crc32c(length)) + record + struct.pack("<I", masked_crc32c(record))
 
 
 STARTS = [sum(len(record) + 16 for record in RECORDS[:i]) for i in range(13)]

@@ -16,7 +16,7 @@ from gpupipe.extract.shards.header import read_header
 from gpupipe.extract.shards.names import KEY, split_name
 from gpupipe.extract.shards.samples import SAMPLES, SampleReader
 from gpupipe.extract.storage.files import LocalStorage
-from tests.extract.archives import JPG_CLS, archive, bad, good, items, member, pairs
+from tests.extract.archives import JPG_CLS, archive, good, items, member, pairs
 
 KINDS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 
@@ -183,14 +183,6 @@ def test_a_member_that_is_there_twice_is_bad_where_it_is_wanted(tmp_path: Path) 
     path = archive(tmp_path / "x.tar", [("a.jpg", b"1"), ("a.cls", b"2"), ("a.JPG", b"3"), ("b.jpg", b"4")])
     assert items(path, ((b"jpg",),))[0][1][1] == "its member a.JPG is there twice"
     assert good(items(path, ((b"jpg",),))) == [(b"4",)]
-
-
-def test_archives_that_were_joined_are_read_to_the_end(tmp_path: Path) -> None:
-    parts = [Path(archive(tmp_path / str(i), pairs(2))).read_bytes() for i in range(3)]
-    path = tmp_path / "x.tar"
-    path.write_bytes(b"".join(parts))
-    assert len(items(str(path))) == 6
-    assert bad(items(str(path))) == []
 
 
 @pytest.mark.parametrize("data", [b"", bytes(512), bytes(1024), bytes(10240)])

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe.errors import DataError
 from gpupipe.extract.examples import example
 from gpupipe.extract.examples.encode import encode_example
 from gpupipe.extract.examples.example import ExampleParser
@@ -103,19 +102,6 @@ def test_views_go_to_other_threads_only_under_the_gil(
     assert {type(value) for value in values} == {memoryview if gil else bytes}
     expected = [record[:1] * 8 for record in RECORDS] if source is from_fixed_length else RECORDS
     assert [bytes(value) for value in values] == expected
-
-
-@both
-def test_an_error_among_records_stays_where_it_is(tmp_path: Path, gil: bool) -> None:
-    path = tmp_path / "x"
-    data = bytearray(Path(written(path, RECORDS[:3])).read_bytes())
-    data[17 + 13] ^= 1  # of the second record
-    path.write_bytes(data)
-
-    first, second, third = (value for _, value in RecordReader(str(path)))
-
-    assert isinstance(second, DataError)
-    assert [bytes(first), bytes(third)] == [RECORDS[0], RECORDS[2]]
 
 
 @both

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError
+from gpupipe.errors import RecordError
 from gpupipe.extract.records.lines import LONGEST, LineReader
 
 CASES: dict[str, tuple[bytes, list[tuple[int, bytes]]]] = {
@@ -100,27 +100,6 @@ def test_a_last_line_above_the_limit_is_one_error(tmp_path: Path) -> None:
     assert isinstance(error, RecordError)
     assert not rest
     assert LONGEST == 64 << 20
-
-
-def test_missing_files_and_folders_are_one_error(tmp_path: Path) -> None:
-    ((_, missing),) = LineReader(str(tmp_path / "none"))
-    ((_, folder),) = LineReader(str(tmp_path))
-
-    assert isinstance(missing, MissingFileError)
-    assert isinstance(folder, DirectoryError)
-
-
-def test_a_file_that_shrinks_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"ab\n" * 1000)
-    items = iter(LineReader(str(path), block=30))
-    assert next(items) == (0, b"ab")
-    path.write_bytes(b"ab\n" * 100)
-
-    seen = list(items)
-
-    assert isinstance(seen[-1][1], DataError)
-    assert len(seen) <= 100
 
 
 def test_threads_read_ahead_and_nothing_changes(tmp_path: Path) -> None:

@@ -197,19 +197,3 @@ def test_a_window_of_a_smaller_image_is_that_of_the_whole_one(way: str, ratio: i
         part = decode(data, channels, dct=Dct(ratio), window=window)
 
         np.testing.assert_array_equal(part, whole[window.rows, window.columns])
-
-
-def test_rows_below_the_window_of_a_smaller_image_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
-
-    def turbo(data: bytes, **how: Any) -> Any:
-        made.append(how["min_height"])
-        return simplejpeg.decode_jpeg(data, **how)
-
-    simplejpeg = pytest.importorskip("simplejpeg")
-    monkeypatch.setattr("gpupipe.extract.images.decode._turbo", lambda: turbo)
-    data = encoded(noise(331, 83), **WAYS["4:4:4"])
-
-    decode(data, 3, dct=Dct(4), window=Window(3, 0, 7, 20))  # 40 rows of the image, and 8 more
-
-    assert made == [12]

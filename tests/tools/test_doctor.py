@@ -58,141 +58,73 @@ def test_a_machine_with_a_gpu_on_which_all_is_well_has_no_warning() -> None:
 @pytest.mark.parametrize(
     ("facts", "name", "status", "words", "command"),
     [
-        pytest.param(
-            replace(GPU, machine=Answer(error="no answer after 120 s")), "GPU", "problem", "no answer after 120 s",
-            "nvidia-smi", id="driver hangs",
-        ),
-        pytest.param(
-            contained(replace(LAPTOP, card_on_bus=True)), "GPU", "warning", "the container was started without it",
-            DOCKER, id="container without --gpus",
-        ),
-        pytest.param(
-            replace(LAPTOP, card_on_bus=True), "GPU", "warning", "no driver that works is found", "nvidia-smi",
-            id="card without a driver",
-        ),
-        pytest.param(
-            contained(on_the_gpu(**NO_CUDA)), "GPU", "problem", "lacks the driver capability `compute`", DOCKER,
-            id="container without compute",
-        ),
-        pytest.param(on_the_gpu(**NO_CUDA), "GPU", "problem", "libcuda.so.1 is not found", "", id="no libcuda"),
-        pytest.param(
-            replace(on_the_gpu(visible=0), variables={"CUDA_VISIBLE_DEVICES": ""}), "GPU", "warning",
-            "CUDA_VISIBLE_DEVICES='' hides all", "unset CUDA_VISIBLE_DEVICES", id="hidden",
-        ),
-        pytest.param(
-            on_the_gpu(cuda=[11, 8], driver="470.1"), "GPU", "problem", "DALI needs CUDA 12, driver 525.60 or later",
-            "", id="driver too old for any DALI",
-        ),
-        pytest.param(
-            contained(on_the_gpu(**NO_NVCUVID)), "JPEG engines", "warning", "lacks the driver capability `video`",
-            DOCKER, id="container without video",
-        ),
-        pytest.param(
-            on_the_gpu(**NO_NVCUVID), "JPEG engines", "warning", "libnvcuvid.so.1 is not found", "", id="no nvcuvid"
-        ),
-        pytest.param(
-            failing(GPU, engines="OSError: nvjpegCreateEx returned 6"), "JPEG engines", "warning",
-            "nvjpegCreateEx returned 6", "", id="nvJPEG fails",
-        ),
-        pytest.param(
-            replace(GPU, runs=dict(GPU.runs) | {"engines": Answer({"engines": 0})}), "JPEG engines", "ok",
-            "none on this card", "", id="no engines",
-        ),
-        pytest.param(
-            with_packages(nvidia_dali_cuda120="2.4.0", nvidia_nvimgcodec_cu12="0.10.0"), "DALI", "problem",
-            "two wheels are installed",
-            "pip uninstall -y nvidia-dali-cuda120 nvidia-dali-cuda130 nvidia-nvimgcodec-cu12 nvidia-nvimgcodec-cu13 "
-            f"&& {CUDA_13}", id="two DALI wheels",
-        ),
-        pytest.param(
-            failing(GPU, dali_cpu="ImportError: libdali.so: cannot open"), "DALI", "problem",
-            "does not work: ImportError: libdali.so: cannot open",
-            f"pip uninstall -y nvidia-dali-cuda130 nvidia-nvimgcodec-cu13 && {CUDA_13}",
-            id="DALI fails to import",
-        ),
-        pytest.param(
-            failing(on_the_gpu(dali=False), dali_cpu="MissingDependencyError: x"), "DALI", "problem",
-            "nvidia-dali-cuda130 2.4.0 is installed, but does not work: Python finds none of its files",
-            f"pip uninstall -y nvidia-dali-cuda130 nvidia-nvimgcodec-cu13 && {CUDA_13}",
-            id="DALI without its files",
-        ),
-        pytest.param(
-            on_the_gpu(**ON_550), "DALI", "problem",
-            "nvidia-dali-cuda130 2.4.0 is built for CUDA 13, and the driver supports CUDA 12",
-            f"pip uninstall -y nvidia-dali-cuda130 nvidia-nvimgcodec-cu13 && {CUDA_12}",
-            id="driver too old for the wheel",
-        ),
-        pytest.param(
-            replace(without("nvidia-dali-cuda130", facts=on_the_gpu(dali=False)), runs={"numpy": Answer()}), "DALI",
-            "problem", "the GPU stays unused", CUDA_13, id="GPU without DALI",
-        ),
-        pytest.param(LAPTOP, "DALI", "warning", "NumPy runs chains", "pip install nvidia-dali-cuda130", id="no DALI"),
-        pytest.param(
-            replace(LAPTOP, system="Darwin arm64"), "DALI", "ok", "has no wheels for Darwin", "", id="no DALI on a Mac"
-        ),
-        pytest.param(
-            replace(GPU, unmet=[Unmet("nvidia-dali-cuda130 2.4.0", "nvidia-nvimgcodec-cu13<0.10,>=0.9", "0.10.0")]),
-            "nvImageCodec", "problem", "needs nvidia-nvimgcodec-cu13<0.10,>=0.9, got 0.10.0",
-            "pip install 'nvidia-nvimgcodec-cu13<0.10,>=0.9'", id="nvImageCodec of another version",
-        ),
-        pytest.param(
-            with_packages(cupy_cuda12x="14.2.0"), "CuPy", "problem", "several are installed",
-            f"pip uninstall -y cupy-cuda12x cupy-cuda13x && {CUDA_13}", id="two CuPy",
-        ),
-        pytest.param(without("cupy-cuda13x"), "CuPy", "warning", "DeviceArrays", CUDA_13, id="no CuPy"),
-        pytest.param(
-            without("cupy-cuda13x", "nvidia-dali-cuda130", facts=with_packages(nvidia_dali_cuda120="2.4.0")), "CuPy",
-            "warning", "DeviceArrays", CUDA_12, id="no CuPy beside DALI for an older CUDA than the driver's",
-        ),
-        pytest.param(
-            without("cupy-cuda13x", facts=with_packages(cupy_cuda12x="14.2.0")), "CuPy", "problem",
-            "cupy-cuda12x 14.2.0 is for another CUDA than DALI, which is for CUDA 13",
-            f"pip uninstall -y cupy-cuda12x && {CUDA_13}", id="CuPy for another CUDA",
-        ),
-        pytest.param(
-            failing(GPU, cupy="its process crashed (SIGSEGV)"), "CuPy", "problem", "crashed (SIGSEGV)",
-            f"pip uninstall -y cupy-cuda13x && {CUDA_13}", id="CuPy crashes",
-        ),
-        pytest.param(
-            failing(replace(LAPTOP, packages=dict(LAPTOP.packages) | {"cupy-cuda12x": "14"}), cupy="ImportError: x"),
-            "CuPy", "warning", "does not work", "pip uninstall -y cupy-cuda12x", id="CuPy fails without a GPU",
-        ),
-        pytest.param(
-            failing(GPU, dali_gpu="PixelError: wrong"), "DALI on GPU", "problem", "PixelError: wrong", "nvidia-smi",
-            id="GPU executor fails",
-        ),
-        pytest.param(
-            failing(LAPTOP, numpy="ImportError: x"), "NumPy on CPU", "problem", "ImportError: x",
-            "pip install --force-reinstall numpy pillow simplejpeg crc32c", id="NumPy executor fails",
-        ),
-        pytest.param(
-            replace(LAPTOP, machine=Answer({"visible": 0, "libraries": [], "trouble": "ImportError: blocked"})),
-            "device='auto'", "problem", "ImportError: blocked", "", id="cannot choose",
-        ),
-        pytest.param(
-            replace(LAPTOP, unmet=[Unmet("gpupipe-dali 0.1.0", "pillow>=10.3", "9.5.0")]), "packages", "warning",
-            "gpupipe-dali 0.1.0 needs pillow>=10.3, got 9.5.0", "pip install 'pillow>=10.3'", id="old Pillow",
-        ),
-        pytest.param(
-            replace(LAPTOP, unmet=None), "packages", "ok", "were not compared", "", id="requirements unknown"
-        ),
-        pytest.param(
-            contained(limited(cpus=64, quota=4.0)), "CPUs", "warning", "Options(threads=4)",
-            "docker run --cpuset-cpus=0-3 IMAGE", id="CPU quota",
-        ),
-        pytest.param(
-            contained(limited(memory_limit=1 << 30)), "memory", "warning", "1.0 GiB of 128.0",
-            "docker run --memory=2g IMAGE", id="little memory",
-        ),
-        pytest.param(
-            contained(limited(shared_memory=64 << 20)), "shared memory", "warning", "64 MiB",
-            "docker run --shm-size=1g IMAGE", id="little shared memory in a container",
-        ),
-        pytest.param(
-            limited(shared_memory=64 << 20), "shared memory", "warning", "64 MiB",
-            "sudo mount -o remount,size=1g /dev/shm", id="little shared memory",
-        ),
-        pytest.param(limited(open_files=256), "open files", "warning", "at most 256", "ulimit -n 4096", id="files"),
+        (replace(GPU, machine=Answer(error="no answer after 120 s")), "GPU", "problem", "no answer after 120 s",
+         "nvidia-smi"),
+        (contained(replace(LAPTOP, card_on_bus=True)), "GPU", "warning", "the container was started without it",
+         DOCKER),
+        (replace(LAPTOP, card_on_bus=True), "GPU", "warning", "no driver that works is found", "nvidia-smi"),
+        (contained(on_the_gpu(**NO_CUDA)), "GPU", "problem", "lacks the driver capability `compute`", DOCKER),
+        (on_the_gpu(**NO_CUDA), "GPU", "problem", "libcuda.so.1 is not found", ""),
+        (replace(on_the_gpu(visible=0), variables={"CUDA_VISIBLE_DEVICES": ""}), "GPU", "warning",
+         "CUDA_VISIBLE_DEVICES='' hides all", "unset CUDA_VISIBLE_DEVICES"),
+        (on_the_gpu(cuda=[11, 8], driver="470.1"), "GPU", "problem", "DALI needs CUDA 12, driver 525.60 or later",
+         ""),
+        (contained(on_the_gpu(**NO_NVCUVID)), "JPEG engines", "warning", "lacks the driver capability `video`",
+         DOCKER),
+        (on_the_gpu(**NO_NVCUVID), "JPEG engines", "warning", "libnvcuvid.so.1 is not found", ""),
+        (failing(GPU, engines="OSError: nvjpegCreateEx returned 6"), "JPEG engines", "warning",
+         "nvjpegCreateEx returned 6", ""),
+        (replace(GPU, runs=dict(GPU.runs) | {"engines": Answer({"engines": 0})}), "JPEG engines", "ok",
+         "none on this card", ""),
+        (with_packages(nvidia_dali_cuda120="2.4.0", nvidia_nvimgcodec_cu12="0.10.0"), "DALI", "problem",
+         "two wheels are installed",
+         "pip uninstall -y nvidia-dali-cuda120 nvidia-dali-cuda130 nvidia-nvimgcodec-cu12 nvidia-nvimgcodec-cu13 && "
+         f"{CUDA_13}"),
+        (failing(GPU, dali_cpu="ImportError: libdali.so: cannot open"), "DALI", "problem",
+         "does not work: ImportError: libdali.so: cannot open",
+         f"pip uninstall -y nvidia-dali-cuda130 nvidia-nvimgcodec-cu13 && {CUDA_13}"),
+        (failing(on_the_gpu(dali=False), dali_cpu="MissingDependencyError: x"), "DALI", "problem",
+         "nvidia-dali-cuda130 2.4.0 is installed, but does not work: Python finds none of its files",
+         f"pip uninstall -y nvidia-dali-cuda130 nvidia-nvimgcodec-cu13 && {CUDA_13}"),
+        (on_the_gpu(**ON_550), "DALI", "problem",
+         "nvidia-dali-cuda130 2.4.0 is built for CUDA 13, and the driver supports CUDA 12",
+         f"pip uninstall -y nvidia-dali-cuda130 nvidia-nvimgcodec-cu13 && {CUDA_12}"),
+        (replace(without("nvidia-dali-cuda130", facts=on_the_gpu(dali=False)), runs={"numpy": Answer()}), "DALI",
+         "problem", "the GPU stays unused", CUDA_13),
+        (LAPTOP, "DALI", "warning", "NumPy runs chains", "pip install nvidia-dali-cuda130"),
+        (replace(LAPTOP, system="Darwin arm64"), "DALI", "ok", "has no wheels for Darwin", ""),
+        (replace(GPU, unmet=[Unmet("nvidia-dali-cuda130 2.4.0", "nvidia-nvimgcodec-cu13<0.10,>=0.9", "0.10.0")]),
+         "nvImageCodec", "problem", "needs nvidia-nvimgcodec-cu13<0.10,>=0.9, got 0.10.0",
+         "pip install 'nvidia-nvimgcodec-cu13<0.10,>=0.9'"),
+        (with_packages(cupy_cuda12x="14.2.0"), "CuPy", "problem", "several are installed",
+         f"pip uninstall -y cupy-cuda12x cupy-cuda13x && {CUDA_13}"),
+        (without("cupy-cuda13x"), "CuPy", "warning", "DeviceArrays", CUDA_13),
+        (without("cupy-cuda13x", "nvidia-dali-cuda130", facts=with_packages(nvidia_dali_cuda120="2.4.0")), "CuPy",
+         "warning", "DeviceArrays", CUDA_12),
+        (without("cupy-cuda13x", facts=with_packages(cupy_cuda12x="14.2.0")), "CuPy", "problem",
+         "cupy-cuda12x 14.2.0 is for another CUDA than DALI, which is for CUDA 13",
+         f"pip uninstall -y cupy-cuda12x && {CUDA_13}"),
+        (failing(GPU, cupy="its process crashed (SIGSEGV)"), "CuPy", "problem", "crashed (SIGSEGV)",
+         f"pip uninstall -y cupy-cuda13x && {CUDA_13}"),
+        (failing(replace(LAPTOP, packages=dict(LAPTOP.packages) | {"cupy-cuda12x": "14"}), cupy="ImportError: x"),
+         "CuPy", "warning", "does not work", "pip uninstall -y cupy-cuda12x"),
+        (failing(GPU, dali_gpu="PixelError: wrong"), "DALI on GPU", "problem", "PixelError: wrong", "nvidia-smi"),
+        (failing(LAPTOP, numpy="ImportError: x"), "NumPy on CPU", "problem", "ImportError: x",
+         "pip install --force-reinstall numpy pillow simplejpeg crc32c"),
+        (replace(LAPTOP, machine=Answer({"visible": 0, "libraries": [], "trouble": "ImportError: blocked"})),
+         "device='auto'", "problem", "ImportError: blocked", ""),
+        (replace(LAPTOP, unmet=[Unmet("gpupipe-dali 0.1.0", "pillow>=10.3", "9.5.0")]), "packages", "warning",
+         "gpupipe-dali 0.1.0 needs pillow>=10.3, got 9.5.0", "pip install 'pillow>=10.3'"),
+        (replace(LAPTOP, unmet=None), "packages", "ok", "were not compared", ""),
+        (contained(limited(cpus=64, quota=4.0)), "CPUs", "warning", "Options(threads=4)",
+         "docker run --cpuset-cpus=0-3 IMAGE"),
+        (contained(limited(memory_limit=1 << 30)), "memory", "warning", "1.0 GiB of 128.0",
+         "docker run --memory=2g IMAGE"),
+        (contained(limited(shared_memory=64 << 20)), "shared memory", "warning", "64 MiB",
+         "docker run --shm-size=1g IMAGE"),
+        (limited(shared_memory=64 << 20), "shared memory", "warning", "64 MiB",
+         "sudo mount -o remount,size=1g /dev/shm"),
+        (limited(open_files=256), "open files", "warning", "at most 256", "ulimit -n 4096"),
     ],
 )  # fmt: skip
 def test_a_finding_names_its_remedy(facts: Facts, name: str, status: str, words: str, command: str) -> None:
@@ -208,13 +140,8 @@ def test_a_finding_names_its_remedy(facts: Facts, name: str, status: str, words:
     [
         (on_the_gpu(**V100), "DALI for CUDA 13 on a card older than Turing", "problem"),
         (on_the_gpu(cards=[{"name": "RTX 5090", "capability": [12, 0]}]), "JPEG engines of RTX 50xx cards", "warning"),
-        (
-            with_packages(nvidia_nvimgcodec_cu13="0.9.0.20"),
-            "regions of JPEGs with nvImageCodec 0.9.0",
-            "ok",
-        ),
+        (with_packages(nvidia_nvimgcodec_cu13="0.9.0.20"), "regions of JPEGs with nvImageCodec 0.9.0", "ok"),
     ],
-    ids=["old card", "rtx 50", "nvimagecodec 0.9.0"],
 )
 def test_what_is_known_to_go_wrong_together_is_told_with_its_source(facts: Facts, name: str, status: str) -> None:
     check = found(facts, "known trouble")

@@ -27,59 +27,38 @@ def write(path: Path, table: Any, rows: int = 3) -> str:
     return str(path)
 
 
-TYPES: dict[str, tuple[Any, list[Any], TensorSpec, list[Any]]] = {
-    **{
-        name: (getattr(pa, name)(), [0, 1, 7], TensorSpec((), name), [0, 1, 7])
-        for name in "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()
-    },
-    "half": (pa.float16(), [np.float16(0.5)] * 3, TensorSpec((), "float16"), [0.5] * 3),
-    "bool": (pa.bool_(), [True, False, True], TensorSpec((), bool), [True, False, True]),
-    "string": (pa.string(), ["", "a", "ü"], TensorSpec((), bytes), [b"", b"a", "ü".encode()]),
-    "large string": (pa.large_string(), ["", "a", "b"], TensorSpec((), bytes), [b"", b"a", b"b"]),
-    "binary": (pa.binary(), [b"a\0", b"", b"\0"], TensorSpec((), bytes), [b"a\0", b"", b"\0"]),
-    "large binary": (pa.large_binary(), [b"a\0", b"", b"\0"], TensorSpec((), bytes), [b"a\0", b"", b"\0"]),
-    "binary view": (pa.binary_view(), [b"a\0", b"b" * 50, b""], TensorSpec((), bytes), [b"a\0", b"b" * 50, b""]),
-    "fixed binary": (pa.binary(2), [b"ab", b"cd", b"\0\0"], TensorSpec((), bytes), [b"ab", b"cd", b"\0\0"]),
-    "dictionary": (pa.dictionary(pa.int8(), pa.string()), ["a", "b", "a"], TensorSpec((), bytes), [b"a", b"b", b"a"]),
-    "array": (
-        pa.list_(pa.float32(), 2),
-        [[0, 1], [2, 3], [4, 5]],
-        TensorSpec((2,), "float32"),
-        [[0, 1], [2, 3], [4, 5]],
-    ),
-    "array of arrays": (
-        pa.list_(pa.list_(pa.int8(), 1), 2),
-        [[[0], [1]], [[2], [3]], [[4], [5]]],
-        TensorSpec((2, 1), "int8"),
-        [[[0], [1]], [[2], [3]], [[4], [5]]],
-    ),
-    "array of texts": (
-        pa.list_(pa.string(), 1),
-        [["a"], ["b"], ["c"]],
-        TensorSpec((1,), bytes),
-        [[b"a"], [b"b"], [b"c"]],
-    ),
-    "list": (pa.list_(pa.int32()), [[], [1, 2], [3]], TensorSpec((None,), "int32"), [[], [1, 2], [3]]),
-    "large list": (pa.large_list(pa.bool_()), [[True], [], []], TensorSpec((None,), bool), [[True], [], []]),
-    "list of arrays": (
-        pa.list_(pa.list_(pa.int8(), 2)),
-        [[], [[1, 2]], [[3, 4], [5, 6]]],
-        TensorSpec((None, 2), "int8"),
-        [[], [[1, 2]], [[3, 4], [5, 6]]],
-    ),
-    "list of texts": (
-        pa.list_(pa.string()),
-        [["a", "bc"], [], [""]],
-        TensorSpec((None,), bytes),
-        [[b"a", b"bc"], [], [b""]],
-    ),
-    "image": (
-        pa.struct([("bytes", pa.binary()), ("path", pa.string())]),
-        [{"bytes": b"a", "path": "x"}, {"bytes": b"", "path": None}, {"bytes": b"ccc", "path": "y"}],
-        TensorSpec((), bytes),
-        [b"a", b"", b"ccc"],
-    ),
-}
+NUMBERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()
+ONE, MANY, SOME = [b"a\0", b"b" * 50, b""], [[0, 1], [2, 3], [4, 5]], [[], [1, 2], [3]]
+PAIRS, IMAGE = [[], [[1, 2]], [[3, 4], [5, 6]]], pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+NESTED = [[[0], [1]], [[2], [3]], [[4], [5]]]
+TYPES: dict[str, tuple[Any, list[Any], TensorSpec]] = {
+    **{name: (getattr(pa, name)(), [0, 1, 7], TensorSpec((), name)) for name in NUMBERS},
+    "half": (pa.float16(), [np.float16(0.5)] * 3, TensorSpec((), "float16")),
+    "bool": (pa.bool_(), [True, False, True], TensorSpec((), bool)),
+    "string": (pa.string(), ["", "a", "ü"], TensorSpec((), bytes)),
+    "large string": (pa.large_string(), ["", "a", "b"], TensorSpec((), bytes)),
+    "binary": (pa.binary(), ONE, TensorSpec((), bytes)),
+    "large binary": (pa.large_binary(), ONE, TensorSpec((), bytes)),
+    "binary view": (pa.binary_view(), ONE, TensorSpec((), bytes)),
+    "fixed binary": (pa.binary(2), [b"ab", b"cd", b"\0\0"], TensorSpec((), bytes)),
+    "dictionary": (pa.dictionary(pa.int8(), pa.string()), ["a", "b", "a"], TensorSpec((), bytes)),
+    "array": (pa.list_(pa.float32(), 2), MANY, TensorSpec((2,), "float32")),
+    "array of arrays": (pa.list_(pa.list_(pa.int8(), 1), 2), NESTED, TensorSpec((2, 1), "int8")),
+    "array of texts": (pa.list_(pa.string(), 1), [["a"], ["b"], ["c"]], TensorSpec((1,), bytes)),
+    "list": (pa.list_(pa.int32()), SOME, TensorSpec((None,), "int32")),
+    "large list": (pa.large_list(pa.bool_()), [[True], [], []], TensorSpec((None,), bool)),
+    "list of arrays": (pa.list_(pa.list_(pa.int8(), 2)), PAIRS, TensorSpec((None, 2), "int8")),
+    "list of texts": (pa.list_(pa.string()), [["a", "bc"], [], [""]], TensorSpec((None,), bytes)),
+    "image": (IMAGE, [{"bytes": data, "path": path} for data, path in zip(ONE, ("x", None, "y"), strict=True)],
+              TensorSpec((), bytes)),
+}  # fmt: skip
+
+
+def stored(value: Any) -> Any:
+    """What a value of Arrow is as an element: texts are bytes, of an image its bytes."""
+    if isinstance(value, list):
+        return [stored(one) for one in value]
+    return value["bytes"] if isinstance(value, dict) else value.encode() if isinstance(value, str) else value
 
 
 def _parquet(path: Path, table: Any) -> Any:
@@ -95,7 +74,8 @@ def _ipc(path: Path, table: Any) -> Any:
 @pytest.mark.parametrize("make", [_parquet, _ipc])
 @pytest.mark.parametrize("name", TYPES)
 def test_a_column_has_the_type_and_the_values_of_its_file(name: str, make: Any, tmp_path: Path) -> None:
-    kind, given, spec, expected = TYPES[name]
+    kind, given, spec = TYPES[name]
+    expected = stored(given)
     ds = make(tmp_path / "one", {"x": pa.array(given, kind)})
 
     assert ds.element_spec == spec
@@ -107,7 +87,8 @@ def test_a_column_has_the_type_and_the_values_of_its_file(name: str, make: Any, 
 
 @pytest.mark.parametrize("name", TYPES)
 def test_parts_of_an_array_and_nulls_in_it_have_the_right_values(name: str) -> None:
-    kind, given, _, expected = TYPES[name]
+    kind, given, _ = TYPES[name]
+    expected = stored(given)
     whole = pa.array([*given, None, *given], kind)
 
     for start in range(7):
@@ -205,24 +186,6 @@ def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(PlanError, match="that several columns are called"):
         gp.ParquetDataset(str(tmp_path / "one"))
-
-
-@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_codecs_and_page_versions(tmp_path: Path, codec: str, version: str) -> None:
-    given = {"a": list(range(2000)), "s": [f"text {i % 7}" for i in range(2000)]}
-    parquet.write_table(
-        pa.table(given),
-        tmp_path / "one",
-        compression=codec,
-        data_page_version=version,
-        row_group_size=300,
-        data_page_size=512,
-    )
-
-    found = elements(gp.ParquetDataset(str(tmp_path / "one")))
-
-    assert found == [{"a": i, "s": b"text %d" % (i % 7)} for i in range(2000)]
 
 
 def test_what_a_row_group_holds_is_in_the_memory_report(tmp_path: Path) -> None:

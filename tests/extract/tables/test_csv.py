@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv as python_csv
 import io
 import random
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -124,34 +123,6 @@ def test_a_state_behind_any_record_goes_on_with_the_next(
     assert reading.BLOCK == 1 << 18
     for count in (0, 1, *range(6, 12), 23, 24):
         assert resumed_after(build, count)[0] == whole[count:]
-
-
-def test_a_record_draws_the_same_for_any_number_of_readers_and_in_another_folder(tmp_path: Path) -> None:
-    _files(tmp_path / "a")
-    shutil.copytree(tmp_path / "a", tmp_path / "b" / "c")
-
-    def drawn(number: Any, text: Any, rng: np.random.Generator) -> tuple[Any, Any]:
-        return number, rng.integers(1 << 60)
-
-    def draws(folder: str, cycle: int) -> dict[int, int]:
-        ds = gp.Dataset.list_files(f"{tmp_path}/{folder}/*", seed=cycle).interleave(
-            lambda path: gp.CsvDataset(path, ["int32", "string"], header=True), cycle_length=cycle, num_parallel_calls=2
-        )
-        return {int(a): int(b) for a, b in skipping(ds.map(drawn, rng=True)).iterator(epoch=0)}
-
-    expected = draws("a", 1)
-    assert len(expected) == 21
-    assert draws("a", 3) == draws("b/c", 2) == expected
-
-
-def test_rows_have_no_index_and_the_error_says_so(tmp_path: Path) -> None:
-    ds = gp.CsvDataset(_files(tmp_path), ["int32", "string"])
-
-    with pytest.raises(PlanError, match=r"CsvDataset.* cannot be indexed"):
-        ds.shuffle(gp.ALL)
-    with pytest.raises(PlanError, match="cannot be indexed"):
-        ds[0]
-    assert ds.element_spec == (gp.TensorSpec((), "int32"), gp.TensorSpec((), bytes))
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 500, b"\xff" * 300, b'"' * 301])

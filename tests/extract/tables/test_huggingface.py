@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -118,18 +116,6 @@ def test_columns_and_their_order_are_those_asked_for() -> None:
         "list": gp.TensorSpec((None,), "float32"),
         "image": gp.TensorSpec((), bytes),
     }
-
-
-def test_images_are_decoded_by_the_executor() -> None:
-    ds: Any = gp.HuggingFaceDataset(made(8), ["image", "label"])
-    ds = ds.map(lambda row: (gp.ops.decode_png(row["image"]), row["label"])).batch(4)
-
-    batches = list(ds.with_options(gp.Options(device="cpu", backend="numpy")))
-
-    for k, (images, labels) in enumerate(batches):
-        assert images.shape == (4, 6, 5, 3)
-        assert images[:, 2, 2, 1].tolist() == [4 * k, 4 * k + 1, 4 * k + 2, 4 * k + 3]
-        assert labels.tolist() == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("build", ["in order", "by index"])
@@ -285,28 +271,6 @@ def _texts() -> Iterator[dict[str, Any]]:
         yield {"text": f"row {i}", "label": i}
 
 
-def test_a_state_of_a_stream_reads_nothing_that_was_given_before() -> None:
-    read: list[int] = []
-
-    def shards(parts: list[int]) -> Iterator[dict[str, Any]]:
-        for part in parts:
-            read.append(part)
-            for i in range(64):
-                yield {"n": 64 * part + i}
-
-    dataset = datasets.IterableDataset.from_generator(shards, gen_kwargs={"parts": list(range(10))})
-    ds = gp.HuggingFaceDataset(dataset, "n")
-    with iter(ds) as items:
-        taken(items, 500)
-        state = items.state_dict()
-    read.clear()
-
-    with iter(ds) as items:
-        items.load_state_dict(state)
-        assert [int(n) for n in items] == list(range(500, 640))
-    assert min(read) > 4  # the library makes tables of rows and begins before the one that it was in
-
-
 def test_a_stream_cannot_be_indexed_and_two_loops_over_it_do_not_meet() -> None:
     ds = gp.HuggingFaceDataset(_stream("shards"), "text")
     a, b = iter(ds), iter(ds)
@@ -400,15 +364,3 @@ def test_what_is_no_dataset_of_one_split_without_a_transform_is_refused() -> Non
         gp.HuggingFaceDataset(nested)
     assert list(gp.HuggingFaceDataset(nested, "b")) == [1]
     assert list(gp.HuggingFaceDataset(dataset.select([]), "label")) == []
-
-
-def test_the_library_is_not_imported_for_whoever_has_none_of_its_datasets() -> None:
-    code = (
-        "import sys, gpupipe as gp\n"
-        "try: gp.HuggingFaceDataset([1])\n"
-        "except gp.PlanError as error: print(error, 'datasets' in sys.modules, 'pyarrow' in sys.modules)"
-    )
-
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-
-    assert "of the library datasets, got list False False" in done.stdout

@@ -11,7 +11,6 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.errors import RecordError
-from gpupipe.extract.storage.files import LOCAL, OpenFile
 from gpupipe.extract.tables import ipc
 from tests.extract.tables.formats import columns, rows_of
 from tests.extract.tables.test_every_format import elements
@@ -60,19 +59,6 @@ def test_a_dictionary_that_grows_between_batches(tmp_path: Path) -> None:
 
     assert elements(ds) == [b"a", b"b", b"b", b"c", b"a", b"d"]
     assert [ds[i] for i in (5, 0, 3)] == [b"d", b"a", b"c"]
-
-
-@pytest.mark.parametrize("sizes", [[], [0], [3], [1, 0, 5, 2], [7] * 40])
-def test_the_rows_of_batches_are_those_that_the_library_counts(tmp_path: Path, sizes: list[int]) -> None:
-    schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
-    with pa.ipc.new_file(tmp_path / "one", schema) as writer:
-        for n in sizes:
-            writer.write_batch(pa.record_batch([np.arange(n), ["x"] * n], schema=schema))
-    reader = pa.ipc.open_file(str(tmp_path / "one"))
-
-    found = list(ipc._batches(OpenFile(LOCAL, str(tmp_path / "one"))))
-
-    assert found == sizes == [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
 
 
 def test_a_batch_that_claims_more_rows_than_it_has_is_bad(tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+"""Wrong usage of any subcommand is one line that says what it needs, and status 2, before any work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpupipe.cli import main
+from gpupipe.comparison.photographs import write_shards
+from tests.tools.damage import write
+from tests.tools.packing import jpeg
+
+USAGE = [
+    ("demo --data none-*.tfrecord", "no file matches it"),
+    ("demo --data none", "it does not exist"),
+    ("demo --data link.tfrecord", "needs TFRecord files, got one that cannot be read"),
+    ("demo --data text.tfrecord", "needs TFRecord files, got one that cannot be read"),
+    ("demo --data void.tfrecord", "empty files"),
+    ("demo --data plain.tfrecord", "image/encoded"),
+    ("demo --data empty", "class directories"),
+    ("demo --images 1", "--images needs 2"),
+    ("demo --size 4", "--size needs 8"),
+    ("demo --out missing/sheet.png", "--out needs an existing folder"),
+    ("demo --out .", "--out needs the name of a PNG file"),
+    ("compare nowhere-*.tfrecord", "no file matches it"),
+    ("compare nowhere.py:ds", "it does not exist"),
+    ("compare . --images 1", "--images needs 2"),
+    ("compare . --size 4", "--size needs 8"),
+    ("compare . --html missing/page.html", "--html needs an existing folder"),
+    ("compare . --html .", "--html needs the name of a file"),
+    ("compare . --compared 0", "--compared needs 1"),
+    ("compare good.tfrecord --rate 0", "needs a rate from 0.1 to 1e9 images/s, got 0.0"),
+    ("compare good.tfrecord --gpu-hour -1", "needs a price from 0 to 1e9 for gpu_hour, got -1.0"),
+    ("preview missing-*.tfrecord", "DATA needs TFRecord files or a folder of JPEGs, got 'missing-*.tfrecord'"),
+    ("preview missing.py:ds", "got 'missing.py': it does not exist"),
+    ("preview empty", "DATA needs *.tfrecord files, or *.jpg or *.jpeg files in it or in class directories, got the"),
+    ("preview good.tfrecord --out no/such/folder.png", "--out needs an existing folder"),
+    ("inspect none.tfrecord", "it does not exist"),
+    ("inspect empty", "the folder"),
+    ("inspect a.zip", "which is a zip archive"),
+    ("inspect good.tfrecord --sample 0", "--sample needs 1 or more"),
+    ("inspect good.tfrecord --thumbnails .", "--thumbnails needs the name of a PNG file"),
+    ("inspect good.tfrecord --thumbnails no/sheet.png", "--thumbnails needs an existing folder"),
+    ("verify none", "it does not exist"),
+    ("verify none*.tfrecord", "quote wildcards"),
+    ("verify notes", "TFRecord files or images are needed, and the folder"),
+    ("verify photo.jpg --manifest bad.jsonl", "--manifest needs TFRecord files"),
+    ("verify photo.jpg --feature x --decode", "--feature needs TFRecord files"),
+    ("verify good.tfrecord --workers 0", "--workers needs 1 or more"),
+    ("verify good.tfrecord --feature x", "--feature needs --decode"),
+    ("verify plain.tfrecord --decode", "--decode needs records with an image"),
+    ("verify good.tfrecord --manifest .", "--manifest needs the name of a file"),
+    ("verify good.tfrecord --manifest no/bad.jsonl", "--manifest needs an existing folder"),
+    ("index plain.tfrecord --out notes/notes.txt", "which is something else"),
+    ("index plain.tfrecord --workers 0", "--workers needs 1 or more"),
+    ("index nothing", "it does not exist"),
+    ("pack none out --shards 2", "it does not exist"),
+    ("pack photos photos --shards 1", "outside of its source"),
+    ("pack photos out --shards 1 --quality 0", "--quality to be an integer of 1..100"),
+    ("pack photos out --shards 1 --quality 90 --decoded", "--quality or --decoded"),
+    ("explain no_such_file.py:ds", "it does not exist"),
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with files of all kinds."""
+    folder = tmp_path_factory.mktemp("place")
+    (shard,) = write_shards(folder, 2, 1)
+    shard.rename(folder / "good.tfrecord")
+    write(folder / "plain.tfrecord", [b"no example"])
+    for name in ("empty", "notes", "photos"):
+        (folder / name).mkdir()
+    (folder / "notes/notes.txt").write_text("nothing but words in here")
+    (folder / "text.tfrecord").write_text("this is no record file, only some text\n" * 9)
+    (folder / "void.tfrecord").touch()
+    (folder / "link.tfrecord").symlink_to(folder / "gone")
+    (folder / "a.zip").write_bytes(b"PK\x03\x04" + bytes(40))
+    for name in ("photo.jpg", "photos/0.jpg"):
+        (folder / name).write_bytes(jpeg(20, 30))
+    return folder
+
+
+@pytest.mark.parametrize(("words", "said"), USAGE)
+def test_wrong_usage_is_one_line_and_status_2_before_any_work(
+    words: str, said: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    before = sorted(place.rglob("*"))
+
+    assert main(words.split()) == 2
+
+    out, err = capsys.readouterr()
+    assert said in err
+    assert err.startswith(f"gpupipe {words.split()[0]}: ")
+    assert (err.count("\n"), out) == (1, "")
+    assert sorted(place.rglob("*")) == before
