@@ -104,30 +104,6 @@ def test_a_chain_without_images_is_measured_and_has_no_steps(
     assert "crops" not in said.out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["nowhere-*.tfrecord"], "no file matches it"),
-        (["nowhere.py:ds"], "it does not exist"),
-        ([".", "--images", "1"], "--images needs 2"),
-        ([".", "--size", "4"], "--size needs 8"),
-        ([".", "--html", "missing/page.html"], "--html needs an existing folder"),
-        ([".", "--compared", "0"], "--compared needs 1"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_a_wrong_argument_is_one_line_and_status_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
-) -> None:
-    status = main(["compare", *arguments])
-
-    said = capsys.readouterr()
-    assert status == 2
-    assert words in said.err
-    assert said.err.startswith("gpupipe compare: ")
-    assert said.out == ""
-
-
 def test_damage_in_the_data_is_a_failure_that_names_the_file(
     users_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,6 @@ from PIL import Image
 
 import gpupipe
 from gpupipe.cli import main
-from gpupipe.extract.records.writer import TFRecordWriter
 from gpupipe.transform.machine import has_dali
 from tests.cli.commands import ROOT, ended, signalled, started
 
@@ -42,56 +41,6 @@ def test_the_demo_draws_its_own_input_and_every_executor_shows_the_same_crops(
         assert re.search(r"^DALI CPU +\d+\.\d\d", captured.out, re.MULTILINE)
         same = "DALI CPU against NumPy: the same crops and flips; delivered: max 1,"  # a rounding, in levels
         assert same in captured.out
-
-
-def test_a_wrong_path_is_one_line_and_status_2(
-    tmp_path: Path, temporary: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "text.tfrecord").write_text("this is no record file, only some text\n" * 9)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "void.tfrecord").touch()
-    (tmp_path / "link.tfrecord").symlink_to(tmp_path / "gone")
-    with TFRecordWriter(tmp_path / "other.tfrecord") as writer:
-        writer.write(b"no example")
-    wrong = {
-        str(tmp_path / "none-*.tfrecord"): "no file matches it",
-        str(tmp_path / "none"): "it does not exist",
-        str(tmp_path / "link.tfrecord"): "needs TFRecord files, got one that cannot be read",
-        str(tmp_path / "text.tfrecord"): "needs TFRecord files, got one that cannot be read",
-        str(tmp_path / "void.tfrecord"): "empty files",
-        str(tmp_path / "other.tfrecord"): "image/encoded",
-        str(tmp_path / "empty"): "class directories",
-    }
-    for data, words in wrong.items():
-        status = main(["demo", "--data", data, "--out", str(tmp_path / "sheet.png")])
-
-        said = capsys.readouterr()
-        assert status == 2, data
-        assert words in said.err, data
-        assert said.err.startswith("gpupipe demo: ")
-        assert "Traceback" not in said.err
-        assert said.out == ""
-    assert not (tmp_path / "sheet.png").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--images", "1"], "--images needs 2"),
-        (["--size", "4"], "--size needs 8"),
-        (["--out", "missing/sheet.png"], "--out needs an existing folder"),
-        (["--out", "."], "--out needs the name of a PNG file"),
-    ],
-)
-def test_a_wrong_argument_is_refused_before_anything_is_drawn(
-    temporary: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
-) -> None:
-    status = main(["demo", *arguments])
-
-    said = capsys.readouterr()
-    assert status == 2
-    assert words in said.err
-    assert "drawing" not in said.err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT between processes")

@@ -7,7 +7,6 @@ import json
 import re
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,19 +45,6 @@ def test_this_machine_is_told_in_lines(capsys: pytest.CaptureFixture[str], monke
     assert "\nok       GPU            NVIDIA H200 (compute capability 9.0); driver 580.65.06" in out
     assert out.endswith("\nall is well\n")
     assert max(map(len, out.splitlines())) <= 100
-
-
-def test_names_of_packages_stay_whole_in_a_narrow_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    here(replace(GPU, packages=dict(GPU.packages) | {"nvidia-dali-cuda120": "2.4.0"}), monkeypatch)
-
-    main(["doctor"])
-
-    lines = capsys.readouterr().out.splitlines()
-    assert not [line for line in lines if line.endswith("-")]
-    assert max(len(line) for line in lines if "$" not in line) <= 60
 
 
 def test_what_is_broken_gives_status_1_and_a_command(

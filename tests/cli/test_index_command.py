@@ -59,17 +59,3 @@ def test_damaged_records_are_counted_and_json_is_one_object(data: Path, capsys: 
         "damaged": 1,
         "folder": f"{data}/",
     }
-
-
-def test_another_file_is_not_replaced(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "notes").write_text("important")
-
-    assert main(["index", str(data), "--out", str(tmp_path / "notes")]) == 2
-    assert main(["index", str(data), "--workers", "0"]) == 2
-    assert main(["index", str(data / "nothing")]) == 2
-
-    said = capsys.readouterr().err
-    assert "which is something else" in said
-    assert "--workers needs 1 or more" in said
-    assert "it does not exist" in said
-    assert (tmp_path / "notes").read_text() == "important"

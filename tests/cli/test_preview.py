@@ -6,7 +6,6 @@ import json
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
@@ -67,28 +66,6 @@ def test_a_dataset_gives_a_picture(tmp_path: Path) -> None:
     assert out.startswith("saved preview.png: 3 rows of 2\n")
     with Image.open(tmp_path / "preview.png") as image:
         assert image.size == (2 * 196 + 4, 3 * 196 + 4)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["missing-*.tfrecord"], "DATA needs TFRecord files or a folder of JPEGs, got 'missing-*.tfrecord'"),
-        (["missing.py:ds"], "got 'missing.py': it does not exist"),
-        (["."], "DATA needs *.tfrecord files, or *.jpg or *.jpeg files in it or in class directories, got the folder"),
-        ([".", "--out", "no/such/folder.png"], "--out needs an existing folder"),
-    ],
-)
-def test_a_wrong_argument_is_one_line_and_status_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: Any, words: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    assert main(["preview", *arguments]) == 2
-
-    said = capsys.readouterr()
-    assert words in said.err
-    assert said.err.startswith("gpupipe preview: ")
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT between processes")

@@ -36,6 +36,10 @@ USAGE = [
     ("preview missing.py:ds", "got 'missing.py': it does not exist"),
     ("preview empty", "DATA needs *.tfrecord files, or *.jpg or *.jpeg files in it or in class directories, got the"),
     ("preview good.tfrecord --out no/such/folder.png", "--out needs an existing folder"),
+    ("preview good.tfrecord --out .", "needs the name of a PNG file"),
+    ("preview good.tfrecord --draws 0", "--draws needs 1 or more, got 0"),
+    ("preview good.tfrecord --rows 100 --draws 9", "at most 400 images, got 100 x 9"),
+    ("preview good.tfrecord --size 8", "--size needs 32 to 1024 pixels, got 8"),
     ("inspect none.tfrecord", "it does not exist"),
     ("inspect empty", "the folder"),
     ("inspect a.zip", "which is a zip archive"),
@@ -57,8 +61,16 @@ USAGE = [
     ("index nothing", "it does not exist"),
     ("pack none out --shards 2", "it does not exist"),
     ("pack photos photos --shards 1", "outside of its source"),
+    ("pack photos out --shards 0", "--shards to be an integer of 1"),
+    ("pack photos out --shards 13", "pack needs 1 shard for 1 image, got 13"),
+    ("pack photos out --shards 1 --resize-shorter 0", "--resize-shorter to be"),
     ("pack photos out --shards 1 --quality 0", "--quality to be an integer of 1..100"),
-    ("pack photos out --shards 1 --quality 90 --decoded", "--quality or --decoded"),
+    ("pack photos out --shards 1 --seed -1", "--seed to be"),
+    ("pack photos out --shards 1 --workers 0", "--workers to be"),
+    ("pack photos out --shards 1 --name a/b", "--name to be"),
+    ("pack photos out --shards 1 --quality 90 --decoded", "--quality or --decoded, got both"),
+    ("pack photos out --shards 1 --budget 1000 --resize-shorter 8", "--decoded for --budget, which limits how many"),
+    ("pack photos out --shards 1 --budget 1000 --decoded", "--resize-shorter for --budget"),
     ("explain no_such_file.py:ds", "it does not exist"),
 ]
 
@@ -87,7 +99,7 @@ def test_wrong_usage_is_one_line_and_status_2_before_any_work(
     words: str, said: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(place)
-    before = sorted(place.rglob("*"))
+    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
 
     assert main(words.split()) == 2
 
@@ -95,4 +107,4 @@ def test_wrong_usage_is_one_line_and_status_2_before_any_work(
     assert said in err
     assert err.startswith(f"gpupipe {words.split()[0]}: ")
     assert (err.count("\n"), out) == (1, "")
-    assert sorted(place.rglob("*")) == before
+    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before

@@ -45,29 +45,6 @@ def test_encoding_gives_the_known_answers(name: str, value: Any, text: str) -> N
     assert encode_example({name: value}).hex() == text
 
 
-def test_types_are_those_of_the_description() -> None:
-    payload = encode_example({"i": 5, "f": 0.5, "b": b"abc", "is": [1, 2], "bs": [b"a", b"bc\0"]})
-    i, f, b, many, blobs, empty = ExampleParser(
-        {
-            "i": FixedLenFeature((), np.int64),
-            "f": FixedLenFeature([], np.dtype("float32")),
-            "b": FixedLenFeature((), "string"),
-            "is": VarLenFeature("int64"),
-            "bs": RaggedFeature(bytes),
-            "none": VarLenFeature("float32"),
-        }
-    ).parse(payload)
-
-    assert type(i) is np.int64
-    assert type(f) is np.float32
-    assert type(b) is (memoryview if gil_is_on() else bytes)
-    assert many.dtype == np.int64
-    assert blobs.dtype == object
-    assert blobs.tolist() == [b"a", b"bc\0"]
-    assert empty.dtype == np.float32
-    assert empty.shape == (0,)
-
-
 @pytest.mark.skipif(not gil_is_on(), reason="without the GIL threads hand bytes to one another")
 def test_a_single_image_is_not_copied() -> None:
     payload = encode_example({"x": bytes(100_000)})

@@ -9,8 +9,6 @@ import pytest
 
 from gpupipe.errors import DataError
 from gpupipe.extract.examples.encode import encode_example
-from gpupipe.extract.examples.example import ExampleParser
-from gpupipe.extract.examples.features import FixedLenFeature, FixedLenSequenceFeature, VarLenFeature
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.extract.records.writer import TFRecordWriter
 
@@ -74,35 +72,3 @@ VALUES: dict[str, list[Any]] = {
 
 def test_encoding_equals_tensorflows_deterministic_form(tf: Any) -> None:
     assert encode_example(VALUES) == tf_example(tf, VALUES).SerializeToString(deterministic=True)
-
-
-def test_parsing_equals_tensorflows(tf: Any) -> None:
-    payload = tf_example(tf, VALUES).SerializeToString()
-    theirs = tf.io.parse_single_example(
-        payload,
-        {
-            "image/encoded": tf.io.FixedLenFeature((), tf.string),
-            "image/class/label": tf.io.FixedLenFeature((), tf.int64),
-            "missing": tf.io.FixedLenFeature((2,), tf.float32, [1.5, 2.5]),
-            "boxes": tf.io.FixedLenFeature((2, 2), tf.float32),
-            "numbers": tf.io.FixedLenSequenceFeature((7,), tf.int64, allow_missing=True),
-            "z": tf.io.VarLenFeature(tf.string),
-        },
-    )
-    image, label, missing, boxes, numbers, z = ExampleParser(
-        {
-            "image/encoded": FixedLenFeature((), tf.string),
-            "image/class/label": FixedLenFeature((), tf.int64),
-            "missing": FixedLenFeature((2,), tf.float32, [1.5, 2.5]),
-            "boxes": FixedLenFeature((2, 2), tf.float32),
-            "numbers": FixedLenSequenceFeature((7,), tf.int64, allow_missing=True),
-            "z": VarLenFeature(tf.string),
-        }
-    ).parse(payload)
-
-    assert bytes(image) == theirs["image/encoded"].numpy()
-    assert label == theirs["image/class/label"].numpy()
-    assert missing.tolist() == theirs["missing"].numpy().tolist()
-    assert boxes.tolist() == theirs["boxes"].numpy().tolist()
-    assert numbers.tolist() == theirs["numbers"].numpy().tolist()
-    assert z.tolist() == theirs["z"].values.numpy().tolist()

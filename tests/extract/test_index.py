@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import shutil
 import struct
-import threading
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -233,32 +231,6 @@ def test_more_than_the_bound_is_not_kept_and_the_one_used_last_stays() -> None:
 
     assert [indexes.get(name, version) for name in ("a", "b", "c", "huge")] == [a, None, c, None]
     assert indexes.nbytes == 80
-
-
-def test_threads_may_share_them(path: str, tmp_path: Path) -> None:
-    paths = [str(shutil.copy(path, tmp_path / f"{i}")) for i in range(6)]
-    failed: list[BaseException] = []
-
-    def work(seed: int) -> None:
-        try:
-            order = random.Random(seed)
-            for _ in range(40):
-                name = order.choice(paths)
-                assert record_index(name).offsets.tolist() == OFFSETS
-                if order.random() < 0.1:
-                    INDEXES.clear()
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert failed == []
-    total = sum(record_index(name).nbytes for name in paths)
-    assert INDEXES.nbytes == total
 
 
 def test_a_file_that_could_not_be_read_to_its_end_is_looked_at_again(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 import gpupipe as gp
 from gpupipe.errors import RecordError
 from gpupipe.extract.records import index as module
-from gpupipe.extract.records.index import BESIDE, INDEXES, Version, record_index
+from gpupipe.extract.records.index import INDEXES, Version
 from gpupipe.extract.records.spilled import Spilled
 from gpupipe.extract.records.walk import walk_headers
 from tests.behaviour.manifests import written
@@ -71,17 +71,6 @@ def test_damaged_records_are_remembered(tmp_path: Path, walked: Counter[str]) ->
     assert walked == dict.fromkeys(paths, 1)
     with pytest.raises(RecordError, match=r"000\.tfrecord"):
         gp.TFRecordDataset(paths)[39]
-
-
-def test_a_saved_index_is_not_kept_a_second_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, paths, _ = written(tmp_path, [40] * 4)
-    put: list[str] = []
-    monkeypatch.setattr(Spilled, "put", lambda self, path, *_: put.append(path))
-
-    for path in paths:
-        record_index(path, BESIDE)
-
-    assert put == []
 
 
 def test_a_full_disk_is_said_once_and_costs_a_second_walk(

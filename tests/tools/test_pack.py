@@ -15,7 +15,7 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.comparison.photographs import encode
-from gpupipe.errors import DecodeError, MissingDependencyError, PlanError
+from gpupipe.errors import DecodeError, MissingDependencyError
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.exif import segment_of
 from gpupipe.tools.pack import Skipped, pack
@@ -256,52 +256,3 @@ def test_without_simplejpeg_images_are_packed_as_they_are_only(tmp_path: Path, m
 
     assert not (tmp_path / "small").exists()
     assert pack(source, tmp_path / "same", 1).records == 3
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"shards": 0}, "--shards to be an integer of 1"),
-        ({"shards": 13}, "1 to 12 shards for 12 images, got 13"),
-        ({"resize_shorter": 0}, "--resize-shorter to be"),
-        ({"quality": 101}, "--quality to be"),
-        ({"workers": 0}, "--workers to be"),
-        ({"name": "a/b"}, "--name to be"),
-        ({"on_error": "replace"}, "--on-error to be"),
-        ({"decoded": True, "quality": 90}, "--quality or --decoded, got both"),
-    ],
-)
-def test_a_wrong_argument_is_refused_before_anything_is_written(
-    tmp_path: Path, options: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(PlanError, match=words):
-        pack(folder_of(tmp_path / "photos", 12), tmp_path / "out", **{"shards": 2, **options})
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.tf
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("decoded", [False, True])
-def test_tensorflow_reads_the_shards(tmp_path: Path, decoded: bool) -> None:
-    tf = pytest.importorskip("tensorflow")
-    packed = pack(folder_of(tmp_path / "photos", 9), tmp_path / "out", 2, resize_shorter=32, decoded=decoded)
-
-    feature = tf.io.FixedLenFeature
-    wanted = {
-        "image/encoded": feature([], tf.string),
-        "image/format": feature([], tf.string),
-        "image/filename": feature([], tf.string),
-        "image/height": feature([], tf.int64),
-        "image/width": feature([], tf.int64),
-        "image/class/label": feature([], tf.int64),
-        "image/class/text": feature([], tf.string),
-    }
-    names = []
-    for record in tf.data.TFRecordDataset([str(path) for path in packed.files]):
-        x = tf.io.parse_single_example(record, wanted)
-        image = tf.io.decode_image(x["image/encoded"])
-        assert image.shape == (x["image/height"].numpy(), x["image/width"].numpy(), 3) == (32, 42, 3)
-        assert x["image/class/text"].numpy() == b"class%d" % x["image/class/label"].numpy()
-        names.append(x["image/filename"].numpy())
-
-    assert sorted(names) == sorted(b"class%d/%03d.jpg" % (number % 3, number) for number in range(9))

@@ -83,14 +83,6 @@ def test_a_preview_draws_what_the_training_chain_draws(kind: str, request: pytes
             assert min(difference[1:-1, 1:-1].max() for difference in apart) <= 1
 
 
-def test_every_executor_marks_the_same_windows(shards: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpupipe.transform.choose.has_dali", lambda: False)
-    alone = augmentations(shards, 3, 1, 64, quiet)
-    monkeypatch.undo()
-
-    assert [e.draws[0].window for e in alone] == [e.draws[0].window for e in augmentations(shards, 3, 1, 64, quiet)]
-
-
 def test_the_sheet_has_a_frame_for_each_window(shards: Source, tmp_path: Path) -> None:
     out = tmp_path / "sheet.png"
 
@@ -157,19 +149,3 @@ def test_a_dataset_without_images_is_refused() -> None:
         first_images(gp.Dataset.range(3), 2, 1, quiet)
     with pytest.raises(DataError, match="got an empty one"):
         first_images(gp.Dataset.range(0), 2, 1, quiet)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"draws": 0}, "--draws needs 1 or more, got 0"),
-        ({"rows": 100, "draws": 9}, "at most 400 images, got 100 x 9"),
-        ({"size": 8}, "--size needs 32 to 1024 pixels, got 8"),
-        ({"out": Path()}, "needs the name of a PNG file"),
-        ({"out": Path("missing/x.png")}, "needs an existing folder"),
-    ],
-)
-def test_a_wrong_argument_is_refused_before_anything_is_read(changes: dict[str, Any], words: str) -> None:
-    given: dict[str, Any] = {"what": "none", "out": Path("x.png"), "rows": 1, "draws": 1, "size": 32, **changes}
-    with pytest.raises(PlanError, match=words):
-        save_preview(**given, progress=quiet)
