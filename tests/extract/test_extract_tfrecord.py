@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
 import threading
-import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +17,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.errors import DataError, PlanError, PlanTypeError, RecordError
+from gpupipe.extract.examples.encode import encode_example
 from gpupipe.extract.records import crc
 from gpupipe.extract.records.crc import masked_crc32c
 from gpupipe.extract.records.reference import Reference, read_many
@@ -315,14 +314,48 @@ def test_blocks_that_are_held_for_ever_are_forgotten() -> None:
     assert len(blocks._ring) == (3 if gil_is_on() else 0)
 
 
-def test_files_of_one_block_size_share_their_blocks_while_one_is_read(tmp_path: Path) -> None:
-    path = str(tmp_path / "x")
-    readers = [RecordReader(path, block=1 << 16) for _ in range(2)]
-    other, usual = RecordReader(path, block=1 << 17), RecordReader(path)
-    blocks = weakref.ref(readers[0].ring)
+# ---- TensorFlow
 
-    assert readers[0].ring is readers[1].ring
-    assert len({id(one.ring) for one in (readers[0], other, usual)}) == 3
-    del readers
-    gc.collect()
-    assert blocks() is None
+
+def with_tensorflow(test: Any) -> Any:
+    return pytest.mark.tf(pytest.mark.filterwarnings("ignore")(test))
+
+
+@pytest.fixture(scope="module")
+def tf() -> Any:
+    return pytest.importorskip("tensorflow")
+
+
+@with_tensorflow
+@pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"])
+def test_tensorflow_reads_what_is_written_here_and_the_reverse(tf: Any, tmp_path: Path, compression: str) -> None:
+    path = write(tmp_path / "x", RECORDS, compression)
+
+    assert list(tf.data.TFRecordDataset(path, compression_type=compression).as_numpy_iterator()) == RECORDS
+    with tf.io.TFRecordWriter(path, tf.io.TFRecordOptions(compression_type=compression)) as out:
+        for record in RECORDS:
+            out.write(record)
+    assert [record for _, record in read(path, compression=compression)] == RECORDS
+
+
+VALUES: dict[str, list[Any]] = {
+    "image/encoded": [bytes(100_000)],
+    "image/class/label": [7],
+    "image/class/text": ["fish, é".encode()],
+    "boxes": [0.5, 1.0, -3.25, 1e-30],
+    "numbers": [0, 1, -1, 127, 128, 2**63 - 1, -(2**63)] * 30,
+    "z": [b"", b"a", b"\0"],
+    "é": [1],
+}
+
+
+@with_tensorflow
+def test_encoding_equals_tensorflows_deterministic_form(tf: Any) -> None:
+    kinds = {bytes: ("bytes_list", "BytesList"), float: ("float_list", "FloatList"), int: ("int64_list", "Int64List")}
+    features = {}
+    for name, values in VALUES.items():
+        field, kind = kinds[type(values[0])]
+        features[name] = tf.train.Feature(**{field: getattr(tf.train, kind)(value=values)})
+    example = tf.train.Example(features=tf.train.Features(feature=features))
+
+    assert encode_example(VALUES) == example.SerializeToString(deterministic=True)

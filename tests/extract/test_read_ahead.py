@@ -17,12 +17,10 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.extract.records.reference import HeaderWalker, Reference, read_ahead, read_many
-from gpupipe.extract.records.walk import walk_headers
 from gpupipe.extract.storage import files
 from gpupipe.flow.maps import read_payloads
 from gpupipe.threads import DaemonPool, Flag
 from gpupipe.transform.cached_array import CachedArray
-from tests.fuzz.files import Memory
 
 Ranges = list[tuple[str, int, int]]
 
@@ -159,19 +157,6 @@ def _fails(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "preadv", refused, raising=False)
-
-
-def test_the_next_header_is_asked_of_every_storage(tmp_path: Path) -> None:
-    class Other(Memory):
-        def ahead(self, name: str, offset: int, n: int) -> bool:
-            found.append((name, offset, n))
-            return True
-
-    found: Ranges = []
-
-    list(walk_headers("a", storage=Other(Path(_written(tmp_path, 5, 70_000)).read_bytes())))
-
-    assert found == [("a", n * 70_016, 12) for n in range(1, 5)]
 
 
 def test_a_file_that_cannot_be_asked_for_fails_when_it_is_read(tmp_path: Path) -> None:

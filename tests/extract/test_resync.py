@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +41,8 @@ CHAINS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module", params=["", "GZIP", "ZLIB"])
-def compression(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def chain(make: Any, path: Path, data: bytes, compression: str = "") -> Dataset:
-    path.write_bytes(gzip.compress(data) if compression == "GZIP" else zlib.compress(data) if compression else data)
-    if compression:
-        return TFRecordDataset(str(path), compression)
+def chain(make: Any, path: Path, data: bytes) -> Dataset:
+    path.write_bytes(data)
     made: Dataset = make(str(path))
     return made
 
@@ -71,17 +62,6 @@ def test_the_rest_of_the_file_is_read(tmp_path: Path, make: Any, data: bytes, ba
     # One error for each bad record; two damaged headers in a row are passed over at once.
     assert errors == (len(bad) - 1 if data is HEADERS else len(bad))
     assert skipped.left_out == errors
-
-
-@pytest.mark.parametrize(("data", "bad"), [(HEADERS, [2, 7, 8]), (PAYLOADS, [2, 7, 8]), (LAST, [11])])
-def test_in_compressed_files_too(tmp_path: Path, compression: str, data: bytes, bad: list[int]) -> None:
-    dataset = (
-        chain(None, tmp_path / "a", data, compression) if compression else chain(TFRecordDataset, tmp_path / "a", data)
-    )
-
-    got = list(dataset.with_options(Options(on_error="skip")))
-
-    assert got == [record for i, record in enumerate(RECORDS) if i not in bad]
 
 
 def test_the_error_names_the_place_and_the_bytes_passed_over(tmp_path: Path) -> None:

@@ -65,15 +65,6 @@ def test_a_window_is_that_of_the_whole_image(way: str, stored: int, channels: in
         assert_window_of(whole, data, channels, Window(top, left, end - top, int(rng.integers(1, 54 - left))))
 
 
-@pytest.mark.parametrize("kind", [bytearray, memoryview, lambda data: memoryview(bytearray(data))])
-@pytest.mark.usefixtures("decoder")
-def test_the_bytes_of_an_image_may_be_in_any_buffer(kind: Any) -> None:
-    data = encoded(noise(131, 53))
-    window = Window(9, 20, 30, 31)
-
-    np.testing.assert_array_equal(decode(kind(data), 3, window=window), decode(data, 3)[window.rows, window.columns])
-
-
 @pytest.mark.usefixtures("decoder")
 def test_a_window_that_is_not_inside_the_image_is_cut_off() -> None:
     data = encoded(noise(131, 53))

@@ -17,8 +17,6 @@ from gpupipe.extract.images.jpeg import first_marker_in_scan, with_plain_orienta
 from gpupipe.extract.records import framing
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.extract.records.walk import Bad, walk_headers
-from gpupipe.serial.columns import Cursor, read_column
-from gpupipe.serial.structures import Malformed
 from tests.fuzz import archives
 from tests.fuzz.building import entry, field, frame, header_block
 from tests.fuzz.files import Memory
@@ -93,12 +91,6 @@ def test_lists_of_numbers_take_little_more_memory_than_their_numbers(
         tracemalloc.stop()
 
     assert peak < most * len(record) + 100_000  # and what the numbers of one piece take on the way
-
-
-@pytest.mark.parametrize("data", [b"\2\0\5", b"\1\0\1" + (2).to_bytes(8, "little") + b"\1\2"], ids=["scalar", "array"])
-def test_a_truth_value_of_a_file_is_0_or_1(data: bytes) -> None:
-    with pytest.raises(Malformed, match="neither 0 nor 1"):
-        read_column(Cursor(memoryview(data)))
 
 
 @pytest.mark.parametrize(

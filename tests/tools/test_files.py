@@ -6,7 +6,6 @@ import gzip
 import io
 import os
 import zlib
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -114,23 +113,6 @@ def test_of_many_files_of_another_kind_few_are_opened_and_the_rest_not_even_look
     assert [name for name in opened if name.endswith("xml")][:3] == ["0.xml", "17.xml", "26.xml"]  # from all of them
     inside = [path for path in asked if Path(path).parent == tmp_path]
     assert {Path(path).name for path in inside} - set(opened) <= {"folder", "link"}
-
-
-@pytest.mark.parametrize("count", [10, 11, 95])
-def test_as_many_files_are_looked_into_as_the_message_says(
-    tmp_path: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
-    monkeypatch.setattr(files, "LOOKED_AT", 10)
-    _filled(tmp_path, count, "{:03}.xml")
-
-    with pytest.raises(gp.PlanError) as caught:
-        find_files([str(tmp_path)])
-
-    assert ("up to 10 with each suffix were looked into" in str(caught.value)) is (count > 10)
-    assert len(opened) == len(set(opened)) == min(count, 10)
-    places = [int(Path(name).stem) for name in opened]
-    steps = {later - earlier for earlier, later in pairwise([*places, count])}
-    assert steps <= {count // 10, -(-count // 10)}  # from first to last
 
 
 def _noting(call: Any, asked: list[str]) -> Any:

@@ -11,7 +11,7 @@ import pytest
 from gpupipe.errors import DecodeError, PlanError
 from gpupipe.tools.pack import Packed, pack, run
 from gpupipe.tools.pack.budget import decoded_within, is_decoded
-from tests.tools.packing import digests, folder_of, jpeg, packed_records
+from tests.tools.packing import digests, folder_of, packed_records
 
 pytest.importorskip("simplejpeg", reason="pack shrinks and decodes with simplejpeg")
 
@@ -88,21 +88,6 @@ def test_a_budget_that_is_too_small_is_refused_and_another_can_be_tried(source: 
 
     with pytest.raises(PlanError, match=r"--budget was \d+, now 1000\. Repeat"):
         pack(source, out, SHARDS, **FORM, budget=1000)
-
-
-def test_a_parquet_file_leaves_no_copy_behind(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    import pyarrow.parquet
-
-    table = pa.table({"image": [jpeg(30, 40, n) for n in range(6)], "label": list(range(6))})
-    pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
-
-    with pytest.raises(PlanError, match="--budget for 6 images"):
-        pack(tmp_path / "x.parquet", tmp_path / "out", 2, resize_shorter=20, decoded=True, budget=10)
-
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["pack.jsonl"]
-    how: dict[str, Any] = {"resize_shorter": 20, "decoded": True, "budget": 10**6}
-    assert pack(tmp_path / "x.parquet", tmp_path / "out", 2, **how).decoded == 6
 
 
 def test_images_that_are_left_out_take_no_room(source: Path, tmp_path: Path) -> None:

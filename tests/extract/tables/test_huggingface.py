@@ -104,20 +104,6 @@ def test_the_rows_are_those_that_the_library_reads(change: str, mapped: bool, tm
     assert shuffled != expected
 
 
-def test_columns_and_their_order_are_those_asked_for() -> None:
-    dataset = made(5)
-
-    assert [list(row) for row in gp.HuggingFaceDataset(dataset, ["text", "label"])] == [["text", "label"]] * 5
-    assert list(gp.HuggingFaceDataset(dataset, "label")) == [0, 1, 0, 1, 0]
-    assert [list(row) for row in gp.HuggingFaceDataset(dataset.with_format("numpy", columns=["label"]))] == [
-        ["label"]
-    ] * 5
-    assert gp.HuggingFaceDataset(dataset, ["list", "image"]).element_spec == {
-        "list": gp.TensorSpec((None,), "float32"),
-        "image": gp.TensorSpec((), bytes),
-    }
-
-
 @pytest.mark.parametrize("build", ["in order", "by index"])
 def test_a_state_goes_on_at_its_row(build: str, tmp_path: Path) -> None:
     dataset = on_disk(tmp_path, made()).shuffle(seed=3)
@@ -176,16 +162,6 @@ def test_images_that_are_files_are_read_when_they_are_needed(stream: bool, tmp_p
 
 
 # ---- bad rows
-
-
-def test_a_null_is_a_bad_row_unless_there_is_a_default() -> None:
-    dataset = datasets.Dataset.from_dict({"a": [1, None, 3], "b": ["x", "y", None]})
-
-    assert elements(skipping(gp.HuggingFaceDataset(dataset))) == [{"a": 1, "b": b"x"}]
-    with pytest.raises(RecordError, match=r"HuggingFaceDataset at row 1: .*column 'a', got null"):
-        elements(gp.HuggingFaceDataset(dataset))
-    whole = gp.HuggingFaceDataset(dataset, defaults={"a": -1, "b": ""})
-    assert elements(whole) == [{"a": 1, "b": b"x"}, {"a": -1, "b": b"y"}, {"a": 3, "b": b""}]
 
 
 def _written(path: Path) -> Any:
