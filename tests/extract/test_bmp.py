@@ -18,7 +18,6 @@ from gpupipe.extract.images.bmp import as_bmp, is_ordinary, plain_bmp
 from gpupipe.extract.images.decode import Window, decode
 from gpupipe.extract.images.headers import ImageHeader, check_complete, read_header
 from gpupipe.graph.op import Array
-from gpupipe.ops._shared.libraries import turned
 from gpupipe.transform.machine import has_dali, has_fast
 from tests.chains.data import on
 
@@ -95,15 +94,6 @@ def test_a_plain_bmp_is_read_without_pillow(channels: int, monkeypatch: pytest.M
             np.testing.assert_array_equal(decode(buffer, 0), image)
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("window", WINDOWS, ids=str)
-def test_opencv_turns_colours_as_numpy_does(window: Window | None, channels: int) -> None:
-    pytest.importorskip("cv2")
-    data = as_bmp(pixels(9, 6, channels))
-
-    np.testing.assert_array_equal(decode(data, 3, window=window, turned=turned), decode(data, 3, window=window))
-
-
 @pytest.mark.parametrize("executor", ["numpy", "fast", "dali"])
 def test_crops_of_bmps_are_those_of_the_image_on_every_executor(executor: str) -> None:
     if not {"numpy": True, "fast": has_fast(), "dali": has_dali()}[executor]:
@@ -177,23 +167,6 @@ def test_sides_that_pillow_bounds_are_left_to_it() -> None:
     head = as_bmp(pixels(1, 1, 1))[:1078]
     for width, plain in ((1_000_000, True), (1_000_001, False)):
         assert (plain_bmp(head[:18] + struct.pack("<i", width) + head[22:] + row) is not None) == plain
-
-
-@pytest.mark.parametrize(
-    ("at", "value"),
-    [(0, 0), (2, 0), (6, 1), (22, -5), (26, 0), (34, 1), (46, 1), (50, 1)],
-    ids=["magic", "size", "reserved", "downwards", "planes", "bytes of pixels", "colours", "important colours"],
-)
-def test_a_header_that_decoders_may_read_in_two_ways_is_not_ordinary(at: int, value: int) -> None:
-    data = as_bmp(pixels(5, 7, 3))
-    size = 2 if at in (0, 6, 26) else 4
-    other = data[:at] + value.to_bytes(size, "little", signed=True) + data[at + size :]
-
-    assert is_ordinary(data, False)
-    assert not is_ordinary(other, False)
-    assert not is_ordinary(data + b"\0", False)
-    assert not is_ordinary(data, True)  # the gray of colours is rounded in several ways
-    assert is_ordinary(as_bmp(pixels(5, 7, 1)), True)
 
 
 @pytest.mark.skipif(not has_dali(), reason="DALI is not installed")

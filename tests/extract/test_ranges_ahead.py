@@ -12,6 +12,7 @@ import pytest
 from gpupipe.errors import RecordError
 from gpupipe.extract.storage.files import short
 from gpupipe.extract.storage.ranges_ahead import AHEAD, RangeBudget, RangesAhead
+from tests.fuzz.files import Memory
 
 EACH = 100
 EQUAL = 95
@@ -19,36 +20,27 @@ EQUAL = 95
 DATA = bytes(random.Random(5).randrange(256) for _ in range(1234))
 
 
-class Server:
-    """A storage of one file that counts its requests; bytes in `broken` cannot be read, all may be damaged."""
+class Server(Memory):
+    """A storage of one file that counts its requests; bytes in `out_of_order` cannot be read, all may be damaged."""
 
     random_reads = False
     reads_ahead = True
 
     def __init__(self) -> None:
+        super().__init__(DATA)
         self.requests: list[tuple[int, int]] = []
-        self.broken = range(0)
+        self.out_of_order = range(0)
         self.damaged = False
         self._lock = threading.Lock()
 
-    def size(self, name: str) -> tuple[int, str]:
-        return len(DATA), "tag"
-
     def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
-        assert tag == "tag"
         if offset + n > len(DATA):
             raise short(name, offset, n, max(len(DATA) - offset, 0))
         with self._lock:
             self.requests.append((offset, n))
-        if max(offset, self.broken.start) < min(offset + n, self.broken.stop):
+        if max(offset, self.out_of_order.start) < min(offset + n, self.out_of_order.stop):
             raise RecordError("cannot be read", file=name, offset=offset, stage="read")
-        return bytes(n) if self.damaged else DATA[offset : offset + n]
-
-    def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
-        out[:] = self.read(name, offset, len(out), tag)
-
-    def ahead(self, name: str, offset: int, n: int) -> bool:
-        return False
+        return bytes(n) if self.damaged else super().read(name, offset, n, tag)
 
 
 @pytest.fixture
@@ -98,7 +90,7 @@ def test_ranges_are_requested_before_they_are_needed_and_no_more_than_that(
 
 
 def test_a_range_that_cannot_be_read_costs_only_the_bytes_in_it(server: Server, pool: ThreadPoolExecutor) -> None:
-    server.broken = range(250, 260)
+    server.out_of_order = range(250, 260)
     file = RangesAhead(server, "x", pool, RangeBudget(1 << 20), EACH)
     assert file.read(0, 250) == DATA[:250]
     with pytest.raises(RecordError, match="cannot be read") as caught:

@@ -91,16 +91,3 @@ def test_two_processes_may_write_one_file(tmp_path: Path, monkeypatch: pytest.Mo
 
     assert (tmp_path / "a.txt").read_text() == "mine"
     assert os.listdir(tmp_path) == ["a.txt"]
-
-
-def test_what_a_killed_process_left_is_written_over_where_it_was_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = []
-    for process in (1, 2):
-        monkeypatch.setattr(os, "getpid", lambda process=process: process)
-        with replacing(tmp_path / "a.txt", shared=False) as part:
-            names.append(part)
-            part.touch()
-
-    assert names[0] == names[1]

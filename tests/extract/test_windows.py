@@ -96,23 +96,6 @@ def test_a_window_of_images_that_are_stored_in_other_ways(data: bytes, upright: 
     np.testing.assert_array_equal(got, decode(data, 3, upright)[window.rows, window.columns])
 
 
-@pytest.mark.parametrize("decoder", ["nvImageCodec"], indirect=True)
-def test_an_image_that_the_region_decoder_refuses_is_decoded_by_another(
-    decoder: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    data = encoded(noise(131, 53))
-    damaged = data[:400] + b"\xff\xd9"
-    whole, asked = decode(data), []
-    monkeypatch.setattr("gpupipe.extract.images.decode.decode_region", lambda *args: asked.append(args))
-
-    assert_window_of(whole, data, 3, Window(9, 20, 30, 31))
-
-    assert len(asked) == 1
-    monkeypatch.undo()
-    assert (tried(damaged, 3, None) is None) == (tried(damaged, 3, Window(9, 20, 30, 31)) is None)
-    assert capfd.readouterr().err == "", "nvImageCodec prints about damaged images"
-
-
 WHOLE = Window(0, 0, 131, 53)
 REFUSED: dict[str, tuple[Callable[[bytes], bytes], Window, int]] = {
     "beyond the right": (bytes, Window(0, 40, 10, 14), 1 << 20),
