@@ -17,45 +17,29 @@ def tree(root: Path, **files: str) -> Path:
     return root
 
 
+V2 = {"cpu.max": "150000 100000", "memory.max": "2147483648"}
+JOB = {"cpu.max": "max 100000", "user/cpu.max": "200000 100000", "user/job/cpu.max": "300000 100000"}
+MEMORY_OF_JOB = {"user/memory.max": "max", "user/job/memory.max": "4294967296"}
+V1 = {"cpu,cpuacct/cpu.cfs_quota_us": "50000", "cpu,cpuacct/cpu.cfs_period_us": "100000"}
+MEMORY_OF_V1 = {"memory/memory.limit_in_bytes": "1073741824"}
+NONE = {"cpu/cpu.cfs_quota_us": "-1", "memory/memory.limit_in_bytes": "9223372036854771712"}
+
+
 @pytest.mark.parametrize(
     ("groups", "files", "quota", "memory"),
     [
-        ("0::/\n", {"cpu.max": "150000 100000\n", "memory.max": "2147483648\n"}, 1.5, 2 << 30),
-        (
-            "0::/user/job\n",  # the smallest limit of the groups around it counts
-            {
-                "user/job/cpu.max": "300000 100000\n",
-                "cpu.max": "max 100000\n",
-                "user/cpu.max": "200000 100000\n",
-                "user/memory.max": "max\n",
-                "user/job/memory.max": "4294967296\n",
-            },
-            2.0,
-            4 << 30,
-        ),
-        (
-            "5:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n",
-            {
-                "cpu,cpuacct/cpu.cfs_quota_us": "50000\n",  # a container sees its own group as the root
-                "cpu,cpuacct/cpu.cfs_period_us": "100000\n",
-                "memory/memory.limit_in_bytes": "1073741824\n",
-            },
-            0.5,
-            1 << 30,
-        ),
-        (
-            "5:memory:/\n3:cpu:/\n",
-            {"cpu/cpu.cfs_quota_us": "-1\n", "memory/memory.limit_in_bytes": "9223372036854771712\n"},
-            None,
-            None,
-        ),
+        ("0::/\n", V2, 1.5, 2 << 30),
+        ("0::/user/job\n", JOB | MEMORY_OF_JOB, 2.0, 4 << 30),  # the smallest limit of the groups around it counts
+        # A container sees its own group as the root.
+        ("5:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n", V1 | MEMORY_OF_V1, 0.5, 1 << 30),
+        ("5:memory:/\n3:cpu:/\n", NONE, None, None),
     ],
     ids=["version 2", "groups of groups", "version 1", "no limits"],
 )
 def test_control_groups_give_quota_and_memory(
     tmp_path: Path, groups: str, files: dict[str, str], quota: float | None, memory: int | None
 ) -> None:
-    placed = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    placed = {f"sys/fs/cgroup/{name}": f"{text}\n" for name, text in files.items()}
 
     limits = find_limits(tree(tmp_path, **{"proc/self/cgroup": groups}, **placed))
 
