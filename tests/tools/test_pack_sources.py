@@ -101,22 +101,14 @@ IMAGE = jpeg(8, 8)
 @pytest.mark.parametrize(
     ("members", "expected"),
     [
-        (
-            (("x/1.jpg", IMAGE), ("x/1.cls", b"7\n"), ("x/2.seg.jpg", IMAGE), ("x/2.cls", b"-1")),
-            {"x/1.jpg": (7, ""), "x/2.seg.jpg": (-1, "")},
-        ),
-        (
-            (("1.cls", b"dog"), ("1.jpg", IMAGE), ("2.jpg", IMAGE), ("2.cls", b"cat")),
-            {"1.jpg": (1, "dog"), "2.jpg": (0, "cat")},
-        ),
-        (
-            (("1.jpg", IMAGE), ("1.json", b'{"label": 3}'), ("2.jpg", IMAGE), ("2.json", b'{"cls": "4"}')),
-            {"1.jpg": (3, ""), "2.jpg": (4, "")},
-        ),
-        (
-            (("./top/b/1.jpg", IMAGE), ("./top/a/deep/2.jpg", IMAGE), ("./top/b/._1.jpg", b"")),
-            {"./top/b/1.jpg": (1, "b"), "./top/a/deep/2.jpg": (0, "a")},
-        ),
+        ((("x/1.jpg", IMAGE), ("x/1.cls", b"7\n"), ("x/2.seg.jpg", IMAGE), ("x/2.cls", b"-1")),
+         {"x/1.jpg": (7, ""), "x/2.seg.jpg": (-1, "")}),
+        ((("1.cls", b"dog"), ("1.jpg", IMAGE), ("2.jpg", IMAGE), ("2.cls", b"cat")),
+         {"1.jpg": (1, "dog"), "2.jpg": (0, "cat")}),
+        ((("1.jpg", IMAGE), ("1.json", b'{"label": 3}'), ("2.jpg", IMAGE), ("2.json", b'{"cls": "4"}')),
+         {"1.jpg": (3, ""), "2.jpg": (4, "")}),
+        ((("./top/b/1.jpg", IMAGE), ("./top/a/deep/2.jpg", IMAGE), ("./top/b/._1.jpg", b"")),
+         {"./top/b/1.jpg": (1, "b"), "./top/a/deep/2.jpg": (0, "a")}),
         ((("top/1.jpg", IMAGE), ("top/2.jpg", IMAGE)), {"top/1.jpg": (-1, ""), "top/2.jpg": (-1, "")}),
         ((("../../x.jpg", IMAGE), ("/etc/y.jpg", IMAGE), ("../../x.cls", b"1"), ("/etc/y.cls", b"2")),
          {"../../x.jpg": (1, ""), "/etc/y.jpg": (2, "")}),
