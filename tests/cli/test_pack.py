@@ -37,10 +37,7 @@ def test_a_folder_becomes_shards_and_a_sentence(tmp_path: Path, capsys: pytest.C
     assert {(r["image/height"], r["image/width"]) for r in packed_records(tmp_path / "out")} == {(24, 32)}
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("40000", 40_000), ("0.04 MB", 40_000), ("40KiB", 40_960)],
-)
+@pytest.mark.parametrize(("text", "size"), [("40000", 40_000), ("0.04 MB", 40_000), ("40KiB", 40_960)])
 def test_a_budget_is_a_number_of_bytes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, size: int
 ) -> None:
@@ -159,9 +156,7 @@ def test_a_full_disk_says_so_and_the_command_can_be_repeated(
 @pytest.mark.alone
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals between processes")
 @pytest.mark.parametrize(
-    ("number", "status"),
-    [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)],
-    ids=["ctrl-c", "kill"],
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)], ids=["ctrl-c", "kill"]
 )
 def test_an_interrupted_run_goes_on(tmp_path: Path, number: signal.Signals, status: int) -> None:
     source, out = folder_of(tmp_path / "photos", 48, size=(480, 640)), tmp_path / "out"

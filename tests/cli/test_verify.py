@@ -165,11 +165,7 @@ def many(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-@pytest.mark.parametrize(
-    ("number", "status"),
-    [(signal.SIGINT, 130), (signal.SIGKILL, -9)],
-    ids=["ctrl-c", "kill"],
-)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)], ids=["ctrl-c", "kill"])
 def test_an_end_before_the_end_leaves_no_process_and_no_manifest(
     tmp_path: Path, many: str, number: signal.Signals, status: int
 ) -> None:

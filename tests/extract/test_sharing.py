@@ -84,14 +84,7 @@ def from_saved_columns(folder: Path) -> list[Any]:
 @both
 @pytest.mark.parametrize(
     "source",
-    [
-        from_records,
-        from_compressed_records,
-        from_references,
-        from_fixed_length,
-        from_examples,
-        from_saved_columns,
-    ],
+    [from_records, from_compressed_records, from_references, from_fixed_length, from_examples, from_saved_columns],
     ids=lambda source: source.__name__,
 )
 def test_views_go_to_other_threads_only_under_the_gil(

@@ -43,13 +43,7 @@ def one(data: bytes, thorough: bool = True) -> None:
 
 def items(archive: bytes, block: int, broken: int | None, compression: Any = "") -> list[tuple[int, Any]]:
     """What a reader gives: offsets with payload and key, or the reason why there is none."""
-    reader = SampleReader(
-        "a",
-        columns=COLUMNS,
-        compression=compression,
-        block=block,
-        storage=Memory(archive, broken),
-    )
+    reader = SampleReader("a", columns=COLUMNS, compression=compression, block=block, storage=Memory(archive, broken))
     out: list[tuple[int, Any]] = []
     for piece in reader.blocks():
         for offset, item in piece:

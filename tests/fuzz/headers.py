@@ -22,11 +22,7 @@ def one(data: bytes, thorough: bool = True) -> None:
         return
     if data[0] & LOW:
         few = {"MOST_SCANNED": 0, "_MOST_PASSED": 1, "_FEW_SCANS": 2, "_MOST_STEPS": 6}
-        with (
-            lowered(headers, _MOST_SIDE=6, MOST_SCANNED=0),
-            lowered(jpeg, **few),
-            lowered(png, _MOST_CHUNKS=6),
-        ):
+        with lowered(headers, _MOST_SIDE=6, MOST_SCANNED=0), lowered(jpeg, **few), lowered(png, _MOST_CHUNKS=6):
             checked(data, thorough)
     else:
         checked(data, thorough)

@@ -49,11 +49,7 @@ def test_directories_are_classes_and_all_below_one_belongs_to_it(tmp_path: Path)
     (source / "empty").mkdir()
     (source / "a/notes.txt").touch()
 
-    assert found(source, tmp_path / "out") == {
-        "a/deep/er/2.png": (0, "a"),
-        "b/1.JPEG": (1, "b"),
-        "c/3.webp": (2, "c"),
-    }
+    assert found(source, tmp_path / "out") == {"a/deep/er/2.png": (0, "a"), "b/1.JPEG": (1, "b"), "c/3.webp": (2, "c")}
     assert found(written(tmp_path / "flat", "1.jpg"), tmp_path / "none") == {"1.jpg": (-1, "")}
     packed = pack(source, tmp_path / "out", 1)
     assert (packed.classes, packed.class_names, packed.ignored) == (4, ("a", "b", "c", "empty"), 1)

@@ -84,10 +84,7 @@ def test_the_driver_names_its_cards_and_one_that_is_lost(monkeypatch: pytest.Mon
     assert driver(Nvml()) == {
         "driver": "580.65.06",
         "cuda": [13, 1],
-        "cards": [
-            {"name": "NVIDIA H200", "capability": [9, 0]},
-            {"name": "GPU 1, of which the driver says nothing"},
-        ],
+        "cards": [{"name": "NVIDIA H200", "capability": [9, 0]}, {"name": "GPU 1, of which the driver says nothing"}],
     }
     monkeypatch.setattr(Nvml, "nvmlInit_v2", lambda self: 9)
     assert driver(Nvml()) == {}

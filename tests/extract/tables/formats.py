@@ -166,13 +166,7 @@ FORMATS: list[FormatCase] = [
         lambda data: len(data) - 4,
     ),
     FormatCase(
-        "arrow",
-        "pyarrow",
-        gp.ArrowDataset,
-        _write_arrow,
-        _read_arrow,
-        _block_of_arrow,
-        lambda data: len(data) - 4,
+        "arrow", "pyarrow", gp.ArrowDataset, _write_arrow, _read_arrow, _block_of_arrow, lambda data: len(data) - 4
     ),
     FormatCase("hdf5", "h5py", gp.HDF5Dataset, _write_hdf5, _read_hdf5, _block_of_hdf5, lambda data: 0, False),
     FormatCase("npz", "", gp.NumpyDataset, _write_npz, _read_npz, None, lambda data: len(data) - 22),
