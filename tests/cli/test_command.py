@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import gpupipe.cli
 from gpupipe.cli import main
 from gpupipe.comparison.photographs import encode, take, write_shards
 from tests.cli.commands import ROOT, ended, started
@@ -110,6 +111,18 @@ def test_a_closed_stream_is_a_silent_one(stream: str, arguments: list[str], tmp_
     assert done.returncode == 0, done.stderr
     assert done.stderr == b""
     assert bool(done.stdout) == (stream == "stderr")
+
+
+def test_ctrl_c_while_a_subcommand_is_imported_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpupipe.cli, "command", interrupted)
+
+    assert main(["inspect", "x"]) == 130
+    assert capsys.readouterr() == ("", "gpupipe: interrupted\n")
 
 
 def test_ctrl_c_while_a_dataclass_is_made_has_the_same_status(tmp_path: Path) -> None:

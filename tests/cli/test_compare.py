@@ -104,6 +104,13 @@ def test_a_chain_without_images_is_measured_and_has_no_steps(
     assert "crops" not in said.out
 
 
+def test_a_folder_of_jpegs_is_enough(users_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(Path(users_file).parent)
+
+    assert main(["bench", folder, *NUMPY, "--size", "32", "--images", "6", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["images"] == 6
+
+
 def test_damage_in_the_data_is_a_failure_that_names_the_file(
     users_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,6 +48,12 @@ def test_a_folder_of_class_folders_is_summarised(classes: Path, capsys: pytest.C
     assert capsys.readouterr().out.startswith("46 image files, ")
 
 
+def test_few_images_of_a_folder_are_described_one_by_one(classes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(classes / "cat" / "more")]) == 0
+
+    assert capsys.readouterr().out.count("succeeds; by DALI") == 4
+
+
 def test_verify_lists_bad_images_of_a_folder(classes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(classes)]) == 0
     assert "46 image files" in (said := capsys.readouterr().out)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import os
 import zlib
 from pathlib import Path
 from typing import Any
@@ -155,3 +157,31 @@ def test_a_contact_sheet_of_records_without_images_is_refused(
     assert main(["inspect", str(tmp_path / "plain.tfrecord"), "--thumbnails", str(tmp_path / "sheet.png")]) == 2
     assert "--thumbnails needs images, and the sample has none" in capsys.readouterr().err
     assert not (tmp_path / "sheet.png").exists()
+
+
+def test_an_empty_file_has_no_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.tfrecord").touch()
+
+    assert main(["inspect", str(tmp_path / "empty.tfrecord")]) == 0
+
+    assert "0 readable records, 0 B" in capsys.readouterr().out
+
+
+def test_a_file_that_may_not_be_read_says_so(
+    photographs: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def refused(path: Any, *arguments: Any, **named: Any) -> int:
+        if str(path) == str(photographs[1]):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return opened(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", refused)
+
+    assert main(["inspect", *map(str, photographs)]) == 1
+
+    said = capsys.readouterr().out
+    assert f"{photographs[1]} is not read to its end: " in said
+    assert "Permission denied" in said
+    assert "3 records: each is a tf.train.Example" in said

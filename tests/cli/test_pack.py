@@ -174,3 +174,16 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, number: signal.Signals, stat
     assert main(arguments) == 0
     assert main([*arguments[:2], str(tmp_path / "whole"), *arguments[3:]]) == 0
     assert digests(out) == digests(tmp_path / "whole")
+
+
+def test_a_disk_that_is_full_at_the_start_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+
+    assert main(["pack", str(folder_of(tmp_path / "photos", 3)), str(tmp_path / "out"), "--shards", "1"]) == 1
+
+    assert capsys.readouterr().err == f"gpupipe pack: the disk is full: '{tmp_path}/out/pack.jsonl'\n"

@@ -402,7 +402,7 @@ def test_a_forged_number_of_elements_is_not_believed(tmp_path: Path) -> None:
     assert shown(read(tmp_path / "a")) == [7, 2**40, 0, 1, "lost"]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_what_a_forger_writes_with_right_checksums_is_an_error_or_an_element(whole: Path, data: st.DataObject) -> None:
     payloads = [bytearray(record[12:-4]) for record in records_of(whole.read_bytes())]
@@ -498,7 +498,9 @@ def test_specs_come_back(spec: TensorSpec) -> None:
         {"shape": 3},
         {"shape": [True]},
         {"shape": [-1], "dtype": "int64"},
+        {"dtype": 3},
         {"dtype": "no dtype"},
+        {"shape": [1, None], "dtype": "int64", "ragged": "1", "splits": "int64"},
         {"shape": [1], "dtype": "int64", "layout": "HWC"},
         {"shape": [1, None], "dtype": "int64", "ragged": 5, "splits": "int64"},
         {"shape": [1, None], "dtype": "int64", "ragged": 1, "splits": "float32"},

@@ -55,6 +55,63 @@ def test_a_single_image_is_not_copied() -> None:
     assert image.obj is payload
 
 
+@pytest.mark.parametrize(
+    ("feature", "dtype", "values"),
+    [
+        (wrap(3, b"\x08\x05"), "int64", [5]),
+        (wrap(3, b"\x08\x05\x08\xac\x02"), "int64", [5, 300]),
+        (wrap(3, wrap(1, b"\x05") + b"\x08\x06"), "int64", [5, 6]),
+        (wrap(3, b""), "int64", []),
+        (wrap(3, wrap(1, b"\1")) + wrap(3, wrap(1, b"\2")), "int64", [1, 2]),
+        (wrap(2, wrap(1, b"\0\0\0\x3f")) + wrap(3, wrap(1, b"\2")), "int64", [2]),
+        (wrap(2, b"\x0d\0\0\x80\x3f\x0d\0\0\0\x3f"), "float32", [1.0, 0.5]),
+        (wrap(2, b"\x0d\0\0\x80\x3f"), "float32", [1.0]),
+        (wrap(1, wrap(1, b"a") + wrap(1, b"")), "bytes", [b"a", b""]),
+        (wrap(3, wrap(1, b"\x05")) + b"\x48\x07", "int64", [5]),
+    ],
+    ids=["one", "two", "mixed", "empty", "merged", "last kind", "floats", "float", "blobs", "unknown field"],
+)
+def test_all_forms_of_lists_are_read(feature: bytes, dtype: str, values: list[Any]) -> None:
+    payload = example(feature)
+
+    assert one(payload, VarLenFeature(dtype)).tolist() == values
+    if len(values) == 1:
+        got = one(payload, FixedLenFeature((), dtype))
+        assert (bytes(got) if dtype == "bytes" else got) == values[0]
+
+
+def test_of_a_name_that_occurs_twice_the_last_wins() -> None:
+    first, second = (wrap(1, wrap(1, b"x") + wrap(2, wrap(3, wrap(1, value)))) for value in (b"\1", b"\2"))
+
+    assert one(wrap(1, first + second), FixedLenFeature((), "int64")) == 2
+    assert one(wrap(1, second + first), FixedLenFeature((), "int64")) == 1
+    assert one(wrap(1, first) + wrap(1, second), FixedLenFeature((), "int64")) == 2
+
+
+def test_the_order_inside_an_entry_does_not_matter() -> None:
+    entry = wrap(2, wrap(3, wrap(1, b"\7"))) + wrap(1, b"x")
+
+    assert one(wrap(1, wrap(1, entry)), FixedLenFeature((), "int64")) == 7
+
+
+def test_one_parser_reads_records_of_different_layout() -> None:
+    parser = ExampleParser({"label": FixedLenFeature((), "int64"), "y": VarLenFeature("int64")})
+    for k in range(300):
+        other = {f"{'n' * (k % 9 + 1)}": [1] * (k % 90), "label": k, "other": "z" * k}
+        payload = encode_example({name: value for name, value in other.items() if value != []})
+
+        assert parser.parse(payload)[0] == k
+
+
+def test_an_entry_of_known_layout_may_not_go_beyond_its_message() -> None:
+    parser = ExampleParser({"label": FixedLenFeature((), "int64", 0)})
+    payload = encode_example({"others": 5})
+    assert parser.parse(payload) == (0,)  # now the layout of the entry is known
+
+    with pytest.raises(ParseError, match="a feature of 15 bytes is longer than the 13 that are left"):
+        parser.parse(wrap(1, payload[2:-2]))
+
+
 def test_missing_features_take_their_default() -> None:
     payload = encode_example({"y": 1})
 
@@ -135,7 +192,7 @@ def test_a_damaged_feature_is_named(feature: bytes) -> None:
 
 
 def test_selected_features_come_in_the_order_asked_for() -> None:
-    number = FixedLenFeature((), "int64")
+    number = FixedLenFeature((), np.dtype("int64"))
     payload = encode_example({"a": 1, "b": 2})
 
     assert ExampleParser({"a": number, "b": number}).parse(payload) == (1, 2)

@@ -50,6 +50,7 @@ def tree(tmp_path: Path) -> Path:
         ("x[[]1]", ["x[1]"]),
         ("sub/deep/a3", ["a3"]),
         ("nothing", []),
+        ("*/nothing/*", []),
         ("a1/*", []),
         ("[z-z]*", []),
     ],

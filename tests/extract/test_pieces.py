@@ -6,6 +6,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+import pytest
+
 from gpupipe.errors import RecordError
 from gpupipe.extract.storage.pieces import Piece, Pieces
 
@@ -93,6 +95,21 @@ def test_a_range_that_cannot_be_read_is_none() -> None:
     assert pieces.data(unread) is None
     threads.over = True
     assert pieces.data(wanted(pieces, 20)) is None
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_another_error_is_not_hidden(started: bool) -> None:
+    def fails() -> bytes:
+        raise ZeroDivisionError("a mistake")
+
+    threads = Threads()
+    pieces = Pieces(threads, 100)
+    one = wanted(pieces, 0, fails)
+    if started:
+        threads.work()
+
+    with pytest.raises(ZeroDivisionError, match="a mistake"):
+        pieces.data(one)
 
 
 def test_closing_forgets_everything_and_cancels_what_is_not_begun() -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from gpupipe.errors import DataError, ParseError
 from gpupipe.extract.examples.example import ExampleParser
-from gpupipe.extract.examples.features import VarLenFeature
+from gpupipe.extract.examples.features import FixedLenFeature, VarLenFeature
+from gpupipe.extract.examples.wire import encode_varint, varints
 from gpupipe.extract.images.jpeg import first_marker_in_scan, with_plain_orientation
 from gpupipe.extract.records import framing
 from gpupipe.extract.records.tfrecord import RecordReader
@@ -201,3 +202,33 @@ def test_an_archive_that_ends_in_the_list_of_a_sparse_file_is_truncated(compress
     assert (
         "the archive has at most 0 after its header" in reason or "512 bytes of the last member are missing" in reason
     )
+
+
+def test_a_number_does_not_go_on_in_the_next_piece_of_a_list() -> None:
+    record = field(1, entry(b"a", field(3, field(1, b"\x80") + field(1, b"\1"))))
+
+    with pytest.raises(ParseError, match="a number is truncated"):
+        ExampleParser({"a": FixedLenFeature((), "int64")}).parse(record)
+
+
+def test_pieces_of_a_list_that_are_whole_are_one_list() -> None:
+    record = field(1, entry(b"a", field(3, field(1, b"\x80\1\2") + b"\x08\7" + field(1, b"") + field(1, b"\3"))))
+
+    assert outcome(ExampleParser({"a": VarLenFeature("int64")}), record) == [[128, 2, 7, 3]]
+
+
+@pytest.mark.parametrize("piece", [10, 11, 16, 1000])
+def test_numbers_that_are_decoded_in_pieces_are_the_same_numbers(monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+    numbers = [(1 << k) - 1 for k in range(64)] * 3
+    packed = b"".join(map(encode_varint, numbers))
+    monkeypatch.setattr("gpupipe.extract.examples.wire._PIECE", piece)
+
+    assert list(varints(memoryview(packed))) == [n - (1 << 64) if n >> 63 else n for n in numbers]
+
+
+def test_a_feature_in_several_parts_is_damaged_if_one_of_them_is() -> None:
+    # Each is a message: a number that is cut at the end of the first does not go on in the second.
+    feature = field(3, b"\x0a\0\xfa") + field(3, b"\x0a\1\1")
+
+    with pytest.raises(ParseError, match="a number is truncated"):
+        ExampleParser({"a": VarLenFeature("int64")}).parse(field(1, entry(b"a", feature)))

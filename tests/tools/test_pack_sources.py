@@ -103,13 +103,15 @@ IMAGE = jpeg(8, 8)
          {"1.jpg": (1, "dog"), "2.jpg": (0, "cat")}),
         ((("1.jpg", IMAGE), ("1.json", b'{"label": 3}'), ("2.jpg", IMAGE), ("2.json", b'{"cls": "4"}')),
          {"1.jpg": (3, ""), "2.jpg": (4, "")}),
+        ((("1.json", b'{"label": 3}'), ("1.cls", b"5"), ("1.jpg", IMAGE), ("1.json", b'{"label": 3}')),
+         {"1.jpg": (5, "")}),
         ((("./top/b/1.jpg", IMAGE), ("./top/a/deep/2.jpg", IMAGE), ("./top/b/._1.jpg", b"")),
          {"./top/b/1.jpg": (1, "b"), "./top/a/deep/2.jpg": (0, "a")}),
         ((("top/1.jpg", IMAGE), ("top/2.jpg", IMAGE)), {"top/1.jpg": (-1, ""), "top/2.jpg": (-1, "")}),
         ((("../../x.jpg", IMAGE), ("/etc/y.jpg", IMAGE), ("../../x.cls", b"1"), ("/etc/y.cls", b"2")),
          {"../../x.jpg": (1, ""), "/etc/y.jpg": (2, "")}),
     ],
-    ids=["cls", "cls with names", "json", "directories", "one directory", "paths that leave"],
+    ids=["cls", "cls with names", "json", "cls before json", "directories", "one directory", "paths that leave"],
 )  # fmt: skip
 def test_a_tar_archive_has_labels_beside_its_images_or_directories(
     tmp_path: Path, members: tuple[tuple[str, bytes], ...], expected: Found
@@ -153,6 +155,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
         "cut in an image": (whole[: third + 600], "3.jpg ends after it"),
         "cut in a header": (whole[: third + 100], f"2 members can be read, and what follows at byte {third} is none"),
         "text": (b"no archive" * 200, "Parquet files, got .*x.tar', which is a text file$"),
+        "empty": (b"", "which is an empty file$"),
         "JPEG": (IMAGE, "which is a JPEG image$"),
         "TFRecord": (write(tmp_path / "z.tfrecord", [b"a record"] * 99), "which is a TFRecord file$"),
         "anything": (bytes(range(1, 256)) * 9, "which is a file of another kind$"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +150,17 @@ def test_a_dataset_without_images_is_refused() -> None:
         first_images(gp.Dataset.range(3), 2, 1, quiet)
     with pytest.raises(DataError, match="got an empty one"):
         first_images(gp.Dataset.range(0), 2, 1, quiet)
+
+
+def test_an_epoch_with_fewer_elements_leaves_its_cells_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leaf = first_images(gp.Dataset.from_tensor_slices(np.zeros((2, 8, 8, 3), np.uint8)), 2, 2, quiet)[0]
+    shorter = replace(leaf, epochs=[leaf.epochs[0], leaf.epochs[1][:1]])
+    monkeypatch.setattr("gpupipe.tools.preview.find_dataset", lambda what: None)
+    monkeypatch.setattr("gpupipe.tools.preview.first_images", lambda *given: [shorter])
+
+    save_preview("x.py:ds", tmp_path / "sheet.png", 2, 2, 32, quiet)
+
+    with Image.open(tmp_path / "sheet.png") as image:
+        sheet = np.asarray(image)
+    assert sheet[50, 20, 0] == 0  # second row, first epoch: black
+    assert sheet[50, 56, 0] == 235  # second row, second epoch: nothing

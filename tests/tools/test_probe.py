@@ -47,6 +47,19 @@ def test_a_process_that_ends_badly_is_an_answer(monkeypatch: pytest.MonkeyPatch,
     assert ask("numpy", timeout=1).error == error
 
 
+def test_an_exception_is_an_answer_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails() -> dict[str, Any]:
+        raise ImportError("line one\nline two")
+
+    monkeypatch.setattr(probe, "QUESTIONS", {"fails": fails})
+
+    assert probe.main(["fails"]) == 0
+    line = capsys.readouterr().out.strip()
+    assert json.loads(line.removeprefix(probe.MARK))["error"] == "ImportError: line one line two"
+
+
 class Nvml:
     """NVML of a machine with one card, as far as it is asked."""
 
