@@ -48,7 +48,8 @@ def test_it_is_the_mean_of_the_decoded_pixels(kind: dict[str, Any]) -> None:
 
         assert mean is not None
         array: Any = np.frombuffer(data, np.uint8)
-        for other in (array.astype(np.int8), np.repeat(array, 2)[::2], memoryview(array), bytearray(data)):
+        others: list[Any] = [array.astype(np.int8), np.repeat(array, 2)[::2], memoryview(array), bytearray(data)]
+        for other in others:
             assert mean_of_first_block(other) == mean
         assert np.clip(mean, 0, 255) == pytest.approx((block @ WEIGHTS).mean(), abs=2)
 
