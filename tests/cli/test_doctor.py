@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
