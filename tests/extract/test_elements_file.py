@@ -393,13 +393,17 @@ def test_the_records_of_a_file_inside_an_element_are_not_taken_for_its_own(tmp_p
     assert shown(read(tmp_path / "a")) == [0, "lost", 2]
 
 
-def test_a_forged_number_of_elements_is_not_believed(tmp_path: Path) -> None:
+def test_a_forged_number_of_elements_and_bytes_that_are_left_over_are_not_believed(tmp_path: Path) -> None:
     write(tmp_path / "a")
     *records, end = records_of((tmp_path / "a").read_bytes())
     payload = end[12:17] + struct.pack("<Q", 2**63)
     (tmp_path / "a").write_bytes(b"".join(records) + frame(payload))
 
     assert shown(read(tmp_path / "a")) == [7, 2**40, 0, 1, "lost"]
+    last = max(i for i, record in enumerate(records) if record[12:13] == b"E")
+    records[last] = frame(records[last][12:-4] + b"left over")
+    (tmp_path / "a").write_bytes(b"".join([*records, end]))
+    assert shown(read(tmp_path / "a")) == [7, 2**40, 0, "lost"]
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -44,6 +44,7 @@ def tree(tmp_path: Path) -> Path:
         ("**/a*", ["a1", "a10", "a2", "sub/a1", "sub/deep/a3", "sub/deep/deeper/a4"]),
         ("sub/**", ["a1", "deep/a3", "deep/deeper/a4"]),
         ("sub/**/a4", ["deep/deeper/a4"]),
+        ("**/**/a4", ["sub/deep/deeper/a4"]),
         ("{a{1,2},sub/a1}", ["a1", "a2", "sub/a1"]),
         ("s{u,x}b/*1", ["sub/a1"]),
         ("x[1]", ["x[1]"]),
