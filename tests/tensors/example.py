@@ -1,15 +1,19 @@
-"""Runs an example of gpupipe/guide/examples as its command does, and tells what its loops were given.
+"""Runs an example of gpupipe/guide/examples several times, as its command does, and tells what its loops were given.
 
-Arguments: the example and its arguments.
+Arguments: the example; one JSON list of arguments for each run; where there are ranks, a port for each run in `PORTS`.
+Each run is a fork of a process that has imported the example, so that frameworks are imported once.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import runpy
 import sys
+import traceback
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,18 +57,43 @@ def given(passes: list[tuple[ConvertedIterator, list[Any]]]) -> list[Pass]:
     ]
 
 
+def run(path: str, arguments: list[str], out: Path) -> None:
+    """One run, which ends this process."""
+    status, printed, passes = 1, io.StringIO(), []  # type: ignore[var-annotated]
+    try:
+        for kind in (ConvertedIterator, PreparedIterator):
+            noting(kind, passes)
+        sys.argv = [path, *arguments]
+        with contextlib.redirect_stdout(printed):
+            runpy.run_path(path, run_name="__main__")
+        out.write_text(json.dumps({"given": given(passes), "printed": printed.getvalue().splitlines()}))
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
 def main() -> None:
-    """Run the example."""
-    name, *arguments = sys.argv[1:]
-    path = ROOT / "gpupipe" / "guide" / "examples" / f"{name}.py"
-    sys.path.insert(0, str(path.parent))
-    passes: list[tuple[ConvertedIterator, list[Any]]] = []
-    for kind in (ConvertedIterator, PreparedIterator):
-        noting(kind, passes)
-    sys.argv = [str(path), *arguments]
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        runpy.run_path(str(path), run_name="__main__")
-    tell(int(os.environ.get("RANK", "0")), given=given(passes), printed=printed.getvalue().splitlines())
+    """Run the example for each list of arguments."""
+    name, *lists = sys.argv[1:]
+    path = str(ROOT / "gpupipe" / "guide" / "examples" / f"{name}.py")
+    ports = os.environ.get("PORTS", "").split()
+    sys.path.insert(0, os.path.dirname(path))
+    runpy.run_path(path, run_name="imported")
+    runs = []
+    for number, arguments in enumerate(lists):
+        if ports:  # the store of torchrun remembers the addresses of the run before
+            os.environ.update(MASTER_PORT=ports[number], TORCHELASTIC_USE_AGENT_STORE="False")
+        out = Path(os.environ["OUT"]) / f"{os.environ.get('RANK', '0')}-{number}.json"
+        child = os.fork()
+        if not child:
+            run(path, json.loads(arguments), out)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+            raise SystemExit(f"{name} {arguments} failed")
+        runs.append(json.loads(out.read_text()))
+    tell(int(os.environ.get("RANK", "0")), runs=runs)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
-"""Global arrays of two processes, each with its own rows, and a resume in the middle of the epoch."""
+"""Global arrays of two processes, each with its own rows, and a resume in the middle of the epoch.
 
-import os
+Arguments: the rank, the address of the coordinator.
+"""
+
+import sys
 
 import jax
 import numpy as np
 
-rank = int(os.environ["RANK"])
-jax.distributed.initialize(f"localhost:{os.environ['MASTER_PORT']}", 2, rank)
+rank = int(sys.argv[1])
+jax.distributed.initialize(sys.argv[2], 2, rank)
 
 from jax.sharding import Mesh, NamedSharding, PartitionSpec  # noqa: E402
 

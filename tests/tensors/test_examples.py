@@ -6,19 +6,26 @@ import csv
 import json
 import re
 import runpy
+import socket
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import gpupipe as gp
 from gpupipe.comparison.photographs import write_shards
 from tests.chains.data import ROOT, records
-from tests.tensors.launch import Launcher
+from tests.tensors.launch import run
 
 EXAMPLES = ROOT / "gpupipe" / "guide" / "examples"
-BATCHES = 5  # of an epoch; the second one is broken off, and continued after 2 of its 5
-EPOCHS, SAVED, STOPPED = 3, 7, 9
+EPOCHS, SAVED, STOPPED, BATCHES = (
+    3,
+    7,
+    9,
+    5,
+)  # of each epoch; the second one is broken off, and continued after 2 of its 5
 
 pytestmark = pytest.mark.timeout(240)  # programs that import a framework, two at a time
 
@@ -89,21 +96,26 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-IMPORTS = {
-    "torch": ("torch._dynamo",),  # which optimizers import
-    "ray.train": ("torch._dynamo", "ray.train.torch"),
-    "lightning": ("torch._dynamo", "lightning"),
-    "accelerate": ("torch._dynamo", "accelerate"),
-    "flax": ("flax.nnx", "optax", "orbax.checkpoint"),
-    "keras": ("torch._dynamo", "jax"),  # not TensorFlow, which imports Keras with its own backend
-}
-"""What is imported once for all runs of examples that need a package."""
+def free_ports(number: int) -> list[str]:
+    """Ports that nobody listens on."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for one in sockets:
+            one.bind(("localhost", 0))
+        return [str(one.getsockname()[1]) for one in sockets]
+
+
+def runs_of(name: str, *lists: list[str], out: Path, ranks: int = 1) -> list[Any]:
+    """What the runs of an example were given and printed, by rank."""
+    environment = {"OUT": str(out), "JAX_PLATFORMS": "cpu", "KERAS_BACKEND": "jax", "ACCELERATE_USE_CPU": "true"}
+    environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+    if ranks > 1:
+        environment["PORTS"] = " ".join(free_ports(len(lists)))
+    return [one["runs"] for one in run("example", name, *map(json.dumps, lists), ranks=ranks, **environment)]
 
 
 @pytest.mark.parametrize("example", TRAINING, ids=lambda example: example.name)
-def test_a_stopped_run_ends_as_one_that_was_not_stopped(
-    example: Example, photographs: Path, tmp_path: Path, run: Launcher
-) -> None:
+def test_a_stopped_run_ends_as_one_that_was_not_stopped(example: Example, photographs: Path, tmp_path: Path) -> None:
     pytest.importorskip(example.needs, exc_type=ImportError)
     option, suffix = example.out
     common = [f"{photographs}/*.tfrecord", "--epochs", str(EPOCHS), "--batch", str(example.given), "--size", "32"]
@@ -112,19 +124,16 @@ def test_a_stopped_run_ends_as_one_that_was_not_stopped(
         common += [str(tmp_path / "run"), "--val", f"{photographs}/*-00000-*", option]
     batches = BATCHES if not example.whole else -(-44 // example.batch // example.ranks)
 
-    found = [
-        run(
-            "example", example.name, *common, *last, ranks=example.ranks, imports=IMPORTS[example.needs],
-            KERAS_BACKEND="jax", XLA_FLAGS="--xla_force_host_platform_device_count=2",
-        )
-        for last in (
-            [f"{tmp_path}/whole{suffix}"],
-            [f"{tmp_path}/stopped{suffix}", "--steps", str(STOPPED)],
-            [f"{tmp_path}/stopped{suffix}"],
-        )
-    ]  # fmt: skip
+    found = runs_of(
+        example.name,
+        [*common, f"{tmp_path}/whole{suffix}"],
+        [*common, f"{tmp_path}/stopped{suffix}", "--steps", str(STOPPED)],
+        [*common, f"{tmp_path}/stopped{suffix}"],
+        out=tmp_path,
+        ranks=example.ranks,
+    )
 
-    for rank, runs in enumerate(zip(*found, strict=True)):
+    for rank, runs in enumerate(found):
         every = [batch for epoch in range(EPOCHS) for batch in example.expected(photographs, rank, epoch)]
         assert len(every) == EPOCHS * batches
         whole, stopped, rest = (
@@ -134,12 +143,12 @@ def test_a_stopped_run_ends_as_one_that_was_not_stopped(
         assert stopped == every[:STOPPED]
         assert rest == every[SAVED:]
         assert [epoch for epoch, seen in runs[2]["given"] if len(seen[-1]) == example.batch] == [SAVED // batches, 2]
-    losses = [re.findall(r"loss:? (\d+\.\d+)", "\n".join(ranks[0]["printed"])) for ranks in found]
+    losses = [re.findall(r"loss:? (\d+\.\d+)", "\n".join(one["printed"])) for one in found[0]]
     assert losses[0][-1] == losses[2][-1]
 
 
 def test_a_folder_is_classified_to_its_end_by_two_runs(
-    photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Launcher
+    photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(EXAMPLES))
@@ -151,13 +160,12 @@ def test_a_folder_is_classified_to_its_end_by_two_runs(
     common = [f"{tmp_path}/photos", "--checkpoint", f"{tmp_path}/run.pt", "--batch", "4", "--size", "32"]
     common += ["--save-every", "2", "--out"]
 
-    ((whole,), (stopped,), (rest,)) = (
-        run("example", "infer_folder", *common, *last, imports=IMPORTS["torch"])
-        for last in (
-            [f"{tmp_path}/whole.csv"],
-            [f"{tmp_path}/stopped.csv", "--steps", "3"],
-            [f"{tmp_path}/stopped.csv"],
-        )
+    ((whole, stopped, rest),) = runs_of(
+        "infer_folder",
+        [*common, f"{tmp_path}/whole.csv"],
+        [*common, f"{tmp_path}/stopped.csv", "--steps", "3"],
+        [*common, f"{tmp_path}/stopped.csv"],
+        out=tmp_path,
     )
 
     names = [f"{tmp_path}/photos/some/{number:02}.jpg" for number in range(20) if number != 3]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
+import subprocess
+import sys
 from typing import Any, Literal
 
 import numpy as np
@@ -9,12 +14,20 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import ops
-from tests.tensors.launch import Launcher, expected
+from tests.chains.data import ROOT
+from tests.tensors.launch import expected
 from tests.tensors.programs import chain
 
 jax = pytest.importorskip("jax")
 
 pytestmark = pytest.mark.timeout(240)  # programs that import a framework, two at a time
+
+
+def test_batches_are_arrays_of_jax_with_the_same_values() -> None:
+    for (inputs, numbers), (wanted, wanted_numbers) in zip(chain().as_jax(), chain().iterator(epoch=0), strict=True):
+        assert isinstance(inputs, jax.Array)
+        assert np.array_equal(np.asarray(inputs), wanted)
+        assert np.array_equal(np.asarray(numbers), wanted_numbers)
 
 
 def test_floats_can_have_another_type_and_bytes_stay_bytes() -> None:
@@ -30,10 +43,9 @@ def test_floats_can_have_another_type_and_bytes_stay_bytes() -> None:
 def test_arrays_go_to_a_device_or_a_sharding_of_this_process() -> None:
     device = jax.devices()[-1]
 
-    batches = list(chain().as_jax(device))
+    inputs, _ = next(iter(chain().as_jax(device)))
 
-    assert all(inputs.devices() == {device} for inputs, _ in batches)
-    assert [numbers.tolist() for _, numbers in batches] == expected(0)
+    assert inputs.devices() == {device}
 
 
 @pytest.mark.parametrize("backend", ["dali", "numpy"])
@@ -77,8 +89,26 @@ def test_a_wrong_argument_is_refused_at_once(arguments: dict[str, Any], words: s
         chain().as_jax(**arguments)
 
 
-def test_two_processes_make_one_array_and_resume(run: Launcher) -> None:
-    found = run("on_jax", ranks=2, imports=("jax",), XLA_FLAGS="--xla_force_host_platform_device_count=2")
+def test_two_processes_make_one_array_and_resume() -> None:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    environment = dict(os.environ, PYTHONPATH=str(ROOT), JAX_PLATFORMS="cpu")
+    environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, f"{ROOT}/tests/tensors/on_jax.py", str(rank), address],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    try:
+        ended = [process.communicate(timeout=150) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], ended[0][1][-2000:] + ended[1][1][-2000:]
+    found = [json.loads(out.splitlines()[-1]) for out, _ in ended]
 
     every = expected(0)[:10]
     for rank, one in enumerate(found):

@@ -8,19 +8,17 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from tests.tensors.launch import Launcher, expected
+from tests.tensors.launch import expected, run
 
 pytestmark = pytest.mark.timeout(240)  # programs that import a framework, two at a time
 
-IMPORTS = ("torch._dynamo", "jax")  # not TensorFlow, which imports Keras with its own backend
-
 
 @pytest.mark.parametrize("backend", ["torch", "jax", "tensorflow"])
-def test_fit_takes_an_epoch_for_each_of_its_own(backend: str, run: Launcher) -> None:
+def test_fit_takes_an_epoch_for_each_of_its_own(backend: str) -> None:
     pytest.importorskip("keras")
     pytest.importorskip(backend)
 
-    (found,) = run("on_keras", imports=IMPORTS, KERAS_BACKEND=backend)
+    (found,) = run("on_keras", KERAS_BACKEND=backend)
 
     whole = [one for one in found["train"] if len(one) == 11]  # others are looks at the first batches
     assert whole == [expected(number) for number in range(3)]
@@ -35,11 +33,11 @@ def test_fit_takes_an_epoch_for_each_of_its_own(backend: str, run: Launcher) -> 
     assert set(found["places"]) <= set(found["own"])  # no copy; others are of looks at the first batch
 
 
-def test_two_ranks_train_a_keras_model_on_their_shards_and_resume(run: Launcher) -> None:
+def test_two_ranks_train_a_keras_model_on_their_shards_and_resume() -> None:
     pytest.importorskip("keras")
     pytest.importorskip("torch")
 
-    found = run("on_keras_ranks", ranks=2, imports=IMPORTS, KERAS_BACKEND="torch")
+    found = run("on_keras_ranks", ranks=2, KERAS_BACKEND="torch")
 
     for rank, one in enumerate(found):
         assert one["batches"] == expected(0)[rank:10:2]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from tests.tensors.launch import Launcher, expected
+from tests.tensors.launch import expected, run
 
 torch = pytest.importorskip("torch")
 
@@ -40,14 +40,29 @@ def test_a_batch_on_the_host_is_shared_not_copied() -> None:
     assert [tensor.data_ptr() for tensor in batch.values()] == [array.ctypes.data for array in arrays]
 
 
+def test_the_numbered_device_of_the_cpu_is_no_reason_to_copy() -> None:
+    array = np.zeros((2, 3), np.float32)
+
+    assert ToTorch(torch.device("cpu", 0), None, True)(array).data_ptr() == array.ctypes.data
+
+
+def test_tensors_have_the_types_and_values_of_the_arrays() -> None:
+    ds = images().batch(5)
+    loader = ds.as_torch()
+
+    for tensors, arrays in zip(loader, ds.iterator(epoch=0), strict=True):
+        assert list(tensors) == list(arrays)
+        for name, tensor in tensors.items():
+            assert tensor.dtype == torch.from_numpy(arrays[name]).dtype
+            assert np.array_equal(tensor.numpy(), arrays[name])
+
+
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"])
 def test_numbers_of_each_type_become_tensors_of_it(dtype: str) -> None:
     (tensor,) = gp.Dataset.from_tensors(np.ones((2, 3), dtype)).as_torch()
 
     assert tensor.dtype == getattr(torch, dtype)
     assert tensor.tolist() == np.ones((2, 3), dtype).tolist()
-    array = np.zeros((2, 3), dtype)
-    assert ToTorch(torch.device("cpu", 0), None, True)(array).data_ptr() == array.ctypes.data  # no reason to copy
 
 
 def test_an_element_that_is_read_only_is_copied_so_that_writing_harms_nothing() -> None:
@@ -146,10 +161,10 @@ def test_torchdata_saves_and_restores_its_position() -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_accelerate_gives_each_rank_its_shard_and_resumes(ranks: int, tmp_path: Path, run: Launcher) -> None:
+def test_accelerate_gives_each_rank_its_shard_and_resumes(ranks: int, tmp_path: Path) -> None:
     pytest.importorskip("accelerate")
 
-    found = run("on_accelerate", str(tmp_path), ranks=ranks, imports=("torch._dynamo", "accelerate"))
+    found = run("on_accelerate", str(tmp_path), ranks=ranks)
 
     every = expected(0)
     wrapped = [*every, *every[: -len(every) % ranks]]
@@ -166,10 +181,10 @@ def test_accelerate_gives_each_rank_its_shard_and_resumes(ranks: int, tmp_path: 
         assert (one["length"], one["device"], one["steps"]) == (len(one["batches"]), "cpu", len(one["batches"]))
 
 
-def test_a_training_step_of_lightning_gets_the_arrays_of_the_chain(run: Launcher) -> None:
+def test_a_training_step_of_lightning_gets_the_arrays_of_the_chain() -> None:
     pytest.importorskip("lightning")
 
-    (found,) = run("on_lightning", imports=("torch._dynamo", "lightning"))
+    (found,) = run("on_lightning")
 
     assert found["batches"] == [*expected(0), *expected(1)]
     assert found["places"] == found["own"]  # no copy
