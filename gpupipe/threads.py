@@ -120,6 +120,25 @@ class Thread(threading.Thread):
         super().__init__(target=target, args=args, name=name, daemon=True)
         self._started: Any = Flag()
         self._tracker = TRACKER.get()
+        self._joins = _thread.allocate_lock()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for the end, one caller after the other: before Python 3.13 it fails where two see it at once."""
+        until = None if timeout is None else monotonic() + timeout
+        if self._joins.acquire(timeout=-1 if timeout is None else timeout):
+            try:
+                super().join(None if until is None else max(0.0, until - monotonic()))
+            finally:
+                self._joins.release()
+
+    def is_alive(self) -> bool:
+        """Whether it runs; where another thread waits for its end, the answer is yes."""
+        if not self._joins.acquire(False):
+            return True
+        try:
+            return super().is_alive()
+        finally:
+            self._joins.release()
 
     def run(self) -> None:
         # Python 3.14 can start a thread with the context variables of its starter, and does so without the GIL.

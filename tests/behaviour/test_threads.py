@@ -135,6 +135,34 @@ def test_a_busy_pool_has_as_many_threads_as_it_was_last_given(sizes: tuple[int, 
         pool.close()
 
 
+def test_threads_that_wait_for_the_end_of_one_wait_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python before 3.13 fails an assertion where two see the end at the same moment."""
+    waiting: list[int] = []
+    together: list[int] = []
+    real = threading.Thread.join
+
+    def join(thread: threading.Thread, timeout: float | None = None) -> None:
+        if isinstance(thread, Thread):
+            waiting.append(1)
+            together.append(len(waiting))
+        real(thread, timeout)
+        if isinstance(thread, Thread):
+            waiting.pop()
+
+    monkeypatch.setattr(threading.Thread, "join", join)
+    thread = Thread(sleep, (0.05,), name="sleeper")
+    thread.start()
+    joiners = [threading.Thread(target=thread.join, args=(5.0,)) for _ in range(4)]
+    for joiner in joiners:
+        joiner.start()
+    assert thread.is_alive()
+    for joiner in joiners:
+        joiner.join()
+
+    assert together == [1, 1, 1, 1]
+    assert not thread.is_alive()
+
+
 def test_a_snapshot_of_a_queue_that_changes_is_taken_again() -> None:
     class Changing(deque[int]):
         """A queue that another thread changes during the first looks at it, as can be without the GIL."""
