@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from time import monotonic
+from time import monotonic, sleep
 
 from ..classes import dataclass
 from ..log import logger
@@ -20,6 +20,11 @@ SECONDS = 10.0
 
 _EVERY = 1024
 """Dropped elements between two looks at the clock; within the first 1024 it is read at 1, 2, 4, 8, ..."""
+
+
+_GIVES_WAY = 8192
+"""Dropped elements after which other threads are let run: on idle cores a loop that gives nothing can keep them from the
+GIL for many seconds, `close()` among them. A pause costs 0.06 ms, 1 % of the fastest of such loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,8 @@ class Watch:
         """Note that `count` elements in a row were taken and none given; called with 1, 2, 3, ..."""
         if count & (count - 1) and count % _EVERY:
             return
+        if not count % _GIVES_WAY:
+            sleep(1e-6)
         now = monotonic()
         if count == 1:
             self._since = self._spoken = now
