@@ -132,8 +132,8 @@ class Thread(threading.Thread):
                 self._joins.release()
 
     def is_alive(self) -> bool:
-        """Whether it runs; where another thread waits for its end, the answer is yes."""
-        if not self._joins.acquire(False):
+        """Whether it runs: yes where another thread waits for its end, and goes on waiting."""
+        if not self._joins.acquire(timeout=0.1):  # who has seen the end, or only looks, is done at once
             return True
         try:
             return super().is_alive()

@@ -23,8 +23,8 @@ _EVERY = 1024
 
 
 _GIVES_WAY = 8192
-"""Dropped elements after which other threads are let run: on idle cores a loop that gives nothing can keep them from the
-GIL for many seconds, `close()` among them. A pause costs 0.06 ms, 1 % of the fastest of such loops."""
+"""Dropped elements after which other threads are let run: on idle cores a loop that gives nothing can keep them from
+the GIL for many seconds, `close()` among them. A pause costs 0.06 ms, 1 % of the fastest of such loops."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ def test_threads_that_wait_for_the_end_of_one_wait_one_after_the_other(monkeypat
             waiting.pop()
 
     monkeypatch.setattr(threading.Thread, "join", join)
-    thread = Thread(sleep, (0.05,), name="sleeper")
+    thread = Thread(sleep, (0.5,), name="sleeper")
     thread.start()
     joiners = [threading.Thread(target=thread.join, args=(5.0,)) for _ in range(4)]
     for joiner in joiners:
