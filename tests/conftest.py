@@ -27,6 +27,7 @@ MARKED = re.compile(r"pytest\.mark\.(alone|gpu)\b|import .*\bEXECUTORS\b")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--passed", metavar="FILE", help="tests that need not run again: see tests/passed.py")
     parser.addoption(
         "--alone", choices=("with", "without", "only"), default="with", help="what to do with tests marked alone"
     )
@@ -74,8 +75,8 @@ def _alone(item: pytest.Item) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Take Python's own handler back, so that the processes which tests interrupt can be interrupted."""
-    if (passed := Passed.of_environment()) is not None:
-        config.pluginmanager.register(passed)
+    if name := config.getoption("--passed"):
+        config.pluginmanager.register(Passed(Path(name)))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

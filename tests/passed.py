@@ -1,13 +1,13 @@
 """passed: tests that passed before are not run again.
 
-`GPUPIPE_PASSED` names a file of their ids: tests in it are left out, and those that pass are added. `.ci/run` runs
-`make test` first, with no more than that installs; once the libraries are there, tests that need none of them need not
-run again. One marked `installed` looks at what is installed and always runs.
+`GPUPIPE_PASSED` names a file of their ids for `python -m tests`, `--passed` for pytest: tests in it are left out, and
+those that pass are added. `.ci/run` runs `make test` first, with no more than that installs; once the libraries are
+there, tests that need none of them need not run again. One marked `installed` looks at what is installed: it always
+runs.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -22,11 +22,6 @@ class Passed:
         self._path = path
         self._before = set(path.read_text().splitlines()) if path.exists() else set[str]()
         self._outcomes: dict[str, bool] = {}
-
-    @classmethod
-    def of_environment(cls) -> Passed | None:
-        """The file that the environment names."""
-        return cls(Path(name)) if (name := os.environ.get("GPUPIPE_PASSED")) else None
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Leave out what passed."""

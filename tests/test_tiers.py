@@ -32,13 +32,13 @@ tests.selection.TIMINGS = Path(__file__).with_name("timings.json")
 """
 
 
-def run(folder: Path, tests: str, **environment: str) -> str:
+def run(folder: Path, tests: str, *more: str, **environment: str) -> str:
     """The outcome of each test in a folder, as pytest prints it."""
     for name, text in {"test_it.py": tests, "timings.json": TIMINGS, "conftest.py": CONFTEST}.items():
         (folder / name).write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    alone\n    gpu\n    programs\n    installed\n")
-    words = [sys.executable, *"-m pytest -v -rA -p tests.conftest -p no:cacheprovider test_it.py".split()]
-    asked = ("GPUPIPE_QUICK", "GPUPIPE_PASSED", "GPUPIPE_ALL_LIBRARIES")
+    words = [sys.executable, *"-m pytest -v -rA -p tests.conftest -p no:cacheprovider test_it.py".split(), *more]
+    asked = ("GPUPIPE_QUICK", "GPUPIPE_ALL_LIBRARIES")
     settings = {name: value for name, value in os.environ.items() if name not in asked}
     settings |= {"PYTHONPATH": str(ROOT)} | environment
     return subprocess.run(words, cwd=folder, env=settings, capture_output=True, text=True, timeout=100).stdout
@@ -82,7 +82,7 @@ def test_what_is_installed(): pass
 """
     note = str(tmp_path / "passed")
 
-    first, second = (run(tmp_path, tests, GPUPIPE_PASSED=note) for _ in range(2))
+    first, second = (run(tmp_path, tests, "--passed", note) for _ in range(2))
 
     assert passed(first) == ["bad_end", "good", "what_is_installed"]
     assert passed(second) == ["bad_end", "what_is_installed"]

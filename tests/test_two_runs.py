@@ -50,14 +50,8 @@ def started(folder: Path, *words: str, seconds: float = 0, good: bool = True) ->
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    alone\n")
     usual = ["-n", "0", "-c", str(folder / "pytest.ini"), "-p", "tests.conftest", "-p", "no:cacheprovider"]
     script = f"import sys; from tests.__main__ import main; sys.exit(main({[*usual, *words, str(folder)]!r}, 1))"
-    settings = {name: value for name, value in os.environ.items() if name != "GPUPIPE_PASSED"}
     return subprocess.Popen(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        env=settings,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+        [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
     )
 
 
