@@ -27,7 +27,8 @@ NOTHING_WRONG = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 def main(arguments: Sequence[str], cores: int) -> int:
     """Run pytest twice; answer the exit status."""
     if name := os.environ.pop("GPUPIPE_PASSED", ""):  # an option: what tests start has none
-        arguments = [*arguments, "--passed", name]
+        # one word: a second, once there is such a file, pytest would take for a file of tests
+        arguments = [*arguments, f"--passed={name}"]
     if "--all" in arguments:
         arguments = [word for word in arguments if word != "--all"]
     else:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = """
 import pytest
@@ -86,3 +88,15 @@ def test_what_is_installed(): pass
 
     assert passed(first) == ["bad_end", "good", "what_is_installed"]
     assert passed(second) == ["bad_end", "what_is_installed"]
+
+
+def test_the_note_of_what_passed_may_be_there_before(tmp_path: Path) -> None:
+    """As it is for the second of the two runs of `python -m tests`, that of the tests that run alone."""
+    (tmp_path / "passed").touch()
+    words = [sys.executable, "-m", "tests", "-n", "0", "--ignore-glob=*/test_*"]
+
+    done = subprocess.run(
+        words, cwd=ROOT, env=os.environ | {"GPUPIPE_PASSED": str(tmp_path / "passed")}, capture_output=True, timeout=100
+    )
+
+    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stderr.decode()
