@@ -16,13 +16,14 @@ def tf() -> Any:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     tensorflow = pytest.importorskip("tensorflow")
     SIDES[tensorflow.data.Dataset] = SimpleNamespace(
-        Dataset=tensorflow.data.Dataset,
         Spec=tensorflow.TensorSpec,
         text=tensorflow.string,
         TFRecordDataset=tensorflow.data.TFRecordDataset,
         io=tensorflow.io,
-        cast=tensorflow.cast,
         int32=tensorflow.int32,
         int32_of=lambda x: tensorflow.cast(x, tensorflow.int32),
+        from_list=tensorflow.data.experimental.from_list,
+        assert_cardinality=lambda d, n: d.apply(tensorflow.data.experimental.assert_cardinality(n)),
+        pad_to_cardinality=lambda d, n, **more: d.apply(tensorflow.data.experimental.pad_to_cardinality(n, **more)),
     )
     return tensorflow

@@ -10,22 +10,13 @@ import pytest
 
 import gpupipe as gp
 from tests.behaviour.model import run
-from tests.differential.tfdata_sides import (
-    TEXTS,
-    Chain,
-    built,
-    dicts,
-    first_numbers,
-    on,
-    outcomes,
-    pairs,
-    triangle,
-)
+from tests.differential.tfdata_sides import TEXTS, Chain, built, dicts, from_generator, on, outcomes, pairs, triangle
 
 pytestmark = [pytest.mark.tf, pytest.mark.filterwarnings("ignore")]
 
 NOTHING = object()
 EMPTY: dict[str, int] = {}
+I64 = np.int64
 
 ERRORS: dict[str, tuple[str, Chain]] = {
     # V: ValueError, T: TypeError, on the user's line; "later": with the first element, as a function has to run; D: a
@@ -48,24 +39,18 @@ ERRORS: dict[str, tuple[str, Chain]] = {
     "generator no callable": ("T", lambda D: D.from_generator(iter([1]), output_types=np.int64)),
     "generator both forms": (
         "T",
-        lambda D: D.from_generator(first_numbers(2), output_types=np.int64, output_signature=on(D).Spec((), np.int64)),
+        lambda D: from_generator(D, 1, output_types=I64, output_signature=on(D).Spec((), I64)),
     ),
-    "generator shapes alone": ("T", lambda D: D.from_generator(first_numbers(2), output_shapes=())),
-    "generator no spec": ("T", lambda D: D.from_generator(first_numbers(2), output_signature=(np.int64,))),
+    "generator shapes alone": ("T", lambda D: from_generator(D, 1, output_shapes=())),
+    "generator no spec": ("T", lambda D: from_generator(D, 1, output_signature=(np.int64,))),
     "generator no iterable": ("D", lambda D: D.from_generator(lambda: 5, output_types=np.int64)),
-    "generator of another structure": (
-        "D",
-        lambda D: D.from_generator(lambda: iter([1]), output_types=(np.int64, np.int64)),
-    ),
-    "generator of other keys": (
-        "D",
-        lambda D: D.from_generator(lambda: iter([{"b": 1}]), output_types={"a": np.int64}),
-    ),
+    "generator of another structure": ("D", lambda D: from_generator(D, 1, output_types=(np.int64, np.int64))),
+    "generator of other keys": ("D", lambda D: from_generator(D, {"b": 1}, output_types={"a": np.int64})),
     "generator of another shape": (
         "D",
-        lambda D: D.from_generator(lambda: iter([[1, 2]]), output_signature=on(D).Spec((3,), np.int64)),
+        lambda D: from_generator(D, [1, 2], output_signature=on(D).Spec((3,), np.int64)),
     ),
-    "generator of text for numbers": ("D", lambda D: D.from_generator(lambda: iter(["a"]), output_types=np.float32)),
+    "generator of text for numbers": ("D", lambda D: from_generator(D, "a", output_types=np.float32)),
     "generator fails": ("D", lambda D: D.from_generator(_failing, output_types=np.int64)),
     "generator lacks its args": ("D", lambda D: D.from_generator(lambda n: iter([n]), output_types=np.int64)),
     "files none of two": ("V", lambda D: D.list_files(["/no/such/*", "/none/either"])),
@@ -105,20 +90,14 @@ ERRORS: dict[str, tuple[str, Chain]] = {
     "padded_batch of another rank": ("V", lambda D: pairs(D).padded_batch(2, ([], [1, 2]))),
     "padded_batch too small at last": ("D", lambda D: triangle(D).padded_batch(4, [3])),
     "padded_batch of another structure": ("V", lambda D: pairs(D).padded_batch(2, ([],))),
-    "padded_batch of another type": (
-        "T",
-        lambda D: pairs(D).padded_batch(2, padding_values=(np.int64(0), np.int64(0))),
-    ),
+    "padded_batch of another type": ("T", lambda D: pairs(D).padded_batch(2, padding_values=(I64(0), I64(0)))),
     "padded_batch text for numbers": ("T", lambda D: D.range(2).padded_batch(2, padding_values="x")),
     "unbatch a scalar in a tuple": ("V", lambda D: pairs(D).unbatch()),
     "unbatch unequal at last": ("D", lambda D: D.zip(triangle(D), triangle(D).skip(1)).unbatch()),
     "cache of a number": ("T", lambda D: D.range(2).cache(5)),
     "zip both ways": ("T", lambda D: D.zip(D.range(2), datasets=(D.range(2),))),
     "concatenate a number": ("T", lambda D: D.range(2).concatenate(3)),
-    "concatenate other keys": (
-        "T",
-        lambda D: dicts(D).concatenate(dicts(D).map(lambda d: {"a": d["a"], "c": d["b"]})),
-    ),
+    "concatenate other keys": ("T", lambda D: dicts(D).concatenate(dicts(D).map(lambda d: {"a": d["a"], "c": d["b"]}))),
     "concatenate int32 and int64": ("T", lambda D: D.range(2, output_type=np.int32).concatenate(D.range(2))),
     "concatenate types of functions": (
         "T later",
@@ -143,18 +122,9 @@ ERRORS: dict[str, tuple[str, Chain]] = {
     "enumerate from text": ("T", lambda D: D.range(2).enumerate("a")),
     "tensors ragged in a dict": ("V", lambda D: D.from_tensors({"a": [[1, 2], [3]]})),
     "generator a list": ("T", lambda D: D.from_generator([1, 2], output_types=np.int64)),
-    "generator of too many": (
-        "D",
-        lambda D: D.from_generator(lambda: iter([(1, 2, 3)]), output_types=(np.int64, np.int64)),
-    ),
-    "generator of another rank": (
-        "D",
-        lambda D: D.from_generator(lambda: iter([[1, 2]]), output_signature=on(D).Spec((), np.int64)),
-    ),
-    "generator of numbers for text": (
-        "D",
-        lambda D: D.from_generator(lambda: iter([1]), output_signature=on(D).Spec((), on(D).text)),
-    ),
+    "generator of too many": ("D", lambda D: from_generator(D, (1, 2, 3), output_types=(np.int64, np.int64))),
+    "generator of another rank": ("D", lambda D: from_generator(D, [1, 2], output_signature=on(D).Spec((), np.int64))),
+    "generator of numbers for text": ("D", lambda D: from_generator(D, 1, output_signature=on(D).Spec((), on(D).text))),
     "records of numbers": ("T", lambda D: on(D).TFRecordDataset([1, 2])),
     "filter text": ("V", lambda D: D.from_tensor_slices(TEXTS).filter(lambda x: x)),
     "padded_batch half a size": ("T", lambda D: pairs(D).padded_batch(2, ([], [2.5]))),
@@ -211,7 +181,7 @@ def test_what_is_refused_here_alone(tf: Any, name: str) -> None:
 
 def test_a_rank_that_nobody_told_is_learned(tf: Any) -> None:
     def chain(D: Any) -> Any:
-        return D.from_generator(lambda: iter([[1], [2, 3]]), output_types=np.int64).padded_batch(2)
+        return from_generator(D, [1], [2, 3], output_types=np.int64).padded_batch(2)
 
     with pytest.raises(ValueError, match="unknown rank"):
         chain(tf.data.Dataset)
@@ -220,7 +190,7 @@ def test_a_rank_that_nobody_told_is_learned(tf: Any) -> None:
 
 def test_a_generator_is_not_cut_to_its_type(tf: Any) -> None:
     def chain(D: Any) -> Any:
-        return D.from_generator(lambda: iter([np.float64(1.5)]), output_types=np.int32)
+        return from_generator(D, np.float64(1.5), output_types=np.int32)
 
     assert run(chain(tf.data.Dataset).as_numpy_iterator()) == [1]
     with pytest.raises(gp.DataError, match=r"1\.5|float"):

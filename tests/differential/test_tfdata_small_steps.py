@@ -13,49 +13,11 @@ import pytest
 
 import gpupipe as gp
 from tests.behaviour.model import plain
-from tests.differential.tfdata_sides import outcomes
+from tests.differential.tfdata_sides import Chain, on, outcomes
 
 pytestmark = [pytest.mark.tf, pytest.mark.filterwarnings("ignore")]
 
-Chain = Callable[[Any], Any]
-
 I64 = np.int64
-
-
-class Ours:
-    """gpupipe under tf.data's names, those of `experimental` too."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(gp.Dataset, name)
-
-    from_list = staticmethod(gp.Dataset.from_list)
-
-    @staticmethod
-    def assert_cardinality(dataset: Any, n: int) -> Any:
-        return dataset.assert_cardinality(n)
-
-    @staticmethod
-    def pad_to_cardinality(dataset: Any, n: int, **named: Any) -> Any:
-        return dataset.pad_to_cardinality(n, **named)
-
-
-class Theirs:
-    """tf.data under the same names."""
-
-    def __init__(self, tf: Any) -> None:
-        self._tf = tf
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tf.data.Dataset, name)
-
-    def from_list(self, elements: Any) -> Any:
-        return self._tf.data.experimental.from_list(elements)
-
-    def assert_cardinality(self, dataset: Any, n: int) -> Any:
-        return dataset.apply(self._tf.data.experimental.assert_cardinality(n))
-
-    def pad_to_cardinality(self, dataset: Any, n: int, **named: Any) -> Any:
-        return dataset.apply(self._tf.data.experimental.pad_to_cardinality(n, **named))
 
 
 def numbers(D: Any, *values: int) -> Any:
@@ -81,21 +43,21 @@ CASES: dict[str, Chain] = {
     # errors
     "ignore_errors of none": lambda D: D.range(5).ignore_errors(),
     # cardinality
-    "assert_cardinality": lambda D: D.assert_cardinality(D.range(5), 5),
-    "assert_cardinality of unknown": lambda D: D.assert_cardinality(D.range(6).filter(lambda x: x > 1), 4),
-    "assert_cardinality endless": lambda D: D.assert_cardinality(D.range(3).repeat(), -1).take(5),
-    "assert_cardinality then take": lambda D: D.assert_cardinality(D.range(9), 4).take(4),
-    "pad_to_cardinality": lambda D: D.pad_to_cardinality(D.from_tensor_slices({"a": [1, 2]}), 4),
-    "pad_to_cardinality nested": lambda D: D.pad_to_cardinality(
+    "assert_cardinality": lambda D: on(D).assert_cardinality(D.range(5), 5),
+    "assert_cardinality of unknown": lambda D: on(D).assert_cardinality(D.range(6).filter(lambda x: x > 1), 4),
+    "assert_cardinality endless": lambda D: on(D).assert_cardinality(D.range(3).repeat(), -1).take(5),
+    "assert_cardinality then take": lambda D: on(D).assert_cardinality(D.range(9), 4).take(4),
+    "pad_to_cardinality": lambda D: on(D).pad_to_cardinality(D.from_tensor_slices({"a": [1, 2]}), 4),
+    "pad_to_cardinality nested": lambda D: on(D).pad_to_cardinality(
         D.from_tensor_slices({"a": ["x", "y"], "b": ([1.5, 2.5], [[1, 2], [3, 4]])}), 3, mask_key="real"
-    ).batch(2),
+    ),
     # sources
     "counter": lambda D: D.counter().take(3),
     "counter wraps": lambda D: D.counter(start=254, dtype=np.uint8).take(4),
     "counter float": lambda D: D.counter(start=0.0, step=0.1, dtype=np.float32).take(200),
-    "from_list": lambda D: D.from_list([("a", 1), ("b", 2)]),
-    "from_list of ranks": lambda D: D.from_list([1, [2]]),
-    "from_list of arrays": lambda D: D.from_list([np.zeros((2, 2), np.float32), np.ones((2, 2), np.float32)]).batch(2),
+    "from_list": lambda D: on(D).from_list([("a", 1), ("b", 2)]),
+    "from_list of ranks": lambda D: on(D).from_list([1, [2]]),
+    "from_list of arrays": lambda D: on(D).from_list([np.zeros((2, 2)), np.ones((2, 2))]).batch(2),
     # mixtures
     "choose": lambda D: D.choose_from_datasets([D.range(2), D.range(10, 20)], numbers(D, 0, 1, 1, 0, 1)),
     "choose stops": lambda D: D.choose_from_datasets([D.range(2), D.range(10, 20)], numbers(D, 0, 0, 1, 0, 1)),
@@ -113,9 +75,7 @@ CASES: dict[str, Chain] = {
         [D.range(3), D.range(10, 13)], weights=D.from_tensor_slices([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
     ),
     "sample certain weights and stop": lambda D: D.sample_from_datasets(
-        [D.range(1), D.range(10, 13)],
-        weights=D.from_tensor_slices([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]),
-        stop_on_empty_dataset=True,
+        [D.range(1), D.range(10, 13)], D.from_tensor_slices([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), None, True
     ),
     # resampling that keeps all
     "rejection_resample of equal ones": lambda D: D.range(6).rejection_resample(
@@ -133,7 +93,7 @@ NOT_ENDLESS = {"choose of endless"}
 
 @pytest.mark.parametrize("name", CASES)
 def test_elements_structure_order_and_cardinality_are_equal(tf: Any, name: str) -> None:
-    theirs, ours = CASES[name](Theirs(tf)), CASES[name](Ours())
+    theirs, ours = CASES[name](tf.data.Dataset), CASES[name](gp.Dataset)
     expected, known = [plain(x) for x in theirs.as_numpy_iterator()], int(theirs.cardinality())
 
     got = [plain(x) for x in ours]
@@ -151,8 +111,8 @@ def test_sampled_elements_are_the_same_in_each_dataset(tf: Any, stop: bool, weig
         inputs = [D.range(20), D.range(100, 140), D.range(200, 210)]
         return D.sample_from_datasets(inputs, weights=weights, seed=1, stop_on_empty_dataset=stop)
 
-    theirs = [int(x) for x in chain(Theirs(tf)).as_numpy_iterator()]
-    ours = [int(x) for x in chain(Ours())]
+    theirs = [int(x) for x in chain(tf.data.Dataset).as_numpy_iterator()]
+    ours = [int(x) for x in chain(gp.Dataset)]
 
     for low, high in ((0, 100), (100, 200), (200, 300)):
         a, b = ([x for x in seen if low <= x < high] for seen in (theirs, ours))
@@ -169,7 +129,7 @@ def test_the_order_repeats_in_the_same_cases(tf: Any, anew: bool | None) -> None
         drawn = [int(x) for x in D.random(seed=1, rerandomize_each_iteration=anew).take(9).repeat(2)]
         return twice[:60] == twice[60:], drawn[:9] == drawn[9:]
 
-    assert orders(Ours()) == orders(Theirs(tf)) == (not anew, not anew)
+    assert orders(gp.Dataset) == orders(tf.data.Dataset) == (not anew, not anew)
 
 
 REDUCTIONS: dict[str, Chain] = {
@@ -185,9 +145,9 @@ REDUCTIONS: dict[str, Chain] = {
 
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_what_runs_at_once_gives_the_same(tf: Any, name: str) -> None:
-    theirs = tf.nest.map_structure(lambda x: x.numpy(), REDUCTIONS[name](Theirs(tf)))
+    theirs = tf.nest.map_structure(lambda x: x.numpy(), REDUCTIONS[name](tf.data.Dataset))
 
-    assert plain(REDUCTIONS[name](Ours())) == plain(theirs)
+    assert plain(REDUCTIONS[name](gp.Dataset)) == plain(theirs)
 
 
 def _inverse(x: Any) -> Any:
@@ -197,7 +157,7 @@ def _inverse(x: Any) -> Any:
 def _failing(tf: Any, D: Any) -> Any:
     """1, 1/2, an error, 1/4, an error, 1/5."""
     data = D.from_tensor_slices(np.array([1, 2, 0, 4, 0, 5], np.float32))
-    if isinstance(D, Ours):
+    if D is gp.Dataset:
         return data.map(_inverse)
     return data.map(lambda x: tf.debugging.check_numerics(1 / x, "bad"))
 
@@ -209,7 +169,7 @@ FAILING: dict[str, Callable[[Any, Any], Any]] = {
     "batch, take, then ignored": lambda D, d: d.batch(2).take(2).ignore_errors(),
     "zip, then ignored": lambda D, d: D.zip(d, D.range(6)).ignore_errors(),
     "scan, then ignored": lambda D, d: d.scan(I64(0), lambda s, x: (s + 1, s)).ignore_errors(),
-    "too few": lambda D, d: D.assert_cardinality(D.range(3), 4).ignore_errors().take(3),
+    "too few": lambda D, d: on(D).assert_cardinality(D.range(3), 4).ignore_errors().take(3),
     "choices outside": lambda D, d: D.choose_from_datasets(
         [D.range(2), D.range(10, 20)], numbers(D, 0, 2, -1, 1, 1)
     ).ignore_errors(),
@@ -218,7 +178,7 @@ FAILING: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("name", FAILING)
 def test_what_fails_is_left_out_in_the_same_places(tf: Any, name: str) -> None:
-    theirs, ours = (outcomes(tf, FAILING[name](D, _failing(tf, D))) for D in (Theirs(tf), Ours()))
+    theirs, ours = (outcomes(tf, FAILING[name](D, _failing(tf, D))) for D in (tf.data.Dataset, gp.Dataset))
 
     assert ours == theirs
 
@@ -227,7 +187,7 @@ def test_an_element_that_failed_keeps_its_place_here(tf: Any) -> None:
     """In tf.data `take` and `skip` do not count what failed, here they do: a rewrite cannot change what there is."""
     theirs, ours = (
         [outcomes(tf, d) for d in (_failing(tf, D).take(3).ignore_errors(), _failing(tf, D).take(3))]
-        for D in (Theirs(tf), Ours())
+        for D in (tf.data.Dataset, gp.Dataset)
     )
 
     assert theirs[0] == [1, 0.5, 0.25]
@@ -243,16 +203,16 @@ ERRORS: dict[str, Chain] = {
     "reduce dtype": lambda D: D.range(2).reduce(np.int32(0), lambda s, x: x),
     "reduce fewer": lambda D: D.range(2).reduce((I64(0), I64(0)), lambda s, x: s[0]),
     "unique of pairs": lambda D: D.from_tensor_slices(([1, 1], [2, 3])).unique(),
-    "too few": lambda D: D.assert_cardinality(D.range(4), 5),
-    "not endless": lambda D: D.assert_cardinality(D.range(6), -1),
-    "pad no dict": lambda D: D.pad_to_cardinality(D.range(2), 4),
-    "pad too many": lambda D: D.pad_to_cardinality(D.from_tensor_slices({"a": [1, 2]}), 1),
-    "pad endless": lambda D: D.pad_to_cardinality(D.from_tensor_slices({"a": [1, 2]}).repeat(), 9),
+    "too few": lambda D: on(D).assert_cardinality(D.range(4), 5),
+    "not endless": lambda D: on(D).assert_cardinality(D.range(6), -1),
+    "pad no dict": lambda D: on(D).pad_to_cardinality(D.range(2), 4),
+    "pad too many": lambda D: on(D).pad_to_cardinality(D.from_tensor_slices({"a": [1, 2]}), 1),
+    "pad endless": lambda D: on(D).pad_to_cardinality(D.from_tensor_slices({"a": [1, 2]}).repeat(), 9),
     "single of none": lambda D: D.range(0).get_single_element(),
     "counter start": lambda D: D.counter(start=1.5).take(2),
-    "from_list no list": lambda D: D.from_list((1, 2)),
-    "from_list empty": lambda D: D.from_list([]),
-    "from_list dtypes": lambda D: D.from_list([1, 2.5]),
+    "from_list no list": lambda D: on(D).from_list((1, 2)),
+    "from_list empty": lambda D: on(D).from_list([]),
+    "from_list dtypes": lambda D: on(D).from_list([1, 2.5]),
     "sample nothing": lambda D: D.sample_from_datasets([]),
     "sample weights": lambda D: D.sample_from_datasets([D.range(2), D.range(3)], weights=[1.0]),
     "sample dtypes": lambda D: D.sample_from_datasets([D.range(3), D.from_tensor_slices([1.5])]),
@@ -266,7 +226,7 @@ ERRORS: dict[str, Chain] = {
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_what_is_an_error_there_is_one_here(tf: Any, name: str) -> None:
-    for D in (Theirs(tf), Ours()):
+    for D in (tf.data.Dataset, gp.Dataset):
         with pytest.raises((ValueError, TypeError, AttributeError, RuntimeError, tf.errors.OpError)):
             list(ERRORS[name](D))
 

@@ -31,6 +31,10 @@ def _length(D: Any) -> Chain:
     return lambda x, *rest: on(D).int32_of(x[0])
 
 
+def bucket_by_sequence_length(D: Any, *given: Any, **more: Any) -> Any:
+    return _vectors(D).bucket_by_sequence_length(_length(D), *given, **more)
+
+
 CASES: dict[str, Chain] = {
     # window
     "window": lambda D: D.range(7).window(3),
@@ -67,18 +71,14 @@ CASES: dict[str, Chain] = {
         D.range(5).repeat().group_by_window(lambda x: x % 2, lambda k, d: d.batch(2), 2).take(5)
     ),
     # bucket_by_sequence_length
-    "buckets": lambda D: _vectors(D).bucket_by_sequence_length(_length(D), [2, 4], [2, 3, 2]),
-    "buckets without a boundary": lambda D: _vectors(D).bucket_by_sequence_length(_length(D), [], [3]),
-    "buckets drop": lambda D: _vectors(D).bucket_by_sequence_length(_length(D), [2, 4], [2, 3, 2], drop_remainder=True),
-    "buckets padded to the boundary": lambda D: _vectors(D).bucket_by_sequence_length(
-        _length(D), [2, 4, 7], [2, 3, 2, 1], pad_to_bucket_boundary=True
+    "buckets": lambda D: bucket_by_sequence_length(D, [2, 4], [2, 3, 2]),
+    "buckets without a boundary": lambda D: bucket_by_sequence_length(D, [], [3]),
+    "buckets drop": lambda D: bucket_by_sequence_length(D, [2, 4], [2, 3, 2], drop_remainder=True),
+    "buckets padded to the boundary": lambda D: bucket_by_sequence_length(
+        D, [2, 4, 7], [2, 3, 2, 1], pad_to_bucket_boundary=True
     ),
-    "buckets padded with a value": lambda D: _vectors(D).bucket_by_sequence_length(
-        _length(D), [3], [2, 2], padding_values=np.int64(-1)
-    ),
-    "buckets padded to a shape": lambda D: _vectors(D).bucket_by_sequence_length(
-        _length(D), [3], [2, 2], padded_shapes=[6]
-    ),
+    "buckets padded with a value": lambda D: bucket_by_sequence_length(D, [3], [2, 2], padding_values=np.int64(-1)),
+    "buckets padded to a shape": lambda D: bucket_by_sequence_length(D, [3], [2, 2], padded_shapes=[6]),
     "buckets without padding": lambda D: D.range(9).bucket_by_sequence_length(
         lambda x: on(D).int32_of(x % 4), [1, 3], [2, 3, 2], no_padding=True
     ),
@@ -164,16 +164,10 @@ ERRORS: dict[str, Chain] = {
     "groups of no dataset": lambda D: D.range(3).group_by_window(lambda x: x, lambda k, d: k, 2),
     "groups by a pair": lambda D: pairs(D).group_by_window(lambda a, b: b, lambda k, d: d, 2),
     "groups reduce arity": lambda D: D.range(3).group_by_window(lambda x: x, lambda d: d, 2),
-    "buckets sizes": lambda D: _vectors(D).bucket_by_sequence_length(_length(D), [2], [2]),
-    "buckets too long": lambda D: _vectors(D).bucket_by_sequence_length(
-        _length(D), [2, 4], [1, 1, 1], pad_to_bucket_boundary=True
-    ),
-    "buckets that do not stack": lambda D: _vectors(D).bucket_by_sequence_length(
-        _length(D), [9], [5, 5], no_padding=True
-    ),
-    "buckets padding dtype": lambda D: _vectors(D).bucket_by_sequence_length(
-        _length(D), [3], [2, 2], padding_values=np.float32(0)
-    ),
+    "buckets sizes": lambda D: bucket_by_sequence_length(D, [2], [2]),
+    "buckets too long": lambda D: bucket_by_sequence_length(D, [2, 4], [1, 1, 1], pad_to_bucket_boundary=True),
+    "buckets that do not stack": lambda D: bucket_by_sequence_length(D, [9], [5, 5], no_padding=True),
+    "buckets padding dtype": lambda D: bucket_by_sequence_length(D, [3], [2, 2], padding_values=np.float32(0)),
     "ragged_batch 0": lambda D: triangle(D, 5).ragged_batch(0),
     "ragged_batch padded": lambda D: triangle(D, 5).ragged_batch(2).padded_batch(2),
     "rebatch of scalars": lambda D: D.range(3).rebatch(2),

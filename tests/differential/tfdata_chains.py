@@ -6,35 +6,34 @@ from functools import partial
 
 import numpy as np
 
+from tests.differential import tfdata_sides as sides
 from tests.differential.tfdata_sides import (
     BIG,
     TEXTS,
     Chain,
-    Counting,
     Point,
-    Scaling,
     dicts,
-    first_numbers,
+    from_generator,
     holey,
-    in_passes,
     on,
     pairs,
     points,
-    scaled,
-    squares,
     triangle,
 )
 
+I64 = np.int64
+
+
 CASES: dict[str, Chain] = {
     # 1.2 structure
-    "structure: named tuple": lambda D: D.from_tensors(Point(np.int64(1), np.array([2, 3], np.float32))),
+    "structure: named tuple": lambda D: D.from_tensors(Point(I64(1), np.array([2, 3], np.float32))),
     "structure: map makes a named tuple": lambda D: D.range(3).map(lambda x: Point(x, (x, x + 1))),
     "structure: named tuple filtered": lambda D: points(D).filter(lambda p: p.x % 2 == 0),
     "structure: named tuple in batches": lambda D: points(D).batch(2),
     "structure: named tuple in a dict": lambda D: D.from_tensor_slices({"p": Point(np.arange(2), np.arange(2))}),
     "structure: zip of a named tuple": lambda D: D.zip(Point(D.range(3), D.range(3, 6))),
     "structure: named tuple concatenated": lambda D: points(D).concatenate(points(D).skip(3)),
-    "structure: None leaf": lambda D: D.from_tensors((np.int64(1), None)),
+    "structure: None leaf": lambda D: D.from_tensors((I64(1), None)),
     "structure: None leaves sliced": lambda D: holey(D),
     "structure: None leaves mapped": lambda D: holey(D).map(lambda d: (d["a"], d["c"][0], d["b"])),
     "structure: None leaves batched": lambda D: holey(D).batch(2),
@@ -57,7 +56,7 @@ CASES: dict[str, Chain] = {
     # 1.3 sources
     "range negative": lambda D: D.range(-3, 2),
     "range downwards past 0": lambda D: D.range(3, -4, -3),
-    "range of NumPy's integers": lambda D: D.range(np.int64(2), np.int64(6), np.int64(2)),
+    "range of NumPy's integers": lambda D: D.range(I64(2), I64(6), I64(2)),
     "range beyond 32 bits": lambda D: D.range(BIG, BIG + 3),
     "tensors float16": lambda D: D.from_tensors(np.array([0.1, 65504], np.float16)),
     "tensors empty": lambda D: D.from_tensors(np.zeros((0, 3), np.float32)),
@@ -68,23 +67,18 @@ CASES: dict[str, Chain] = {
     "tensors a big integer": lambda D: D.from_tensors(BIG),
     "tensors uint64": lambda D: D.from_tensors(np.array([2**64 - 1], np.uint64)),
     "slices list of arrays": lambda D: D.from_tensor_slices([np.arange(2), np.arange(2, 4)]),
-    "generator of a class": lambda D: D.from_generator(Counting(3), output_signature=on(D).Spec((), np.int64)),
-    "generator of nothing": lambda D: D.from_generator(first_numbers(0), output_types=np.int64),
-    "generator output_types and output_shapes": lambda D: D.from_generator(
-        lambda: iter([([1, 2], 3), ([4, 5], 6)]), output_types=(np.int64, np.int32), output_shapes=((2,), ())
+    "generator of a class": lambda D: D.from_generator(sides.Counting(3), output_signature=on(D).Spec((), I64)),
+    "generator of nothing": lambda D: D.from_generator(sides.first_numbers(0), output_types=I64),
+    "generator output_types and output_shapes": lambda D: generated(
+        D, ([1, 2], 3), ([4, 5], 6), output_types=(I64, np.int32), output_shapes=((2,), ())
     ),
-    "generator of lists": lambda D: D.from_generator(
-        lambda: iter([[1, 2], [3]]), output_signature=on(D).Spec((None,), np.int64)
+    "generator of lists": lambda D: from_generator(D, [1, 2], [3], output_signature=on(D).Spec((None,), I64)),
+    "generator of text": lambda D: from_generator(D, "a", b"b\0", output_signature=on(D).Spec((), on(D).text)),
+    "generator of dicts": lambda D: generated(
+        D, {"a": 1, "b": [1.5]}, output_signature={"a": on(D).Spec((), I64), "b": on(D).Spec((1,), np.float32)}
     ),
-    "generator of text": lambda D: D.from_generator(
-        lambda: iter(["a", b"b\0"]), output_signature=on(D).Spec((), on(D).text)
-    ),
-    "generator of dicts": lambda D: D.from_generator(
-        lambda: iter([{"a": 1, "b": [1.5]}]),
-        output_signature={"a": on(D).Spec((), np.int64), "b": on(D).Spec((1,), np.float32)},
-    ),
-    "generator of arrays of any rank": lambda D: D.from_generator(
-        lambda: iter([np.zeros(2), np.zeros((1, 2))]), output_types=np.float64
+    "generator of arrays of any rank": lambda D: from_generator(
+        D, np.zeros(2), np.zeros((1, 2)), output_types=np.float64
     ),
     # 1.4 map and filter
     "map synchronous": lambda D: D.range(5).map(lambda x: x + 1, synchronous=True),
@@ -104,9 +98,9 @@ CASES: dict[str, Chain] = {
     "map of batches of pairs": lambda D: pairs(D).batch(4).map(lambda a, b: (b[:, 0], a * 2)),
     "map with a default": lambda D: D.range(3).map(lambda x, y=2: x + y),
     "map of any number of arguments": lambda D: pairs(D).map(lambda *parts: (parts[1], parts[0])),
-    "map of a partial": lambda D: D.range(3).map(partial(scaled, by=5)),
-    "map of a callable": lambda D: D.range(3).map(Scaling(3)),
-    "map of a method": lambda D: D.range(3).map(Scaling(3).more),
+    "map of a partial": lambda D: D.range(3).map(partial(sides.scaled, by=5)),
+    "map of a callable": lambda D: D.range(3).map(sides.Scaling(3)),
+    "map of a method": lambda D: D.range(3).map(sides.Scaling(3).more),
     "map bits": lambda D: D.range(6).map(lambda x: (x & 3, x | 1, x ^ 1)),
     "filter a batch by its first": lambda D: D.range(9).batch(3).filter(lambda x: x[0] != 3),
     "filter by a bool leaf": lambda D: D.from_tensor_slices(([True, False, True], [1, 2, 3])).filter(lambda ok, x: ok),
@@ -114,10 +108,8 @@ CASES: dict[str, Chain] = {
     "take most negative": lambda D: D.range(3).take(-100),
     "skip -1 of an endless one": lambda D: D.range(3).repeat(2).skip(-1),
     "repeat -1": lambda D: D.range(3).repeat(-1).take(5),
-    "repeat of an empty generator": lambda D: D.from_generator(first_numbers(0), output_types=np.int64).repeat(),
-    "repeat over empty passes": lambda D: D.from_generator(
-        in_passes(0, 2, 0, 1), output_signature=on(D).Spec((), np.int64)
-    ).repeat(4),
+    "repeat of an empty generator": lambda D: D.from_generator(sides.first_numbers(0), output_types=I64).repeat(),
+    "repeat over empty passes": lambda D: D.from_generator(sides.in_passes(0, 2, 0, 1), output_types=I64).repeat(4),
     "repeat of nothing skipped": lambda D: D.range(4).skip(-1).repeat(),
     "shard of a filtered one": lambda D: D.range(20).filter(lambda x: x % 3 == 0).shard(2, 1),
     "enumerate dicts": lambda D: dicts(D).enumerate(),
@@ -146,21 +138,21 @@ CASES: dict[str, Chain] = {
     "batch of empty vectors": lambda D: D.from_tensor_slices(np.zeros((3, 0), np.float32)).batch(2),
     "batch of equal unknown shapes": lambda D: triangle(D).filter(lambda x: x[-1] == 2).repeat(3).batch(2),
     # padded_batch
-    "padded: two unknown dimensions": lambda D: squares(D).padded_batch(3),
-    "padded: to a shape": lambda D: squares(D).padded_batch(2, padded_shapes=[4, 5]),
-    "padded: -1 is None": lambda D: squares(D).padded_batch(2, padded_shapes=[-1, 5]),
+    "padded: two unknown dimensions": lambda D: sides.squares(D).padded_batch(3),
+    "padded: to a shape": lambda D: sides.squares(D).padded_batch(2, padded_shapes=[4, 5]),
+    "padded: -1 is None": lambda D: sides.squares(D).padded_batch(2, padded_shapes=[-1, 5]),
     "padded: known to more": lambda D: D.from_tensor_slices(np.ones((3, 2), np.float32)).padded_batch(2, [4]),
     "padded: value of text": lambda D: D.from_tensor_slices([["a"], ["b"]]).padded_batch(2, [3], padding_values=b"-"),
     "padded: bool by default": lambda D: D.from_tensor_slices([[True], [True]]).padded_batch(2, [2]),
     "padded: a dict": lambda D: D.zip({"a": triangle(D), "b": D.range(9)}).padded_batch(
-        2, padded_shapes={"a": [5], "b": []}, padding_values={"a": np.int64(9), "b": None}
+        2, {"a": [5], "b": []}, {"a": I64(9), "b": None}
     ),
     "padded: a named tuple": lambda D: D.zip(Point(triangle(D), D.range(9))).padded_batch(2),
-    "padded: one value for all": lambda D: D.zip(triangle(D), triangle(D)).padded_batch(2, padding_values=np.int64(-1)),
+    "padded: one value for all": lambda D: D.zip(triangle(D), triangle(D)).padded_batch(2, padding_values=I64(-1)),
     "padded: one of them empty": lambda D: triangle(D).map(lambda x: x[1:]).padded_batch(2),
     # unbatch, cache
     "unbatch of batches of batches": lambda D: D.range(9).batch(2).batch(2).unbatch(),
-    "unbatch of no rows": lambda D: D.from_tensor_slices(np.zeros((3, 0), np.int64)).unbatch(),
+    "unbatch of no rows": lambda D: D.from_tensor_slices(np.zeros((3, 0), I64)).unbatch(),
     "unbatch where some have no rows": lambda D: triangle(D).map(lambda x: x[1:]).unbatch(),
     "unbatch unknown": lambda D: triangle(D).unbatch(),
     "cache taken": lambda D: D.range(5).cache().take(2).repeat(2),
@@ -173,7 +165,7 @@ CASES: dict[str, Chain] = {
     "concatenate itself": lambda D: (lambda d: d.concatenate(d))(D.range(3)),
     "concatenate lengths": lambda D: D.from_tensors(np.arange(2)).concatenate(D.from_tensors(np.arange(3))),
     "concatenate ranks of text": lambda D: D.from_tensors("a").concatenate(D.from_tensors(["b", "c"])),
-    "concatenate keys of several": lambda D: dicts(D).concatenate(D.from_tensors({"a": b"last", "b": np.int64(9)})),
+    "concatenate keys of several": lambda D: dicts(D).concatenate(D.from_tensors({"a": b"last", "b": I64(9)})),
     "concatenate keys of functions": lambda D: (
         D.range(2)
         .map(lambda x: {"a": [x], "b": (x, [x + 1])})
@@ -182,8 +174,8 @@ CASES: dict[str, Chain] = {
     # shapes that meet, arithmetic by type, steps behind each other
     "more: batch of None leaf only struct": lambda D: holey(D).map(lambda d: (d["b"], d["a"])).batch(2),
     "more: padded spec drop": lambda D: D.from_tensor_slices(np.ones((4, 2))).padded_batch(3, [4], drop_remainder=True),
-    "more: gen spec padded 2d": lambda D: D.from_generator(
-        lambda: iter([[[1, 2]], [[2, 3], [4, 5]]]), output_signature=on(D).Spec((None, 2), np.int64)
+    "more: gen spec padded 2d": lambda D: generated(
+        D, [[1, 2]], [[2, 3], [4, 5]], output_signature=on(D).Spec((None, 2), I64)
     ).padded_batch(2, padded_shapes=[3, None]),
     "more: concat spec ranks": lambda D: D.from_tensors(np.zeros((2, 3))).concatenate(D.from_tensors(np.zeros((2,)))),
     "more: concat then padded": lambda D: (
@@ -238,13 +230,11 @@ CASES: dict[str, Chain] = {
     "batch of images": lambda D: D.from_tensor_slices(np.arange(2 * 4 * 3, dtype=np.uint8).reshape(2, 4, 3)).batch(2),
     "unbatch slices": lambda D: D.from_tensor_slices(np.arange(2 * 4 * 3, dtype=np.uint8).reshape(2, 4, 3)).unbatch(),
     "unbatch of pairs": lambda D: D.from_tensors(([1, 2], [3, 4])).unbatch(),
-    "padded_batch to 5": lambda D: triangle(D).padded_batch(2, padded_shapes=[5], padding_values=np.int64(-1)),
+    "padded_batch to 5": lambda D: triangle(D).padded_batch(2, padded_shapes=[5], padding_values=I64(-1)),
     "padded_batch of a pair": lambda D: D.zip(triangle(D), triangle(D)).padded_batch(
-        2, padded_shapes=([4], [None]), padding_values=(np.int64(-1), np.int64(7))
+        2, ([4], [None]), (I64(-1), I64(7))
     ),
-    "padded_batch None value": lambda D: D.zip(triangle(D), triangle(D)).padded_batch(
-        4, padded_shapes=([4], [-1]), padding_values=(None, np.int64(7))
-    ),
+    "padded_batch None value": lambda D: D.zip(triangle(D), triangle(D)).padded_batch(4, ([4], [-1]), (None, I64(7))),
     "zip tuple": lambda D: D.zip((D.range(3), D.range(5))),
     "zip one-tuple": lambda D: D.zip((D.range(2),)),
     "zip with an endless one": lambda D: D.zip(D.range(3), D.range(2).repeat()),

@@ -17,14 +17,15 @@ Chain = Callable[[Any], Any]
 
 SIDES: dict[Any, Any] = {
     gp.Dataset: SimpleNamespace(
-        Dataset=gp.Dataset,
         Spec=gp.TensorSpec,
         text=bytes,
         TFRecordDataset=gp.TFRecordDataset,
         io=gp.io,
-        cast=lambda x, dtype: gp.ops.cast(x, dtype),
         int32="int32",
         int32_of=lambda x: x,  # tf.data asks for lengths of buckets in int32
+        from_list=gp.Dataset.from_list,
+        assert_cardinality=gp.Dataset.assert_cardinality,
+        pad_to_cardinality=gp.Dataset.pad_to_cardinality,
     )
 }
 
@@ -108,6 +109,11 @@ def squares(D: Any) -> Any:
     return triangle(D, 3).flat_map(
         lambda v: D.zip(D.from_tensor_slices(v), D.from_tensors(0).repeat()).map(lambda x, _: v[:1] + x).batch(9)
     )
+
+
+def from_generator(D: Any, *values: Any, **types: Any) -> Any:
+    """What a generator gives."""
+    return D.from_generator(lambda: iter(values), **types)
 
 
 def first_numbers(n: int) -> Callable[[], Iterator[int]]:
