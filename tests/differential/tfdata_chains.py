@@ -69,15 +69,15 @@ CASES: dict[str, Chain] = {
     "slices list of arrays": lambda D: D.from_tensor_slices([np.arange(2), np.arange(2, 4)]),
     "generator of a class": lambda D: D.from_generator(sides.Counting(3), output_signature=on(D).Spec((), I64)),
     "generator of nothing": lambda D: D.from_generator(sides.first_numbers(0), output_types=I64),
-    "generator output_types and output_shapes": lambda D: generated(
+    "generator output_types and output_shapes": lambda D: from_generator(
         D, ([1, 2], 3), ([4, 5], 6), output_types=(I64, np.int32), output_shapes=((2,), ())
     ),
     "generator of lists": lambda D: from_generator(D, [1, 2], [3], output_signature=on(D).Spec((None,), I64)),
     "generator of text": lambda D: from_generator(D, "a", b"b\0", output_signature=on(D).Spec((), on(D).text)),
-    "generator of dicts": lambda D: generated(
+    "generator of dicts": lambda D: from_generator(
         D, {"a": 1, "b": [1.5]}, output_signature={"a": on(D).Spec((), I64), "b": on(D).Spec((1,), np.float32)}
     ),
-    "generator of arrays of any rank": lambda D: from_generator(
+    "generator of arrays of several ranks": lambda D: from_generator(
         D, np.zeros(2), np.zeros((1, 2)), output_types=np.float64
     ),
     # 1.4 map and filter
@@ -174,7 +174,7 @@ CASES: dict[str, Chain] = {
     # shapes that meet, arithmetic by type, steps behind each other
     "more: batch of None leaf only struct": lambda D: holey(D).map(lambda d: (d["b"], d["a"])).batch(2),
     "more: padded spec drop": lambda D: D.from_tensor_slices(np.ones((4, 2))).padded_batch(3, [4], drop_remainder=True),
-    "more: gen spec padded 2d": lambda D: generated(
+    "more: gen spec padded 2d": lambda D: from_generator(
         D, [[1, 2]], [[2, 3], [4, 5]], output_signature=on(D).Spec((None, 2), I64)
     ).padded_batch(2, padded_shapes=[3, None]),
     "more: concat spec ranks": lambda D: D.from_tensors(np.zeros((2, 3))).concatenate(D.from_tensors(np.zeros((2,)))),
