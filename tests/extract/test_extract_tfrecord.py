@@ -46,14 +46,6 @@ def read(path: str, **options: Any) -> list[tuple[int, bytes]]:
     return items
 
 
-@pytest.mark.parametrize(
-    ("data", "masked"), [(b"", 0xA282EAD8), (b"123456789", 0xC78AB0E5), (b"\xff" * 32, 0xF909B029)]
-)
-def test_masked_crc_gives_the_known_answers(data: bytes, masked: int) -> None:
-    assert masked_crc32c(data) == masked
-    assert masked_crc32c(memoryview(data)) == masked
-
-
 LOADED = """
 import sys
 from gpupipe.extract.records.crc import crc32c, masked_crc32c
@@ -204,13 +196,14 @@ def test_writing_a_dataset_finishes_the_file(tmp_path: Path, compression: str | 
 
     out.write(ds.map(lambda record: bytes(record) + b"!", traced=False))
 
-    assert [record for _, record in read(str(tmp_path / "x"), compression=compression)] == [
-        b"!",
-        b"one!",
-        records[2] + b"!",
-    ]
-    with pytest.raises(PlanError, match="this one is closed"):
-        out.write(ds)
+    found = [record for _, record in read(str(tmp_path / "x"), compression=compression)]
+    assert found == [record + b"!" for record in records]
+    out.close()
+    for more in (ds, b""):
+        with pytest.raises(PlanError, match="this one is closed"):
+            out.write(more)
+    with TFRecordWriter(tmp_path / "x") as out, pytest.raises(PlanTypeError, match="bytes, got str"):
+        out.write("text")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -228,25 +221,14 @@ def test_writer_refuses_a_dataset_of_what_is_no_record(tmp_path: Path, ds: Any, 
         out.write(ds())
 
 
-def test_writer_refuses_what_is_not_bytes_and_to_write_after_close(tmp_path: Path) -> None:
-    with TFRecordWriter(tmp_path / "x") as out, pytest.raises(PlanTypeError, match="bytes, got str"):
-        out.write("text")  # type: ignore[arg-type]
-    out.close()
-
-    with pytest.raises(PlanError, match="closed"):
-        out.write(b"")
-
-
 @pytest.mark.parametrize("compression", [None, "GZIP", "ZLIB"])
 def test_flush_makes_what_was_written_readable(tmp_path: Path, compression: str | None) -> None:
     out = TFRecordWriter(tmp_path / "x", compression)
     out.write(b"hello")
     out.flush()
 
-    items = list(RecordReader(str(tmp_path / "x"), compression=compression))
+    assert next(iter(RecordReader(str(tmp_path / "x"), compression=compression))) == (0, b"hello")
     out.close()
-
-    assert bytes(cast("bytes", items[0][1])) == b"hello"
 
 
 def test_a_reference_checks_the_payload_unless_told_not_to(tmp_path: Path) -> None:
@@ -317,27 +299,6 @@ def test_blocks_that_are_held_for_ever_are_forgotten() -> None:
 # ---- TensorFlow
 
 
-def with_tensorflow(test: Any) -> Any:
-    return pytest.mark.tf(pytest.mark.filterwarnings("ignore")(test))
-
-
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    return pytest.importorskip("tensorflow")
-
-
-@with_tensorflow
-@pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"])
-def test_tensorflow_reads_what_is_written_here_and_the_reverse(tf: Any, tmp_path: Path, compression: str) -> None:
-    path = write(tmp_path / "x", RECORDS, compression)
-
-    assert list(tf.data.TFRecordDataset(path, compression_type=compression).as_numpy_iterator()) == RECORDS
-    with tf.io.TFRecordWriter(path, tf.io.TFRecordOptions(compression_type=compression)) as out:
-        for record in RECORDS:
-            out.write(record)
-    assert [record for _, record in read(path, compression=compression)] == RECORDS
-
-
 VALUES: dict[str, list[Any]] = {
     "image/encoded": [bytes(100_000)],
     "image/class/label": [7],
@@ -349,8 +310,10 @@ VALUES: dict[str, list[Any]] = {
 }
 
 
-@with_tensorflow
-def test_encoding_equals_tensorflows_deterministic_form(tf: Any) -> None:
+@pytest.mark.tf
+@pytest.mark.filterwarnings("ignore")
+def test_encoding_equals_tensorflows_deterministic_form() -> None:
+    tf = pytest.importorskip("tensorflow")
     kinds = {bytes: ("bytes_list", "BytesList"), float: ("float_list", "FloatList"), int: ("int64_list", "Int64List")}
     features = {}
     for name, values in VALUES.items():

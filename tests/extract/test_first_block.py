@@ -95,21 +95,6 @@ def test_segments_full_of_tables_are_not_walked_to_their_end() -> None:
     assert mean_of_first_block(data[:tables] + many + data[tables:]) == mean_of_first_block(data)
 
 
-@pytest.mark.parametrize("kind", KINDS[:5], ids=str)
-def test_damage_is_no_error(kind: dict[str, Any]) -> None:
-    data = encoded(picture(16, 16), **kind)
-    rng = np.random.default_rng(3)
-
-    for end in range(len(data)):
-        mean_of_first_block(data[:end])
-    for _ in range(1000):
-        damaged = bytearray(data)
-        for place in rng.integers(0, len(data), 3).tolist():
-            damaged[place] = int(rng.integers(0, 256))
-        found = mean_of_first_block(memoryview(damaged))
-        assert found is None or np.isfinite(found)
-
-
 # ---- many files together
 
 
@@ -195,8 +180,7 @@ def test_of_several_tables_with_one_id_the_last_before_the_scan_counts() -> None
     good = stream.getvalue()
     coarse = b"\xff\xdb\x00\x43\x00" + bytes([99]) * 64  # of id 0, and replaced by the file's own
 
-    for data in (good, good[:2] + coarse + good[2:]):
-        mean = mean_of_first_block(data)
-        assert mean is not None and abs(mean - 222) < 2
-        _, means = facts_of_jpegs([data] * 64)
-        assert np.abs(means - 222).max() < 2
+    files = [good, good[:2] + coarse + good[2:]] * 32
+
+    assert np.abs(facts_of_jpegs(files)[1] - 222).max() < 2
+    assert together(files) == one_by_one(files)
