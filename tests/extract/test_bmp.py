@@ -108,9 +108,7 @@ def test_crops_of_bmps_are_those_of_the_image_on_every_executor(executor: str) -
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_damaged_bmps_have_the_pixels_and_errors_that_pillow_gives(
-    channels: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damaged_bmps_give_the_pixels_and_errors_of_pillow(channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(channels)
     whole = by_pillow(pixels(9, 6, channels))
     cases = [(damaged(whole, rng), int(rng.choice((0, 1, 3, 4))), int(rng.integers(len(WINDOWS)))) for _ in range(1000)]
@@ -152,9 +150,7 @@ def damaged(data: bytes, rng: np.random.Generator) -> bytes:
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
-def test_every_window_and_dtype_is_as_pillow_gives_it(
-    window: Window | None, dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_window_and_dtype_is_pillows(window: Window | None, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [(make(pixels(9, 6, n)), shown) for n in (1, 3) for shown in (0, 1, 3, 4) for make in (as_bmp, by_pillow)]
     found = [tried(data, shown, window, dtype) for data, shown in cases]
 

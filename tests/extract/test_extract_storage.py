@@ -191,7 +191,7 @@ def test_a_file_replaced_while_in_use_is_noticed_by_the_read_after_a_question(tm
 
 @pytest.mark.parametrize("ask", ["in_memory", "ahead"])
 @pytest.mark.skipif(files._NOWAIT is None or files._advise is None, reason="the system is not asked")
-def test_a_question_does_not_wait_for_a_file_that_cannot_be_opened(
+def test_no_question_waits_for_a_file_that_fails_to_open(
     tmp_path: Path, ask: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     was = os.open

@@ -7,6 +7,7 @@ import re
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,9 +102,7 @@ def test_files_that_have_no_folder_in_common_are_refused(tmp_path: Path) -> None
         (b"\x1f\x8b\x08" + bytes(40), "compression_type"),
     ],
 )
-def test_a_file_that_has_no_records_is_refused_and_no_manifest_is_left(
-    tmp_path: Path, content: bytes, text: str
-) -> None:
+def test_a_file_without_records_is_refused_and_leaves_no_manifest(tmp_path: Path, content: bytes, text: str) -> None:
     (tmp_path / "x").write_bytes(content)
 
     with pytest.raises(RecordError, match=text):
@@ -222,9 +221,7 @@ COUNTS, NAMES = "its numbers of records", "another number of names than of files
         (b"a\na\n", [[57, 57], [1, 2], [0, 0]], "names a file twice|numbers of records"),
     ],
 )
-def test_numbers_and_names_that_cannot_be_are_refused(
-    tmp_path: Path, names: bytes, numbers: list[list[int]], text: str
-) -> None:
+def test_numbers_and_names_that_cannot_be_are_refused(tmp_path: Path, names: bytes, numbers: Any, text: str) -> None:
     path, _, _ = written(tmp_path, [3])
     with_tail(path, names, numbers)
 

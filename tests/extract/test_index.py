@@ -268,9 +268,7 @@ def test_a_file_that_grew_while_it_was_walked_is_not_kept(path: str) -> None:
 
 
 @pytest.mark.parametrize("where", [BESIDE, "folder"])
-def test_a_saved_index_is_used_by_the_next_process(
-    path: str, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_saved_index_is_used_later(path: str, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     where = where if where == BESIDE else str(tmp_path / "cache" / "indexes")
     record_index(path, MEMORY)
     record_index(path, where)  # saved when it is asked for later
@@ -356,9 +354,7 @@ def test_a_stale_index_is_built_anew(path: str, caplog: pytest.LogCaptureFixture
     assert len(record_index(path, BESIDE)) == 7
 
 
-def test_a_folder_that_cannot_be_written_costs_a_warning_once(
-    path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_cannot_be_saved_costs_one_warning(path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "taken").write_text("a file, no folder")
     where = str(tmp_path / "taken" / "in")
 
@@ -416,9 +412,7 @@ def test_a_dataset_saves_its_indexes_where_it_is_told(path: str, tmp_path: Path)
 
 @pytest.mark.parametrize("where", ["memory", "beside"])
 @pytest.mark.parametrize("together", [False, True])
-def test_a_file_rewritten_with_its_old_size_and_time_says_so_and_is_indexed_anew(
-    tmp_path: Path, where: str, together: bool
-) -> None:
+def test_a_file_rewritten_with_its_size_and_time_is_indexed_anew(tmp_path: Path, where: str, together: bool) -> None:
     file = tmp_path / "records"
     file.write_bytes(frame(b"a" * 10) + frame(b"b" * 30))
     chain = gp.TFRecordDataset(str(file), index=where)

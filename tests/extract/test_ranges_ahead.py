@@ -79,9 +79,7 @@ def test_any_reads_give_the_bytes_of_the_file(server: Server, pool: ThreadPoolEx
     assert budget.buffer_usage() == (0, 0)
 
 
-def test_ranges_are_requested_before_they_are_needed_and_no_more_than_that(
-    server: Server, pool: ThreadPoolExecutor
-) -> None:
+def test_ranges_are_requested_ahead_and_no_more_than_needed(server: Server, pool: ThreadPoolExecutor) -> None:
     file = RangesAhead(server, "x", pool, RangeBudget(1 << 20), EACH)
     file.read(0, 1)
     pool.shutdown()  # waits for what was submitted

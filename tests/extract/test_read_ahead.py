@@ -99,9 +99,7 @@ def test_records_are_asked_for_once_while_they_come_from_a_disk(
     assert set(found) <= {(path, n * 9_016, 9_016) for n in range(200)}
 
 
-def test_one_record_of_some_jobs_is_looked_at_and_one_on_the_disk_begins_the_asking(
-    tmp_path: Path, asked: Ranges, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_record_of_some_jobs_is_looked_at(tmp_path: Path, asked: Ranges, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_payloads, "COLD", 3)
     looked = _says(monkeypatch, True, False, True)
     each, jobs = read_payloads.AT_ONCE, 4 * read_payloads.LOOK
@@ -198,9 +196,7 @@ def test_jobs_grow_to_many_small_records_or_a_few_large_ones(
     assert jobs == [*grown, count - sum(grown)]
 
 
-def test_a_number_of_cpus_that_changes_loses_nothing(
-    tmp_path: Path, jobs: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_of_cpus_loses_nothing(tmp_path: Path, jobs: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = gp.TFRecordDataset(_written(tmp_path, 300, 100)).shuffle(50)
     expected = list(dataset.iterator(0))
     with dataset.iterator(0) as items:

@@ -128,9 +128,7 @@ def test_pauses_double_from_a_tenth_of_a_second(pauses: list[float]) -> None:
         assert 0.5 * middle <= pause <= 1.5 * middle
 
 
-def test_what_failed_in_all_tries_is_asked_once_for_a_while(
-    pauses: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_failed_in_all_tries_is_asked_once_later(pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match="6 tries in"):
         asked(translated, "f", None, fail)
     with pytest.raises(DataError, match="as in 6 tries before"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +86,7 @@ def from_saved_columns(folder: Path) -> list[Any]:
     [from_records, from_compressed_records, from_references, from_fixed_length, from_examples, from_saved_columns],
     ids=lambda source: source.__name__,
 )
-def test_views_go_to_other_threads_only_under_the_gil(
-    source: Callable[[Path], list[Any]], tmp_path: Path, gil: bool
-) -> None:
+def test_views_go_to_other_threads_only_under_the_gil(source: Any, tmp_path: Path, gil: bool) -> None:
     values = source(tmp_path)
 
     assert {type(value) for value in values} == {memoryview if gil else bytes}

@@ -222,9 +222,7 @@ def test_a_slurm_job_has_the_cpus_that_slurm_says(machine: Any, monkeypatch: pyt
     assert cpus_module.cpus_of_machine() <= 8
 
 
-def test_explain_says_how_many_threads_a_gpu_gets_and_why(
-    machine: Any, cpus: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_explain_says_how_many_threads_a_gpu_gets(machine: Any, cpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(placer, "make_executor", lambda choice, program, size, threads, *_: asked.append(threads))
     machine(8, True, LOCAL_RANK="3", LOCAL_WORLD_SIZE="8")
@@ -247,9 +245,7 @@ def test_explain_says_how_many_threads_a_gpu_gets_and_why(
 @pytest.mark.parametrize(
     ("built_for", "driver", "fits"), [(13, 13, True), (12, 13, True), (12, 12, True), (13, 12, False), (None, 12, True)]
 )
-def test_a_driver_too_old_for_the_installed_dali_is_no_gpu(
-    machine: Any, built_for: int | None, driver: int, fits: bool
-) -> None:
+def test_a_driver_too_old_for_dali_is_no_gpu(machine: Any, built_for: int | None, driver: int, fits: bool) -> None:
     machine(2, True, built_for=built_for, driver=driver)
 
     choice = resolve_device(Options().resolve())
@@ -271,9 +267,7 @@ def test_where_dali_has_no_wheels_no_command_is_named(machine: Any, monkeypatch:
 
 
 @pytest.mark.parametrize("built_for", [12, 13, None])
-def test_cupy_is_installed_for_the_cuda_of_the_installed_dali(
-    built_for: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cupy_is_installed_for_the_cuda_of_dali(built_for: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_of, "dali_cuda", lambda: built_for)
     monkeypatch.setattr(machine_of, "installed", lambda: (1, 13))
 
@@ -317,8 +311,7 @@ class Nvml:
 
 
 @pytest.mark.parametrize(
-    ("visible", "device", "asked"),
-    [(None, 1, 1), ("3,2", 1, 2), ("GPU-a,GPU-b", 1, "GPU-b"), ("3", 1, 1)],
+    ("visible", "device", "asked"), [(None, 1, 1), ("3,2", 1, 2), ("GPU-a,GPU-b", 1, "GPU-b"), ("3", 1, 1)]
 )
 def test_nvml_counts_the_gpus_and_names_the_card_and_its_driver(visible: str | None, device: int, asked: Any) -> None:
     nvml = Nvml()
@@ -453,7 +446,7 @@ HALVED = Program((Apply(Cast("float32"), (PIXELS,)),))
         pytest.param(Program((Apply(DaliOnly(), (PIXELS,)),)), Options(), 0, "dali-cpu", id="an op that NumPy lacks"),
     ],
 )
-def test_on_the_cpu_a_stage_that_decodes_nothing_runs_in_numpy(
+def test_on_the_cpu_what_decodes_nothing_runs_in_numpy(
     machine: Any, program: Program, options: Options, gpus: int, executor: str
 ) -> None:
     machine(gpus, True)

@@ -90,9 +90,7 @@ def test_a_pipeline_is_reused_after_failures_and_with_batches_in_flight() -> Non
 
 
 @pytest.mark.parametrize(("factor", "batch", "threads"), [(3.0, 4, 2), (2.0, 5, 2), (2.0, 4, 1)])
-def test_another_program_batch_size_or_thread_count_needs_another_pipeline(
-    factor: float, batch: int, threads: int
-) -> None:
+def test_another_program_size_or_thread_count_needs_its_own_pipeline(factor: float, batch: int, threads: int) -> None:
     first, second = DaliExecutor(chain(), 4, 2), DaliExecutor(chain(factor), batch, threads)
     pipeline = run_once(first)
     first.close()

@@ -161,9 +161,7 @@ def test_nulls_behind_a_state_inside_a_block_stay_in_their_rows(tmp_path: Path) 
         ([1], PlanTypeError, "needs a dict for defaults"),
     ],
 )
-def test_defaults_that_cannot_be_meant_are_refused(
-    defaults: Any, error: type[Exception], complaint: str, tmp_path: Path
-) -> None:
+def test_defaults_that_cannot_be_meant_are_refused(defaults: Any, error: Any, complaint: str, tmp_path: Path) -> None:
     path = write(tmp_path / "one", {"a": [1, None], "b": [1, 2]})
 
     with pytest.raises(error, match=complaint):

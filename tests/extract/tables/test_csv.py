@@ -58,9 +58,7 @@ def test_a_quote_without_an_end_costs_its_own_line(tmp_path: Path) -> None:
     assert [values for _, values in rest] == [(b"b", b"c"), (b"d", b"e"), (b"f", b"g\nh")]
 
 
-def test_a_quote_without_an_end_is_given_up_after_the_longest_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_open_quote_is_given_up_after_the_longest_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv, "LONGEST", 100)
     data = b'a,"open\n' + b"b,c\n" * 1000 + b'd,"e"\n'
 
@@ -110,7 +108,7 @@ def _files(folder: Path) -> list[str]:
 @pytest.mark.parametrize("block", [16, 1 << 18])
 @pytest.mark.parametrize("reads", [None, 2])
 def test_a_state_behind_any_record_goes_on_with_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: int | None, block: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: Any, block: int
 ) -> None:
     monkeypatch.setattr("gpupipe.flow.sources.readers.LOCAL_BLOCK", block)
     files = _files(tmp_path)
@@ -150,9 +148,7 @@ def test_a_file_of_something_else_has_bad_records_only(tmp_path: Path, damage: b
         ({"record_defaults": ["int32"], "na_value": 3}, PlanTypeError, "a text for na_value"),
     ],
 )
-def test_arguments_that_cannot_be_meant_are_refused(
-    arguments: dict[str, Any], error: type[Exception], complaint: str
-) -> None:
+def test_arguments_that_cannot_be_meant_are_refused(arguments: Any, error: type[Exception], complaint: str) -> None:
     with pytest.raises(error, match=complaint):
         gp.CsvDataset("a.csv", **arguments)
 
