@@ -60,6 +60,15 @@ def no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(array, "has_cupy", lambda: False)
 
 
+@pytest.fixture(params=[True, False])
+def cupy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With CuPy and without it."""
+    if request.param:
+        pytest.importorskip("cupy")
+    else:
+        monkeypatch.setattr(array, "has_cupy", lambda: False)
+
+
 def test_a_device_array_has_a_shape_a_dtype_and_dlpack() -> None:
     tensor = Tensor(np.zeros((2, 3), np.float16))
     x = DeviceArray(tensor)
@@ -75,6 +84,8 @@ def test_a_device_array_has_a_shape_a_dtype_and_dlpack() -> None:
     with pytest.raises(TypeError, match=r"use its get\(\)"):
         np.add(np.ones((2, 3)), x)
     assert repr(x) == "DeviceArray(float16[2, 3] on gpu:1)"
+    # Through the other protocol its memory could be used again while a stream still reads it.
+    assert not hasattr(x, "__cuda_array_interface__")
 
 
 @pytest.mark.parametrize("given", [{}, {"stream": 7}, {"stream": None, "max_version": (1, 1), "copy": None}])
@@ -83,11 +94,6 @@ def test_a_finished_array_makes_no_stream_wait(given: dict[str, Any]) -> None:
 
     assert DeviceArray(tensor).__dlpack__(**given) == "capsule"
     assert tensor.asked == {"stream": -1, **({"max_version": (1, 1)} if "max_version" in given else {})}
-
-
-def test_a_device_array_is_read_by_dlpack_alone() -> None:
-    # through the other protocol its memory could be used again while a stream still reads it
-    assert not hasattr(DeviceArray(Tensor(np.zeros(2))), "__cuda_array_interface__")
 
 
 @pytest.mark.usefixtures("no_cupy")
@@ -131,12 +137,8 @@ def test_joining_parts_on_a_gpu_without_cupy_names_the_way_out() -> None:
 
 @pytest.mark.gpu
 @needs_gpu
-@pytest.mark.parametrize("cupy", [True, False])
-def test_results_of_a_gpu_stay_there_and_are_never_overwritten(cupy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if cupy:
-        pytest.importorskip("cupy")
-    else:
-        monkeypatch.setattr(array, "has_cupy", lambda: False)
+@pytest.mark.usefixtures("cupy")
+def test_results_of_a_gpu_stay_there_and_are_never_overwritten() -> None:
     files = [jpeg(n) for n in range(4)]
     program = chain()
     executor = DaliExecutor(program, 4, 2, 0)
@@ -166,13 +168,8 @@ def test_ragged_results_of_a_gpu_are_a_list() -> None:
 
 @pytest.mark.gpu
 @needs_gpu
-@pytest.mark.parametrize("cupy", [True, False])
-def test_host_arrays_go_to_the_gpu_and_come_back(cupy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if cupy:
-        pytest.importorskip("cupy")
-    else:
-        monkeypatch.setattr(array, "has_cupy", lambda: False)
-
+@pytest.mark.usefixtures("cupy")
+def test_host_arrays_go_to_the_gpu_and_come_back() -> None:
     for x in (np.arange(5), np.ones((2, 2), np.float32), np.array([True, False])):
         there = to_device(x, 0)
 

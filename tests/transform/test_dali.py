@@ -173,16 +173,25 @@ def test_the_interpreter_ends_silently_with_batches_in_flight(kind: str, last: s
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+OWN = """
+    own = DaliExecutor(program, 64, 2)
+    own.submit(feed_of(program, FILES))
+    assert np.array_equal(own.collect()[0], expected(FILES))
+    own.close()
+"""
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize(
     ("state", "end"),
     [
-        pytest.param("pass", "sys.exit(0)", id="in flight"),
-        pytest.param("pass", "del executor; gc.collect(); sys.exit(0)", id="in flight, collected"),
-        pytest.param("executor.close()", "sys.exit(0)", id="pooled"),
+        pytest.param("pass", "pass", id="in flight"),
+        pytest.param("pass", "del executor; gc.collect()", id="in flight, collected"),
+        pytest.param("executor.close()", "pass", id="pooled"),
+        pytest.param("executor.close()", OWN, id="pooled, and runs its own"),
     ],
 )
-def test_a_forked_child_ends_whatever_it_does_with_the_parents_pipelines(state: str, end: str) -> None:
+def test_a_forked_child_ends_whatever_it_does_with_pipelines(state: str, end: str) -> None:
     done = in_a_new_process(f"""DaliExecutor;
 import gc
 {state}
@@ -190,26 +199,9 @@ time.sleep(1)  # CPython 3.11 itself may hang in a child if another thread is ju
 child = os.fork()
 if child == 0:
     {end}
+    sys.exit(0)
 _, status = os.waitpid(child, 0)
 print(status)
-""")
-
-    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_forked_child_can_run_executors_of_its_own() -> None:
-    done = in_a_new_process("""DaliExecutor;
-executor.close()
-child = os.fork()
-if child == 0:
-    own = DaliExecutor(program, 64, 2)
-    own.submit(feed_of(program, FILES))
-    good = np.array_equal(own.collect()[0], expected(FILES))
-    own.close()
-    sys.exit(0 if good else 1)
-_, status = os.waitpid(child, 0)
-print(os.waitstatus_to_exitcode(status))
 """)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")

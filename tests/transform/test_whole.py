@@ -44,50 +44,32 @@ CHAINS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def delivered(fn: Callable[[Any, Any], Any], size: int = 64, threads: int = 2, **options: Any) -> list[Any]:
-    ds = gp.Dataset.from_tensor_slices((IMAGES, np.arange(COUNT))).shuffle(COUNT, seed=3).map(fn).batch(size)
-    options = {"device": "cpu", "backend": "numpy", "threads": threads, **options}
-    found = []
-    for batch in ds.with_options(gp.Options(**options)):
-        found.append([np.array(leaf) for leaf in (batch if isinstance(batch, tuple) else (batch,))])
-    return found
-
-
-def no_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Whole, "of", lambda program: None)
+def delivered(fn: Callable[[Any, Any], Any], threads: int = 2) -> list[Any]:
+    ds = gp.Dataset.from_tensor_slices((IMAGES, np.arange(COUNT))).shuffle(COUNT, seed=3).map(fn).batch(64)
+    ds = ds.with_options(gp.Options(device="cpu", backend="numpy", threads=threads))
+    return [[np.array(leaf) for leaf in (batch if isinstance(batch, tuple) else (batch,))] for batch in ds]
 
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_batches_are_those_that_are_computed_row_by_row(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(Whole, "computed", counted := Counted(Whole.computed))
-        found = delivered(CHAINS[name])
-        one_thread = delivered(CHAINS[name], threads=1)
-    no_stacks(monkeypatch)
+    answers: list[bool] = []
+    computed = Whole.computed
+
+    def noted(self: Whole, *args: Any) -> bool:
+        answers.append(computed(self, *args))
+        return answers[-1]
+
+    monkeypatch.setattr(Whole, "computed", noted)
+    found, one_thread = delivered(CHAINS[name]), delivered(CHAINS[name], threads=1)
+    monkeypatch.setattr(Whole, "of", lambda program: None)
     expected = delivered(CHAINS[name])
 
-    assert counted.answers
-    assert all(counted.answers)
+    assert answers and all(answers)
     assert [len(batch[0]) for batch in expected] == [64, 64, 22]
     for batch, other, meant in zip(found, one_thread, expected, strict=True):
         for leaf, same, wanted in zip(batch, other, meant, strict=True):
             assert (leaf.dtype, leaf.shape) == (wanted.dtype, wanted.shape)
             assert leaf.tobytes() == same.tobytes() == wanted.tobytes()
-
-
-class Counted:
-    """A method that keeps what it answered."""
-
-    def __init__(self, method: Callable[..., bool]) -> None:
-        self.method = method
-        self.answers: list[bool] = []
-
-    def __get__(self, instance: Any, owner: Any) -> Callable[..., bool]:
-        def call(*args: Any) -> bool:
-            self.answers.append(self.method(instance, *args))
-            return self.answers[-1]
-
-        return call
 
 
 @dataclass(frozen=True, slots=True)
