@@ -18,6 +18,7 @@ from gpupipe.extract.images.bmp import as_bmp, is_ordinary, plain_bmp
 from gpupipe.extract.images.decode import Window, decode
 from gpupipe.extract.images.headers import ImageHeader, check_complete, read_header
 from gpupipe.graph.op import Array
+from gpupipe.ops._shared.samples import encoded
 from gpupipe.transform.machine import has_dali, has_fast
 from tests.chains.data import on
 
@@ -33,10 +34,7 @@ def pixels(height: int, width: int, channels: int) -> Array:
 
 
 def by_pillow(image: Array) -> bytes:
-    """A BMP that Pillow writes."""
-    stream = io.BytesIO()
-    Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image).save(stream, "BMP")
-    return stream.getvalue()
+    return encoded(image, "BMP")
 
 
 def downwards(data: bytes) -> bytes:

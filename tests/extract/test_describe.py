@@ -2,60 +2,14 @@
 
 from __future__ import annotations
 
-import io
-from typing import Any
-
-import numpy as np
 import pytest
-from PIL import Image
 
 from gpupipe.errors import DecodeError
 from gpupipe.extract.images.describe import describe
+from gpupipe.ops._shared.samples import encoded, noise
 
-PIXELS = np.random.default_rng(3).integers(0, 256, (40, 56, 3), np.uint8)
-
-
-def encoded(kind: str, mode: str = "RGB", **options: Any) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(PIXELS).convert(mode).save(stream, kind, **options)
-    return stream.getvalue()
-
-
-def turned(orientation: int) -> bytes:
-    exif = Image.Exif()
-    exif[274] = orientation
-    return encoded("JPEG", exif=exif)
-
-
-@pytest.mark.parametrize(
-    ("data", "kind"),
-    [
-        (encoded("JPEG", subsampling=0), "JPEG baseline 4:4:4"),
-        (encoded("JPEG", subsampling=1), "JPEG baseline 4:2:2"),
-        (encoded("JPEG", subsampling=2), "JPEG baseline 4:2:0"),
-        (encoded("JPEG", subsampling=2, progressive=True), "JPEG progressive 4:2:0"),
-        (encoded("JPEG", "L"), "JPEG baseline gray"),
-        (encoded("JPEG", "CMYK"), "JPEG baseline 4:4:4 CMYK"),
-        (encoded("JPEG", keep_rgb=True), "JPEG baseline 4:4:4 RGB"),
-        (encoded("PNG"), "PNG"),
-        (encoded("PNG", "RGBA"), "PNG RGBA"),
-        (encoded("PNG", "LA"), "PNG gray and alpha"),
-        (encoded("PNG", "I;16"), "PNG gray 16 bits"),
-        (encoded("WEBP"), "WebP"),
-        (encoded("BMP"), "BMP"),
-        (encoded("TIFF", "CMYK"), "TIFF 4 channels"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_an_image_is_named_by_format_process_subsampling_and_colour(data: bytes, kind: str) -> None:
-    assert describe(data).kind == kind
-
-
-def test_a_jpeg_says_its_size_orientation_and_restarts() -> None:
-    plain = describe(encoded("JPEG"))
-    assert (plain.header.height, plain.header.width, plain.restart_interval) == (40, 56, 0)
-    assert describe(encoded("JPEG", restart_marker_blocks=3)).restart_interval == 3
-    assert [describe(turned(n)).header.orientation for n in range(1, 9)] == list(range(1, 9))
+PIXELS = noise(40, 56)
+JFIF = b"\xff\xe0\x00\x07JFIF\0"
 
 
 def _frame(marker: int, factors: list[int], *before: bytes) -> bytes:
@@ -67,6 +21,20 @@ def _frame(marker: int, factors: list[int], *before: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("data", "kind"),
     [
+        (encoded(PIXELS, "JPEG", subsampling=0), "JPEG baseline 4:4:4"),
+        (encoded(PIXELS, "JPEG", subsampling=1), "JPEG baseline 4:2:2"),
+        (encoded(PIXELS, "JPEG", subsampling=2), "JPEG baseline 4:2:0"),
+        (encoded(PIXELS, "JPEG", subsampling=2, progressive=True), "JPEG progressive 4:2:0"),
+        (encoded(PIXELS, "JPEG", "L"), "JPEG baseline gray"),
+        (encoded(PIXELS, "JPEG", "CMYK"), "JPEG baseline 4:4:4 CMYK"),
+        (encoded(PIXELS, "JPEG", keep_rgb=True), "JPEG baseline 4:4:4 RGB"),
+        (encoded(PIXELS, "PNG"), "PNG"),
+        (encoded(PIXELS, "PNG", "RGBA"), "PNG RGBA"),
+        (encoded(PIXELS, "PNG", "LA"), "PNG gray and alpha"),
+        (encoded(PIXELS, "PNG", "I;16"), "PNG gray 16 bits"),
+        (encoded(PIXELS, "WEBP"), "WebP"),
+        (encoded(PIXELS, "BMP"), "BMP"),
+        (encoded(PIXELS, "TIFF", "CMYK"), "TIFF 4 channels"),
         (_frame(0xC9, [0x11]), "JPEG arithmetic extended gray"),
         (_frame(0xCA, [0x11]), "JPEG arithmetic progressive gray"),
         (_frame(0xC3, [0x11]), "JPEG lossless gray"),
@@ -76,20 +44,28 @@ def _frame(marker: int, factors: list[int], *before: bytes) -> bytes:
         (_frame(0xC0, [0x22, 0x00, 0x00]), "JPEG baseline 2x2 0x0 0x0"),
         (_frame(0xC0, [0x11] * 4, b"\xff\xee\x00\x0eAdobe" + bytes(6) + b"\x02"), "JPEG baseline 4:4:4 YCCK"),
         (_frame(0xC0, [0x11] * 3, b"\xff\xee\x00\x0eAdobe" + bytes(6) + b"\x00"), "JPEG baseline 4:4:4 RGB"),
-        (
-            _frame(0xC0, [0x11] * 3, b"\xff\xe0\x00\x07JFIF\0", b"\xff\xee\x00\x0eAdobe" + bytes(7)),
-            "JPEG baseline 4:4:4",
-        ),
+        (_frame(0xC0, [0x11] * 3, JFIF, b"\xff\xee\x00\x0eAdobe" + bytes(7)), "JPEG baseline 4:4:4"),
         (_frame(0xC0, [0x11] * 2), "JPEG baseline 4:4:4 2 channels"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_odd_frames_are_named_too(data: bytes, kind: str) -> None:
+def test_an_image_is_named_by_format_process_subsampling_and_colour(data: bytes, kind: str) -> None:
     assert describe(data).kind == kind
 
 
+def test_a_jpeg_says_its_size_orientation_and_restarts() -> None:
+    plain = describe(encoded(PIXELS, "JPEG"))
+    assert (plain.header.height, plain.header.width, plain.restart_interval) == (40, 56, 0)
+    assert describe(encoded(PIXELS, "JPEG", restart_marker_blocks=3)).restart_interval == 3
+    assert [describe(encoded(PIXELS, orientation=n)).header.orientation for n in range(1, 9)] == list(range(1, 9))
+
+
 def test_no_prefix_of_an_image_gives_another_error() -> None:
-    for data in (turned(6), encoded("PNG"), encoded("JPEG", "CMYK", progressive=True)):
+    for data in (
+        encoded(PIXELS, orientation=6),
+        encoded(PIXELS, "PNG"),
+        encoded(PIXELS, mode="CMYK", progressive=True),
+    ):
         whole = describe(data)
         for end in range(0, len(data), 1 if len(data) < 4000 else 7):
             try:

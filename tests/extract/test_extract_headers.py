@@ -6,7 +6,6 @@ import io
 import struct
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image, features
 
@@ -14,29 +13,20 @@ from gpupipe.errors import DecodeError
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.headers import ImageHeader, check_complete, read_header
 from gpupipe.extract.images.jpeg import jpeg_size
+from gpupipe.ops._shared.samples import encoded, noise
 from tests.chains.data import records, sample_folder
 
 SIZES = [(1, 1), (17, 33), (500, 375)]
 
 
-def picture(mode: str, size: tuple[int, int]) -> Image.Image:
-    rng = np.random.default_rng(sum(size))
-    rgb = Image.fromarray(rng.integers(0, 255, (size[1], size[0], 3), np.uint8))
-    if mode == "RGBA":  # an encoder may drop an alpha channel that is opaque
-        rgb.putalpha(Image.fromarray(rng.integers(0, 200, (size[1], size[0]), np.uint8)))
-    return rgb.convert(mode)
-
-
-def saved(mode: str, size: tuple[int, int], kind: str, **options: Any) -> bytes:
-    out = io.BytesIO()
-    picture(mode, size).save(out, kind, **options)
-    return out.getvalue()
-
-
-def exif(orientation: int) -> bytes:
-    block = Image.Exif()
-    block[0x0112] = orientation
-    return block.tobytes()
+def saved(mode: str, size: tuple[int, int], kind: str = "JPEG", **options: Any) -> bytes:
+    """An image of so many columns and rows."""
+    if kind == "WEBP" and not features.check("webp"):
+        pytest.skip("this Pillow writes no WebP")
+    if mode == "I;16":
+        return encoded(noise(size[1], size[0], 1, "uint16"), kind, **options)
+    # An encoder may drop an alpha channel that is opaque: this one is not.
+    return encoded(noise(size[1], size[0], 4 if mode == "RGBA" else 3), kind, mode, **options)
 
 
 JPEGS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -45,7 +35,7 @@ JPEGS: dict[str, tuple[str, dict[str, Any]]] = {
     "4:2:0": ("RGB", {"subsampling": 2}),
     "progressive": ("RGB", {"progressive": True}),
     "CMYK": ("CMYK", {}),
-    "EXIF": ("RGB", {"exif": exif(6)}),
+    "EXIF": ("RGB", {"orientation": 6}),
     "profile": ("RGB", {"icc_profile": bytes(100_000)}),
     "comment": ("RGB", {"comment": b"\xff\xc0\xff\xd9" * 20}),
     "restart": ("RGB", {"restart_marker_blocks": 1}),
@@ -56,18 +46,13 @@ JPEGS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", JPEGS)
 def test_jpeg_headers_say_what_pillow_says(name: str, size: tuple[int, int]) -> None:
     mode, options = JPEGS[name]
-    data = saved(mode, size, "JPEG", **options)
+    data = saved(mode, size, **options)
 
     header = read_header(data, orientation=True)
 
+    channels = len(mode) if mode != "L" else 1
     assert header == ImageHeader(
-        format="jpeg",
-        height=size[1],
-        width=size[0],
-        channels=len(mode) if mode != "L" else 1,
-        orientation=6 if name == "EXIF" else 1,
-        progressive=name == "progressive",
-        bits=8,
+        "jpeg", size[1], size[0], channels, 6 if name == "EXIF" else 1, progressive=name == "progressive", bits=8
     )
     check_complete(data, header)
     assert read_header(memoryview(data)).orientation == 1  # nobody asked
@@ -75,60 +60,40 @@ def test_jpeg_headers_say_what_pillow_says(name: str, size: tuple[int, int]) -> 
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-@pytest.mark.parametrize(("kind", "options"), [("JPEG", {}), ("PNG", {}), ("TIFF", {}), ("WEBP", {})])
-def test_orientation_is_read_where_it_is_asked_for(orientation: int, kind: str, options: dict[str, Any]) -> None:
-    if kind == "WEBP" and not features.check("webp"):
-        pytest.skip("this Pillow writes no WebP")
-    data = saved("RGB", (30, 20), kind, exif=exif(orientation), **options)
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WEBP"])
+def test_orientation_is_read_where_it_is_asked_for(orientation: int, kind: str) -> None:
+    data = saved("RGB", (30, 20), kind, orientation=orientation)
 
     header = read_header(data, orientation=True)
 
-    assert header.orientation == orientation
-    assert (header.height, header.width) == (20, 30)
+    assert (header.orientation, header.height, header.width) == (orientation, 20, 30)
     assert header.size == ((30, 20) if orientation > 4 else (20, 30))
     assert read_header(data).size == (20, 30)
 
 
+CHANNELS = {"RGB": 3, "RGBA": 4, "L": 1, "LA": 2, "P": 3, "I;16": 1, "1": 1}
+OTHERS: list[tuple[str, str, dict[str, Any]]] = [
+    *(("PNG", mode, {}) for mode in CHANNELS),
+    *((kind, "RGB", {}) for kind in ("BMP", "WEBP", "TIFF")),
+    *((kind, "P", {}) for kind in ("GIF", "BMP")),
+    ("WEBP", "RGB", {"lossless": True}),
+    ("WEBP", "RGBA", {"lossless": True}),
+    ("WEBP", "RGB", {"orientation": 3}),
+    ("TIFF", "L", {}),
+    ("TIFF", "RGB", {"compression": "tiff_lzw"}),
+    ("TIFF", "RGB", {"big_endian": True}),
+]
+
+
 @pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize(
-    ("kind", "mode", "channels", "options"),
-    [
-        ("PNG", "RGB", 3, {}),
-        ("PNG", "RGBA", 4, {}),
-        ("PNG", "L", 1, {}),
-        ("PNG", "LA", 2, {}),
-        ("PNG", "P", 3, {}),
-        ("PNG", "I;16", 1, {}),
-        ("PNG", "1", 1, {}),
-        ("GIF", "P", 3, {}),
-        ("BMP", "RGB", 3, {}),
-        ("BMP", "P", 3, {}),
-        ("WEBP", "RGB", 3, {}),
-        ("WEBP", "RGB", 3, {"lossless": True}),
-        ("WEBP", "RGBA", 4, {"lossless": True}),
-        ("WEBP", "RGB", 3, {"exif": exif(1)}),
-        ("TIFF", "RGB", 3, {}),
-        ("TIFF", "L", 1, {}),
-        ("TIFF", "RGB", 3, {"compression": "tiff_lzw"}),
-        ("TIFF", "RGB", 3, {"big_endian": True}),
-    ],
-)
-def test_headers_of_other_formats_say_what_pillow_says(
-    kind: str, mode: str, channels: int, options: dict[str, Any], size: tuple[int, int]
-) -> None:
-    if kind == "WEBP" and not features.check("webp"):
-        pytest.skip("this Pillow writes no WebP")
-    if mode == "I;16":
-        out = io.BytesIO()
-        Image.fromarray(np.zeros((size[1], size[0]), np.uint16)).save(out, kind)
-        data = out.getvalue()
-    else:
-        data = saved(mode, size, kind, **options)
+@pytest.mark.parametrize(("kind", "mode", "options"), OTHERS)
+def test_headers_of_other_formats_say_what_pillow_says(kind: str, mode: str, options: Any, size: Any) -> None:
+    data = saved(mode, size, kind, **options)
 
     header = read_header(data)
 
     assert (header.format, header.height, header.width) == (kind.lower(), size[1], size[0])
-    assert header.channels == channels
+    assert header.channels == CHANNELS[mode]
     assert header.bits == {"I;16": 16, "1": 1}.get(mode, 8)
     check_complete(data, header)
 
@@ -137,7 +102,7 @@ def test_headers_of_other_formats_say_what_pillow_says(
     "block", [b"", b"II*\0", b"MM\0*\xff\xff\xff\xff", b"II*\0\x08\0\0\0\xff\xff", b"nonsense" * 4]
 )
 def test_a_damaged_exif_block_asks_for_nothing(block: bytes) -> None:
-    data = saved("RGB", (8, 8), "JPEG")
+    data = saved("RGB", (8, 8))
     segment = b"Exif\0\0" + block
     data = data[:2] + b"\xff\xe1" + struct.pack(">H", len(segment) + 2) + segment + data[2:]
 
@@ -145,14 +110,14 @@ def test_a_damaged_exif_block_asks_for_nothing(block: bytes) -> None:
 
 
 def test_fill_bytes_may_precede_a_marker() -> None:
-    data = saved("RGB", (9, 8), "JPEG")
+    data = saved("RGB", (9, 8))
 
     assert jpeg_size(data[:2] + b"\xff" * 10 + data[2:])[:2] == (8, 9)
 
 
 @pytest.mark.parametrize("marker", [0xC4, 0xCC, 0xDB, 0xFE])
 def test_tables_may_precede_the_frame(marker: int) -> None:
-    data = saved("RGB", (9, 8), "JPEG")
+    data = saved("RGB", (9, 8))
     segment = bytes([0xFF, marker, 0, 22]) + b"\0\x01" * 10
 
     assert jpeg_size(data[:2] + segment + data[2:])[:2] == (8, 9)
@@ -188,7 +153,7 @@ def test_what_is_no_image_is_an_error(data: bytes, match: str) -> None:
 @pytest.mark.parametrize("name", ["gray", "4:2:0", "progressive", "EXIF", "comment"])
 def test_a_truncated_jpeg_is_noticed(name: str) -> None:
     mode, options = JPEGS[name]
-    data = saved(mode, (200, 100), "JPEG", **options)
+    data = saved(mode, (200, 100), **options)
     header = read_header(data)
 
     for cut in (1, 2, 100, len(data) // 2):
@@ -198,15 +163,15 @@ def test_a_truncated_jpeg_is_noticed(name: str) -> None:
 
 @pytest.mark.parametrize("tail", [b"\0", b"\r\n", bytes(70_000), b"\xff\xd8\xff\xe0 another image" * 10])
 def test_bytes_behind_the_end_of_a_jpeg_are_allowed(tail: bytes) -> None:
-    data = saved("RGB", (200, 100), "JPEG") + tail
+    data = saved("RGB", (200, 100)) + tail
 
     check_complete(data, read_header(data))
     check_complete(memoryview(data), read_header(data))
 
 
 def test_the_end_of_a_thumbnail_is_not_the_end_of_the_image() -> None:
-    thumbnail = saved("RGB", (16, 16), "JPEG")
-    data = saved("RGB", (20, 20), "JPEG")
+    thumbnail = saved("RGB", (16, 16))
+    data = saved("RGB", (20, 20))
     data = data[:2] + b"\xff\xe1" + struct.pack(">H", len(thumbnail) + 2) + thumbnail + data[2:]
 
     assert jpeg_size(data)[:2] == (20, 20)
@@ -228,7 +193,7 @@ def test_a_truncated_png_or_webp_is_noticed() -> None:
 
 
 def test_equal_headers_are_one_object() -> None:
-    data = saved("RGB", (50, 40), "JPEG")
+    data = saved("RGB", (50, 40))
 
     assert read_header(data) is read_header(data)
 
@@ -237,9 +202,9 @@ def test_headers_of_photographs_say_what_pillow_says() -> None:
     folder = sample_folder()
     if folder is None:
         pytest.skip("no sample of photographs at hand (GPUPIPE_SAMPLE)")
-    for encoded, _ in records(sorted(folder.glob("*.tfrecord"))[:3]):
-        header = read_header(encoded)
-        check_complete(encoded, header)
-        with Image.open(io.BytesIO(encoded)) as image:
+    for data, _ in records(sorted(folder.glob("*.tfrecord"))[:3]):
+        header = read_header(data)
+        check_complete(data, header)
+        with Image.open(io.BytesIO(data)) as image:
             assert image.size == (header.width, header.height)
             assert len(image.getbands()) == header.channels

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from gpupipe.errors import DecodeError
 from gpupipe.extract.images import jpeg_tables
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.headers import check_complete, check_decodable, read_header
 from gpupipe.extract.images.jpeg import has_whole_header, is_ordinary
+from gpupipe.ops._shared.samples import encoded, picture
 from tests.chains.damage import bad_scan, bad_tables, segments
 from tests.reliability.bad_records import without
 
@@ -31,10 +30,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def jpeg(mode: str = "RGB", size: tuple[int, int] = (48, 40), **how: Any) -> bytes:
-    out = io.BytesIO()
-    pixels = np.random.default_rng(3).integers(0, 256, (5, 6, 3), dtype=np.uint8)
-    Image.fromarray(pixels).resize(size).convert(mode).save(out, "JPEG", **how)
-    return out.getvalue()
+    return encoded(picture(size[1], size[0]), mode=mode, **how)
 
 
 def at(data: bytes, marker: int, offset: int = 0) -> int:
