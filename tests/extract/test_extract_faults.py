@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import struct
 import zlib
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ import pytest
 
 from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError
 from gpupipe.extract.records.crc import masked_crc32c
-from gpupipe.extract.records.framing import find_header
 from gpupipe.extract.records.reference import HeaderWalker, Reference
 from gpupipe.extract.records.tfrecord import RecordReader
 from tests.fuzz.building import frame
@@ -99,23 +97,6 @@ def test_a_fault_is_one_error_in_its_place_and_the_rest_is_read_and_walked(
     assert [(at, cast("Reference", reference).read()) for at, reference in walked.items()] == expected(*kept)
 
 
-def test_the_search_reaches_over_blocks(tmp_path: Path) -> None:
-    big = frame(os.urandom(9_000_000))
-
-    good, (error,) = read(tmp_path, flipped(big, 0) + STREAM)
-
-    assert good == [(len(big) + offset, record) for offset, record in expected(0, 1, 2, 3, 4)]
-    assert f"{len(big)} bytes are skipped" in str(error)
-
-
-def test_a_header_found_by_search_may_lie_across_two_windows() -> None:
-    good = frame(b"x")
-    for at in range((64 << 10) - 14, (64 << 10) + 3):
-        data = b"\1" * at + good
-
-        assert find_header(memoryview(data), 0, len(data)) == at
-
-
 @pytest.mark.parametrize(
     ("data", "name"),
     [
@@ -183,17 +164,3 @@ def test_a_missing_file_or_a_directory_is_one_error(tmp_path: Path, kind: Any, o
     ((_, error),) = kind(str(tmp_path), **options)
     assert isinstance(error, DirectoryError)
     assert isinstance(error, IsADirectoryError)
-
-
-def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "shrinking"
-    path.write_bytes(b"".join(frame(bytes(100_000)) for _ in range(100)))
-    items = iter(RecordReader(str(path)))
-    next(items)
-    os.truncate(path, 2_000_000)
-
-    left = list(items)
-
-    assert len(left) < 25
-    assert isinstance(left[-1][1], RecordError)
-    assert "the file ends" in str(left[-1][1])

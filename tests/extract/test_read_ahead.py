@@ -129,23 +129,20 @@ def test_the_system_says_what_is_in_memory(tmp_path: Path) -> None:
     assert storage.in_memory(path, size // 2, 1 << 16) is True
 
 
-def test_where_nothing_says_what_is_in_memory_it_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = _written(tmp_path, 1)
-    monkeypatch.setattr(files, "_NOWAIT", 8)
-    for number in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.EPERM):
-        _fails(monkeypatch, number)
-        assert files.LOCAL.in_memory(path, 0, 9) is None
-    monkeypatch.setattr(files, "_NOWAIT", None)
-    assert files.LOCAL.in_memory(path, 0, 9) is None
-
-
-def test_a_file_that_cannot_be_read_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_system_does_not_say_is_not_known_and_what_it_cannot_read_waits_for_no_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = _written(tmp_path, 1)
     monkeypatch.setattr(files, "_NOWAIT", 8)
     for name in (str(tmp_path / "none"), str(tmp_path), "a\0b"):
         assert files.LOCAL.in_memory(name, 0, 9) is True
+    for number in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.EPERM):
+        _fails(monkeypatch, number)
+        assert files.LOCAL.in_memory(path, 0, 9) is None
     _fails(monkeypatch, errno.EIO)
     assert files.LOCAL.in_memory(path, 0, 9) is True
+    monkeypatch.setattr(files, "_NOWAIT", None)
+    assert files.LOCAL.in_memory(path, 0, 9) is None
 
 
 def _fails(monkeypatch: pytest.MonkeyPatch, number: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import io
-import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 
 from gpupipe.extract.records.index import record_index
 from gpupipe.extract.shards.header import read_header
-from gpupipe.extract.shards.names import KEY, split_name
+from gpupipe.extract.shards.names import split_name
 from gpupipe.extract.shards.samples import SAMPLES, SampleReader
 from gpupipe.extract.storage.files import LocalStorage
 from tests.extract.archives import JPG_CLS, archive, good, items, member, pairs
@@ -27,23 +26,6 @@ NAMES = ["a", "d/b", "./c", "/abs", "../up", "sp ace", "d.ir/e", LONG, "d/" * 40
 ODD = ["ü/ö", "x\udcff", "n" * 300, "tab\there"]
 
 
-def grouped(path: str) -> list[dict[str, Any]]:
-    """The samples as the webdataset library groups them, after tarfile."""
-    samples: list[dict[str, Any]] = []
-    with tarfile.open(path, encoding="utf-8", errors="surrogateescape") as tar:
-        for info in tar:
-            match = re.match(r"^((?:.*/|)[^.]+)[.]([^/]*)$", info.name)
-            if not info.isreg() or match is None or re.match(r"__[^/]*__($|/)", info.name):
-                continue
-            key, extension = match.groups()
-            if not samples or samples[-1]["__key__"] != key:
-                samples.append({"__key__": key})
-            file = tar.extractfile(info)
-            assert file is not None
-            samples[-1][extension.lower()] = file.read()
-    return samples
-
-
 def various(kind: int) -> list[tuple[str, bytes]]:
     names = NAMES + (ODD if kind != tarfile.USTAR_FORMAT else [])
     sizes = [0, 1, 511, 512, 513, 5000, 70_000, 1_200_000]
@@ -54,35 +36,24 @@ def various(kind: int) -> list[tuple[str, bytes]]:
     ]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it leaves its files open
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("block", [1024, 1 << 20])
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
-def test_samples_are_those_of_tarfile(tmp_path: Path, kind: int, block: int, mode: str) -> None:
-    path = archive(tmp_path / "x.tar", various(kind), mode, kind)
-    columns = ((b"cls",), (b"seg.png",), (b"jpg",), (KEY,))
-
-    found = items(path, columns, block=block, compression="GZIP" if mode == "w:gz" else "")
-
-    expected = [
-        (x["cls"], x["seg.png"], x["jpg"], x["__key__"].encode(errors="surrogateescape")) for x in grouped(path)
-    ]
-    assert [value for _, value in found] == expected
-    assert len(expected) == len(various(kind)) // 3
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it leaves its files open
-def test_samples_are_those_of_the_webdataset_library(tmp_path: Path) -> None:
+def test_samples_are_those_of_the_webdataset_library(tmp_path: Path, kind: int, block: int, mode: str) -> None:
     webdataset = pytest.importorskip("webdataset")
-    members = [("__meta__/x.jpg", b"no"), *various(tarfile.GNU_FORMAT), ("note", b"no")]
-    path = archive(tmp_path / "x.tar", members)
+    members = [("__meta__/x.jpg", b"no"), *various(kind), ("note", b"no")]
+    path = archive(tmp_path / "x.tar", members, mode, kind)
+    names = ("cls", "seg.png", "jpg", "__key__")
 
-    found = items(path, ((b"jpg",), (b"cls",), (KEY,)))
+    found = items(path, tuple((x.encode(),) for x in names), block=block, compression="GZIP" if mode == "w:gz" else "")
 
     expected = [
-        (x["jpg"], x["cls"], x["__key__"].encode(errors="surrogateescape"))
+        tuple(x[name].encode(errors="surrogateescape") if name == "__key__" else x[name] for name in names)
         for x in webdataset.WebDataset(path, shardshuffle=False)
     ]
     assert [value for _, value in found] == expected
+    assert len(expected) == len(various(kind)) // 3
     gc.collect()
 
 

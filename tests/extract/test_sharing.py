@@ -15,7 +15,7 @@ from gpupipe.extract.examples.example import ExampleParser
 from gpupipe.extract.examples.features import FixedLenFeature
 from gpupipe.extract.records import reading
 from gpupipe.extract.records.fixed import FixedReader
-from gpupipe.extract.records.reference import Reference, read_many
+from gpupipe.extract.records.reference import HeaderWalker, Reference, read_many
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.extract.storage import blocks, sharing
 from gpupipe.extract.storage.blocks import Blocks
@@ -36,30 +36,23 @@ def gil(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool
 both = pytest.mark.parametrize("gil", [True, False], indirect=True, ids=["GIL", "no GIL"])
 
 
-def written(path: Path, records: list[bytes]) -> str:
-    with gp.io.TFRecordWriter(path) as out:
-        for record in records:
+def written(path: Path, compression: str = "") -> str:
+    with gp.io.TFRecordWriter(path, compression) as out:
+        for record in RECORDS:
             out.write(record)
     return str(path)
 
 
 def from_records(folder: Path) -> list[Any]:
-    return [value for _, value in RecordReader(written(folder / "x", RECORDS))]
+    return [value for _, value in RecordReader(written(folder / "x"))]
 
 
 def from_compressed_records(folder: Path) -> list[Any]:
-    with gp.io.TFRecordWriter(folder / "x", "GZIP") as out:
-        for record in RECORDS:
-            out.write(record)
-    return [value for _, value in RecordReader(str(folder / "x"), compression="GZIP")]
+    return [value for _, value in RecordReader(written(folder / "x", "GZIP"), compression="GZIP")]
 
 
 def from_references(folder: Path) -> list[Any]:
-    path, references, at = written(folder / "x", RECORDS), [], 0
-    for record in RECORDS:
-        references.append(Reference(path, at, len(record)))
-        at += len(record) + 16
-    return list(read_many(references))
+    return list(read_many([value for _, value in HeaderWalker(written(folder / "x")) if isinstance(value, Reference)]))
 
 
 def from_fixed_length(folder: Path) -> list[Any]:

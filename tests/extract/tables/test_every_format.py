@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +89,7 @@ def test_a_file_without_rows_has_none(case: FormatCase, tmp_path: Path) -> None:
 @every_format
 @pytest.mark.parametrize(
     ("wanted", "complaint"),
-    [
-        ("none", "needs a column 'none'"),
-        ([], "needs different names"),
-        (["a", "a"], "different names"),
-        (3, "names for"),
-    ],
+    [("none", "needs a column 'none'"), ([], "different names"), (["a", "a"], "different names"), (3, "names for")],
 )
 def test_columns_that_cannot_be_read_are_refused(case: FormatCase, tmp_path: Path, wanted: Any, complaint: str) -> None:
     path = str(case.file(tmp_path / "one", columns(3)))
@@ -207,62 +202,59 @@ def test_a_state_behind_any_element_goes_on_with_the_next(
 # ---- projection, and what is read
 
 
-class _Reads:
-    """Bytes read from local files."""
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], int]:
+    """How many bytes of local files something reads."""
+    taken: list[int] = []
+    read, readinto = LOCAL.read, LOCAL.readinto
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.bytes = 0
-        read, readinto = LOCAL.read, LOCAL.readinto
+    def counted(name: str, offset: int, n: int, tag: str | None = None) -> bytes:
+        taken.append(n)
+        return read(name, offset, n, tag)
 
-        def counted(name: str, offset: int, n: int, tag: str | None = None) -> bytes:
-            self.bytes += n
-            return read(name, offset, n, tag)
+    def counted_into(name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
+        taken.append(len(out))
+        readinto(name, offset, out, tag)
 
-        def counted_into(name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
-            self.bytes += len(out)
-            readinto(name, offset, out, tag)
-
-        monkeypatch.setattr(LOCAL, "read", counted)
-        monkeypatch.setattr(LOCAL, "readinto", counted_into)
-
-    def of(self, work: Any) -> int:
-        before = self.bytes
+    def of(work: Callable[[], Any]) -> int:
+        taken.clear()
         work()
-        return self.bytes - before
+        return sum(taken)
+
+    monkeypatch.setattr(LOCAL, "read", counted)
+    monkeypatch.setattr(LOCAL, "readinto", counted_into)
+    return of
 
 
 @every_format
-def test_columns_not_asked_for_are_not_read(case: FormatCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_not_asked_for_are_not_read(case: FormatCase, tmp_path: Path, reads: Any) -> None:
     rng = np.random.default_rng(0)
     given = {**columns(2000), "name": [rng.bytes(1000) for _ in range(2000)]}
     path = case.file(tmp_path / "one", given, rows=500)
     ds = case.make(str(path), ["a", "x"])
 
-    assert _Reads(monkeypatch).of(lambda: list(ds)) < 400_000 < 2_000_000 < path.stat().st_size
+    assert reads(lambda: list(ds)) < 400_000 < 2_000_000 < path.stat().st_size
     if case.block is not None:
         case.damaged(path, 1)
         assert len(elements(case.make(str(path), ["a", "x"]))) == 2000
 
 
 @every_format
-def test_skip_and_an_index_read_what_they_give(
-    case: FormatCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_skip_and_an_index_read_what_they_give(case: FormatCase, tmp_path: Path, reads: Any) -> None:
     rng = np.random.default_rng(0)
     given = {"name": [rng.bytes(1000) for _ in range(2000)]}
     paths = [str(case.file(tmp_path / str(i), given, rows=100)) for i in range(2)]
     ds = case.make(paths, "name")
-    reads = _Reads(monkeypatch)
 
-    assert reads.of(lambda: list(ds.skip(3950))) < 400_000
-    assert reads.of(lambda: list(ds[1990:2010])) < 600_000
-    assert reads.of(lambda: ds[3999]) < 400_000
+    assert reads(lambda: list(ds.skip(3950))) < 400_000
+    assert reads(lambda: list(ds[1990:2010])) < 600_000
+    assert reads(lambda: ds[3999]) < 400_000
     with iter(ds) as items:
         taken(items, 3990)
         state = items.state_dict()
     with iter(case.make(paths, "name")) as items:
         items.load_state_dict(state)
-        assert reads.of(lambda: taken(items)) < 400_000
+        assert reads(lambda: taken(items)) < 400_000
 
 
 # ---- by index
@@ -300,21 +292,18 @@ def test_any_cut_gives_one_full_shuffle(case: FormatCase, tmp_path: Path, monkey
 
 
 @every_format
-def test_many_rows_have_an_index(case: FormatCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rows_have_an_index(case: FormatCase, tmp_path: Path, reads: Any) -> None:
     n = 400_000
     path = case.file(tmp_path / "many", {"a": np.arange(n)}, rows=20_000)
     ds = case.make(str(path), "a")
-    reads = _Reads(monkeypatch)
 
     assert len(ds) == n
-    assert reads.of(lambda: [ds[i] for i in (0, 99_999, n - 1)]) < path.stat().st_size // 2
+    assert reads(lambda: [ds[i] for i in (0, 99_999, n - 1)]) < path.stat().st_size // 2
     assert [int(ds[i]) for i in (0, 50_000, 123_456, n - 1)] == [0, 50_000, 123_456, n - 1]
     assert elements(ds[99_998:100_002]) == [99_998, 99_999, 100_000, 100_001]
-    assert reads.of(lambda: list(ds.skip(n - 3))) < path.stat().st_size // 2
+    assert reads(lambda: list(ds.skip(n - 3))) < path.stat().st_size // 2
     assert elements(ds.skip(n - 3)) == [n - 3, n - 2, n - 1]
-    order = np.concatenate(list(ds.shuffle(gp.ALL, seed=1).take(20_000).batch(10_000)))
-    assert len(np.unique(order)) == 20_000
-    assert 180_000 < order.mean() < 220_000  # 24 standard deviations of the mean of 20,000 such draws
+    assert len({int(a) for a in ds.shuffle(gp.ALL, seed=1).take(1000)}) == 1000
 
 
 # ---- bad rows and blocks
@@ -325,9 +314,10 @@ def test_a_damaged_block_makes_each_of_its_rows_bad_and_no_other(case: FormatCas
     if case.block is None:
         pytest.skip(f"{case.name} has nothing by which damage of a block is noticed")
     path = case.file(tmp_path / "one", columns(10))
+    sound, manifest = path.read_bytes(), str(tmp_path / "bad.jsonl")
     case.damaged(path, 1)
 
-    with iter(skipping(case.make(str(path)))) as items:
+    with iter(skipping(case.make(str(path)), error_manifest=manifest)) as items:
         good = elements(items)
         bad = items.errors
 
@@ -341,22 +331,8 @@ def test_a_damaged_block_makes_each_of_its_rows_bad_and_no_other(case: FormatCas
     assert len(case.make(str(path))) == 10
     assert elements(skipping(case.make(str(path), "a")[3:9])) == [3, 4, 5, 6, 7, 8]
     assert [row["a"] for row in elements(skipping(case.make(str(path), ["a", "name"])[3:9]))] == [3, 8]
-
-
-@every_format
-def test_a_row_listed_as_bad_in_a_manifest_is_bad_from_the_start(case: FormatCase, tmp_path: Path) -> None:
-    if case.block is None:
-        pytest.skip(f"{case.name} has nothing by which damage of a block is noticed")
-    path = case.file(tmp_path / "one", columns(10))
-    sound = path.read_bytes()
-    case.damaged(path, 1)
-    manifest = str(tmp_path / "bad.jsonl")
-    elements(skipping(case.make(str(path)), error_manifest=manifest))
-    path.write_bytes(sound)
-
-    found = elements(skipping(case.make(str(path)), bad_records=manifest))
-
-    assert [row["a"] for row in found] == [0, 1, 2, 3, 8, 9]
+    path.write_bytes(sound)  # but the manifest still lists them
+    assert elements(skipping(case.make(str(path)), bad_records=manifest)) == good
 
 
 DAMAGE: dict[str, Any] = {
