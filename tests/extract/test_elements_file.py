@@ -289,37 +289,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_a_changed_byte_is_found_and_costs_no_more_than_its_element(whole: Path, data: st.DataObject) -> None:
-    content = bytearray(whole.read_bytes())
-    at = data.draw(st.integers(0, len(content) - 1))
-    content[at] ^= data.draw(st.integers(1, 255))
-    path = whole.with_name("changed")
-    path.write_bytes(content)
-    found: list[int] = []
-
-    reader = ElementsReader(str(path), head_needed=False)
-    items: list[Any] = []
-    ended = True
-    try:
-        items += reader.elements(Owner, lambda: found.append(1))
-    except RecordError as error:
-        ended = False
-        assert (error.file, error.offset is None) == (str(path), False)
-    finally:
-        reader.close()
-
-    (kind,) = {record[12:13] for record, (a, b) in placed(whole.read_bytes()) if a <= at < b}
-    errors = {i: value for i, (value, where, _) in enumerate(items) if where is None}
-    assert shown(items) == ["lost" if i in errors else place for i, place in enumerate(shown(read(whole)))]
-    assert len(errors) == (kind in b"EH")
-    assert ended == (kind != b"Z")
-    assert found
-    for error in errors.values():
-        assert error.file == str(path) and error.offset <= at < error.offset + 2000
-
-
 @pytest.mark.parametrize("compression", ["", "GZIP"])
 @pytest.mark.parametrize("what", ["a length", "payloads", "zeros", "the end"])
 def test_behind_damage_everything_is_read(tmp_path: Path, what: str, compression: str) -> None:

@@ -6,7 +6,6 @@ import logging
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +15,6 @@ import pytest
 from gpupipe import Dataset, ops
 from gpupipe import cpus as cpus_module
 from gpupipe.errors import MissingDependencyError, PlanError
-from gpupipe.graph.op import Op
 from gpupipe.graph.values import Apply, Input
 from gpupipe.ops.cast import Cast
 from gpupipe.optimize.lower.compile import lower_dry
@@ -27,7 +25,7 @@ from gpupipe.transform import choose
 from gpupipe.transform import machine as machine_of
 from gpupipe.transform.choose import Choice, choose_for, make_executor, resolve_device, threads_of, unsupported
 from gpupipe.transform.program import Program
-from tests.transform.tiny import IMAGE, chain
+from tests.transform.tiny import IMAGE, TinyDaliOnly, TinyHostOnly, chain
 
 
 @pytest.fixture
@@ -60,6 +58,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 FEW, MORE = choose.FEW_THREADS, choose.FEW_THREADS + 1
 FOUND = "OpenCV and cykooz-resizer found"
+NEITHER = f"DALI is not installed .pip install.*{FOUND}.*less than NumPy"
 
 
 @pytest.mark.parametrize(
@@ -75,22 +74,8 @@ FOUND = "OpenCV and cykooz-resizer found"
         (0, True, True, Options(threads=FEW), "fast", FOUND),
         (0, True, True, Options(threads=MORE), "dali-cpu", "no GPU found"),
         (0, False, True, Options(threads=FEW), "fast", FOUND),
-        (
-            0,
-            False,
-            True,
-            Options(threads=MORE),
-            "fast",
-            f"DALI is not installed .pip install.*{FOUND}.*less than NumPy",
-        ),
-        (
-            1,
-            False,
-            True,
-            Options(threads=MORE),
-            "fast",
-            f"DALI is not installed .pip install.*{FOUND}.*less than NumPy",
-        ),
+        (0, False, True, Options(threads=MORE), "fast", NEITHER),
+        (1, False, True, Options(threads=MORE), "fast", NEITHER),
         (1, True, True, Options(threads=2), "dali-gpu", "1 GPU and DALI found"),
         (1, True, True, Options(threads=2, device="cpu"), "fast", FOUND),
         (0, True, True, Options(threads=2, backend="dali"), "dali-cpu", "no GPU found, DALI found"),
@@ -374,20 +359,11 @@ def test_a_library_that_cannot_be_imported_is_not_chosen_and_named(broken: str, 
     assert "the executor 'fast' is not used" in done.stderr
 
 
-@dataclass(frozen=True, slots=True)
-class HostOnly(Op):
-    def infer(self, *xs: TensorSpec) -> TensorSpec:
-        return xs[0]
-
-    def reference(self, x: Any) -> Any:
-        return x
-
-
 def test_ops_that_an_executor_cannot_run_are_named_before_anything_is_built() -> None:
-    program = Program((Apply(HostOnly(), (IMAGE,)),))
+    program = Program((Apply(TinyHostOnly(), (IMAGE,)),))
 
     assert unsupported(Choice("numpy", None, ""), program) == []
-    assert unsupported(Choice("dali-gpu", 0, ""), program) == ["host_only"]
+    assert unsupported(Choice("dali-gpu", 0, ""), program) == ["tiny_host_only"]
     with pytest.raises(PlanError, match=r"host_only cannot run as DALI on CPU.*backend='numpy'"):
         make_executor(Choice("dali-cpu", None, ""), program, 2, 1)
 
@@ -405,15 +381,6 @@ def test_a_fallback_is_logged_once(machine: Any, caplog: pytest.LogCaptureFixtur
     assert "DALI is not installed" in caplog.text
 
 
-@dataclass(frozen=True, slots=True)
-class DaliOnly(Op):
-    def infer(self, *xs: TensorSpec) -> TensorSpec:
-        return xs[0]
-
-    def dali(self, d: Any, x: Any) -> Any:
-        return x
-
-
 PIXELS = Input(0, TensorSpec((2, 2, 3), "uint8", "HWC"))
 HALVED = Program((Apply(Cast("float32"), (PIXELS,)),))
 
@@ -426,7 +393,9 @@ HALVED = Program((Apply(Cast("float32"), (PIXELS,)),))
         pytest.param(HALVED, Options(backend="dali", device="cpu"), 0, "dali-cpu", id="arrays, DALI asked for"),
         pytest.param(HALVED, Options(), 1, "dali-gpu", id="arrays on a GPU"),
         pytest.param(chain(), Options(), 0, "dali-cpu", id="encoded images"),
-        pytest.param(Program((Apply(DaliOnly(), (PIXELS,)),)), Options(), 0, "dali-cpu", id="an op that NumPy lacks"),
+        pytest.param(
+            Program((Apply(TinyDaliOnly(), (PIXELS,)),)), Options(), 0, "dali-cpu", id="an op that NumPy lacks"
+        ),
     ],
 )
 def test_on_the_cpu_what_decodes_nothing_runs_in_numpy(

@@ -18,7 +18,6 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.errors import GpupipeError, PlanError, SpecError
-from gpupipe.graph.op import Array, Op
 from gpupipe.graph.values import Apply
 from gpupipe.ops._shared.decoding import decoder
 from gpupipe.options import DecoderOptions
@@ -30,7 +29,7 @@ from gpupipe.transform.dali.feeding import LEGAL, wrap
 from gpupipe.transform.dali.library import release_memory
 from gpupipe.transform.program import BatchFailed, Feed, Program
 from tests.transform.region_decode import _PROBE, probe_region_decode
-from tests.transform.tiny import IMAGE, TinyScale, chain, damaged, expected, feed_of, jpeg
+from tests.transform.tiny import IMAGE, TinyHostOnly, TinySame, TinyScale, chain, damaged, expected, feed_of, jpeg
 
 pytest.importorskip("nvidia.dali", reason="DALI is not installed")
 
@@ -261,16 +260,10 @@ def test_only_the_cause_is_left_of_dalis_text(words: str, cause: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken(Op):
+class Broken(TinyHostOnly):
     """Cannot be lowered, each time for another reason."""
 
-    how: str
-
-    def infer(self, *xs: TensorSpec) -> TensorSpec:
-        return xs[0]
-
-    def reference(self, x: Array) -> Array:
-        return x
+    how: str = ""
 
     def dali(self, d: Any, x: Any) -> Any:
         if self.how == "python":
@@ -326,10 +319,7 @@ def test_wrapping_copies_only_what_dali_cannot_read() -> None:
 @pytest.mark.parametrize("dtype", [str(dtype) for dtype in LEGAL])
 def test_every_legal_dtype_goes_in_and_comes_out_unchanged(dtype: str) -> None:
     @dataclass(frozen=True, slots=True)
-    class Copy(Op):
-        def infer(self, *xs: TensorSpec) -> TensorSpec:
-            return xs[0]
-
+    class Copy(TinySame):
         def dali(self, d: Any, x: Any) -> Any:
             return d.fn.copy(d.fn.cast(x, dtype=d.dtype(dtype)))
 
@@ -370,12 +360,7 @@ def test_the_probe_asks_for_regions_as_the_ops_do() -> None:
 
 
 def test_an_op_without_a_dali_form_is_named() -> None:
-    @dataclass(frozen=True, slots=True)
-    class HostOnly(Op):
-        def infer(self, *xs: TensorSpec) -> TensorSpec:
-            return xs[0]
-
-    executor = DaliExecutor(Program((Apply(HostOnly(), (IMAGE,)),)), 2, 1)
+    executor = DaliExecutor(Program((Apply(TinyHostOnly(), (IMAGE,)),)), 2, 1)
 
     with pytest.raises(PlanError, match="host_only has no DALI form"):
         executor.submit(Feed(1, ([np.zeros((4, 4, 3), np.uint8)],)))

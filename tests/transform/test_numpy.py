@@ -17,7 +17,7 @@ from gpupipe.graph.values import Apply
 from gpupipe.spec import TensorSpec
 from gpupipe.transform.numpy import NumpyExecutor
 from gpupipe.transform.program import BatchFailed, Feed, Program
-from tests.transform.tiny import IMAGE, TinyScale, chain, damaged, feed_of, jpeg
+from tests.transform.tiny import IMAGE, TinyDaliOnly, TinyHostOnly, TinyScale, chain, damaged, feed_of, jpeg
 
 FIXED = type(IMAGE)(0, TensorSpec((4, 4, 3), "uint8", "HWC"))
 ROWS = [np.full((4, 4, 3), n, np.uint8) for n in range(6)]
@@ -121,13 +121,8 @@ def test_a_decoder_that_fails_is_a_decode_error() -> None:
 
 
 def test_an_op_without_a_numpy_form_is_named() -> None:
-    @dataclass(frozen=True, slots=True)
-    class GraphOnly(Op):
-        def infer(self, *xs: TensorSpec) -> TensorSpec:
-            return xs[0]
-
-    with pytest.raises(PlanError, match="graph_only has no NumPy form"):
-        NumpyExecutor(Program((Apply(GraphOnly(), (IMAGE,)),)), 1, 1)
+    with pytest.raises(PlanError, match="tiny_dali_only has no NumPy form"):
+        NumpyExecutor(Program((Apply(TinyDaliOnly(), (IMAGE,)),)), 1, 1)
 
 
 BEGUN: list[bool] = []
@@ -137,10 +132,7 @@ EXECUTORS: list[NumpyExecutor] = []
 
 
 @dataclass(frozen=True, slots=True)
-class Slow(Op):
-    def infer(self, *xs: TensorSpec) -> TensorSpec:
-        return xs[0]
-
+class Slow(TinyHostOnly):
     def reference(self, x: Array) -> Array:
         BEGUN.extend(executor._closed for executor in EXECUTORS)
         time.sleep(0.05)
@@ -163,13 +155,10 @@ def test_closing_waits_for_no_more_than_the_rows_at_work() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting(Op):
+class Meeting(TinyHostOnly):
     """Every row waits until all of them are at work, and the test too."""
 
     barrier: Any = None
-
-    def infer(self, *xs: TensorSpec) -> TensorSpec:
-        return xs[0]
 
     def reference(self, x: Array) -> Array:
         self.barrier.wait(30)

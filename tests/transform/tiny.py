@@ -93,14 +93,30 @@ class TinyHalves(Op):
 
 
 @dataclass(frozen=True, slots=True)
-class TinySame(Op):
-    """The input itself, on every executor: results must not share memory all the same."""
+class TinyHostOnly(Op):
+    """The input itself, in NumPy alone."""
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         return xs[0]
 
     def reference(self, x: Array) -> Array:
         return x
+
+
+@dataclass(frozen=True, slots=True)
+class TinyDaliOnly(Op):
+    """The input itself, in DALI alone."""
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        return xs[0]
+
+    def dali(self, d: Any, x: Any) -> Any:
+        return x
+
+
+@dataclass(frozen=True, slots=True)
+class TinySame(TinyHostOnly):
+    """The input itself, on every executor: results must not share memory all the same."""
 
     def dali(self, d: Any, x: Any) -> Any:
         return x
