@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError
+from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records.crc import masked_crc32c
 from gpupipe.extract.records.reference import HeaderWalker, Reference
 from gpupipe.extract.records.tfrecord import RecordReader
@@ -149,18 +149,3 @@ def test_a_compressed_stream_with_a_wrong_end_gives_all_records_and_an_error(
     assert good == expected(0, 1, 2, 3, 4)
     assert error.offset == OFFSETS[5]
     assert reason in str(error)
-
-
-@pytest.mark.parametrize(
-    ("kind", "options"), [(RecordReader, {}), (RecordReader, {"compression": "GZIP"}), (HeaderWalker, {})]
-)
-def test_a_missing_file_or_a_directory_is_one_error(tmp_path: Path, kind: Any, options: dict[str, Any]) -> None:
-    ((offset, error),) = kind(str(tmp_path / "no"), **options)
-
-    assert offset == 0
-    assert isinstance(error, MissingFileError)
-    assert isinstance(error, FileNotFoundError)
-    assert str(tmp_path / "no") in str(error)
-    ((_, error),) = kind(str(tmp_path), **options)
-    assert isinstance(error, DirectoryError)
-    assert isinstance(error, IsADirectoryError)

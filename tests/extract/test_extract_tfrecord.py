@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe.errors import DataError, PlanError, PlanTypeError, RecordError
+from gpupipe.errors import DataError, PlanError, PlanTypeError
 from gpupipe.extract.examples.encode import encode_example
 from gpupipe.extract.records import crc
 from gpupipe.extract.records.crc import masked_crc32c
@@ -229,18 +229,6 @@ def test_flush_makes_what_was_written_readable(tmp_path: Path, compression: str 
 
     assert next(iter(RecordReader(str(tmp_path / "x"), compression=compression))) == (0, b"hello")
     out.close()
-
-
-def test_a_reference_checks_the_payload_unless_told_not_to(tmp_path: Path) -> None:
-    path = write(tmp_path / "x", [b"hello"])
-    data = bytearray(Path(path).read_bytes())
-    data[13] ^= 1
-    (tmp_path / "y").write_bytes(data)
-    reference = Reference(str(tmp_path / "y"), 0, 5)
-
-    assert reference.read(check_crc=False) == b"hdllo"
-    with pytest.raises(RecordError, match=r"y at offset 0: read: .*CRC"):
-        reference.read()
 
 
 reused = pytest.mark.skipif(not gil_is_on(), reason="without the GIL no block is used again")

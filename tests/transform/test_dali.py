@@ -206,28 +206,6 @@ print(status)
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
 
 
-def test_many_failures_and_iterations_do_not_grow_the_process() -> None:
-    resource = pytest.importorskip("resource")
-    program = chain()
-    executor = DaliExecutor(program, 4, 1)
-    bad = [*FILES[:3], damaged(FILES[3])]
-
-    def turn(times: int) -> int:
-        for _ in range(times):
-            executor.submit(feed_of(program, bad))
-            with pytest.raises(BatchFailed):
-                executor.collect()
-            executor.submit(feed_of(program, FILES))
-            executor.collect()
-        return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-
-    before = turn(20)
-    after = turn(200)
-    executor.close()
-
-    assert after - before < 20_000  # KB
-
-
 TEXT = """Critical error in pipeline:
 Critical error in pipeline:
 Error in CPU operator `nvidia.dali.fn.decoders.image`,
