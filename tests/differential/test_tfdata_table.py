@@ -23,7 +23,7 @@ from tests.differential.tfdata_sides import (
     TEXTS,
     Chain,
     built,
-    first_numbers,
+    from_generator,
     learns,
     leaves,
     same_type,
@@ -125,7 +125,7 @@ def test_a_cache_is_filled_by_a_full_pass_only(tf: Any) -> None:
 
 def test_numbers_that_fit_exactly_take_the_declared_type(tf: Any) -> None:
     def chain(value: Any, dtype: Any) -> Chain:
-        return lambda D: D.from_generator(lambda: iter([value]), output_types=dtype)
+        return lambda D: from_generator(D, value, output_types=dtype)
 
     for value, dtype in ((np.int64(7), np.int32), (np.int8(7), np.int64), (True, np.int64), (7, np.float32)):
         (theirs,) = built(tf, chain(value, dtype)).as_numpy_iterator()
@@ -358,7 +358,7 @@ def test_len_and_bool_are_those_of_tf_data(tf: Any) -> None:
         "endless": (lambda D: D.range(3).repeat(), None),
         "filtered": (lambda D: D.range(3).filter(lambda x: x > 0), None),
         "flat": (lambda D: D.range(3).flat_map(lambda x: D.range(x)), None),
-        "generated": (lambda D: D.from_generator(first_numbers(3), output_types=np.int64), None),
+        "generated": (lambda D: from_generator(D, 1, 2, 3, output_types=np.int64), None),
     }
     for chain, expected in chains.values():
         for dataset in (built(tf, chain), chain(gp.Dataset)):

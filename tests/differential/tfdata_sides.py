@@ -116,10 +116,6 @@ def from_generator(D: Any, *values: Any, **types: Any) -> Any:
     return D.from_generator(lambda: iter(values), **types)
 
 
-def first_numbers(n: int) -> Callable[[], Iterator[int]]:
-    return lambda: iter(range(n))
-
-
 def in_passes(*sizes: int) -> Callable[[], Iterator[int]]:
     """A generator with so many elements in each pass."""
     left = iter(sizes)

@@ -72,12 +72,6 @@ def test_lists_in_parts_and_of_several_kinds_are_read(feature: bytes, dtype: str
         assert one(example(feature), FixedLenFeature((), dtype)) == values[0]
 
 
-def test_the_order_inside_an_entry_does_not_matter() -> None:
-    entry = wrap(2, wrap(3, wrap(1, b"\7"))) + wrap(1, b"x")
-
-    assert one(wrap(1, wrap(1, entry)), FixedLenFeature((), "int64")) == 7
-
-
 def test_one_parser_reads_records_of_different_layout() -> None:
     parser = ExampleParser({"label": FixedLenFeature((), "int64"), "y": VarLenFeature("int64")})
     for k in range(300):
@@ -85,15 +79,6 @@ def test_one_parser_reads_records_of_different_layout() -> None:
         payload = encode_example({name: value for name, value in other.items() if value != []})
 
         assert parser.parse(payload)[0] == k
-
-
-def test_an_entry_of_known_layout_may_not_go_beyond_its_message() -> None:
-    parser = ExampleParser({"label": FixedLenFeature((), "int64", 0)})
-    payload = encode_example({"others": 5})
-    assert parser.parse(payload) == (0,)  # now the layout of the entry is known
-
-    with pytest.raises(ParseError, match="a feature of 15 bytes is longer than the 13 that are left"):
-        parser.parse(wrap(1, payload[2:-2]))
 
 
 def test_defaults_are_not_shared() -> None:

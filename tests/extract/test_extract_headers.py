@@ -109,20 +109,6 @@ def test_a_damaged_exif_block_asks_for_nothing(block: bytes) -> None:
     assert read_header(data, orientation=True).orientation == 1
 
 
-def test_fill_bytes_may_precede_a_marker() -> None:
-    data = saved("RGB", (9, 8))
-
-    assert jpeg_size(data[:2] + b"\xff" * 10 + data[2:])[:2] == (8, 9)
-
-
-@pytest.mark.parametrize("marker", [0xC4, 0xCC, 0xDB, 0xFE])
-def test_tables_may_precede_the_frame(marker: int) -> None:
-    data = saved("RGB", (9, 8))
-    segment = bytes([0xFF, marker, 0, 22]) + b"\0\x01" * 10
-
-    assert jpeg_size(data[:2] + segment + data[2:])[:2] == (8, 9)
-
-
 def test_a_file_of_fill_bytes_comes_to_an_end() -> None:
     for endless in (b"\xff" * 2_000_000, b"\xff\xe0\0\2" * 200_000):
         with pytest.raises(DecodeError, match="no size within"):

@@ -216,26 +216,12 @@ def _remote(folder: Path) -> Made:
     return RemoteStorage("memory://"), lambda name: f"memory://{folder.name}/{name}"
 
 
-def _ranges_of(make: Callable[[Path], Made]) -> Callable[[Path], Made]:
-    def made(folder: Path) -> Made:
-        storage, path = make(folder)
-        return _Ranges(storage), path
-
-    return made
-
-
-STORAGES: dict[str, Callable[[Path], Made]] = {
-    "local": _local,
-    "remote": _remote,
-    "ranges of a local one": _ranges_of(_local),
-    "ranges of a remote one": _ranges_of(_remote),
-}
-
-
-@pytest.fixture(params=STORAGES.values(), ids=list(STORAGES))
+@pytest.fixture(params=[(make, ranges) for ranges in (False, True) for make in (_local, _remote)])
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
-    both: Made = request.param(tmp_path)
-    return both
+    """A storage on this machine or a remote one, as it is or through ranges that are kept."""
+    make, ranges = request.param
+    storage, path = make(tmp_path)
+    return _Ranges(storage) if ranges else storage, path
 
 
 RANGES = [(0, 10), (5, 7), (SIZE - 3, 3), (0, SIZE), (4000, 0), (SIZE, 0), (100, 5000), (99, 1)]

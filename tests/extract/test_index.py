@@ -7,7 +7,7 @@ import os
 import shutil
 import struct
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,16 +54,19 @@ def path(tmp_path: Path) -> str:
 OFFSETS = [0, 16, 37, 20_053, 20_074, 20_095, 20_116]
 
 
-class Counting(LocalStorage):
-    """A storage that counts reads."""
+class Watched(LocalStorage):
+    """A storage that counts reads, and does something behind each."""
 
-    def __init__(self) -> None:
+    def __init__(self, then: Callable[[str, int], Any] = lambda name, offset: None) -> None:
         super().__init__()
         self.reads: list[int] = []
+        self.then = then
 
     def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
         self.reads.append(n)
-        return super().read(name, offset, n, tag)
+        data = super().read(name, offset, n, tag)
+        self.then(name, offset)
+        return data
 
 
 def outcome(item: tuple[int, Any]) -> tuple[int, Any]:
@@ -97,7 +100,7 @@ def test_offsets_and_lengths_are_those_of_the_file(path: str) -> None:
 def test_no_payload_is_read(tmp_path: Path) -> None:
     target = tmp_path / "large"
     target.write_bytes(frame(bytes(1_000_000)) * 3)
-    storage = Counting()
+    storage = Watched()
 
     index = build_index(str(target), storage=storage)
 
@@ -108,7 +111,7 @@ def test_no_payload_is_read(tmp_path: Path) -> None:
 def test_small_records_are_read_in_blocks_and_cost_at_most_16_bytes(tmp_path: Path) -> None:
     target = tmp_path / "small"
     target.write_bytes(frame(b"x" * 16) * 20_000)
-    storage = Counting()
+    storage = Watched()
 
     index = build_index(str(target), storage=storage)
 
@@ -213,7 +216,7 @@ def test_an_incomplete_walk_leaves_none(path: str, how: str) -> None:
 @pytest.mark.parametrize("start", OFFSETS)
 def test_a_walk_by_the_index_begins_where_it_is_told_and_reads_no_header(path: str, start: int) -> None:
     record_index(path)
-    storage = Counting()
+    storage = Watched()
 
     assert [at for at, _ in HeaderWalker(path, start=start, storage=storage)] == [o for o in OFFSETS[:-1] if o >= start]
     assert storage.reads == []
@@ -237,28 +240,23 @@ def test_a_file_that_could_not_be_read_to_its_end_is_looked_at_again(tmp_path: P
     target = tmp_path / "large"
     target.write_bytes(frame(bytes(100_000)) * 3)
 
-    class Failing(LocalStorage):
-        def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
-            if offset > 150_000:
-                raise gp.DataError("the disk does not answer", file=name, offset=offset)
-            return super().read(name, offset, n, tag)
+    def fails(name: str, offset: int) -> None:
+        if offset > 150_000:
+            raise gp.DataError("the disk does not answer", file=name, offset=offset)
 
-    index = record_index(str(target), storage=Failing())
+    index = record_index(str(target), storage=Watched(fails))
 
     assert (len(index), sorted(index.faults), index.lasting) == (3, [2], False)
     assert len(record_index(str(target)).faults) == 0
 
 
 def test_a_file_that_grew_while_it_was_walked_is_not_kept(path: str) -> None:
-    class Growing(LocalStorage):
-        def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
-            data = super().read(name, offset, n, tag)
-            with open(name, "ab") as file:
-                file.write(frame(b"later"))
-            return data
+    def grows(name: str, offset: int) -> None:
+        with open(name, "ab") as file:
+            file.write(frame(b"later"))
 
     before = version_of(path)
-    record_index(path, storage=Growing())
+    record_index(path, storage=Watched(grows))
 
     assert before is not None
     assert INDEXES.get(path, before) is None
