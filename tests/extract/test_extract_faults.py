@@ -12,10 +12,13 @@ from typing import Any, cast
 
 import pytest
 
+import gpupipe as gp
+from gpupipe import Dataset, Options, TFRecordDataset
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records.crc import masked_crc32c
 from gpupipe.extract.records.reference import HeaderWalker, Reference
-from gpupipe.extract.records.tfrecord import RecordReader
+from gpupipe.extract.records.tfrecord import BLOCK, RecordReader
+from tests.behaviour.model import outcomes
 from tests.fuzz.building import frame
 
 FIVE = [b"zero", b"one" * 20, b"two" * 300, b"three", b"four" * 10]
@@ -149,3 +152,77 @@ def test_a_compressed_stream_with_a_wrong_end_gives_all_records_and_an_error(
     assert good == expected(0, 1, 2, 3, 4)
     assert error.offset == OFFSETS[5]
     assert reason in str(error)
+
+
+# ---- what is read behind damage
+
+
+RECORDS = [b"%d" % i * (3 * i + 1) for i in range(12)]
+
+
+STARTS = [sum(len(record) + 16 for record in RECORDS[:i]) for i in range(13)]
+
+
+def with_flips(*places: int) -> bytes:
+    data = bytearray(b"".join(map(frame, RECORDS)))
+    for place in places:
+        data[place] ^= 0x10
+    return bytes(data)
+
+
+HEADERS = with_flips(STARTS[2], STARTS[7] + 9, STARTS[8] + 1)  # two of them next to each other
+PAYLOADS = with_flips(STARTS[2] + 12, STARTS[7] + 20, STARTS[8] + 12)
+LAST = with_flips(STARTS[11] + 3)
+
+CHAINS: dict[str, Any] = {
+    "plain": lambda path: TFRecordDataset(path),
+    "reads ahead": lambda path: TFRecordDataset([path], num_parallel_reads=2),
+    "interleave": lambda path: Dataset.list_files(path).interleave(TFRecordDataset, num_parallel_calls=2),
+    "references": lambda path: TFRecordDataset(path).skip(0).shuffle(1),
+    "shuffle": lambda path: TFRecordDataset(path).shuffle(5),
+    "batches": lambda path: TFRecordDataset(path).batch(1).unbatch(),
+}
+
+
+@pytest.mark.parametrize("make", CHAINS.values(), ids=CHAINS.keys())
+@pytest.mark.parametrize(("data", "bad"), [(HEADERS, [2, 7, 8]), (PAYLOADS, [2, 7, 8]), (LAST, [11])])
+def test_the_rest_of_the_file_is_read(tmp_path: Path, make: Any, data: bytes, bad: list[int]) -> None:
+    (tmp_path / "a").write_bytes(data)
+    dataset = make(str(tmp_path / "a"))
+    good = sorted(record for i, record in enumerate(RECORDS) if i not in bad)
+
+    skipped = dataset.with_options(Options(on_error="skip")).iterator()
+    assert sorted(skipped) == good
+
+    seen = outcomes(dataset)
+    errors = seen.count("error")
+    assert sorted(record for record in seen if record != "error") == good
+    # One error for each bad record; two damaged headers in a row are passed over at once.
+    assert errors == (len(bad) - 1 if data is HEADERS else len(bad))
+    assert skipped.left_out == errors
+
+
+@pytest.mark.parametrize(
+    "edge",
+    [17 + 256, 64 << 10, BLOCK - BLOCK // 4, BLOCK],
+    ids=["first step", "first search", "first part of a block", "block"],
+)
+def test_a_header_is_found_wherever_a_part_of_the_search_ends(tmp_path: Path, edge: int) -> None:
+    """Every way of reading searches in parts, the first of which ends here: a header may lie in two of them."""
+    path = tmp_path / "a"
+    for start in range(edge - 14, edge + 20):
+        data = bytearray(frame(b"a") + frame(bytes(start - 33)) + frame(b"b"))
+        data[17] ^= 1  # the second header
+        path.write_bytes(data)
+        (tmp_path / "gz").write_bytes(gzip.compress(data, 1))
+
+        ways = RecordReader(str(path)), HeaderWalker(str(path)), RecordReader(str(tmp_path / "gz"), compression="GZIP")
+        found = [[at for at, item in way if not isinstance(item, gp.DataError)] for way in ways]
+
+        assert found == [[0, start]] * 3
+
+
+def test_an_endless_run_of_zeros_is_one_error_not_one_for_each_byte(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(frame(b"x") + bytes(100_000) + frame(b"y"))
+
+    assert outcomes(TFRecordDataset(str(tmp_path / "a"))) == [b"x", "error", b"y"]

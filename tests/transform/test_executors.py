@@ -1,7 +1,8 @@
-"""The contract of executors, on every one that runs without a GPU."""
+"""The contract of executors, on every one that runs without a GPU, and the training chain through both."""
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 import time
@@ -11,12 +12,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from gpupipe import ops
 from gpupipe.errors import ClosedError, GpupipeError, SpecError
+from gpupipe.graph.host_values import HostValues
 from gpupipe.graph.op import Array, Op
-from gpupipe.graph.values import Apply, Const, Item, Value
-from gpupipe.spec import TensorSpec
+from gpupipe.graph.trace import trace
+from gpupipe.graph.values import Apply, Const, Draw, Item, Value
+from gpupipe.spec import LEAF, TensorSpec
 from gpupipe.transform import machine
+from gpupipe.transform.choose import Choice, make_executor
 from gpupipe.transform.dali.executor import DaliExecutor
 from gpupipe.transform.numpy import NumpyExecutor
 from gpupipe.transform.program import BatchFailed, Executor, Feed, Program
@@ -265,4 +271,65 @@ def test_wrong_dtypes_of_parameters_are_a_mistake_of_the_caller() -> None:
     with pytest.raises(SpecError, match="int32 rows of rank 1"):
         executor.submit(feed_of(program, FILES[:2], np.zeros((2, 2), np.float32)))
     executor.collect()
+    executor.close()
+
+
+# ---- the training chain
+
+
+SIDE = 48
+PHOTOS = [jpeg(n, *((90, 120), (120, 80), (61, 200))[n % 3]) for n in range(24)]
+
+
+def training(data: Any) -> Any:
+    image = ops.decode_jpeg(data, channels=3)
+    image = ops.random_resized_crop(image, (SIDE, SIDE))
+    image = ops.random_flip_left_right(image)
+    return ops.normalize(image, ops.IMAGENET_MEAN, ops.IMAGENET_STD)
+
+
+def program_of(fn: Any) -> Program:
+    traced = trace(fn, LEAF, [TensorSpec((), bytes)], force=True)
+    assert traced is not None
+    return Program(traced.outputs)
+
+
+def host_side(files: list[bytes], first: int) -> HostValues:
+    keys = np.arange(first, first + len(files), dtype=np.uint64)
+    return HostValues(len(files), lambda column: files, lambda column: keys, 7, 0)
+
+
+def by_hand(files: list[bytes], batch: HostValues, program: Program) -> Array:
+    """The chain with Pillow, in the order of the words of its definition."""
+    parameters = {
+        (v.value.op.name, v.value.op.parameters[v.index]): np.asarray(batch.rows(v))
+        for v in program.inputs
+        if isinstance(v, Item) and isinstance(v.value, Draw)
+    }
+    out = []
+    for row, file in enumerate(files):
+        image: Image.Image = Image.open(io.BytesIO(file))
+        (y, x), (h, w) = (parameters["random_resized_crop", name][row].tolist() for name in ("start", "shape"))
+        image = image.crop((x, y, x + w, y + h)).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+        if parameters["random_flip_left_right", "mirror"][row]:
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        out.append((np.asarray(image, np.float64) - ops.IMAGENET_MEAN) / ops.IMAGENET_STD)
+    return np.stack(out)
+
+
+@pytest.mark.parametrize("kind", ["dali-cpu", "numpy"])
+def test_pixels_are_pillows_inside_and_near_them_on_the_ring(kind: Any) -> None:
+    program = program_of(training)
+    executor = make_executor(Choice(kind, None, "test"), program, 8, 2)
+    for start in (0, 8, 16):
+        batch = host_side(PHOTOS[start : start + 8], start)
+        executor.submit(Feed.of(program, batch))
+
+        (images,) = executor.collect()
+
+        assert (images.dtype, images.shape) == (np.float32, (8, SIDE, SIDE, 3))
+        error = np.abs(images - by_hand(PHOTOS[start : start + 8], batch, program))
+        level = 1 / min(ops.IMAGENET_STD)  # one of 255
+        assert error[:, 1:-1, 1:-1].max() <= 1.01 * level  # resizing rounds to either side; Pillow twice
+        assert error.max() <= 18 * level  # DALI repeats edge pixels, Pillow leaves out what lies outside
     executor.close()
