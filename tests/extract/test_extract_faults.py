@@ -6,6 +6,7 @@ import gzip
 import struct
 import zlib
 from collections.abc import Iterator
+from functools import reduce
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
@@ -163,16 +164,10 @@ RECORDS = [b"%d" % i * (3 * i + 1) for i in range(12)]
 STARTS = [sum(len(record) + 16 for record in RECORDS[:i]) for i in range(13)]
 
 
-def with_flips(*places: int) -> bytes:
-    data = bytearray(b"".join(map(frame, RECORDS)))
-    for place in places:
-        data[place] ^= 0x10
-    return bytes(data)
-
-
-HEADERS = with_flips(STARTS[2], STARTS[7] + 9, STARTS[8] + 1)  # two of them next to each other
-PAYLOADS = with_flips(STARTS[2] + 12, STARTS[7] + 20, STARTS[8] + 12)
-LAST = with_flips(STARTS[11] + 3)
+WHOLE = b"".join(map(frame, RECORDS))
+HEADERS = reduce(flipped, (STARTS[2], STARTS[7] + 9, STARTS[8] + 1), WHOLE)  # two of them next to each other
+PAYLOADS = reduce(flipped, (STARTS[2] + 12, STARTS[7] + 20, STARTS[8] + 12), WHOLE)
+LAST = flipped(WHOLE, STARTS[11] + 3)
 
 CHAINS: dict[str, Any] = {
     "plain": lambda path: TFRecordDataset(path),

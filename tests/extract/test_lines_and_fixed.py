@@ -42,12 +42,9 @@ def test_any_text_in_blocks_of_any_size(tmp_path: Path, seed: int) -> None:
 
 
 def test_a_carriage_return_before_a_newline_belongs_to_it_and_any_other_is_data(tmp_path: Path) -> None:
-    assert lines_of(tmp_path / "a", b"a\rb\r\n\r\nc\r\r\n\r", block=3) == [
-        (0, b"a\rb"),
-        (5, b""),
-        (7, b"c\r"),
-        (11, b""),
-    ]
+    found = lines_of(tmp_path / "a", b"a\rb\r\n\r\nc\r\r\n", block=3)
+
+    assert found == [(0, b"a\rb"), (5, b""), (7, b"c\r")]
 
 
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
