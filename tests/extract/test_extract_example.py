@@ -97,7 +97,6 @@ def test_defaults_are_not_shared() -> None:
         (b"a", FixedLenFeature((), "int64"), "'x' needs int64, the record holds bytes"),
         ([1, 2, 3], FixedLenFeature((2, 2), "int64"), "'x' needs 4 values, the record holds 3"),
         ([1, 2], FixedLenFeature((), "int64"), "'x' needs one value, the record holds 2"),
-        ([b"a", b"b"], FixedLenFeature((), bytes), "'x' needs one value, the record holds 2"),
         (
             [1, 2, 3],
             FixedLenSequenceFeature((2,), "int64", True),
@@ -168,7 +167,6 @@ HALF: Any = (1.5,)
     ("make", "match"),
     [
         (lambda: FixedLenFeature(UNKNOWN, "int64"), "known dimensions"),
-        (lambda: FixedLenFeature((-1,), "int64"), "known dimensions"),
         (lambda: FixedLenFeature(TEXT, "int64"), "whole numbers"),
         (lambda: FixedLenFeature(HALF, "int64"), "whole numbers"),
         (lambda: FixedLenFeature((2,), "int64", 1), "default_value of 2 values, got 1"),
@@ -192,12 +190,9 @@ def test_wrong_descriptions_are_refused_at_construction(make: Any, match: str) -
         (True, PlanTypeError, "got True"),
         (None, PlanTypeError, "got None"),
         ([1, "a"], PlanTypeError, "got int and str"),
-        ([b"a", 1], PlanTypeError, "got bytes and int"),
         ([1, 2.5], PlanTypeError, "got int and float"),
-        ([1.5, 2], PlanTypeError, "got float and int"),
         ([1, None], PlanTypeError, "got None"),
         (2**63, PlanError, "beyond int64"),
-        (np.uint64(2**63), PlanError, "beyond int64"),
         (1e300, PlanError, "beyond float32"),
         ([], PlanError, "empty list has no type"),
         (np.array([True]), PlanTypeError, "got bool"),
