@@ -8,6 +8,7 @@ import json
 import struct
 import sys
 import tracemalloc
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,13 +68,18 @@ COLUMNS = (
 )
 
 
-def write(path: Path, compression: str = "", count: int = 2) -> None:
+def write_all(path: Path, items: Iterable[tuple[Any, ...]], compression: str = "") -> None:
+    """Write elements: columns or an error, the stream, the place, and the rows of a batch."""
     writer = ElementsWriter(str(path), {"some": "head"}, compression)
-    writer.write(COLUMNS, ONE, 7)
-    writer.write(DecodeError("no image", file="f", offset=9, stage="decode_jpeg", unit="index"), TWO, 2**40)
-    for i in range(count):
-        writer.write((np.arange(3),), ONE, i, rows=[(ONE, i), (TWO, 1), (ONE, 2**63)])
+    for columns, owner, place, *rows in items:
+        writer.write(columns, owner, place, *rows)
     writer.finish()
+
+
+def write(path: Path, compression: str = "", count: int = 2) -> None:
+    error = DecodeError("no image", file="f", offset=9, stage="decode_jpeg", unit="index")
+    batches = [((np.arange(3),), ONE, i, [(ONE, i), (TWO, 1), (ONE, 2**63)]) for i in range(count)]
+    write_all(path, [(COLUMNS, ONE, 7), (error, TWO, 2**40), *batches], compression)
 
 
 def read(path: Path, compression: str = "") -> list[Any]:
@@ -137,26 +143,20 @@ def test_more_streams_than_the_table_holds(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setattr(module, "NAMED", 5)
     owners = [Owner(i, f"number {i}", "offset") for i in range(23)]
     order = [0, 1, 2, 3, 4, 0, 5, 1, 6, 7, 8, 9, 10, 0, *range(11, 23), 4]
-    writer = ElementsWriter(str(tmp_path / "a"), {})
-    for i in order:
-        writer.write((b"x",), owners[i], i)
-    writer.write((b"x",), owners[0], 0, rows=[(owners[i], i) for i in (0, 21, 22, 4)])
-    writer.write((b"x",), owners[0], 0, rows=[(owners[i], i) for i in range(6)])  # one name is forgotten, no key
-    writer.finish()
+    rows = [(owners[i], i) for i in (0, 21, 22, 4)], [(owners[i], i) for i in range(6)]  # one name is forgotten, no key
+    items = [((b"x",), owners[i], i) for i in order]
+    write_all(tmp_path / "a", [*items, *(((b"x",), owners[0], 0, some) for some in rows)])
 
-    *single, (_, rows, _), (_, many, _) = read(tmp_path / "a")
+    *single, (_, few, _), (_, many, _) = read(tmp_path / "a")
 
     assert [(where, place) for _, where, place in single] == [(owners[i], i) for i in order]
-    assert rows == [(owners[i], i) for i in (0, 21, 22, 4)]
+    assert few == rows[0]
     assert [(owner.key, place) for owner, place in many] == [(i, i) for i in range(6)]
 
 
 def test_a_stream_may_have_another_name_later(tmp_path: Path) -> None:
     owners = [Owner(1, "a", "offset"), Owner(1, "b", "offset"), Owner(1, "a", "index"), Owner(1, "a", "index")]
-    writer = ElementsWriter(str(tmp_path / "a"), {})
-    for owner in owners:
-        writer.write((b"x",), owner, 0)
-    writer.finish()
+    write_all(tmp_path / "a", [((b"x",), owner, 0) for owner in owners])
 
     assert [where for _, where, _ in read(tmp_path / "a")] == owners
 
@@ -181,11 +181,7 @@ def test_a_file_that_was_removed_is_not_made_again(tmp_path: Path) -> None:
 
 
 def test_memory_follows_the_block_not_the_file(tmp_path: Path) -> None:
-    writer = ElementsWriter(str(tmp_path / "a"), {})
-    big = np.zeros(1 << 20, np.uint8)
-    for i in range(40):
-        writer.write((big,), ONE, i)
-    writer.finish()
+    write_all(tmp_path / "a", [((np.zeros(1 << 20, np.uint8),), ONE, i) for i in range(40)])
     reader = ElementsReader(str(tmp_path / "a"))
 
     tracemalloc.start()
@@ -292,10 +288,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("compression", ["", "GZIP"])
 @pytest.mark.parametrize("what", ["a length", "payloads", "zeros", "the end"])
 def test_behind_damage_everything_is_read(tmp_path: Path, what: str, compression: str) -> None:
-    writer = ElementsWriter(str(tmp_path / "a"), {}, compression)
-    for i in range(2000):
-        writer.write((np.full(i % 50, i),), ONE, i)
-    writer.finish()
+    write_all(tmp_path / "a", [((np.full(i % 50, i),), ONE, i) for i in range(2000)], compression)
     data = bytearray((gzip.decompress if compression else bytes)((tmp_path / "a").read_bytes()))
     where = [span for record, span in placed(bytes(data)) if record[12:13] == b"E"]
     if what == "zeros":
@@ -321,10 +314,7 @@ def test_behind_damage_everything_is_read(tmp_path: Path, what: str, compression
 
 def test_the_records_of_a_file_inside_an_element_are_not_taken_for_its_own(tmp_path: Path) -> None:
     write(tmp_path / "inner", count=20)
-    writer = ElementsWriter(str(tmp_path / "a"), {"another": "head"})
-    for i in range(3):
-        writer.write(((tmp_path / "inner").read_bytes(),), TWO, i)
-    writer.finish()
+    write_all(tmp_path / "a", [(((tmp_path / "inner").read_bytes(),), TWO, i) for i in range(3)])
     data = bytearray((tmp_path / "a").read_bytes())
     (start, _) = [span for record, span in placed(bytes(data)) if record[12:13] == b"E"][1]
     data[start] ^= 1  # its length: the search finds the records inside first

@@ -144,8 +144,7 @@ def test_results_of_a_gpu_stay_there_and_are_never_overwritten() -> None:
     executor = DaliExecutor(program, 4, 2, 0)
     kept = []
     for start in (0, 2, 0, 2):
-        executor.submit(feed_of(program, files[start : start + 2]))
-        kept.append((start, executor.collect()[0]))
+        kept.append((start, executor.run(feed_of(program, files[start : start + 2]))[0]))
     executor.close()
 
     for start, images in kept:
@@ -159,8 +158,7 @@ def test_results_of_a_gpu_stay_there_and_are_never_overwritten() -> None:
 def test_ragged_results_of_a_gpu_are_a_list() -> None:
     executor = DaliExecutor(Program((decoded(),)), 2, 2, 0)
 
-    executor.submit(Feed(2, ([jpeg(0, 20, 30), jpeg(1, 30, 20)],)))
-    (rows,) = executor.collect()
+    (rows,) = executor.run(Feed(2, ([jpeg(0, 20, 30), jpeg(1, 30, 20)],)))
     executor.close()
 
     assert [to_host(row).shape for row in rows] == [(20, 30, 3), (30, 20, 3)]

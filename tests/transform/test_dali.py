@@ -257,8 +257,7 @@ def test_a_wrong_graph_is_a_mistake_that_names_the_op_and_not_bad_data(how: str)
     executor = DaliExecutor(program, 2, 1)
 
     with pytest.raises(GpupipeError, match="broken") as error:
-        executor.submit(Feed(1, ([np.zeros((4, 4, 3), np.uint8)],)))
-        executor.collect()
+        executor.run(Feed(1, ([np.zeros((4, 4, 3), np.uint8)],)))
 
     assert not isinstance(error.value, BatchFailed)
     executor.close()
@@ -305,8 +304,7 @@ def test_every_legal_dtype_goes_in_and_comes_out_unchanged(dtype: str) -> None:
     image = type(IMAGE)(0, TensorSpec((None, None, 3), dtype, "HWC"))
     executor = DaliExecutor(Program((Apply(Copy(), (image,)),)), 1, 1)
 
-    executor.submit(Feed(1, ([x],)))
-    (result,) = executor.collect()
+    (result,) = executor.run(Feed(1, ([x],)))
     executor.close()
 
     assert result.dtype == dtype

@@ -98,8 +98,7 @@ def test_an_op_may_have_two_results(make: Make) -> None:
     program = Program((image, Item(halves, 1), Item(halves, 0)))
     executor = make(program, 4)
 
-    executor.submit(Feed(2, (FILES[:2],)))
-    whole, lower, upper = executor.collect()
+    whole, lower, upper = executor.run(Feed(2, (FILES[:2],)))
 
     np.testing.assert_array_equal(upper, whole[:, :20])
     np.testing.assert_array_equal(lower, whole[:, 20:])
@@ -110,8 +109,7 @@ def test_results_are_owned_writable_and_never_overwritten(make: Make) -> None:
     executor = make(program, 4)
     kept = []
     for start in (0, 4, 0, 4, 0, 4):
-        executor.submit(feed_of(program, FILES[start : start + 4]))
-        kept.append((start, executor.collect()[0]))
+        kept.append((start, executor.run(feed_of(program, FILES[start : start + 4]))[0]))
     executor.close()
 
     for start, images in kept:
@@ -129,8 +127,7 @@ def test_results_share_memory_neither_with_the_feed_nor_with_each_other(make: Ma
     fed = [np.full((height, 5, 3), n, np.uint8) for n, height in enumerate(heights)]
     executor = make(program, 4)
 
-    executor.submit(Feed(len(fed), (fed,)))
-    results = executor.collect()
+    results = executor.run(Feed(len(fed), (fed,)))
 
     seen = list(fed)
     for source, row in zip(fed, results[0], strict=True):
@@ -150,8 +147,7 @@ def test_arrays_of_any_strides_byte_order_and_writability_are_fed_as_they_read(m
     rows = [base[::-1], base[:, ::-1], base[2:5, 1:4], base.transpose(1, 0, 2), frozen]
     executor = make(program, 8)
 
-    executor.submit(Feed(5, (rows,)))
-    (images,) = executor.collect()
+    (images,) = executor.run(Feed(5, (rows,)))
 
     for image, row in zip(images, rows, strict=True):
         np.testing.assert_array_equal(image, row.astype(np.float32) * 3)
@@ -323,9 +319,7 @@ def test_pixels_are_pillows_inside_and_near_them_on_the_ring(kind: Any) -> None:
     executor = make_executor(Choice(kind, None, "test"), program, 8, 2)
     for start in (0, 8, 16):
         batch = host_side(PHOTOS[start : start + 8], start)
-        executor.submit(Feed.of(program, batch))
-
-        (images,) = executor.collect()
+        (images,) = executor.run(Feed.of(program, batch))
 
         assert (images.dtype, images.shape) == (np.float32, (8, SIDE, SIDE, 3))
         error = np.abs(images - by_hand(PHOTOS[start : start + 8], batch, program))

@@ -26,8 +26,7 @@ ROWS = [np.full((4, 4, 3), n, np.uint8) for n in range(6)]
 def run(program: Program, rows: list[Any], threads: int = 2) -> list[Any]:
     executor = NumpyExecutor(program, len(rows), threads)
     try:
-        executor.submit(Feed(len(rows), (rows,)))
-        return executor.collect()
+        return executor.run(Feed(len(rows), (rows,)))
     finally:
         executor.close()
 
