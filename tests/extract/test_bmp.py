@@ -19,7 +19,7 @@ from gpupipe.extract.images.decode import Window, decode
 from gpupipe.extract.images.headers import ImageHeader, check_complete, read_header
 from gpupipe.graph.op import Array
 from gpupipe.ops._shared.samples import encoded
-from gpupipe.transform.machine import has_dali, has_fast
+from gpupipe.transform.machine import has_dali
 from tests.chains.data import on
 
 SIZES = [(1, 1), (7, 1), (1, 2), (3, 3), (5, 4), (64, 85)]
@@ -90,19 +90,6 @@ def test_a_plain_bmp_is_read_without_pillow(channels: int, monkeypatch: pytest.M
             np.testing.assert_array_equal(got, image[window.rows, window.columns])
             got[:] = 0  # a copy
             np.testing.assert_array_equal(decode(buffer, 0), image)
-
-
-@pytest.mark.parametrize("executor", ["numpy", "fast", "dali"])
-def test_crops_of_bmps_are_those_of_the_image_on_every_executor(executor: str) -> None:
-    if not {"numpy": True, "fast": has_fast(), "dali": has_dali()}[executor]:
-        pytest.skip(f"{executor} is not installed")
-    images = [pixels(20 + n, 31, 3) for n in range(6)]
-    chain = gp.Dataset.from_tensor_slices([as_bmp(image) for image in images])
-    chain = chain.map(lambda data: ops.crop_to_bounding_box(ops.decode_jpeg(data, channels=3), 2, 3, 11, 7))
-
-    (batch,) = chain.batch(6).with_options(on(executor))
-
-    np.testing.assert_array_equal(np.asarray(batch), [image[2:13, 3:10] for image in images])
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -1,4 +1,4 @@
-"""NumPy's files: types of arrays, compressed members, what is refused, and that nothing is ever unpickled."""
+"""NumPy's and HDF5's files: types of arrays, compressed ones, groups, what is refused; nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.errors import PlanError, RecordError
-from gpupipe.extract.tables import numpy as reader
 from gpupipe.spec import TensorSpec, spec_of
 from tests.extract.tables.test_every_format import elements, skipping
 
@@ -37,11 +36,30 @@ def _plain(array: Any) -> list[Any]:
     return [value.encode() if isinstance(value, str) else value for value in values]
 
 
+def hdf5_file(path: Path) -> Any:
+    return pytest.importorskip("h5py").File(path, "w")
+
+
+def hdf5_of(path: Path, **datasets: Any) -> str:
+    with hdf5_file(path) as file:
+        for name, values in datasets.items():
+            file[name] = values
+    return str(path)
+
+
+@pytest.mark.parametrize("form", ["npy", "hdf5"])
 @pytest.mark.parametrize("name", ARRAYS)
-def test_the_items_of_an_array_are_those_that_numpy_loads(name: str, tmp_path: Path) -> None:
-    np.save(tmp_path / "one.npy", ARRAYS[name])
-    expected = _plain(np.load(tmp_path / "one.npy", allow_pickle=False))
-    ds = gp.NumpyDataset(str(tmp_path / "one.npy"))
+def test_the_items_of_an_array_are_those_that_its_library_reads(name: str, form: str, tmp_path: Path) -> None:
+    if form == "npy":
+        np.save(tmp_path / "one.npy", ARRAYS[name])
+        expected = _plain(np.load(tmp_path / "one.npy", allow_pickle=False))
+        ds: Any = gp.NumpyDataset(str(tmp_path / "one.npy"))
+    elif name == "texts":
+        pytest.skip("h5py stores no texts of a fixed length")
+    else:
+        ds = gp.HDF5Dataset(hdf5_of(tmp_path / "one", x=ARRAYS[name]), "x")
+        with pytest.importorskip("h5py").File(tmp_path / "one") as file:
+            expected = _plain(file["x"][:])
 
     assert elements(ds) == expected
     assert elements(ds[2:]) == expected[2:]
@@ -120,6 +138,8 @@ def test_one_number_has_no_items(tmp_path: Path) -> None:
 
     with pytest.raises(RecordError, match="no rows"):
         gp.NumpyDataset(str(tmp_path / "one.npy"))
+    with pytest.raises(RecordError, match="no rows"):
+        gp.HDF5Dataset(hdf5_of(tmp_path / "one", x=3.5))
 
 
 def test_an_array_that_is_cut_off_is_lost_and_says_so(tmp_path: Path) -> None:
@@ -157,7 +177,7 @@ def test_a_member_that_claims_to_be_enormous_takes_no_memory(tmp_path: Path, mon
 
     with pytest.raises(RecordError, match="claims to expand from"):
         gp.NumpyDataset(str(tmp_path / "two.npz"))
-    monkeypatch.setattr(reader, "MOST_BYTES", 1000)
+    monkeypatch.setattr("gpupipe.extract.tables.numpy.MOST_BYTES", 1000)
     with pytest.raises(RecordError, match="at most 1000 bytes of compressed arrays are needed"):
         elements(gp.NumpyDataset(str(tmp_path / "one.npz")))
 
@@ -189,3 +209,105 @@ def test_items_are_copies_that_do_not_keep_their_block(tmp_path: Path) -> None:
         while row.base is not None:
             row = row.base
         assert row.nbytes == 400
+
+
+# ---- HDF5
+
+
+def test_strings_and_items_of_varying_length(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with hdf5_file(tmp_path / "one") as file:
+        file.create_dataset("text", data=["a", "ü", ""], dtype=h5py.string_dtype())
+        file.create_dataset("fixed", data=np.array([b"a", b"bcd", b""]))
+        lists = file.create_dataset("lists", (3,), h5py.vlen_dtype(np.int32))
+        for i in range(3):
+            lists[i] = np.arange(i)
+    ds = gp.HDF5Dataset(str(tmp_path / "one"), ["text", "fixed", "lists"])
+
+    assert ds.element_spec == {
+        "text": TensorSpec((), bytes),
+        "fixed": TensorSpec((), bytes),
+        "lists": TensorSpec((None,), "int32"),
+    }
+    assert elements(ds) == [
+        {"text": b"a", "fixed": b"a", "lists": []},
+        {"text": "ü".encode(), "fixed": b"bcd", "lists": [0]},
+        {"text": b"", "fixed": b"", "lists": [0, 1]},
+    ]
+
+
+def test_datasets_in_groups_are_named_by_their_path(tmp_path: Path) -> None:
+    path = hdf5_of(tmp_path / "one", **{"top": np.arange(3), "train/x": np.arange(4), "train/y": np.arange(4) * 2})
+
+    assert elements(gp.HDF5Dataset(path)) == [{"top": 0}, {"top": 1}, {"top": 2}]
+    assert elements(gp.HDF5Dataset(path, ["train/y", "train/x"]))[2] == {"train/y": 4, "train/x": 2}
+    with pytest.raises(PlanError, match="needs a column 'train'"):
+        gp.HDF5Dataset(path, "train")
+
+
+def test_datasets_of_different_lengths_are_refused_unless_some_are_chosen(tmp_path: Path) -> None:
+    path = hdf5_of(tmp_path / "one", a=np.arange(3), b=np.arange(4))
+
+    with pytest.raises(RecordError, match=r"different lengths, \[3, 4\]; choose some with keys="):
+        gp.HDF5Dataset(path)
+    assert elements(gp.HDF5Dataset(path, "b")) == [0, 1, 2, 3]
+
+
+def test_data_in_other_files_are_not_read(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    secret = hdf5_of(tmp_path / "secret", x=np.arange(3))
+    (tmp_path / "raw").write_bytes(np.arange(3).tobytes())
+    with hdf5_file(tmp_path / "one") as file:
+        file["own"] = np.arange(3)
+        file["link"] = h5py.ExternalLink(secret, "/x")
+        file["soft"] = h5py.SoftLink("/link")
+        file.create_dataset("external", (3,), np.int64, external=[(str(tmp_path / "raw"), 0, 24)])
+        layout = h5py.VirtualLayout((3,), np.int64)
+        layout[:] = h5py.VirtualSource(secret, "x", (3,))
+        file.create_virtual_dataset("virtual", layout)
+    path = str(tmp_path / "one")
+
+    for name in ("link", "soft"):
+        with pytest.raises(PlanError, match=f"needs a column '{name}'"):
+            gp.HDF5Dataset(path, name)
+    for name in ("external", "virtual"):
+        with pytest.raises(PlanError, match=f"'{name}' in .* whose data are in other files"):
+            gp.HDF5Dataset(path, name)
+    assert elements(gp.HDF5Dataset(path, "own")) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        (np.zeros(3, [("a", "i4"), ("b", "f4")]), "neither numbers nor byte strings"),
+        (np.zeros(3, complex), "neither numbers nor byte strings"),
+        (np.array([[b"a"]]), "neither numbers nor byte strings"),
+        (np.zeros((3, 0)), "with rows of 0 bytes"),
+    ],
+)
+def test_items_that_are_no_leaves_are_refused(values: Any, complaint: str, tmp_path: Path) -> None:
+    path = hdf5_of(tmp_path / "one", odd=values)
+
+    with pytest.raises(PlanError, match=complaint):
+        gp.HDF5Dataset(path)
+
+
+def test_a_dataset_without_data_that_claims_to_be_enormous_takes_no_memory(tmp_path: Path) -> None:
+    with hdf5_file(tmp_path / "one") as file:
+        file.create_dataset("x", (1 << 50,), np.uint8, chunks=(1 << 10,))
+
+    with pytest.raises(RecordError, match="rows, which are more than"):
+        gp.HDF5Dataset(str(tmp_path / "one"))
+
+
+def test_a_block_of_too_many_bytes_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with hdf5_file(tmp_path / "one") as file:
+        file.create_dataset("long", data=np.arange(100), chunks=(100,))
+        file.create_dataset("wide", data=np.zeros((100, 50)), chunks=(1, 50))
+    monkeypatch.setattr("gpupipe.extract.tables.hdf5.MOST_BYTES", 1000)
+
+    with iter(skipping(gp.HDF5Dataset(str(tmp_path / "one"), "wide"))) as items:
+        assert len(elements(items)) == 100
+    with iter(skipping(gp.HDF5Dataset(str(tmp_path / "one")))) as items:
+        assert elements(items) == []
+        assert "a block of at most 1000 bytes is needed" in items.errors[0].reason
