@@ -33,8 +33,6 @@ FILES = [
 ]
 """JPEGs of odd sizes, of 4:4:4, 4:2:0 and 4:2:2, progressive, gray; all at least 33 pixels high and 45 wide."""
 
-PNGS = [encoded(noise(35, 47), "PNG"), encoded(picture(41, 45, 1), "PNG"), encoded(noise(33, 51, 4), "PNG")]
-
 
 class Off(NamedTuple):
     """How far a chain may be off on the NumPy executor, on DALI, and there on the outermost ring of pixels, and why."""
@@ -218,19 +216,6 @@ def test_a_fraction_that_float32_does_not_hold_is_that_of_eager_tensorflow(tf: A
     _compare(_ours(chain, FILES, backend), expected, EXACT, backend, "central_crop")
     # In a graph, where sizes are not known, tf.image rounds the fraction to float32: other sizes, where they are exact.
     assert [x.shape for x in _theirs(tf, chain, FILES)] != [x.shape for x in expected]
-
-
-@pytest.mark.parametrize("channels", [0, 1, 3])
-def test_pngs_are_tensorflows(tf: Any, channels: int, backend: Any) -> None:
-    def chain(im: Any, x: Any) -> Any:
-        return im.decode_png(x, channels=channels)
-
-    files = PNGS if channels else PNGS[:2]  # alpha stays alpha there, and is left out here
-    names = SimpleNamespace(decode_png=tf.io.decode_png)
-    expected = [chain(names, x).numpy() for x in files]
-
-    # libpng's gray of colours is a weighted sum in integers
-    _compare(_ours(chain, files, backend), expected, ROUND if channels == 1 else EXACT, backend, "png")
 
 
 def test_images_and_labels_stay_together(tf: Any, backend: Any) -> None:
