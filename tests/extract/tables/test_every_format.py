@@ -18,6 +18,7 @@ from gpupipe.extract.storage.files import LOCAL
 from gpupipe.flow.sources.rows import BLOCKS
 from tests.extract.tables.formats import FormatCase, columns, element, every_format, rows_of
 from tests.reliability.resume import resumed_after, taken
+from tests.tools.damage import broken
 
 
 @pytest.fixture(autouse=True)
@@ -375,10 +376,7 @@ def test_any_byte_may_be_wrong_and_nothing_else_than_a_data_error_comes_of_it(ca
     rng = np.random.default_rng(1)
     spec = {"a": gp.TensorSpec((), "int64"), "name": gp.TensorSpec((), bytes), "x": gp.TensorSpec((), "float32")}
     for _ in range(60):
-        data = bytearray(sound)
-        for place in rng.integers(len(data), size=rng.integers(1, 4)):
-            data[place] = rng.integers(256)
-        path.write_bytes(data[: rng.integers(len(data) // 2, len(data) + 1)])
+        path.write_bytes(broken(sound, rng))
         ds = case.make(str(path), ["a", "name", "x"], spec=spec)
         with iter(skipping(ds, lost_files="skip").take(100)) as items:
             assert len(elements(items)) <= 100
