@@ -15,7 +15,7 @@ from gpupipe.errors import DataError, PlanError, PlanTypeError, RecordError, Sta
 from gpupipe.flow.sources.rows import BLOCKS
 from gpupipe.ops._shared.samples import encoded
 from tests.extract.tables.test_every_format import elements, skipping
-from tests.reliability.resume import resumed_after, taken
+from tests.reliability.resume import goes_on
 
 datasets = pytest.importorskip("datasets")
 pa = pytest.importorskip("pyarrow")
@@ -108,9 +108,7 @@ def test_a_state_goes_on_at_its_row(build: str, tmp_path: Path) -> None:
         ds: Any = gp.HuggingFaceDataset(dataset, ["text", "label"])
         return ds if build == "in order" else ds.shuffle(gp.ALL, seed=4).prefetch(3)
 
-    whole = taken(iter(chain()))
-    for count in (0, 1, 77, COUNT):
-        assert resumed_after(chain, count)[0] == whole[count:]
+    goes_on(chain, (0, 1, 77, COUNT))
 
 
 def test_a_state_of_another_number_of_rows_is_refused() -> None:
@@ -219,9 +217,7 @@ def test_a_stream_gives_the_rows_that_the_library_gives_and_goes_on_after_any_of
     assert list(chain()) == expected
     assert len(expected) == COUNT
     assert (kind in ("shuffled", "batched")) == ("read again from its start" in chain().explain())
-    whole = taken(iter(chain()))
-    for count in (1, 63, 65, COUNT):
-        assert resumed_after(chain, count)[0] == whole[count:]
+    goes_on(chain, (1, 63, 65, COUNT))
 
 
 def _stream(kind: str) -> Any:
