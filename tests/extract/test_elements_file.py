@@ -67,9 +67,9 @@ COLUMNS = (
 )
 
 
-def write_all(path: Path, items: Iterable[tuple[Any, ...]], compression: str = "") -> None:
+def write_all(path: Path, items: Iterable[tuple[Any, ...]], compression: str = "", head: str = "head") -> None:
     """Write elements: columns or an error, the stream, the place, and the rows of a batch."""
-    writer = ElementsWriter(str(path), {"some": "head"}, compression)
+    writer = ElementsWriter(str(path), {"some": head}, compression)
     for columns, owner, place, *rows in items:
         writer.write(columns, owner, place, *rows)
     writer.finish()
@@ -306,7 +306,7 @@ def test_behind_damage_everything_is_read(tmp_path: Path, what: str, compression
 
 def test_the_records_of_a_file_inside_an_element_are_not_taken_for_its_own(tmp_path: Path) -> None:
     write(tmp_path / "inner", count=20)
-    write_all(tmp_path / "a", [(((tmp_path / "inner").read_bytes(),), TWO, i) for i in range(3)])
+    write_all(tmp_path / "a", [(((tmp_path / "inner").read_bytes(),), TWO, i) for i in range(3)], head="another")
     data = bytearray((tmp_path / "a").read_bytes())
     (start, _) = [span for record, span in placed(bytes(data)) if record[12:13] == b"E"][1]
     data[start] ^= 1  # its length: the search finds the records inside first
