@@ -191,6 +191,8 @@ def test_wrong_descriptions_are_refused_at_construction(make: Any, match: str) -
         (None, PlanTypeError, "got None"),
         ([1, "a"], PlanTypeError, "got int and str"),
         ([1, 2.5], PlanTypeError, "got int and float"),
+        ([b"a", 1], PlanTypeError, "got bytes and int"),
+        ([1.5, 2], PlanTypeError, "got float and int"),
         ([1, None], PlanTypeError, "got None"),
         (2**63, PlanError, "beyond int64"),
         (1e300, PlanError, "beyond float32"),
