@@ -73,7 +73,7 @@ def test_lists_in_parts_and_of_several_kinds_are_read(feature: bytes, dtype: str
 
 
 def test_one_parser_reads_records_of_different_layout() -> None:
-    parser = ExampleParser({"label": FixedLenFeature((), "int64"), "y": VarLenFeature("int64")})
+    parser = ExampleParser({"label": FixedLenFeature((), np.dtype("int64")), "y": VarLenFeature("int64")})
     for k in range(300):
         other = {f"{'n' * (k % 9 + 1)}": [1] * (k % 90), "label": k, "other": "z" * k}
         payload = encode_example({name: value for name, value in other.items() if value != []})

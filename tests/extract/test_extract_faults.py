@@ -6,7 +6,7 @@ import gzip
 import struct
 import zlib
 from collections.abc import Iterator
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +15,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TFRecordDataset
-from gpupipe.errors import DataError, RecordError
+from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError
 from gpupipe.extract.records.crc import masked_crc32c
 from gpupipe.extract.records.reference import HeaderWalker, Reference
 from gpupipe.extract.records.tfrecord import BLOCK, RecordReader
@@ -153,6 +153,12 @@ def test_a_compressed_stream_with_a_wrong_end_gives_all_records_and_an_error(
     assert good == expected(0, 1, 2, 3, 4)
     assert error.offset == OFFSETS[5]
     assert reason in str(error)
+
+
+@pytest.mark.parametrize("kind", [RecordReader, partial(RecordReader, compression="GZIP"), HeaderWalker])
+def test_a_missing_file_or_a_directory_is_one_error(tmp_path: Path, kind: Any) -> None:
+    for path, error in ((tmp_path / "no", MissingFileError), (tmp_path, DirectoryError)):
+        assert [(offset, type(found)) for offset, found in kind(str(path))] == [(0, error)]
 
 
 # ---- what is read behind damage

@@ -265,6 +265,18 @@ def test_random_damage_is_an_error_or_does_not_matter(tmp_path: Path, seed: int)
     assert found <= {value for file in values for value in file}
 
 
+def test_a_long_list_takes_three_requests(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    from tests.reliability.faulty import Faulty
+
+    pretended(tmp_path / "m", [1] * 30_000)
+    with Faulty(tmp_path, keeps=True).serving() as server:
+        found = read_manifest(server.url("m"))
+
+        assert (server.heads, server.gets) == (1, 2)
+    assert len(found.paths) == 30_000
+
+
 def test_offsets_that_are_near_to_each_other_are_one_request(tmp_path: Path) -> None:
     found = read_manifest(str(pretended(tmp_path / "m", [3 * BLOCK] * 50)))
     offsets = Offsets(found, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any
 
@@ -140,7 +140,7 @@ DATA = bytes(random.Random(5).randrange(256) for _ in range(1234))
 
 
 class Server(Memory):
-    """A storage of one file that counts its requests; bytes in `out_of_order` cannot be read."""
+    """A storage of one file that counts its requests; bytes in `out_of_order` cannot be read, all may be damaged."""
 
     random_reads = False
     reads_ahead = True
@@ -149,6 +149,7 @@ class Server(Memory):
         super().__init__(DATA)
         self.requests: list[tuple[int, int]] = []
         self.out_of_order = range(0)
+        self.damaged = False
         self._lock = threading.Lock()
 
     def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
@@ -158,7 +159,7 @@ class Server(Memory):
             self.requests.append((offset, n))
         if max(offset, self.out_of_order.start) < min(offset + n, self.out_of_order.stop):
             raise RecordError("cannot be read", file=name, offset=offset, stage="read")
-        return super().read(name, offset, n, tag)
+        return bytes(n) if self.damaged else super().read(name, offset, n, tag)
 
 
 @pytest.fixture
@@ -213,6 +214,21 @@ def test_a_range_that_cannot_be_read_costs_only_the_bytes_in_it(server: Server, 
         file.read(250, 5)
     assert caught.value.offset == 250
     assert file.read(260, 500) == DATA[260:760]
+
+
+@pytest.mark.parametrize(("offset", "n"), [(10, 10), (0, 100), (95, 10)])
+def test_bytes_that_are_read_again_are_exchanged(server: Server, pool: ThreadPoolExecutor, offset: int, n: int) -> None:
+    server.damaged = True
+    file = RangesAhead(server, "x", pool, RangeBudget(1 << 20), EACH)
+    assert file.read(0, 350) == bytes(350)
+    wait([one.data for one in file._ranges if isinstance(one.data, Future)])  # those ahead, which are no part of this
+    server.damaged = False
+    server.requests.clear()
+    out = bytearray(n)
+    file.reread(offset, memoryview(out))
+    assert bytes(out) == DATA[offset : offset + n]
+    assert server.requests == [(offset, n)]
+    assert file.read(offset, n) == DATA[offset : offset + n]
 
 
 def test_what_lies_beyond_the_end_is_an_error_of_its_length(server: Server, pool: ThreadPoolExecutor) -> None:
