@@ -1,4 +1,4 @@
-"""Records of good files: every way of reading gives what was written."""
+"""Records of good files: every way of reading gives what was written; what threads hand over without the GIL."""
 
 from __future__ import annotations
 
@@ -17,14 +17,21 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.errors import DataError, PlanError, PlanTypeError
+from gpupipe.extract.examples import example
 from gpupipe.extract.examples.encode import encode_example
-from gpupipe.extract.records import crc
+from gpupipe.extract.examples.example import ExampleParser
+from gpupipe.extract.examples.features import FixedLenFeature
+from gpupipe.extract.records import crc, reading
 from gpupipe.extract.records.crc import masked_crc32c
-from gpupipe.extract.records.reference import Reference, read_many
+from gpupipe.extract.records.fixed import FixedReader
+from gpupipe.extract.records.reference import HeaderWalker, Reference, read_many
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.extract.records.writer import TFRecordWriter
+from gpupipe.extract.storage import blocks as blocks_module
+from gpupipe.extract.storage import sharing
 from gpupipe.extract.storage.blocks import Blocks
-from gpupipe.extract.storage.sharing import gil_is_on
+from gpupipe.extract.storage.sharing import gil_is_on, handed_over
+from gpupipe.serial.columns import Cursor, add_column, read_column
 
 SIZES = [0, 1, 5, 12, 63, 64, 100, 1000, 5000, 0, 0, 70_000, 3, 200_000, 16, 2_500_000, 9, 1_200_000, 1_100_000, 7]
 RECORDS = [bytes([k]) * n for k, n in enumerate(SIZES)]
@@ -310,3 +317,90 @@ def test_encoding_equals_tensorflows_deterministic_form() -> None:
     example = tf.train.Example(features=tf.train.Features(feature=features))
 
     assert encode_example(VALUES) == example.SerializeToString(deterministic=True)
+
+
+# ---- with and without the GIL
+
+
+SHORT = [bytes([k]) * (k + 1) for k in range(200)]
+
+
+@pytest.fixture
+def gil(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Let the code believe that there is a GIL, or that there is none."""
+    for module in (sharing, blocks_module, reading, example):
+        monkeypatch.setattr(module, "gil_is_on", lambda: request.param)
+    return bool(request.param)
+
+
+both = pytest.mark.parametrize("gil", [True, False], indirect=True, ids=["GIL", "no GIL"])
+
+
+def from_records(folder: Path) -> list[Any]:
+    return [value for _, value in RecordReader(write(folder / "x", SHORT))]
+
+
+def from_compressed_records(folder: Path) -> list[Any]:
+    return [value for _, value in RecordReader(write(folder / "x", SHORT, "GZIP"), compression="GZIP")]
+
+
+def from_references(folder: Path) -> list[Any]:
+    return list(
+        read_many([value for _, value in HeaderWalker(write(folder / "x", SHORT)) if isinstance(value, Reference)])
+    )
+
+
+def from_fixed_length(folder: Path) -> list[Any]:
+    (folder / "x").write_bytes(b"".join(record[:1] * 8 for record in SHORT))
+    return [value for _, value in FixedReader(str(folder / "x"), record_bytes=8)]
+
+
+def from_examples(folder: Path) -> list[Any]:
+    parse = ExampleParser({"x": FixedLenFeature((), bytes)}).parse
+    return [parse(encode_example({"x": record}))[0] for record in SHORT]
+
+
+def from_saved_columns(folder: Path) -> list[Any]:
+    out: list[Any] = []
+    for record in SHORT:
+        add_column(record, out)
+    cursor = Cursor(memoryview(b"".join(out)))
+    return [read_column(cursor) for _ in SHORT]
+
+
+@both
+@pytest.mark.parametrize(
+    "source",
+    [from_records, from_compressed_records, from_references, from_fixed_length, from_examples, from_saved_columns],
+    ids=lambda source: source.__name__,
+)
+def test_views_go_to_other_threads_only_under_the_gil(source: Any, tmp_path: Path, gil: bool) -> None:
+    values = source(tmp_path)
+
+    assert {type(value) for value in values} == {memoryview if gil else bytes}
+    expected = [record[:1] * 8 for record in SHORT] if source is from_fixed_length else SHORT
+    assert [bytes(value) for value in values] == expected
+
+
+@both
+def test_the_columns_of_a_sample_are_handed_over_one_by_one(gil: bool) -> None:
+    row = memoryview(b"image"), b"key", np.int64(3)
+
+    given = handed_over(row)
+
+    assert type(given[0]) is (memoryview if gil else bytes)
+    assert (bytes(given[0]), *given[1:]) == (b"image", b"key", 3)
+
+
+@pytest.mark.parametrize("gil", [False], indirect=True)
+def test_without_the_gil_no_block_is_used_again(gil: bool) -> None:
+    found = Blocks(100)
+    held = [found.take() for _ in range(50)]
+    addresses = {np.asarray(block).ctypes.data for block in held}
+    del held
+
+    again = found.take()
+
+    assert len(addresses) == 50
+    assert not found._ring
+    assert again.nbytes == 100
