@@ -9,6 +9,7 @@ import struct
 import sys
 import tracemalloc
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -275,6 +276,34 @@ def test_whole_records_may_not_be_lost_repeated_or_added(tmp_path: Path, caplog:
         assert "was expected, this is number " in caplog.text
     (tmp_path / "b").write_bytes(data + records[-2])
     assert "data follows its last record" in str(damaged(tmp_path / "b"))
+
+
+def test_a_changed_byte_is_found_and_costs_no_more_than_its_element(tmp_path: Path) -> None:
+    rng, path = np.random.default_rng(2), str(tmp_path / "a")
+    write(tmp_path / "a")
+    sound, expected = (tmp_path / "a").read_bytes(), shown(read(tmp_path / "a"))
+    found: list[int] = []
+    for at in rng.choice(len(sound), 200, replace=False).tolist():
+        content = bytearray(sound)
+        content[at] ^= int(rng.integers(1, 256))
+        (tmp_path / "a").write_bytes(content)
+        found.clear()
+        items: list[Any] = []
+        with closing(ElementsReader(path, head_needed=False)) as reader:
+            try:
+                items += reader.elements(Owner, lambda: found.append(1))
+                ended = True
+            except RecordError as error:
+                ended = False
+                assert (error.file, error.offset is None) == (path, False)
+
+        (kind,) = {record[12:13] for record, (a, b) in placed(sound) if a <= at < b}
+        errors = {i: value for i, (value, where, _) in enumerate(items) if where is None}
+        assert found
+        assert (len(errors), ended) == (kind in b"EH", kind != b"Z")
+        assert shown(items) == ["lost" if i in errors else place for i, place in enumerate(expected)]
+        for lost in errors.values():
+            assert lost.file == path and lost.offset <= at < lost.offset + 2000
 
 
 @pytest.mark.parametrize("compression", ["", "GZIP"])
