@@ -26,10 +26,7 @@ IMAGE = np.random.default_rng(0).integers(0, 256, (9, 8, 3), np.uint8)
 
 Number = Callable[[int], Any]
 
-KINDS: dict[str, Number] = {
-    "uint8": np.uint8,
-    "no axes": np.array,
-}
+KINDS: dict[str, Number] = {"uint8": np.uint8, "no axes": np.array}
 
 
 def _jpeg() -> bytes:

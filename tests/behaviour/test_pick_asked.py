@@ -306,10 +306,7 @@ def test_a_state_beyond_the_places_of_today_is_an_error(stop: int, left: int, th
                 next(items)
             state = items.state_dict()
         fewer = chain.pick(lambda: iter(numbers[:left]))
-        with (
-            fewer.iterator(epoch=0) as other,
-            pytest.raises(StateError, match="that the state was taken over"),
-        ):
+        with fewer.iterator(epoch=0) as other, pytest.raises(StateError, match="that the state was taken over"):
             other.load_state_dict(state)
             next(other)
         if threads is None:  # threads have taken elements of later places

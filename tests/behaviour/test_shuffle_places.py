@@ -186,12 +186,7 @@ def test_states_are_small() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"places": "x"}, "damaged"),
-        ({"taken": -1}, "number >= 0"),
-    ],
-    ids=str,
+    ("changed", "message"), [({"places": "x"}, "damaged"), ({"taken": -1}, "number >= 0")], ids=str
 )
 def test_a_state_that_cannot_be_is_refused(changed: dict[str, Any], message: str) -> None:
     flow = ShuffleByIndexFlow(RangeFlow(range(500), np.dtype("int64")), 200, 3)

@@ -34,10 +34,7 @@ SPINS: dict[str, tuple[Callable[[], Dataset], str]] = {
     "a Python filter": (lambda: _numbers().filter(_never), "filter"),
     "a traced filter": (lambda: _numbers().filter(lambda x: x < 0), "filter"),
     "flat_map of nothing": (lambda: _numbers().flat_map(lambda x: Dataset.range(0)), "flat_map"),
-    "interleave of nothing": (
-        lambda: _numbers().interleave(lambda x: Dataset.range(0), cycle_length=2),
-        "interleave",
-    ),
+    "interleave of nothing": (lambda: _numbers().interleave(lambda x: Dataset.range(0), cycle_length=2), "interleave"),
     "interleave of filtered datasets": (
         lambda: _numbers().interleave(lambda x: Dataset.range(9).filter(lambda y: y > 9)),
         "interleave",
