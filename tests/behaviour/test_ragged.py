@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import gpupipe as gp
 from tests.behaviour.model import outcomes, run
@@ -45,7 +43,6 @@ def test_rows_are_slices_of_the_values() -> None:
     assert (ragged.ndim, ragged.ragged_rank) == (2, 1)
     assert ragged.nbytes == 3 * 8 + 4 * 8
     assert str(ragged.leaf_spec()) == "ragged int64[3,~]"
-    assert repr(ragged) == "<Ragged ragged int64[3,~] [[1, 2], [], [3]]>"
     with pytest.raises(IndexError):
         ragged[3]
 
@@ -80,7 +77,6 @@ def test_rows_may_be_arrays_byte_strings_or_ragged_themselves() -> None:
 
 def test_padding_makes_one_array() -> None:
     assert gp.Ragged([1, 2, 3], [0, 2, 2, 3]).to_padded().tolist() == [[1, 2], [0, 0], [3, 0]]
-    assert gp.Ragged([1, 2, 3], [0, 2, 2, 3]).to_padded(-1).tolist() == [[1, 2], [-1, -1], [3, -1]]
     assert gp.Ragged([b"a"], [0, 1, 1]).to_padded().tolist() == [[b"a"], [b""]]
     assert gp.Ragged([b"a"], [0, 1, 1]).to_padded("x").tolist() == [[b"a"], [b"x"]]
     assert gp.Ragged([0.5], [0, 0, 1]).to_padded(np.nan).dtype == np.float64
@@ -139,34 +135,7 @@ def test_it_cannot_be_changed() -> None:
         np.asarray(ragged)
 
 
-@settings(max_examples=100, deadline=None, database=None, derandomize=True)
-@given(rows=st.lists(st.lists(st.integers(-9, 9), max_size=4), min_size=1, max_size=6), fill=st.integers(-9, 9))
-def test_ragged_batches_are_lists_of_lists(rows: list[list[int]], fill: int) -> None:
-    (batch,) = list(declared(rows, None).ragged_batch(len(rows)))
-    width = max(map(len, rows))
-
-    assert batch.to_list() == rows
-    assert batch.to_padded(fill).tolist() == [row + [fill] * (width - len(row)) for row in rows]
-    assert batch.row_lengths().tolist() == list(map(len, rows))
-
-
 # ---- ragged_batch
-
-
-def test_known_shapes_are_stacked_and_unknown_ones_ragged() -> None:
-    spec = {"id": gp.TensorSpec((), "int64"), "xy": gp.TensorSpec((2,), "float32"), "w": gp.TensorSpec((None,), bytes)}
-    rows = [{"id": i, "xy": np.full(2, i, np.float32), "w": np.array([b"x"] * i, object)} for i in range(3)]
-    dataset = D.from_generator(lambda: iter(rows), output_signature=spec).ragged_batch(2)
-
-    assert dataset.element_spec == {
-        "id": gp.TensorSpec((None,), "int64"),
-        "xy": gp.TensorSpec((None, 2), "float32"),
-        "w": gp.RaggedSpec((None, None), bytes),
-    }
-    assert unpacked(dataset) == [
-        {"id": [0, 1], "xy": [[0, 0], [1, 1]], "w": [[], [b"x"]]},
-        {"id": [2], "xy": [[2, 2]], "w": [[b"x", b"x"]]},
-    ]
 
 
 @pytest.mark.parametrize(
@@ -212,14 +181,6 @@ def test_rows_come_back_from_unbatch_and_keep_their_identities() -> None:
     assert unpacked(deep.unbatch()) == [[[1, 2]], [[3], [4]]]
 
 
-def test_batches_of_ragged_leaves_have_a_ragged_dimension_more() -> None:
-    batches = declared([*ROWS, [4]], None).ragged_batch(2, drop_remainder=True).batch(2)
-
-    assert batches.element_spec == gp.RaggedSpec((None, None, None), "int64", ragged_rank=2)
-    assert unpacked(batches) == [[[[1, 2], []], [[3], [4]]]]
-    assert unpacked(batches.unbatch().unbatch()) == [[1, 2], [], [3], [4]]
-
-
 def test_what_a_python_function_returns_is_known_to_be_ragged_from_the_first_element_on() -> None:
     batches = declared([*ROWS, [4]], None).ragged_batch(2).map(lambda r: r[:])
 
@@ -237,13 +198,8 @@ def test_ragged_leaves_go_through_the_other_steps() -> None:
     assert run(batches.map(lambda r: r.to_padded(-1))) == [[[1, 2], [-1, -1]], [[3]]]
     assert run(batches.map(lambda r: r.values + 1)) == [[2, 3], [4]]
     assert unpacked(batches.filter(lambda r: len(r) == 2)) == both[:1]
-    assert unpacked(D.zip(batches, D.range(2))) == [(both[0], 0), (both[1], 1)]
-    assert unpacked(batches.enumerate().skip(1)) == [(1, both[1])]
-    assert unpacked(batches.repeat(2).shard(2, 0)) == [both[0], both[0]]
-    assert unpacked(batches.shuffle(1).prefetch(1)) == both
-    assert unpacked(batches.concatenate(batches)) == both * 2
+    assert unpacked(D.zip(batches, D.range(2)).shuffle(1).prefetch(1)) == [(both[0], 0), (both[1], 1)]
     assert batches.concatenate(batches).element_spec == batches.element_spec
-    assert unpacked(batches.window(2)) == [both]
     assert unpacked(batches.flat_map(lambda r: D.from_tensor_slices(r.to_padded()))) == [[1, 2], [0, 0], [3]]
     cached = batches.cache()
     assert unpacked(cached) == unpacked(cached) == both
@@ -255,15 +211,13 @@ def test_a_ragged_may_be_an_element_and_be_sliced() -> None:
     ragged = gp.Ragged([1, 2, 3], [0, 2, 2, 3])
 
     assert D.from_tensors((ragged, 1)).element_spec == (gp.RaggedSpec((3, None), "int64"), gp.TensorSpec((), "int64"))
-    assert unpacked(D.from_tensors((ragged, 1))) == [(ROWS, 1)]
     assert D.from_tensor_slices(ragged).element_spec == gp.TensorSpec((None,), "int64")
     assert run(D.from_tensor_slices((ragged, [7, 8, 9]))) == [([1, 2], 7), ([], 8), ([3], 9)]
     assert unpacked(D.from_generator(lambda: iter([ragged]))) == [ROWS]
     other = gp.Ragged([1, 2, 4], [0, 2, 2, 3])
     assert D.from_tensors(ragged).plan.fingerprint != D.from_tensors(other).plan.fingerprint
-    assert (
-        D.from_tensors(ragged).plan.fingerprint == D.from_tensors(gp.Ragged([1, 2, 3], [0, 2, 2, 3])).plan.fingerprint
-    )
+    same = gp.Ragged([1, 2, 3], [0, 2, 2, 3])
+    assert D.from_tensors(ragged).plan.fingerprint == D.from_tensors(same).plan.fingerprint
 
 
 def test_a_declared_result_is_checked() -> None:
@@ -287,19 +241,12 @@ def test_bad_elements_leave_as_they_do_in_a_batch() -> None:
         return x
 
     dataset = triangle(6).map(bad).ragged_batch(2)
+    left = [[[0], [0, 1, 2]], [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5]]]
 
-    assert [x if x == "error" else shown(x) for x in outcomes(dataset)] == [
-        "error",
-        [[0], [0, 1, 2]],
-        "error",
-        [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5]],
-    ]
-    skipped = unpacked(dataset.with_options(gp.Options(on_error="skip")))
-    assert skipped == [[[0], [0, 1, 2]], [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5]]]
+    assert [shown(x) for x in outcomes(dataset)] == ["error", left[0], "error", left[1]]
+    assert unpacked(dataset.with_options(gp.Options(on_error="skip"))) == left
     replaced = unpacked(dataset.with_options(gp.Options(on_error="replace")))
-    assert replaced == [[[0], [0]], [[0, 1, 2], [0, 1, 2, 3]], [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5]]]
-    beside = D.zip(triangle(4).map(bad).ragged_batch(2), D.range(2)).with_options(gp.Options(on_error="skip"))
-    assert unpacked(beside) == [([[0, 1, 2], [0, 1, 2, 3]], 1)]
+    assert replaced == [[[0], [0]], [[0, 1, 2], [0, 1, 2, 3]], left[1]]
 
 
 def test_a_failing_last_batch_is_replaced_by_a_ragged_one() -> None:
@@ -324,15 +271,9 @@ def test_dimensions_that_have_to_agree_are_checked() -> None:
 
 
 def test_mistakes_are_refused_where_they_are_written() -> None:
-    with pytest.raises(ValueError, match="ragged_batch needs batch_size >= 1, got 0"):
-        triangle().ragged_batch(0)
-    with pytest.raises(TypeError, match="integer for batch_size"):
-        triangle().ragged_batch(1.5)  # type: ignore[arg-type]
     for dtype in ("float32", "int16", "nonsense", None):
         with pytest.raises(TypeError, match="row_splits_dtype int64 or int32"):
             triangle().ragged_batch(2, row_splits_dtype=dtype)
-    with pytest.raises(TypeError, match="padded_batch needs arrays, numbers or bytes, got a ragged int64"):
-        declared(ROWS, None).ragged_batch(2).padded_batch(2)
     with pytest.raises(ValueError, match="ragged_rank"):
         gp.RaggedSpec((None,), "int64")
     with pytest.raises(TypeError, match="a spec needs a boolean, integer, float or bytes dtype"):

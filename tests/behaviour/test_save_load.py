@@ -16,9 +16,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.load.save import _Seen as Seen
-from gpupipe.plan.node import ANYTHING, ElementType
-from gpupipe.spec import Structure, spec_of
+from gpupipe.spec import spec_of
 from tests.behaviour.elements import start_of
 from tests.behaviour.model import interleaved, outcomes, run
 
@@ -30,7 +28,6 @@ class Pair(NamedTuple):
 
 ELEMENTS: dict[str, Callable[[], Dataset]] = {
     "scalars": lambda: Dataset.range(3),
-    "float32 scalars": lambda: Dataset.range(3, output_type=np.float32),
     "bytes": lambda: Dataset.from_tensor_slices([b"a\0", b"", b"\xff" * 5000]),
     "nested": lambda: Dataset.range(3).map(
         lambda x: {"a": (int(x), np.ones((int(x), 2), np.float32)), "b": Pair(x, b"t")}, traced=False
@@ -98,18 +95,12 @@ def test_a_reader_function_decides_the_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", [-1, 1.5, None, "a", np.array([1])], ids=repr)
-def test_a_shard_number_is_an_integer(tmp_path: Path, answer: Any) -> None:
+def test_a_shard_function_that_gives_no_number_or_raises_is_an_error(tmp_path: Path, answer: Any) -> None:
     with pytest.raises(gp.DataError, match="save needs a shard_func that returns an integer >= 0"):
         Dataset.range(3).save(tmp_path / "s", shard_func=lambda x: answer)
     assert os.listdir(tmp_path / "s") == []
-
-
-def test_a_shard_function_that_raises_names_the_element(tmp_path: Path) -> None:
-    def fail(x: Any) -> int:
-        raise KeyError("no")
-
     with pytest.raises(gp.DataError, match="range at index 0: save: raised KeyError") as caught:
-        Dataset.range(3).save(tmp_path / "s", shard_func=fail)
+        Dataset.range(3).save(tmp_path / "s", shard_func=lambda x: {}["no"])  # type: ignore[misc]
     assert isinstance(caught.value.__cause__, KeyError)
 
 
@@ -167,19 +158,9 @@ def test_a_saved_dataset_may_be_saved_where_it_is_read(tmp_path: Path) -> None:
 
 
 def test_waiting_for_somebody_elses_save(tmp_path: Path) -> None:
-    asked = threading.Event()
+    threading.Timer(0.1, lambda: Dataset.range(3).save(tmp_path / "s")).start()
 
-    def later() -> None:
-        asked.wait(20)
-        Dataset.range(3).save(tmp_path / "s")
-
-    thread = threading.Thread(target=later)
-    thread.start()
-    try:
-        asked.set()
-        assert run(Dataset.load(tmp_path / "s", wait=True)) == [0, 1, 2]
-    finally:
-        thread.join(20)
+    assert run(Dataset.load(tmp_path / "s", wait=True)) == [0, 1, 2]
 
 
 SCRIPT = """
@@ -209,34 +190,6 @@ def test_nothing_saved_there_is_no_file_found(tmp_path: Path) -> None:
         assert caught.value.file == str(path)
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        TensorSpec((), "int32"),
-        TensorSpec((None,), "int64"),
-        (TensorSpec((), "int64"),),
-        {"x": TensorSpec((), "int64")},
-        TensorSpec((), bytes),
-    ],
-    ids=str,
-)
-def test_another_spec_is_refused(tmp_path: Path, spec: Any) -> None:
-    Dataset.range(3).save(tmp_path / "s")
-
-    with pytest.raises(gp.DataError, match="load needs"):
-        Dataset.load(tmp_path / "s", spec)
-    assert run(Dataset.load(tmp_path / "s", TensorSpec((), "int64"))) == [0, 1, 2]
-    assert Dataset.load(tmp_path / "s", TensorSpec(None, "int64")).element_spec == TensorSpec(None, "int64")
-
-
-def test_another_compression_is_refused(tmp_path: Path) -> None:
-    Dataset.range(3).save(tmp_path / "s", "GZIP")
-
-    with pytest.raises(gp.DataError, match="compression 'NONE', got 'GZIP'"):
-        Dataset.load(tmp_path / "s", compression="NONE")
-    assert run(Dataset.load(tmp_path / "s", compression="GZIP")) == [0, 1, 2]
-
-
 R: Any = Dataset.range(3)
 LOAD: Any = Dataset.load
 
@@ -251,6 +204,9 @@ WRONG: list[tuple[Callable[[str], Any], type[Exception], str]] = [
     (lambda path: LOAD(3), TypeError, "load needs the path"),
     (lambda path: LOAD(path, compression="SNAPPY"), ValueError, '"NONE" or "GZIP"'),
     (lambda path: LOAD(path, "int64"), TypeError, "structure of TensorSpec"),
+    (lambda path: LOAD(path, TensorSpec((), "int32")), gp.DataError, "load needs int32 .*got int64"),
+    (lambda path: LOAD(path, {"x": TensorSpec((), "int64")}), gp.DataError, "load needs"),
+    (lambda path: LOAD(path, compression="GZIP"), gp.DataError, "compression 'GZIP', got 'NONE'"),
     (lambda path: LOAD(path, reader_func=lambda files: 3), TypeError, "returns a Dataset, got int"),
 ]
 
@@ -325,14 +281,7 @@ def test_of_a_file_whose_head_is_damaged_everything_is_read(tmp_path: Path) -> N
     for place in (3, 20, 40):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         assert run(Dataset.load(tmp_path / "s")) == list(range(30))
-
-
-def test_a_file_that_is_cut_is_an_error_behind_the_good_elements(tmp_path: Path) -> None:
-    Dataset.range(30).save(tmp_path / "s")
-    (path,) = (tmp_path / "s").glob("*.elements")
-    whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-
     got = outcomes(Dataset.load(tmp_path / "s"))
     assert got == [*range(len(got) - 1), "error"]
     with pytest.raises(gp.DataError, match=f"ends after {len(got) - 1} elements"):
@@ -372,33 +321,13 @@ def test_elements_of_another_dtype_are_refused_where_they_are_saved(tmp_path: Pa
     assert run(Dataset.load(tmp_path / "s").map(lambda x: x + 1)) == [2, 3]
 
 
-def test_what_save_has_seen_is_the_narrowest_type_that_holds() -> None:
-    pair = Structure(tuple, (), (Structure(), Structure()), 2)
-    unknown = ElementType(pair, (TensorSpec(None, None), TensorSpec(None, None)))
-    seen = Seen(unknown, ANYTHING)
-
-    assert seen.add((np.int64(1), np.ones((2, 3), np.uint8))) is None
-    assert seen.add((np.int64(2), np.ones((2, 5), np.uint8))) is None
-    assert "one dtype for [0], got float64 after int64" in str(seen.add((np.float64(1), np.ones((2, 3), np.uint8))))
-    assert "one dtype for [1], got bytes after uint8" in str(seen.add((np.int64(1), b"a")))
-    assert "got 1 leaves after 2" in str(seen.add((np.int64(1),)))
-    assert seen.element().specs == (TensorSpec((), "int64"), TensorSpec((2, None), "uint8"))
-    seen.add((np.int64(1), np.ones(4, np.uint8)))
-    assert seen.element().specs[1] == TensorSpec(None, "uint8")
-
-    declared = ElementType(pair, (TensorSpec((), "int64"), TensorSpec((None, None, 3), "uint8", "HWC")))
-    seen = Seen(declared, declared)
-    assert "got int32 after int64" in str(seen.add((np.int32(1), np.ones((4, 4, 3), np.uint8))))
-    seen.add((np.int64(1), np.ones((4, 4, 3), np.uint8)))
-    assert seen.element() == declared
-
-
 def test_a_spec_that_some_elements_may_not_have_is_refused(tmp_path: Path) -> None:
     Dataset.from_generator(lambda: iter([np.ones(2), np.ones(3)])).save(tmp_path / "s")
 
     with pytest.raises(gp.DataError, match=r"load needs float64\[2\] for elements, got float64\[\?\]"):
         Dataset.load(tmp_path / "s", TensorSpec((2,), "float64"))
-    assert Dataset.load(tmp_path / "s", TensorSpec(None, None)).element_spec == TensorSpec(None, None)
+    for spec in (TensorSpec(None, None), TensorSpec((None,), "float64")):
+        assert Dataset.load(tmp_path / "s", spec).element_spec == spec
 
 
 # ---- random numbers

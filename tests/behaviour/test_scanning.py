@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
@@ -31,11 +29,9 @@ def small(x: Any) -> bool:
 
 @pytest.mark.parametrize("predicate", [lambda x: x < 3, small], ids=["traced", "Python"])
 def test_it_ends_for_good_at_the_first_false(predicate: Callable[[Any], Any]) -> None:
-    assert run(Dataset.from_tensor_slices([0, 2, 5, 1, 0]).take_while(predicate)) == [0, 2]
-    assert run(R(3).take_while(predicate)) == [0, 1, 2]
+    assert run(Dataset.from_tensor_slices([0, 2, 5, 1, 0]).take_while(predicate).repeat(2)) == [0, 2] * 2
     assert run(R(3, 9).take_while(predicate)) == []
     assert run(R(9).repeat().take_while(predicate)) == [0, 1, 2]
-    assert run(R(9).take_while(predicate).repeat(2)) == [0, 1, 2, 0, 1, 2]
     assert R(3).repeat().take_while(predicate).cardinality() == gp.UNKNOWN_CARDINALITY
 
 
@@ -47,14 +43,10 @@ def test_holes_do_not_end_it_and_a_predicate_that_fails_makes_one() -> None:
     assert outcomes(R(9).take_while(lambda x: inverse(x) < 4)) == ["error", 1, 2, "error"]
 
 
-@pytest.mark.parametrize("bad", [lambda x: x, lambda x: x + 1, lambda x: (x < 1, x < 2)])
-def test_a_traced_predicate_that_is_no_boolean_is_refused_at_once(bad: Callable[[Any], Any]) -> None:
-    with pytest.raises(gp.PlanError, match="take_while needs a predicate that returns one boolean"):
-        R(3).take_while(bad)
-
-
-def test_a_python_predicate_that_is_no_boolean_is_an_error_of_the_element() -> None:
-    assert outcomes(R(2).take_while(lambda x: int(x))) == ["error", "error"]
+def test_a_predicate_that_is_no_boolean_is_refused_at_once_or_an_error_of_the_element() -> None:
+    for bad in (lambda x: x, lambda x: (x < 1, x < 2)):
+        with pytest.raises(gp.PlanError, match="take_while needs a predicate that returns one boolean"):
+            R(3).take_while(bad)
     with pytest.raises(gp.DataError, match="take_while: take_while needs a predicate that returns one boolean"):
         next(iter(R(2).take_while(lambda x: int(x))))
     with pytest.raises(TypeError, match="take_while"):
@@ -64,19 +56,10 @@ def test_a_python_predicate_that_is_no_boolean_is_an_error_of_the_element() -> N
 # ---- scan
 
 
-def test_nothing_is_unpacked() -> None:
-    pairs = Dataset.zip(R(3), R(3))
-
-    assert run(pairs.scan(0, lambda s, pair: (s + pair[0] * pair[1], s))) == [0, 0, 1]
-    one = Dataset.from_tensor_slices(([5, 6],))
-    assert run(one.scan(0, lambda s, element: (s, type(element) is tuple and element[0]))) == [5, 6]
-
-
 def test_a_python_number_takes_the_dtype_of_the_state() -> None:
     chain = R(3).scan((np.uint8(250), np.float32(0)), lambda s, x: ((int(s[0]) + 1, float(s[1]) + 0.5), s))
 
-    kinds = {tuple(leaf.dtype for leaf in element) for element in chain}
-    assert kinds == {(np.dtype(np.uint8), np.dtype(np.float32))}
+    assert {tuple(leaf.dtype for leaf in element) for element in chain} == {(np.uint8, np.float32)}
     with pytest.raises(TypeError, match="initial dtype"):
         list(R(9).scan(np.uint8(250), lambda s, x: (int(s) + 1, x)))
 
@@ -84,15 +67,12 @@ def test_a_python_number_takes_the_dtype_of_the_state() -> None:
 @pytest.mark.parametrize(
     ("state", "fn", "kind", "text"),
     [
-        (0, lambda s, x: s, TypeError, "returns .new state, output., got int64"),
         (0, lambda s, x: (s, x, x), TypeError, "got 3 values"),
-        (0, lambda s, x: (s, None), TypeError, "returns .new state, output."),
         (0, lambda s, x: (s + 0.5, x), TypeError, "initial dtype, int64, got float64"),
         (0, lambda s, x: (np.int32(s), x), TypeError, "initial dtype, int64, got int32"),
         ((0, b""), lambda s, x: ((s[0], s[0]), x), TypeError, r"bytes for \[1\], got int64"),
         (0, lambda s, x: ((s, s), x), ValueError, "nested like the initial one"),
         ({"a": 0}, lambda s, x: ({"b": 0}, x), ValueError, "nested like the initial one"),
-        ((0, 0), lambda s, x: (s[0], x), ValueError, "nested like the initial one"),
     ],
 )
 def test_functions_that_do_not_fit(state: Any, fn: Callable[[Any, Any], Any], kind: type[Exception], text: str) -> None:
@@ -151,12 +131,7 @@ def test_ops_inside_draw_by_the_element() -> None:
 
 
 def test_reduce_runs_at_once() -> None:
-    assert R(5).reduce(0, lambda s, x: s + x) == 10
-    assert R(0).reduce(7, lambda s, x: s + x) == 7
     assert type(R(0).reduce(7, lambda s, x: s + x)) is np.int64
-    assert Dataset.zip(R(3), R(3)).reduce(np.int64(0), lambda s, e: s + e[0] * e[1]) == 5
-    assert R(3).reduce((0, 0), lambda s, x: [s[0] + 1, s[1] + x]) == (3, 3)
-    assert R(3).reduce({"n": 0}, lambda s, _: {"n": s["n"] + 1}) == {"n": 3}
     assert R(3).reduce(np.zeros(0, np.int64), lambda s, x: np.append(s, x)).tolist() == [0, 1, 2]
     assert R(5).batch(2).reduce(0, lambda s, x: s + x.sum()) == 10
     assert Dataset.from_tensor_slices(["a", "bc"]).reduce("", lambda s, x: s + x) == b"abc"
@@ -192,10 +167,7 @@ def test_reduce_counts_as_an_epoch() -> None:
 @pytest.mark.parametrize(
     ("state", "fn", "kind"),
     [
-        (0, lambda s, x: s + 0.5, TypeError),
-        (np.int32(0), lambda s, x: s + x, TypeError),
         (0, lambda s, x: (s, s), ValueError),
-        ((0, 0), lambda s, x: s[0], ValueError),
         (0, lambda s, x: None, ValueError),
         (None, lambda s, x: s, ValueError),
         (0, 5, TypeError),
@@ -220,18 +192,14 @@ def test_reduce_raises_what_fails_and_stops_its_threads() -> None:
 
 
 def test_the_first_of_each_value_in_order() -> None:
-    assert run(Dataset.from_tensor_slices([1, 37, 2, 37, 2, 1]).unique()) == [1, 37, 2]
     assert run(Dataset.from_tensor_slices(["a", "b", "a", "a\0"]).unique()) == [b"a", b"b", b"a\0"]
     assert run(Dataset.from_tensor_slices([b"x" * 99, b"y" * 99, b"x" * 99]).unique()) == [b"x" * 99, b"y" * 99]
-    assert run(Dataset.from_tensor_slices([[1, 2], [1, 3], [1, 2]]).unique()) == [[1, 2], [1, 3]]
-    assert run(Dataset.from_tensor_slices([[b"a", b"b"], [b"ab", b""], [b"a", b"b"]]).unique()) == [
-        [b"a", b"b"],
-        [b"ab", b""],
-    ]
+    texts = [[b"a", b"b"], [b"ab", b""], [b"a", b"b"]]
+    assert run(Dataset.from_tensor_slices(texts).unique()) == texts[:2]
     assert run(Dataset.from_tensor_slices([True, False, True]).unique()) == [True, False]
     assert run(Dataset.from_tensor_slices({"a": [1, 1, 2]}).unique()) == [{"a": 1}, {"a": 2}]
-    assert run(R(3).repeat().take(7).unique().repeat(2)) == [0, 1, 2] * 2
-    assert R(3).unique().cardinality() == gp.UNKNOWN_CARDINALITY
+    with pytest.raises(gp.PlanError, match=r"one component.*test_scanning.py"):
+        list(R(2).map(lambda x: (int(x), 1)).unique())
 
 
 def test_floats_are_compared_by_value() -> None:
@@ -241,23 +209,6 @@ def test_floats_are_compared_by_value() -> None:
     assert str(run(Dataset.from_tensor_slices(numbers).unique())) == "[0.0, 0.5, nan]"
     rows = [[0.0, nan[0]], [-0.0, nan[1]]]
     assert len(run(Dataset.from_tensor_slices(rows).unique())) == 1
-
-
-@settings(max_examples=60, deadline=None, database=None, derandomize=True)
-@given(st.lists(st.integers(-4, 4)))
-def test_unique_is_what_a_dict_does(numbers: list[int]) -> None:
-    chain = Dataset.from_tensor_slices(np.array(numbers, np.int64))
-
-    assert run(chain.unique()) == list(dict.fromkeys(numbers))
-    as_rows = Dataset.from_tensor_slices(np.array(numbers, np.int64).reshape(-1, 1) * [1, 0])
-    assert [row[0] for row in run(as_rows.unique())] == list(dict.fromkeys(numbers))
-
-
-def test_elements_of_several_components_are_refused() -> None:
-    with pytest.raises(gp.PlanError, match="unique needs elements of one component"):
-        Dataset.zip(R(2), R(2)).unique()
-    with pytest.raises(gp.PlanError, match=r"one component.*test_scanning.py"):
-        list(R(2).map(lambda x: (int(x), 1)).unique())
 
 
 # ---- rejection_resample

@@ -6,20 +6,9 @@ import tracemalloc
 from collections import Counter
 
 import numpy as np
-import pytest
 
 from gpupipe import Dataset, Options, set_seed
 from tests.behaviour.model import run
-
-
-@pytest.mark.parametrize("n", [0, 1, 2, 7, 30])
-@pytest.mark.parametrize("b", [1, 2, 5, 30, 100])
-def test_output_p_holds_an_element_of_input_index_up_to_p_plus_b_minus_1(n: int, b: int) -> None:
-    for seed in (0, 1):
-        got = run(Dataset.range(n).shuffle(b, seed=seed))
-
-        assert sorted(got) == list(range(n))
-        assert all(index <= p + b - 1 for p, index in enumerate(got))
 
 
 def test_the_bound_is_reached_and_elements_may_wait_long() -> None:
@@ -59,15 +48,6 @@ def test_every_slot_of_a_small_buffer_is_equally_likely() -> None:
     assert all(abs(count - 250) < 5 * (1000 * 0.25 * 0.75) ** 0.5 for count in first.values())
 
 
-def test_without_reshuffling_every_epoch_and_pass_has_one_order() -> None:
-    dataset = Dataset.range(30).shuffle(30, reshuffle_each_iteration=False)
-
-    first = run(dataset)
-
-    assert run(dataset) == first != list(range(30))
-    assert run(dataset.repeat(2)) == first * 2
-
-
 def test_the_seed_of_the_chain_counts() -> None:
     dataset = Dataset.range(30).shuffle(30, seed=1)
     default = run(dataset.iterator(epoch=0))
@@ -81,18 +61,6 @@ def test_the_seed_of_the_chain_counts() -> None:
         set_seed(0)
 
 
-@pytest.mark.parametrize("rules", [(), ("shuffle_and_repeat",)], ids=["fused", "not fused"])
-@pytest.mark.parametrize("buffer", [3, 10, 100])
-def test_repeat_never_mixes_passes(buffer: int, rules: tuple[str, ...]) -> None:
-    dataset = Dataset.range(10).shuffle(buffer).repeat(4).with_options(Options(disabled_rules=rules))
-
-    got = run(dataset)
-    passes = [got[i : i + 10] for i in range(0, 40, 10)]
-
-    assert all(sorted(one) == list(range(10)) for one in passes)
-    assert len(set(map(tuple, passes))) == 4
-
-
 def test_a_large_buffer_allocates_nothing() -> None:
     tracemalloc.start()
     try:
@@ -103,12 +71,3 @@ def test_a_large_buffer_allocates_nothing() -> None:
         tracemalloc.stop()
 
     assert peak < 5_000_000
-
-
-def test_the_order_does_not_depend_on_what_stands_behind_it() -> None:
-    dataset = Dataset.range(30).shuffle(8, seed=3)
-    expected = run(dataset.iterator(epoch=0))
-
-    assert run(dataset.prefetch(2).iterator(epoch=0)) == expected
-    assert [x for batch in run(dataset.batch(7).iterator(epoch=0)) for x in batch] == expected
-    assert run(dataset.map(lambda x: x).take(9).iterator(epoch=0)) == expected[:9]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 import gpupipe as gp
@@ -27,19 +25,6 @@ def test_passes_never_mix_and_each_has_its_own_order() -> None:
     assert sorted(twice[:20]) == sorted(twice[20:]) == run(ODD)
     assert twice[:20] != twice[20:]
     assert run(ODD.apply(compat.shuffle_and_repeat(-2, 2, seed=1)).iterator(epoch=0)) == twice
-
-
-def test_it_goes_on_behind_a_state() -> None:
-    shuffled = ODD.shuffle(-2, seed=1).repeat(2)
-    whole = run(shuffled.iterator(epoch=0))
-    for done in (0, 7, 20, 33):
-        items = shuffled.iterator(epoch=0)
-        for _ in range(done):
-            next(items)
-        again = shuffled.iterator(epoch=0)
-        again.load_state_dict(json.loads(json.dumps(items.state_dict())))
-
-        assert run(again) == whole[done:]
 
 
 @pytest.mark.parametrize("endless", [ODD.repeat(), Dataset.range(3).repeat().batch(2), Dataset.counter()])
