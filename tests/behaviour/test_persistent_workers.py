@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import _thread
 import gc
-import io
 import multiprocessing
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -21,13 +19,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import gpupipe as gp
 from gpupipe.flow.workers import pool
 from gpupipe.flow.workers.processes import SLOTS
+from gpupipe.ops._shared.samples import encoded, picture
 from tests.behaviour import test_process_functions as functions
-from tests.behaviour.test_process_map import _gone, _results, _same, _script
+from tests.behaviour.test_process_map import _gone, _results, _run
+from tests.reliability.resume import goes_on, plain, taken
 
 Range = gp.Dataset.range
 
@@ -37,8 +36,9 @@ def pids_of(elements: Any) -> set[int]:
     return {int(pid) for _, pid in elements}
 
 
-def alive(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+def stat(pid: int) -> list[str]:
+    """What Linux says of a process: its state first, its CPU time in places 11 and 12."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def test_every_epoch_finds_the_processes_of_the_first_which_end_with_their_dataset_and_not_before() -> None:
@@ -54,7 +54,7 @@ def test_every_epoch_finds_the_processes_of_the_first_which_end_with_their_datas
     pids, derived = pids_of(ds), ds.batch(4)
     del ds
     gc.collect()
-    assert all(map(alive, pids))
+    assert "Z" not in {stat(pid)[0] for pid in pids}
     del derived
     assert all(map(_gone, pids))
 
@@ -146,14 +146,13 @@ def test_a_pass_that_is_left_in_the_middle_leaves_nothing_to_the_next() -> None:
               Range(20).map(functions.noise, 2, rng=True, workers="process")]  # fmt: skip
     for stop in (0, 1, 5, 19):
         threads, processes = ([x for _, x in zip(range(stop), chain, strict=False)] for chain in chains)
-        _same(threads, processes)
-        _same(*map(list, chains))
+        assert list(map(plain, threads)) == list(map(plain, processes))
+        assert taken(iter(chains[0])) == taken(iter(chains[1]))
 
 
 def test_draws_and_limits_are_those_of_each_run() -> None:
     """The options of the chain may differ from one iterator to the next: the processes are told."""
-    pixels = np.asarray(Image.new("RGB", (8, 8)))
-    png = gp.Dataset.from_tensor_slices([_png(pixels)]).map(functions.decoded, 1, workers="process")
+    png = gp.Dataset.from_tensor_slices([encoded(picture(8, 8), "PNG")]).map(functions.decoded, 1, workers="process")
     assert next(iter(png)).shape == (8, 8, 3)
     assert "max_pixels" in _results(png.with_options(gp.Options(max_pixels=10)))[0][1]
     assert next(iter(png)).shape == (8, 8, 3)
@@ -162,13 +161,7 @@ def test_draws_and_limits_are_those_of_each_run() -> None:
     processes = Range(5).map(functions.noise, 2, rng=True, workers="process")
     for seed in (0, 1, 2):
         options = gp.Options(seed=seed)
-        _same(list(threads.with_options(options)), list(processes.with_options(options)))
-
-
-def _png(pixels: Any) -> bytes:
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "PNG")
-    return out.getvalue()
+        assert taken(iter(threads.with_options(options))) == taken(iter(processes.with_options(options)))
 
 
 def test_another_number_of_processes_ends_those_that_wait() -> None:
@@ -219,14 +212,7 @@ def test_one_that_never_came_back_is_replaced(monkeypatch: pytest.MonkeyPatch, t
 
 def test_a_state_goes_on_in_processes_that_waited() -> None:
     ds = Range(30).shuffle(5).map(functions.noise, 2, rng=True, workers="process").batch(3)
-    whole = list(ds.iterator(epoch=0))
-    for cut in (0, 1, 4, 9, 10):
-        with ds.iterator(epoch=0) as items:
-            first = [next(items) for _ in range(cut)]
-            state = items.state_dict()
-        with ds.iterator(epoch=0) as items:
-            items.load_state_dict(state)
-            _same(first + list(items), whole)
+    goes_on(lambda: ds.epoch(0), [0, 1, 4, 9, 10])
 
 
 def test_a_pickled_dataset_starts_its_own() -> None:
@@ -239,15 +225,10 @@ def test_a_pickled_dataset_starts_its_own() -> None:
 
 
 def test_datasets_made_for_each_element_share_processes_during_their_iterator() -> None:
-    ds = Range(4).flat_map(_inner_in_processes)
-    before = len(pids_of(ds))
+    ds = Range(4).flat_map(lambda x: Range(int(np.asarray(x)) + 1).map(functions.process_of, 1, workers="process"))
 
-    assert before == 1
+    assert len(pids_of(ds)) == 1
     assert not pids_of(ds) & pids_of(ds)
-
-
-def _inner_in_processes(x: Any) -> Any:
-    return Range(int(np.asarray(x)) + 1).map(functions.process_of, 1, workers="process")
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="the CPU time of a process is read in /proc")
@@ -255,10 +236,10 @@ def test_those_that_wait_use_no_cpu() -> None:
     ds = Range(8).map(functions.process_of, 2, workers="process")
     pids = sorted(pids_of(ds))
     time.sleep(0.1)
-    before = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] for pid in pids]
+    before = [stat(pid)[11:13] for pid in pids]
     time.sleep(0.5)
 
-    assert [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] for pid in pids] == before
+    assert [stat(pid)[11:13] for pid in pids] == before
 
 
 @pytest.mark.alone
@@ -296,10 +277,7 @@ if __name__ == "__main__":
     _, status = os.waitpid(child, 0)
     print(os.waitstatus_to_exitcode(status), {int(pid) for _, pid in ds} == pids)
 """
-    command, env = _script(tmp_path, body)
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-
-    assert (done.stdout, done.stderr) == ("7 True\n", "")
+    assert _run(tmp_path, body).communicate(timeout=60) == ("7 True\n", "")
 
 
 def test_a_process_that_still_starts_is_not_stuck() -> None:

@@ -22,9 +22,11 @@ from gpupipe import threads as pools
 from gpupipe.errors import StateError
 from gpupipe.flow.order.asked import PLACES_AHEAD
 from gpupipe.plan.index import Select
-from tests.behaviour.test_pick import CHAINS, PLACES, one_by_one, picked, plain
+from tests.behaviour.model import plain, run
+from tests.behaviour.test_pick import CHAINS, PLACES, one_by_one, picked
 from tests.chains import damage
 from tests.chains.data import parse
+from tests.reliability.resume import goes_on
 
 Range = gp.Dataset.range
 
@@ -74,10 +76,6 @@ MORE: dict[str, Callable[[Path], gp.Dataset]] = {
 }
 
 
-def shown(element: Any) -> Any:
-    return [plain(part) for part in element] if isinstance(element, tuple) else plain(element)
-
-
 def ended(name: str) -> None:
     """Wait until there is no thread of this name."""
     deadline = time.monotonic() + 20
@@ -87,9 +85,16 @@ def ended(name: str) -> None:
 
 
 def arrived(items: Any, seconds: float = 20.0) -> Any:
-    """The next element, which must come although its iterator keeps a thread waiting."""
+    """The next element or error, which must come although its iterator keeps a thread waiting."""
     found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(next(items)), daemon=True)
+
+    def take() -> None:
+        try:
+            found.append(next(items))
+        except gp.DataError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=take, daemon=True)
     thread.start()
     thread.join(seconds)
     assert found, "the element did not come before the next place"
@@ -117,7 +122,7 @@ def test_the_element_of_the_last_place_comes_while_the_iterator_waits(
 ) -> None:
     monkeypatch.setattr(pools, "PATIENCE", 100.0)  # for a thread that does not end
     ds = MORE[name](tmp_path)
-    whole = [shown(x) for x in ds.pick(PLACES).iterator(epoch=0)]
+    whole = run(ds.pick(PLACES).iterator(epoch=0))
     places: queue.SimpleQueue[int | None] = queue.SimpleQueue()
     items = ds.pick(iter(places.get, None)).iterator(epoch=0)
     came: list[Any] = []
@@ -125,7 +130,7 @@ def test_the_element_of_the_last_place_comes_while_the_iterator_waits(
         for count in (2, 1, 3):
             for place in PLACES[len(came) : len(came) + count]:
                 places.put(place)
-            came += [shown(arrived(items)) for _ in range(count)]
+            came += [plain(arrived(items)) for _ in range(count)]
         assert came == whole
     finally:
         started = time.monotonic()
@@ -142,18 +147,7 @@ def test_an_image_that_fails_is_an_error_at_once(tmp_path: Path) -> None:
     places.put(1)
     assert plain(arrived(items)[1]) == [2, 3]
     places.put(2)
-    failed: list[BaseException] = []
-
-    def error() -> None:
-        try:
-            next(items)
-        except gp.errors.DataError as caught:
-            failed.append(caught)
-
-    thread = threading.Thread(target=error, daemon=True)
-    thread.start()
-    thread.join(20)
-    assert len(failed) == 1
+    assert isinstance(arrived(items), gp.errors.DataError)
     places.put(3)
     assert plain(arrived(items)[1]) == [6, 7]
     items.close()
@@ -192,16 +186,14 @@ def test_few_places_of_batches_are_taken_ahead() -> None:
 def test_a_function_gives_places_for_each_pass_and_epoch() -> None:
     ds = Range(20).pick(lambda: iter(PLACES))
 
-    assert [plain(x) for x in ds.repeat(2)] == PLACES * 2
-    assert [plain(x) for x in ds] == PLACES
+    assert run(ds.repeat(2)) == PLACES * 2
+    assert run(ds) == PLACES
 
 
 def test_an_iterator_serves_one_loop() -> None:
     ds = Range(20).pick(iter(PLACES))
-    assert [plain(x) for x in ds] == PLACES
-    with pytest.raises(
-        gp.PlanError, match=r"^pick\(list_iterator\) at .*gave its places to an earlier one; give pick a"
-    ):
+    assert run(ds) == PLACES
+    with pytest.raises(gp.PlanError, match=r"^pick\(list_iterator\) at .*gave its places to an earlier one; give"):
         next(iter(ds))
 
 
@@ -221,7 +213,7 @@ def test_of_two_threads_that_start_at_once_one_has_the_iterator() -> None:
 
     def loop() -> list[Any]:
         try:
-            return [plain(x) for x in ds]
+            return run(ds)
         except gp.PlanError as error:
             return [str(error)]
 
@@ -241,17 +233,8 @@ def test_a_chain_with_an_iterator_has_no_state_and_says_what_has() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in MORE if name not in ("processes",)])
-@pytest.mark.parametrize("stop", [1, 4])
-def test_a_chain_with_a_function_goes_on_after_a_state(name: str, stop: int, tmp_path: Path) -> None:
-    ds = MORE[name](tmp_path).pick(lambda: iter(PLACES))
-    whole = [shown(x) for x in ds.iterator(epoch=0)]
-    with ds.iterator(epoch=0) as items:
-        for _ in range(stop):
-            next(items)
-        state = items.state_dict()
-    with ds.iterator(epoch=0) as other:
-        other.load_state_dict(state)
-        assert [shown(x) for x in other] == whole[stop:]
+def test_a_chain_with_a_function_goes_on_after_a_state(name: str, tmp_path: Path) -> None:
+    goes_on(lambda: MORE[name](tmp_path).pick(lambda: iter(PLACES)), [1, 4])
 
 
 def test_a_state_of_single_images_goes_on_there_although_places_come_faster(tmp_path: Path) -> None:
@@ -265,7 +248,7 @@ def test_a_state_of_single_images_goes_on_there_although_places_come_faster(tmp_
             yield place
 
     ds = images(tmp_path).map(decoded)
-    whole = [shown(x) for x in ds.pick(numbers).iterator(epoch=0)]
+    whole = run(ds.pick(numbers).iterator(epoch=0))
     slow = ds.pick(places)
     for stop in (7, 33):
         pause = 0.01
@@ -276,21 +259,14 @@ def test_a_state_of_single_images_goes_on_there_although_places_come_faster(tmp_
         pause = 0.0
         with slow.iterator(epoch=0) as other:
             other.load_state_dict(state)
-            assert [shown(x) for x in other] == whole[stop:]
+            assert run(other) == whole[stop:]
 
 
-@pytest.mark.parametrize("stop", [14, 15, 40])
-def test_a_state_among_the_rows_of_a_batch_goes_on_there(stop: int) -> None:
+def test_a_state_among_the_rows_of_a_batch_goes_on_there() -> None:
     """A map in threads takes a checkpoint after 64 rows."""
     numbers = [(7 * i) % 100 for i in range(60)]
-    ds = Range(500).map(seven, num_parallel_calls=3).batch(5, drop_remainder=True).pick(lambda: iter(numbers))
-    with ds.iterator(epoch=0) as items:
-        for _ in range(stop):
-            next(items)
-        state = items.state_dict()
-    with ds.iterator(epoch=0) as other:
-        other.load_state_dict(state)
-        assert [plain(x)[0] for x in other] == [7 * 5 * n for n in numbers[stop:]]
+    batches = Range(500).map(seven, num_parallel_calls=3).batch(5, drop_remainder=True)
+    goes_on(lambda: batches.pick(lambda: iter(numbers)), [14, 15, 40])
 
 
 @pytest.mark.parametrize(("stop", "left"), [(6, 5), (1, 0)])

@@ -23,6 +23,7 @@ from gpupipe.errors import FunctionError, ParseError
 from gpupipe.flow.workers import pool
 from gpupipe.serial.errors import RemoteError
 from tests.behaviour import test_process_functions as functions
+from tests.reliability.resume import plain
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,26 +48,6 @@ def _results(dataset: gp.Dataset) -> list[Any]:
                 results.append((type(error), str(error), error.stage, str(error.__cause__)))
 
 
-def _same(a: Any, b: Any) -> None:
-    assert type(a) is type(b)
-    if isinstance(a, dict):
-        assert list(a) == list(b)
-        for key in a:
-            _same(a[key], b[key])
-    elif isinstance(a, (list, tuple)):
-        assert len(a) == len(b)
-        for x, y in zip(a, b, strict=True):
-            _same(x, y)
-    elif isinstance(a, gp.Ragged):
-        assert a.to_list() == b.to_list()
-        _same(a.row_splits, b.row_splits)
-    elif isinstance(a, np.ndarray):
-        assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        assert a.tolist() == b.tolist()
-    else:
-        assert a == b
-
-
 def _gone(pid: int) -> bool:
     """Whether a process has ended, or ends within ten seconds."""
     for _ in range(200):
@@ -88,7 +69,7 @@ def test_every_kind_of_column_arrives_as_it_does_from_threads() -> None:
     assert processes[3]["text"] == b"x\0x\0x\0"
     assert processes[3]["image"].flags.writeable
     assert processes[2]["ragged"].to_list() == [[], [[0, 1]]]
-    _same(threads, processes)
+    assert repr(threads) == repr(processes)
 
 
 def test_an_element_class_that_the_chain_cannot_find_is_a_bad_element() -> None:
@@ -111,15 +92,8 @@ def test_elements_go_in_as_they_are() -> None:
 
     assert processes[1]["b"][0] == b"\0\0"
     assert np.isnan(processes[1]["b"][1])
-    assert str(threads) == str(processes)
+    assert repr(threads) == repr(processes)
     assert [type(leaf) for leaf in threads[0].values()] == [type(leaf) for leaf in processes[0].values()]
-
-
-def test_an_element_that_may_not_be_written_to_may_not_be_there_either() -> None:
-    threads, processes = _both(gp.Dataset.from_tensor_slices(np.zeros((2, 3))), functions.changed)
-
-    assert "read-only" in threads[0][1]
-    assert threads == processes
 
 
 def test_random_numbers_are_those_of_threads_in_every_epoch() -> None:
@@ -130,16 +104,15 @@ def test_random_numbers_are_those_of_threads_in_every_epoch() -> None:
         ]
         threads, processes = (list(chain.epochs(2)) for chain in chains)
 
-        _same(threads, processes)
+        assert list(map(plain, threads)) == list(map(plain, processes))
         assert len({str(element) for element in processes}) == 16  # every epoch, pass and element draws anew
 
 
 def test_errors_come_back_with_type_text_and_traceback() -> None:
     threads, processes = _both(gp.Dataset.range(7), functions.fragile, 2)
 
-    assert [result[:3] if type(result) is tuple else result for result in threads] == [
-        result[:3] if type(result) is tuple else result for result in processes
-    ]
+    ours, theirs = ([x[:3] if type(x) is tuple else x for x in results] for results in (threads, processes))
+    assert ours == theirs
     with iter(gp.Dataset.range(1, 4).map(functions.fragile, 1, workers="process")) as items:
         with pytest.raises(FunctionError, match=r"range at index 0: map: raised ValueError: one is too few") as first:
             next(items)
@@ -155,7 +128,7 @@ def test_errors_come_back_with_type_text_and_traceback() -> None:
     assert type(third.value.__cause__) is RemoteError
 
 
-def test_results_are_compared_in_the_order_in_which_they_are_delivered() -> None:
+def test_specs_and_read_only_arrays_are_those_of_threads_in_the_order_of_delivery() -> None:
     numbers = gp.Dataset.range(8)
     processes = _results(numbers.map(functions.odd_one, 2, workers="process"))  # one of them begins with element 1
 
@@ -163,12 +136,11 @@ def test_results_are_compared_in_the_order_in_which_they_are_delivered() -> None
     assert "one structure" in processes[1][1]
     assert "one dtype" in processes[4][1]
     assert processes == _results(numbers.map(functions.odd_one, 1, traced=False))
-
-
-def test_a_declared_spec_is_checked() -> None:
-    threads, processes = _both(gp.Dataset.range(5), functions.odd_one, spec=gp.TensorSpec((), "int32"))
-
+    threads, processes = _both(numbers, functions.odd_one, spec=gp.TensorSpec((), "int32"))
     assert processes[0].dtype == processes[2].dtype == np.int32
+    assert threads == processes
+    threads, processes = _both(gp.Dataset.from_tensor_slices(np.zeros((2, 3))), functions.changed)
+    assert "read-only" in threads[0][1]
     assert threads == processes
 
 
@@ -266,30 +238,27 @@ def test_a_daemonic_process_is_told_to_use_threads(monkeypatch: pytest.MonkeyPat
         next(iter(gp.Dataset.range(4).map(functions.echo, 1, workers="process")))
 
 
-def test_a_function_of_an_interactive_session_is_refused_on_the_users_line() -> None:
+SCRIPT = "import os, sys, time\nimport gpupipe as gp\nfrom tests.behaviour import test_process_functions as f\n"
+
+
+def _run(tmp_path: Path, body: str) -> subprocess.Popen[str]:
+    """A program that imports what such functions need, in a group of processes of its own."""
+    (tmp_path / "train.py").write_text(SCRIPT + body)
+    pipe, env = subprocess.PIPE, {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(tmp_path / "train.py")]
+    return subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+
+
+def test_functions_of_a_session_and_scripts_without_a_main_guard_are_refused(tmp_path: Path) -> None:
     code = "import gpupipe as gp\ndef f(x): return x\ngp.Dataset.range(3).map(f, workers='process')"
-
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
-
     assert done.stderr.rstrip().endswith("got f() of an interactive session; put it into a module")
 
-
-def _script(tmp_path: Path, body: str) -> tuple[list[str], dict[str, str]]:
-    path = tmp_path / "train.py"
-    path.write_text(
-        "import os, sys, time\nimport gpupipe as gp\nfrom tests.behaviour import test_process_functions as f\n" + body
-    )
-    return [sys.executable, str(path)], {**os.environ, "PYTHONPATH": str(ROOT)}
-
-
-def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
-    command, env = _script(tmp_path, "print(list(gp.Dataset.range(3).map(f.echo, 2, workers='process')))\n")
-
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-
-    assert done.returncode == 1
-    assert done.stderr.rstrip().splitlines()[-1].startswith("gpupipe.errors.GpupipeError: map(workers='process') at ")
-    assert 'if __name__ == "__main__"' in done.stderr.rstrip().splitlines()[-1]
+    process = _run(tmp_path, "print(list(gp.Dataset.range(3).map(f.echo, 2, workers='process')))\n")
+    last = process.communicate(timeout=60)[1].rstrip().splitlines()[-1]
+    assert process.returncode == 1
+    assert last.startswith("gpupipe.errors.GpupipeError: map(workers='process') at ")
+    assert 'if __name__ == "__main__"' in last
 
 
 GUARDED = """
@@ -312,13 +281,12 @@ if __name__ == "__main__":
     ids=["at work", "waiting", "multiprocessing imported first, as by torch"],
 )
 def test_the_end_of_the_interpreter_ends_the_workers_without_a_word(tmp_path: Path, body: str) -> None:
-    command, env = _script(tmp_path, body)
+    process = _run(tmp_path, body)
+    out, errors = process.communicate(timeout=60)
 
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert len(done.stdout.split()) == 2
-    assert all(_gone(int(pid)) for pid in done.stdout.split())
+    assert (process.returncode, errors) == (0, "")
+    assert len(out.split()) == 2
+    assert all(_gone(int(pid)) for pid in out.split())
 
 
 INTERRUPTED = """
@@ -335,23 +303,21 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of processes are POSIX's")
 def test_ctrl_c_while_workers_start_is_heard_by_the_parent_alone(tmp_path: Path) -> None:
-    command, env = _script(tmp_path, INTERRUPTED)
+    process = _run(tmp_path, INTERRUPTED)
+    _interrupted(process, process.communicate(timeout=60)[1])
 
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, start_new_session=True)
 
-    assert done.returncode != 0
-    assert done.stderr.count("Traceback") == 1
-    assert done.stderr.rstrip().endswith("KeyboardInterrupt")
+def _interrupted(process: subprocess.Popen[str], errors: str) -> None:
+    assert process.returncode != 0
+    assert errors.count("Traceback") == 1
+    assert errors.rstrip().endswith("KeyboardInterrupt")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of processes are POSIX's")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "killed"])
 @pytest.mark.parametrize("body", [GUARDED + "    for x in items: pass\n", WAITING], ids=["at work", "waiting"])
 def test_workers_end_with_their_parent(tmp_path: Path, body: str, number: signal.Signals) -> None:
-    command, env = _script(tmp_path, body + "    time.sleep(60)\n")
-    process = subprocess.Popen(
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    process = _run(tmp_path, body + "    time.sleep(60)\n")
     assert process.stdout is not None
     pids = [int(pid) for pid in process.stdout.readline().split()]
     if number == signal.SIGINT:
@@ -363,6 +329,4 @@ def test_workers_end_with_their_parent(tmp_path: Path, body: str, number: signal
     assert len(pids) == 2
     assert all(map(_gone, pids))
     if number == signal.SIGINT:
-        assert process.returncode != 0
-        assert errors.count("Traceback") == 1
-        assert errors.rstrip().endswith("KeyboardInterrupt")
+        _interrupted(process, errors)

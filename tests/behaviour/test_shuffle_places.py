@@ -27,7 +27,7 @@ from gpupipe.flow.step import Running
 from gpupipe.random import hash64, mix64
 from gpupipe.spec import byte_array
 from tests.behaviour.model import take_until_closed
-from tests.reliability.resume import resumed_after, taken, through_json
+from tests.reliability.resume import through_json
 
 PATHS = [f"/data/{i % 7}/{i % 9}.jpg" for i in range(300)]  # some are listed more than once
 
@@ -108,42 +108,6 @@ def test_listed_files_are_keyed_by_name_and_by_how_often_it_came_before() -> Non
 
     for again in (names, pickle.loads(pickle.dumps(names))):
         assert [stream.key for _, stream, _ in FilesFlow(tuple(PATHS), again).open(at)] == expected
-
-
-CHAINS: dict[str, Any] = {
-    "all of a range": lambda: Dataset.range(300).shuffle(300, seed=1),
-    "less than all": lambda: Dataset.range(300).shuffle(70, seed=1),
-    "all but one": lambda: Dataset.range(300).shuffle(299),
-    "one": lambda: Dataset.range(20).shuffle(1),
-    "two": lambda: Dataset.range(20).shuffle(2),
-    "more than all": lambda: Dataset.range(300).shuffle(5000),
-    "nothing": lambda: Dataset.range(0).shuffle(5),
-    "passes": lambda: Dataset.range(60).shuffle(25).repeat(4),
-    "passes of all": lambda: Dataset.range(60).shuffle(60).repeat(4),
-    "endless": lambda: Dataset.range(60).shuffle(100).repeat().take(200),
-    "one order": lambda: Dataset.range(60).shuffle(30, reshuffle_each_iteration=False).repeat(3),
-    "pairs": lambda: Dataset.from_tensor_slices((PATHS, np.arange(300))).shuffle(300),
-    "draws": lambda: (
-        Dataset.from_tensor_slices(PATHS[:60]).shuffle(40).map(lambda p, rng: (p, rng.random()), rng=True).batch(7)
-    ),
-    "shuffled twice": lambda: Dataset.range(200).shuffle(90).shuffle(50).batch(3),
-    "zipped": lambda: Dataset.zip((Dataset.range(90).shuffle(90), Dataset.range(80).shuffle(30))),
-    "in flat_map": lambda: Dataset.range(5).shuffle(5).flat_map(lambda x: Dataset.range(40).shuffle(33)),
-    "in interleave": lambda: Dataset.range(9).shuffle(5).interleave(lambda x: Dataset.range(30).shuffle(30), 4),
-    "prefetched": lambda: Dataset.range(300).shuffle(200).prefetch(3).batch(8),
-}
-
-
-@pytest.mark.parametrize("name", CHAINS)
-def test_a_state_behind_any_element_goes_on_with_the_next(name: str) -> None:
-    build = CHAINS[name]
-    with iter(build()) as items:
-        whole = taken(items)
-
-    counts = {0, 1, 5, 127, 128, 129, 199, 230, len(whole) // 2, len(whole)}
-    for count in sorted(count for count in counts if count <= len(whole)):
-        rest, _ = resumed_after(build, count)
-        assert rest == whole[count:], count
 
 
 def test_a_state_of_a_state_is_the_state_that_was_there() -> None:
