@@ -38,20 +38,10 @@ WRONG: list[tuple[str, Callable[[Any], Any], type[PlanError], str]] = [
     ("typo in gpupipe", lambda x: GP.opps.resize(x, (4, 4)), PlanError, r"gpupipe.opps, at .*did you mean ops\?"),
     ("nothing like it", lambda x: OPS.zzzzzz(x), PlanError, r"got gpupipe.ops.zzzzzz, at \S+:\d+$"),
     ("missing", lambda x: OPS.resize(x), PlanTypeError, r"resize\(\) missing 1 required .* 'size', at .*py:\d+"),
-    (
-        "unexpected",
-        lambda x: OPS.resize(x, (4, 4), metod="area"),
-        PlanTypeError,
-        r"unexpected keyword argument 'metod'",
-    ),
+    ("unexpected", lambda x: OPS.resize(x, (4, 4), metod="area"), PlanTypeError, "unexpected keyword argument 'metod'"),
     ("too many", lambda x: OPS.transpose(OPS.flip_left_right(x, 1, 2, 3)), PlanTypeError, r"flip_left_right\(\) takes"),
     ("partial", lambda x: HALF(x), PlanTypeError, r"resize\(\) missing 1 required"),
-    (
-        "class",
-        lambda x: (OPS.flip_left_right(x), GP.TensorSpec(1, 2, 3, 4)),
-        PlanTypeError,
-        r"TensorSpec.__init__\(\) takes",
-    ),
+    ("class", lambda x: (OPS.flip_left_right(x), GP.TensorSpec(1, 2, 3, 4)), PlanTypeError, r"Spec.__init__\(\) takes"),
 ]
 
 

@@ -12,10 +12,9 @@ import pytest
 from PIL import Image
 
 import gpupipe as gp
-from gpupipe import Dataset, TFRecordDataset, ops
+from gpupipe import Dataset, ops
 from gpupipe.extract.storage.patterns import may_be_paths, stable_names
 from gpupipe.ops._shared.samples import noise
-from tests.behaviour.model import run
 
 
 @pytest.fixture
@@ -57,25 +56,6 @@ def test_a_list_of_paths_given_to_list_files_is_named_alike(classes: list[Path])
         return {np.asarray(x).tobytes() for x in files.map(_crop).iterator(epoch=0)}
 
     assert crops(classes) == crops(classes[::-1]) == set(_crops(classes).values())
-
-
-def test_shards_of_one_name_in_two_folders(tmp_path: Path) -> None:
-    files = [tmp_path / name / "part-0" for name in "ab"]
-    for path in files:
-        path.parent.mkdir()
-        with gp.io.TFRecordWriter(path) as out:
-            out.write(path.parent.name.encode())
-
-    def numbers(paths: list[Path]) -> dict[bytes, float]:
-        def drawn(record: Any, rng: np.random.Generator) -> Any:
-            return bytes(record), rng.random()
-
-        return dict(run(TFRecordDataset([str(path) for path in paths]).map(drawn, rng=True).iterator(epoch=0)))
-
-    expected = numbers(files)
-
-    assert len(set(expected.values())) == 2
-    assert numbers(files[::-1]) == expected
 
 
 NAMES: list[tuple[list[str], list[str]]] = [

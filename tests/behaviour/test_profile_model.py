@@ -64,6 +64,24 @@ def _judged(*arguments: Any, **named: Any) -> Verdict:
     return judge(Model(_measured(*arguments, **named)))
 
 
+def _mended(*arguments: Any, **named: Any) -> tuple[str, str, float]:
+    verdict = _judged(*arguments, **named)
+    assert verdict.mend is not None
+    return verdict.kind, verdict.mend.change, verdict.mend.gain
+
+
+def test_a_pool_a_queue_or_a_decoder_of_twice_the_size_makes_the_loop_twice_as_fast() -> None:
+    twice = pytest.approx(2, rel=0.05)
+    pool = [*(_slice(POOL, 10, 0.1, f"gpupipe-map-{i}", carried=True) for i in range(2)), _slice(POOL, 9, 0.1)]
+    stage = [_slice(STAGE, 20, 20, "gpupipe-numpy-0", carried=True)]
+    turns = [_slice(MAP, 6, 0.1, "MainThread")]
+
+    assert _mended(pool, 8, 2, made=[10] * STEPS) == ("python", "num_parallel_calls=4", twice)
+    assert _mended(turns, 6, 6) == ("queue", "prefetch(2) at the end of the chain", twice)
+    decoding = _mended(stage, 18, 2, made=[20] * STEPS, cpu=20, workers=1)
+    assert decoding == ("decode", "Options(threads=2)", twice)
+
+
 def test_a_function_that_sleeps_gets_another_thread() -> None:
     verdict = _judged([_slice(MAP, 10, 0.1), _slice(HOST, 1, 1)], 8, 3, made=[11] * STEPS)
 
@@ -117,34 +135,13 @@ def test_threads_of_one_name_that_work_at_once_have_rows_of_their_own() -> None:
     }
 
 
-def test_a_pool_gets_twice_its_workers() -> None:
-    pool = [_slice(POOL, 10, 0.1, f"gpupipe-map-{i}", carried=True) for i in range(2)]
-    verdict = _judged([*pool, _slice(POOL, 9, 0.1)], 8, 2, made=[10] * STEPS)
-
-    assert verdict.kind == "python"
-    assert verdict.mend is not None
-    assert verdict.mend.change == "num_parallel_calls=4"
-    assert verdict.mend.gain == pytest.approx(2, rel=0.05)
-
-
-def test_a_chain_and_a_loop_that_take_turns_need_a_queue() -> None:
-    verdict = _judged([_slice(MAP, 6, 0.1, "MainThread")], 6, 6)
-
-    assert verdict.kind == "queue"
-    assert verdict.mend is not None
-    assert verdict.mend.change == "prefetch(2) at the end of the chain"
-    assert verdict.mend.gain == pytest.approx(2, rel=0.05)
-
-
 def test_bursts_need_a_longer_queue() -> None:
     made = [22.0 if i % 8 == 0 else 2.0 for i in range(STEPS)]
-    verdict = _judged([_slice(MAP, 4.5, 0)], 2.7, 5, made=made, room=1)
+    gain = pytest.approx(queued([ms / 1e3 for ms in made], [5e-3] * STEPS, 1) / (STEPS * 5e-3), rel=0.06)
 
-    assert verdict.kind == "queue"
-    assert verdict.mend is not None
-    assert verdict.mend.change == "prefetch(8) instead of 1 waiting"
-    now = queued([ms / 1e3 for ms in made], [5e-3] * STEPS, 1)
-    assert verdict.mend.gain == pytest.approx(now / (STEPS * 5e-3), rel=0.06)
+    found = _mended([_slice(MAP, 4.5, 0)], 2.7, 5, made=made, room=1)
+
+    assert found == ("queue", "prefetch(8) instead of 1 waiting", gain)
 
 
 @pytest.mark.parametrize("made", [8.0, 7.0])
@@ -154,16 +151,6 @@ def test_equal_times_are_balanced(made: float) -> None:
     assert verdict.kind == "balanced" or made < 8
     assert (verdict.mend is None) == (verdict.kind == "balanced")
     assert str(verdict).startswith("balanced") == (verdict.kind == "balanced")
-
-
-def test_decoding_on_one_thread_of_two_gets_both() -> None:
-    pool = [_slice(STAGE, 20, 20, "gpupipe-numpy-0", carried=True)]
-    verdict = _judged(pool, 18, 2, made=[20] * STEPS, cpu=20, workers=1)
-
-    assert verdict.kind == "decode"
-    assert verdict.mend is not None
-    assert verdict.mend.change == "Options(threads=2)"
-    assert verdict.mend.gain == pytest.approx(2, rel=0.05)
 
 
 def test_native_threads_are_what_no_python_thread_used() -> None:
@@ -191,6 +178,25 @@ def test_items_go_through_a_queue_one_after_another() -> None:
     assert queued([1, 1, 1], [2, 2, 2], 1) == 7  # the first is made, then the loop is never idle
     assert queued([1, 1, 7], [3, 3, 3], 1) == pytest.approx(14)  # the third starts when the second is taken, at 4
     assert queued([1, 1, 7], [3, 3, 3], 2) == pytest.approx(12)  # ... when the first is
+
+
+def test_a_section_pushes_and_pops_a_range_and_spans_beyond_the_most_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[str] = []
+    section = timing.Section(STAGE)
+    with section:
+        done.append("without a GPU")
+    section.ranges = done.append, lambda: done.append("pop")
+    with section:
+        done.append("work")
+    assert done == ["without a GPU", f"gpupipe {STAGE.step}", "work", "pop"]
+
+    monkeypatch.setattr(timing, "MOST_SPANS", 1)
+    tracker = Tracker()
+    for _ in range(3):
+        tracker.draw(timing.Span("a", "step", "main", 0.0, 1.0))
+    assert (len(tracker.spans), tracker.dropped) == (1, 2)
 
 
 def test_a_clock_runs_for_one_meter_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,24 +228,3 @@ def test_a_clock_runs_for_one_meter_at_a_time(monkeypatch: pytest.MonkeyPatch) -
         ("outer", 10.0, 14.25),
         ("inner", 11.0, 14.0),
     ]
-
-
-def test_spans_beyond_the_most_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "MOST_SPANS", 1)
-    tracker = Tracker()
-    for _ in range(3):
-        tracker.draw(timing.Span("a", "step", "main", 0.0, 1.0))
-
-    assert (len(tracker.spans), tracker.dropped) == (1, 2)
-
-
-def test_ranges_are_pushed_and_popped_around_a_batch() -> None:
-    done: list[str] = []
-    section = timing.Section(STAGE)
-    with section:
-        done.append("without a GPU")
-    section.ranges = done.append, lambda: done.append("pop")
-    with section:
-        done.append("work")
-
-    assert done == ["without a GPU", f"gpupipe {STAGE.step}", "work", "pop"]

@@ -111,10 +111,7 @@ def test_small_objects_are_shown_whole() -> None:
     assert repr(gp.Ragged(np.arange(9.0), [0, 8, 9])) == (
         "<Ragged ragged float64[2,~] [[0.0, 1.0, 2.0, ..., 5.0, 6.0, 7.0], [8.0]]>"
     )
-    assert repr(TensorSpec((2, None), "uint8")) == "TensorSpec(shape=(2, None), dtype=dtype('uint8'), layout=None)"
     assert repr(Dataset.range(3)) == (
         "<Dataset range(0, 3, 1), element_spec=TensorSpec(shape=(), dtype=dtype('int64'), layout=None)>"
     )
-    assert "threads=2" in repr(Options(threads=2))
-    assert repr(gp.io.VarLenFeature("int64")) == "VarLenFeature(dtype='int64')"
     assert repr(Normalize(mean=0.5)).startswith("Normalize(mean=0.5, std=1.0")

@@ -81,6 +81,10 @@ def test_a_queue_is_full_before_a_slow_loop_and_empty_behind_a_slow_step() -> No
 
 
 def test_workers_count_their_work() -> None:
+    processes = Dataset.range(6).map(functions.process_of, num_parallel_calls=2, workers="process")
+    far = _step(_ended(processes), "map")
+    assert (far.workers, far.elements, far.processes) == (2, 6, True)
+    assert far.worked >= 6 * NAP
     threads = _step(_ended(Dataset.range(8).map(_slow, num_parallel_calls=4)), "map")
     again = _step(_ended(Dataset.range(4).map(_slow, num_parallel_calls=2).repeat(3)), "map")
 
@@ -88,14 +92,6 @@ def test_workers_count_their_work() -> None:
     assert threads.worked >= 8 * NAP
     assert threads.cpu_seconds < threads.worked / 2  # a function that sleeps takes none
     assert (again.workers, again.elements) == (2, 12)
-
-
-def test_worker_processes_report_their_work() -> None:
-    ds = Dataset.range(6).map(functions.process_of, num_parallel_calls=2, workers="process")
-    step = _step(_ended(ds), "map")
-
-    assert (step.workers, step.elements, step.processes) == (2, 6, True)
-    assert step.worked >= 6 * NAP
 
 
 @pytest.mark.parametrize("close", [False, True])
