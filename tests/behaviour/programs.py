@@ -6,16 +6,15 @@ place and counts like an element until a batch or the delivery decides what beco
 
 from __future__ import annotations
 
-import io
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from PIL import Image
 
 from gpupipe import Dataset, ops
+from gpupipe.ops._shared.samples import encoded
 from tests.behaviour.model import interleaved, outcomes
 
 Op = tuple[Any, ...]
@@ -104,177 +103,152 @@ class Hole:
 Stream = Callable[[], Iterator[Any]]
 
 
+def _again(make: Callable[..., Iterator[Any]]) -> Callable[..., Stream]:
+    """What makes an iterator, as something that makes what can be gone through again."""
+    return lambda *given: lambda: make(*given)
+
+
 def model(program: Program, on_error: str = "raise") -> list[Any]:
     """What every `next` gives; "error" where it raises."""
     count, ops = program
     stream: Stream = lambda: iter(range(count))  # noqa: E731
     for op in ops:
         stream = _step(stream, op, on_error)
-    return list(_delivered(stream(), on_error))
+    return ["error" if isinstance(item, Hole) else item for item in _decided(stream(), on_error)]
 
 
-def _delivered(items: Iterator[Any], on_error: str) -> Iterator[Any]:
+def _decided(items: Iterator[Any], on_error: str) -> Iterator[Any]:
+    """Elements, those that stand in for holes, and the holes that are raised."""
     last, early = None, 0
     for item in items:
         if not isinstance(item, Hole):
             yield from [item] * (1 + early)
             last, early = item, 0
         elif item.raised or on_error == "raise":
-            yield "error"
+            yield Hole(raised=True)
+        elif on_error == "replace" and last is None:
+            early += 1
         elif on_error == "replace":
-            if last is None:
-                early += 1
-            else:
-                yield last
+            yield last
 
 
 def _counts(item: Any) -> bool:
     return not isinstance(item, Hole) or not item.raised
 
 
-def _each(source: Stream, fn: Callable[[Any], Any]) -> Stream:
-    def run() -> Iterator[Any]:
-        for item in source():
-            if isinstance(item, Hole):
+@_again
+def _each(source: Stream, fn: Callable[[Any], Any]) -> Iterator[Any]:
+    for item in source():
+        try:
+            yield item if isinstance(item, Hole) else fn(item)
+        except ZeroDivisionError:
+            yield Hole()
+
+
+@_again
+def _kept(source: Stream, keep: Callable[[Any], bool]) -> Iterator[Any]:
+    for item in source():
+        try:
+            if isinstance(item, Hole) or keep(item):
                 yield item
-                continue
-            try:
-                yield fn(item)
-            except ZeroDivisionError:
-                yield Hole()
-
-    return run
+        except ZeroDivisionError:
+            yield Hole()
 
 
-def _kept(source: Stream, keep: Callable[[Any], bool]) -> Stream:
-    def run() -> Iterator[Any]:
-        for item in source():
-            try:
-                if isinstance(item, Hole) or keep(item):
-                    yield item
-            except ZeroDivisionError:
-                yield Hole()
-
-    return run
-
-
-def _slice(source: Stream, chosen: Callable[[int], bool], end: int | None = None) -> Stream:
+@_again
+def _slice(source: Stream, chosen: Callable[[int], bool], end: int | None = None) -> Iterator[Any]:
     """The elements whose number is chosen; errors on their way to the user pass. Stops asking after `end` elements."""
-
-    def run() -> Iterator[Any]:
-        number = 0
-        if end == 0:
+    number = 0
+    if end == 0:
+        return
+    for item in source():
+        if not _counts(item):
+            yield item
+            continue
+        if chosen(number):
+            yield item
+        number += 1
+        if number == end:
             return
-        for item in source():
-            if not _counts(item):
-                yield item
-                continue
-            if chosen(number):
-                yield item
-            number += 1
-            if number == end:
-                return
-
-    return run
 
 
-def _even(source: Stream, shards: int, index: int, wrap: bool) -> Stream:
+@_again
+def _even(source: Stream, shards: int, index: int, wrap: bool) -> Iterator[Any]:
     """Equally many elements for every index; an error on its way to the user overtakes one that waits for its round."""
+    elements: list[Any] = []
+    for item in source():
+        if not _counts(item):
+            yield item
+            continue
+        elements.append(item)
+        if wrap and len(elements) % shards == (index + 1) % shards:
+            yield item
+        if not wrap and len(elements) % shards == 0:
+            yield elements[index - shards]
+    if wrap and elements and 0 < len(elements) % shards <= index:
+        yield elements[(index - len(elements) % shards) % len(elements)]
 
-    def run() -> Iterator[Any]:
-        elements: list[Any] = []
-        for item in source():
-            if not _counts(item):
+
+@_again
+def _zipped(left: Stream, right: Stream, join: Callable[[Any, Any], Any]) -> Iterator[Any]:
+    inputs = left(), right()
+    while True:
+        parts = []
+        for items in inputs:
+            for item in items:
+                if _counts(item):
+                    parts.append(item)
+                    break
                 yield item
-                continue
-            elements.append(item)
-            if wrap and len(elements) % shards == (index + 1) % shards:
-                yield item
-            if not wrap and len(elements) % shards == 0:
-                yield elements[index - shards]
-        if wrap and elements and 0 < len(elements) % shards <= index:
-            yield elements[(index - len(elements) % shards) % len(elements)]
-
-    return run
+            else:
+                return
+        bad = [part for part in parts if isinstance(part, Hole)]
+        yield bad[0] if bad else join(*parts)
 
 
-def _zipped(left: Stream, right: Stream, join: Callable[[Any, Any], Any]) -> Stream:
-    def run() -> Iterator[Any]:
-        inputs = left(), right()
-        while True:
-            parts = []
-            for items in inputs:
-                for item in items:
-                    if _counts(item):
-                        parts.append(item)
-                        break
-                    yield item
-                else:
-                    return
-            bad = [part for part in parts if isinstance(part, Hole)]
-            yield bad[0] if bad else join(*parts)
-
-    return run
-
-
-def _batched(source: Stream, size: int, drop: bool, on_error: str) -> Stream:
-    def run() -> Iterator[Any]:
-        rows: list[Any] = []
-        last, early = None, 0
-        for item in source():
-            if not isinstance(item, Hole):
-                rows += [item] * (1 + early)
-                last, early = item, 0
-            elif item.raised or on_error == "raise":
-                yield Hole(raised=True)
-            elif on_error == "replace" and last is None:
-                early += 1
-            elif on_error == "replace":
-                rows.append(last)
-            while len(rows) >= size:
-                yield rows[:size]
-                rows = rows[size:]
-        if rows and not drop:
+@_again
+def _batched(source: Stream, size: int, drop: bool, on_error: str) -> Iterator[Any]:
+    rows: list[Any] = []
+    for item in _decided(source(), on_error):
+        if isinstance(item, Hole):
+            yield item
+            continue
+        rows.append(item)
+        if len(rows) == size:
             yield rows
-
-    return run
-
-
-def _interleaved(source: Stream, cycle: int, block: int, inner: Callable[[Any], list[Any]]) -> Stream:
-    def run() -> Iterator[Any]:
-        return iter(interleaved([[item] if isinstance(item, Hole) else inner(item) for item in source()], cycle, block))
-
-    return run
+            rows = []
+    if rows and not drop:
+        yield rows
 
 
-def _redone(source: Stream, bad: Callable[[Any], bool], on_error: str) -> Stream:
+@_again
+def _interleaved(source: Stream, cycle: int, block: int, inner: Callable[[Any], list[Any]]) -> Iterator[Any]:
+    return iter(interleaved([[item] if isinstance(item, Hole) else inner(item) for item in source()], cycle, block))
+
+
+@_again
+def _redone(source: Stream, bad: Callable[[Any], bool], on_error: str) -> Iterator[Any]:
     """A map over the rows of batches: nothing fills up a batch that loses a row."""
-
-    def run() -> Iterator[Any]:
-        for item in source():
-            if isinstance(item, Hole):
-                yield item
-                continue
-            good = [x for x in item if not bad(x)]
-            if on_error == "raise":
-                yield from (Hole(raised=True) for x in item if bad(x))
-            if on_error == "replace" and good:
-                last = good[0]
-                for i, x in enumerate(item):
-                    last = item[i] = last if bad(x) else x
-                good = item
-            if good:
-                yield [_signed(x) for x in good]
-
-    return run
+    for item in source():
+        if isinstance(item, Hole):
+            yield item
+            continue
+        good = [x for x in item if not bad(x)]
+        if on_error == "raise":
+            yield from (Hole(raised=True) for x in item if bad(x))
+        if on_error == "replace" and good:
+            last = good[0]
+            for i, x in enumerate(item):
+                last = item[i] = last if bad(x) else x
+            good = item
+        if good:
+            yield [_signed(x) for x in good]
 
 
-def _unbatched(source: Stream) -> Stream:
-    def run() -> Iterator[Any]:
-        for item in source():
-            yield from [item] if isinstance(item, Hole) else item
-
-    return run
+@_again
+def _unbatched(source: Stream) -> Iterator[Any]:
+    for item in source():
+        yield from [item] if isinstance(item, Hole) else item
 
 
 _MEANINGS: dict[str, Callable[..., Stream]] = {
@@ -319,22 +293,13 @@ def _step(source: Stream, op: Op, on_error: str) -> Stream:
 # ---- as gpupipe
 
 
-def _unless(bad: Callable[[Any], bool]) -> Callable[[Any], Any]:
-    def fn(x: Any) -> Any:
+def _unless(bad: Callable[[Any], bool], fn: Callable[[Any], Any] = lambda x: x) -> Callable[[Any], Any]:
+    def failing(x: Any) -> Any:
         if bad(x):
             raise ZeroDivisionError("on purpose")
-        return x
+        return fn(x)
 
-    return fn
-
-
-def _even_unless(m: int, r: int) -> Callable[[Any], bool]:
-    def fn(x: Any) -> bool:
-        if x % m == r:
-            raise ZeroDivisionError("on purpose")
-        return int(x) % 2 == 0
-
-    return fn
+    return failing
 
 
 def _damaged(x: int, damage: tuple[str, int, int]) -> bool:
@@ -352,9 +317,7 @@ def _drawn(damage: tuple[str, int, int]) -> Callable[[Any], bytes]:
 
     def encode(x: Any) -> bytes:
         colour = [int(x) >> shift & 255 for shift in (16, 8, 0)]
-        out = io.BytesIO()
-        Image.fromarray(np.array([[colour]], np.uint8)).save(out, "PNG")
-        data = out.getvalue()
+        data = encoded(np.array([[colour]], np.uint8), "PNG")
         if not _damaged(int(x), damage):
             return data
         return b"no picture" if damage[0] == "header" else data[:33] + b"IDATnonsense" * 3
@@ -362,19 +325,10 @@ def _drawn(damage: tuple[str, int, int]) -> Callable[[Any], bytes]:
     return encode
 
 
-def _numbers(pictures: Dataset) -> Dataset:
-    return pictures.map(_number, traced=False)
-
-
 def _number(pixels: Any) -> Any:
     """The number of each picture: int64[...] of uint8[..., 1, 1, 3]."""
     a, b, c = np.moveaxis(np.asarray(pixels)[..., 0, 0, :].astype(np.int64), -1, 0)
-    value = (a << 16) + (b << 8) + c
-    return _signed(value)
-
-
-def _pictures(d: Dataset, damage: tuple[str, int, int]) -> Dataset:
-    return d.map(_drawn(damage))
+    return _signed((a << 16) + (b << 8) + c)
 
 
 _STEPS: dict[str, Callable[..., Dataset]] = {
@@ -385,27 +339,25 @@ _STEPS: dict[str, Callable[..., Dataset]] = {
     "batch fails": lambda d, k: d.map(_unless(lambda x: int(x[0]) % 3 == k)),
     "filter": lambda d, m: d.filter(lambda x: x % m != 0),
     "python filter": lambda d, m: d.filter(lambda x: bool(int(x) % m)),
-    "filter fails": lambda d, m, r: d.filter(_even_unless(m, r)),
+    "filter fails": lambda d, m, r: d.filter(_unless(lambda x: int(x) % m == r, lambda x: int(x) % 2 == 0)),
     "zip": lambda d, n: Dataset.zip(d, Dataset.range(n)).map(lambda a, b: a * 7 + b),
     "concatenate": lambda d, n: d.concatenate(Dataset.range(100, 100 + n)),
     "enumerate": lambda d, start: d.enumerate(start).map(lambda i, x: i * 1000 + x),
     "flat_map": lambda d: d.flat_map(lambda x: Dataset.range(2).map(lambda i: i + x)),
     "interleave": lambda d, cycle, block: d.interleave(lambda x: Dataset.range(x % 4), cycle, block),
     "twice": lambda d: Dataset.zip(d, d).map(lambda a, b: a + b),
-    "picture": lambda d, damage: _numbers(_pictures(d, damage).map(_decoded)),
-    "picture batch": lambda d, size, drop, damage: _numbers(_pictures(d, damage).map(_decoded).batch(size, drop)),
-    "batch of pictures": lambda d, size, drop, damage: _numbers(_pictures(d, damage).batch(size, drop).map(_decoded)),
-    "cached batch": lambda d, size, drop, damage: _numbers(
-        _pictures(d, damage).batch(size, drop).cache().map(_decoded)
-    ),
+    "picture": lambda d, damage: d.map(_drawn(damage)).map(_decoded),
+    "picture batch": lambda d, size, drop, damage: d.map(_drawn(damage)).map(_decoded).batch(size, drop),
+    "batch of pictures": lambda d, size, drop, damage: d.map(_drawn(damage)).batch(size, drop).map(_decoded),
+    "cached batch": lambda d, size, drop, damage: d.map(_drawn(damage)).batch(size, drop).cache().map(_decoded),
 }
 """Those that are not a method of `Dataset` by the same name."""
 
 
 def _append(d: Dataset, op: Op) -> Dataset:
     name, *args = op
-    made = _STEPS[name](d, *args) if name in _STEPS else getattr(d, name)(*args)
-    return made
+    made: Dataset = _STEPS[name](d, *args) if name in _STEPS else getattr(d, name)(*args)
+    return made.map(_number, traced=False) if "picture" in name or name == "cached batch" else made
 
 
 def _decoded(data: Any) -> Any:
@@ -421,6 +373,5 @@ def build(program: Program) -> Dataset:
     return dataset
 
 
-def elements(dataset: Dataset) -> list[Any]:
-    """What every `next` gives; "error" where it raises."""
-    return outcomes(dataset)
+elements = outcomes
+"""What every `next` gives; "error" where it raises."""

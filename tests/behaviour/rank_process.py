@@ -1,4 +1,7 @@
-"""One rank of torch.distributed: it does tasks in turn over `by_rank` or `shard`, and prints what each gave."""
+"""One rank of torch.distributed or of JAX: it does tasks in turn over `by_rank` or `shard`, and prints what each gave.
+
+Arguments: the engine, where its ranks meet (for JAX behind the rank and "@"), and the tasks.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import gpupipe as gp
+from gpupipe import ops
+from tests.chains import damage
+from tests.chains.data import parse
+
+Ranks = tuple[int, int, Callable[[Any], list[Any]], Callable[[], None]]
+"""The rank, how many there are, what gathers an array of each, and what ends the engine."""
+
+IMAGE_BATCHES = 12
 
 
 def drawn(x: Any, rng: np.random.Generator) -> Any:
@@ -28,9 +39,31 @@ def chain(batch: int = 64, seed: int = 1) -> gp.Dataset:
     return shuffled.map(drawn, rng=True).batch(batch).prefetch(2).with_options(gp.Options(seed=seed))
 
 
-def digest(batch: Any) -> str:
-    """The digest of a batch, by its bytes."""
-    return hashlib.blake2b(np.ascontiguousarray(batch).tobytes(), digest_size=8).hexdigest()
+def write_images(folder: Path) -> None:
+    """Four files of images, one more than 12 batches of 8 have."""
+    for i in range(4):
+        numbers = range(i, 8 * IMAGE_BATCHES + 1, 4)
+        damage.write(folder / f"{i}.tfrecord", [damage.example(n, damage.jpeg(n)) for n in numbers])
+
+
+def crop(record: Any) -> Any:
+    encoded, label = parse(record)
+    image = ops.random_resized_crop(ops.decode_jpeg(encoded, channels=3), (12, 12))
+    return ops.random_brightness(ops.random_flip_left_right(image), 0.2), ops.cast(label, "int32")
+
+
+def images(folder: str | Path) -> gp.Dataset:
+    """12 batches of all ranks together, and a rest that is left out."""
+    names = gp.Dataset.list_files(f"{folder}/*.tfrecord", shuffle=False)
+    records = names.interleave(gp.TFRecordDataset, cycle_length=2).shuffle(gp.ALL, seed=3)
+    options = gp.Options(seed=5, device="cpu", backend="numpy")
+    return records.map(crop).batch(8, drop_remainder=True).prefetch(2).with_options(options)
+
+
+def digests(batch: Any, gather: Callable[[Any], list[Any]] = lambda leaf: [leaf]) -> list[str]:
+    """The digests of the leaves of a batch, by their bytes: row r of each round of rows is that of rank r."""
+    leaves = [gather(np.ascontiguousarray(leaf)) for leaf in (batch if isinstance(batch, tuple) else (batch,))]
+    return [hashlib.blake2b(np.stack(parts, axis=1).tobytes(), digest_size=8).hexdigest() for parts in leaves]
 
 
 def launched(*ranks: tuple[Sequence[str], dict[str, str]]) -> list[str]:
@@ -50,24 +83,67 @@ def launched(*ranks: tuple[Sequence[str], dict[str, str]]) -> list[str]:
     return [out for out, _ in ended]
 
 
-def loop(items: Any, steps: int) -> list[str]:
-    """The digests of so many whole batches, or of all that are left."""
+def torch_ranks(url: str) -> Ranks:
     import torch
     import torch.distributed as dist
 
-    said: list[str] = []
+    dist.init_process_group("gloo", init_method=url, timeout=datetime.timedelta(seconds=60))
+
+    def gather(own: Any) -> list[Any]:
+        every = [torch.zeros(own.shape, dtype=torch.from_numpy(own).dtype) for _ in range(dist.get_world_size())]
+        dist.all_gather(every, torch.from_numpy(own))
+        return [part.numpy() for part in every]
+
+    def end() -> None:
+        dist.barrier()
+        dist.destroy_process_group()
+
+    return dist.get_rank(), dist.get_world_size(), gather, end
+
+
+def jax_ranks(rank: int, address: str) -> Ranks:
+    import jax
+    from jax.experimental import multihost_utils
+
+    jax.distributed.initialize(address, 2, rank, coordinator_bind_address=address, initialization_timeout=60)
+    return rank, 2, lambda own: list(np.asarray(multihost_utils.process_allgather(own))), jax.distributed.shutdown
+
+
+def loop(items: Any, steps: int, gather: Callable[[Any], list[Any]]) -> list[list[str]]:
+    """The digests of so many whole batches, or of all that are left."""
+    said: list[list[str]] = []
     while len(said) != steps and (batch := next(items, None)) is not None:
-        every = [torch.zeros(batch.shape, dtype=torch.float64) for _ in range(dist.get_world_size())]
-        dist.all_gather(every, torch.from_numpy(batch))
-        said.append(digest(np.stack([part.numpy() for part in every], axis=1)))
+        said.append(digests(batch, gather))
     return said
 
 
-def differing(what: str) -> str:
-    """The error where rank 1 has another seed, epoch or batch than the others."""
-    import torch.distributed as dist
+def resumed(steps: int, state: Path, gather: Callable[[Any], list[Any]]) -> dict[str, Any]:
+    """Batches from a state on, where there is one, and the state behind them."""
+    items = iter(chain().by_rank())
+    if state.exists():
+        items.load_state_dict(json.loads(state.read_text()))
+    return {"batches": loop(items, steps, gather), "state": items.state_dict()}
 
-    wrong = what if dist.get_rank() == 1 else None
+
+def peeked(steps: int, rank: int, gather: Callable[[Any], list[Any]]) -> list[list[str]]:
+    """Batches where rank 1 looked at one of its own before."""
+    own = chain().by_rank()
+    if rank == 1:
+        next(iter(own))
+    return loop(iter(own), steps, gather)
+
+
+def even(how: Any, size: int, ranks: Ranks) -> list[int]:
+    """Steps and rows of all ranks over 255 records, shared out in full batches; each step waits for the others."""
+    rank, world, gather, _ = ranks
+    records = gp.Dataset.range(255).shuffle(64, seed=1).shard(world, rank, even=how)
+    steps = [sum(gather(np.array([len(batch)]))) for batch in records.batch(size, drop_remainder=True)]
+    return [len(steps), int(sum(steps)[0])]
+
+
+def differing(what: str, rank: int) -> str:
+    """The error where rank 1 has another seed, epoch or batch than the others."""
+    wrong = what if rank == 1 else None
     own = chain(128 if wrong == "batch" else 64, 9 if wrong == "seed" else 1).by_rank()
     try:
         next(own.iterator(epoch=3 if wrong == "epoch" else 0))
@@ -76,59 +152,29 @@ def differing(what: str) -> str:
     return "none"
 
 
-def peeked(steps: int) -> list[str]:
-    """Batches where rank 1 looked at one of its own before."""
-    import torch.distributed as dist
-
-    own = chain().by_rank()
-    if dist.get_rank() == 1:
-        next(iter(own))
-    return loop(iter(own), steps)
-
-
-def even(how: Any, size: int) -> list[int]:
-    """Steps and rows of all ranks over 255 records, shared out in full batches; each step waits for the others."""
-    import torch
-    import torch.distributed as dist
-
-    steps, total = 0, torch.zeros((), dtype=torch.int64)
-    records = gp.Dataset.range(255).shuffle(64, seed=1).shard(dist.get_world_size(), dist.get_rank(), even=how)
-    for batch in records.batch(size, drop_remainder=True):
-        part = torch.tensor(len(batch))
-        dist.all_reduce(part)
-        total += part
-        steps += 1
-    return [steps, int(total)]
-
-
-def resumed(steps: int, state: Path) -> dict[str, Any]:
-    """Batches from a state on, where there is one, and the state behind them."""
-    items = iter(chain().by_rank())
-    if state.exists():
-        items.load_state_dict(json.loads(state.read_text()))
-    return {"batches": loop(items, steps), "state": items.state_dict()}
-
-
 def main() -> None:
-    import torch.distributed as dist
-
-    meeting, *tasks = sys.argv[1:]
+    engine, meeting, *tasks = sys.argv[1:]
     said: dict[str, Any] = {}
     for number, task in enumerate(tasks):  # each in a group of its own: ranks that differed cannot go on in theirs
-        url = meeting.replace("?", f"-{number}?")
-        dist.init_process_group("gloo", init_method=url, timeout=datetime.timedelta(seconds=60))
-        name, *args = task.split(",")
-        if name == "resume":
-            said[name] = resumed(int(args[0]), Path(args[1]))
-        elif name == "peek":
-            said[name] = peeked(int(args[0]))
-        elif name in ("drop", "wrap"):
-            said[name] = even(name, int(args[0]))
+        if engine == "torch":
+            ranks = torch_ranks(meeting.replace("?", f"-{number}?"))
         else:
-            said[name] = differing(name)
-        dist.barrier()
-        dist.destroy_process_group()
-    print(json.dumps(said), flush=True)
+            ranks = jax_ranks(int(meeting[0]), meeting[2:])
+        rank, _, gather, end = ranks
+        match task.split(","):
+            case ["resume", steps, state]:
+                found: Any = resumed(int(steps), Path(state), gather)
+            case ["peek", steps]:
+                found = peeked(int(steps), rank, gather)
+            case [("drop" | "wrap") as how, size]:
+                found = even(how, int(size), ranks)
+            case ["images", folder, epoch]:
+                found = loop(images(folder).by_rank().iterator(epoch=int(epoch)), -1, gather)
+            case _:
+                found = differing(task, rank)
+        said[task.partition(",")[0]] = found
+        end()
+    print(json.dumps(said) + "\n", end="", flush=True)  # in one write: other ranks may print to the same pipe
 
 
 if __name__ == "__main__":

@@ -12,9 +12,11 @@ import pytest
 from PIL import Image
 
 import gpupipe as gp
-from gpupipe import Dataset, ops
+from gpupipe import Dataset, TFRecordDataset, ops
 from gpupipe.extract.storage.patterns import may_be_paths, stable_names
 from gpupipe.ops._shared.samples import noise
+from tests.behaviour.model import run
+from tests.chains.damage import write
 
 
 @pytest.fixture
@@ -56,6 +58,20 @@ def test_a_list_of_paths_given_to_list_files_is_named_alike(classes: list[Path])
         return {np.asarray(x).tobytes() for x in files.map(_crop).iterator(epoch=0)}
 
     assert crops(classes) == crops(classes[::-1]) == set(_crops(classes).values())
+
+
+def test_records_of_files_of_one_name_in_two_folders_draw_apart(tmp_path: Path) -> None:
+    files = [str(tmp_path / name / "part-0") for name in "ab"]
+    for name, path in zip("ab", files, strict=True):
+        (tmp_path / name).mkdir()
+        write(Path(path), [name.encode()])
+
+    def numbers(paths: list[str]) -> dict[bytes, float]:
+        drawn = TFRecordDataset(paths).map(lambda record, rng: (record, rng.random()), rng=True)
+        return dict(run(drawn.iterator(epoch=0)))
+
+    assert len(set(numbers(files).values())) == 2
+    assert numbers(files[::-1]) == numbers(files)
 
 
 NAMES: list[tuple[list[str], list[str]]] = [
