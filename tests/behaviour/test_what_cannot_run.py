@@ -99,3 +99,25 @@ def test_explain_promises_nothing_of_datasets_that_are_made_while_running() -> N
     ds = Dataset.range(2).flat_map(_made).with_options(Options(device="cpu", backend="auto", verify=10))
 
     assert "one image in 10 that DALI decodes is decoded again" in str(ds.explain())
+
+
+@pytest.mark.usefixtures("_no_gpu_here")
+def test_findings_tell_what_to_write_instead_of_what_was_written() -> None:
+    images = Dataset.from_tensor_slices(IMAGES)
+    spec, chw = TensorSpec((8, 8, 3), "uint8"), np.zeros((8, 3, 6, 7), np.uint8)
+    masks = Dataset.from_tensor_slices(IMAGES[..., :1])
+    seeded = Dataset.zip(tuple(x.map(lambda i: ops.random_crop(i, (3, 3), seed=7)) for x in (images, masks)))
+
+    for chain, text in (
+        (
+            images.map(ops.random_flip_left_right, spec=spec, num_parallel_calls=2),
+            "drop its spec=, which only Python f",
+        ),
+        (Dataset.from_tensor_slices(chw).map(lambda x: ops.transpose(x, "CHW")), "like {CHW}; drop it, or keep arrays"),
+        (Dataset.range(255).shard(2, 1).batch(128, True), "the first one makes 1 steps and the last one 0"),
+        (Dataset.range(255).shard(2, 1).batch(128, True), "use shard(2, 1, even='drop') or even='wrap'"),
+        (seeded, "which draw independently, although their seeds are equal: if the parts"),
+    ):
+        (finding,) = chain.prefetch(1).check()
+        assert finding.line.startswith(f"{__file__}:")
+        assert text in finding.text
