@@ -42,7 +42,6 @@ LEFT_OUT = {
     "tests/behaviour/test_image_folder.py": "compares resized pixels with those of Keras",
     "tests/fuzz": "bytes of the host alone",
     "tests/extract": "bytes of the host alone",
-    "tests/behaviour/test_persistent_workers.py": "processes of the host alone",
     "tests/behaviour/test_process_functions.py": "processes of the host alone",
     "tests/behaviour/test_process_map.py": "processes of the host alone",
     "tests/chains/test_memory.py": "starts processes",

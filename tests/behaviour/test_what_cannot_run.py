@@ -109,10 +109,7 @@ def test_findings_tell_what_to_write_instead_of_what_was_written() -> None:
     seeded = Dataset.zip(tuple(x.map(lambda i: ops.random_crop(i, (3, 3), seed=7)) for x in (images, masks)))
 
     for chain, text in (
-        (
-            images.map(ops.random_flip_left_right, spec=spec, num_parallel_calls=2),
-            "drop its spec=, which only Python f",
-        ),
+        (images.map(ops.random_flip_left_right, spec=spec, num_parallel_calls=2), "drop its spec=, which only Pyth"),
         (Dataset.from_tensor_slices(chw).map(lambda x: ops.transpose(x, "CHW")), "like {CHW}; drop it, or keep arrays"),
         (Dataset.range(255).shard(2, 1).batch(128, True), "the first one makes 1 steps and the last one 0"),
         (Dataset.range(255).shard(2, 1).batch(128, True), "use shard(2, 1, even='drop') or even='wrap'"),
