@@ -194,19 +194,14 @@ R = Dataset.range
 
 AHEAD = gp.compat.parallel_interleave(lambda x: 5, 2, buffer_output_elements=2)  # type: ignore[arg-type,return-value]
 
+NEEDS = "needs a function .*None from the lambda"
+NOTHING: Any = lambda x: None  # noqa: E731
+
 SAID: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: list(R(3).scan(0, lambda s, x: (s, None))), PlanTypeError, "new state, output.*got None as the output"),
-    (lambda: R(3).take_while(lambda x: None), PlanTypeError, "take_while needs a function .*None from the lambda"),
-    (
-        lambda: R(3).group_by_window(lambda x: None, lambda key, group: group, 2),
-        PlanTypeError,
-        "group_by_window needs a function .*None from the lambda",
-    ),
-    (
-        lambda: R(3).bucket_by_sequence_length(lambda x: None, [1], [1, 1]),
-        PlanTypeError,
-        "bucket_by_sequence_length needs a function .*None from the lambda",
-    ),
+    (lambda: R(3).take_while(NOTHING), PlanTypeError, f"take_while {NEEDS}"),
+    (lambda: R(3).group_by_window(NOTHING, lambda key, d: d, 2), PlanTypeError, f"group_by_window {NEEDS}"),
+    (lambda: R(3).bucket_by_sequence_length(NOTHING, [1], [1, 1]), PlanTypeError, f"bucket_by_sequence_length {NEEDS}"),
     (lambda: R(4).repeat()[2**62], IndexError, r"of an infinite dataset: indices are 0 to 2\*\*62 - 1"),
     (lambda: Dataset.load("memory://s"), gp.PlanError, "load needs a local path, got 'memory://s'"),
     (lambda: R(3).apply(AHEAD), PlanTypeError, "interleave needs a function that returns a Dataset, got int"),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import io
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, compat, ops
+from gpupipe.ops._shared.samples import encoded
 from gpupipe.plan.maps import Map
 from gpupipe.plan.node import walk
 from gpupipe.plan.outline import outline
@@ -29,10 +30,8 @@ Number = Callable[[int], Any]
 KINDS: dict[str, Number] = {"uint8": np.uint8, "no axes": np.array}
 
 
-def _jpeg() -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(IMAGE).save(file, "JPEG")
-    return file.getvalue()
+JPEG = encoded(IMAGE)
+TWOS = partial(iter, [[1, 2]])
 
 
 def _python(x: Any) -> Any:
@@ -43,12 +42,25 @@ def _rows() -> Dataset:
     return R(9).map(lambda i: ops.cast(i, "int64")).batch(3)
 
 
-def _sizes() -> Dataset:
-    return Dataset.from_tensor_slices(([2, 3, 4], [3, 2, 1]))
+def _sized(*given: Any, **named: Any) -> Dataset:
+    sizes = Dataset.from_tensor_slices(([2, 3, 4], [3, 2, 1]))
+    return sizes.bucket_by_image_size(*given, size_func=lambda h, w: (h, w), **named)
 
 
 def _shuffled(x: Any, rng: np.random.Generator) -> Any:
     return rng.permutation(x)
+
+
+def _two(x: Any) -> Dataset:
+    return R(2)
+
+
+_together = partial(compat.map_and_batch, _python)
+SEQUENCE = partial(gp.io.FixedLenSequenceFeature, dtype="int64", allow_missing=True)
+
+
+def _of_spec(spec: Any) -> Dataset:
+    return Dataset.from_generator(lambda: iter(()), output_signature=spec)
 
 
 def _vectors() -> Dataset:
@@ -84,15 +96,9 @@ METHODS: dict[str, Callable[[Number, str], Dataset]] = {
     "bucket_by_sequence_length.bucket_boundaries bucket_batch_sizes": lambda n, _: _vectors().bucket_by_sequence_length(
         lambda v: len(v), [n(2), n(3)], [n(1), n(1), n(2)]
     ),
-    "bucket_by_image_size.buckets batch_size": lambda n, _: _sizes().bucket_by_image_size(
-        [(n(2), n(3)), (n(3), n(2))], n(2), size_func=lambda h, w: (h, w)
-    ),
-    "bucket_by_image_size.max_pixels": lambda n, _: _sizes().bucket_by_image_size(
-        max_pixels=n(12), size_func=lambda h, w: (h, w)
-    ),
-    "bucket_by_image_size.max_tokens patch_size": lambda n, _: _sizes().bucket_by_image_size(
-        max_tokens=n(12), patch_size=n(2), size_func=lambda h, w: (h, w)
-    ),
+    "bucket_by_image_size.buckets batch_size": lambda n, _: _sized([(n(2), n(3)), (n(3), n(2))], n(2)),
+    "bucket_by_image_size.max_pixels": lambda n, _: _sized(max_pixels=n(12)),
+    "bucket_by_image_size.max_tokens patch_size": lambda n, _: _sized(max_tokens=n(12), patch_size=n(2)),
     "aspect_ratio_buckets.max_pixels step min_size max_size": lambda n, _: Dataset.from_tensor_slices(
         gp.aspect_ratio_buckets(n(16), step=n(1), min_size=n(2), max_size=n(8))
     ),
@@ -100,16 +106,10 @@ METHODS: dict[str, Callable[[Number, str], Dataset]] = {
     "by_rank.rank world": lambda n, _: R(4).batch(2).by_rank(n(1), n(2), check=False),
     "pick.places": lambda n, _: R(4).pick([n(3), n(1)]),
     "enumerate.start": lambda n, _: R(4).enumerate(n(2)),
-    "from_generator.output_shapes": lambda n, _: Dataset.from_generator(
-        lambda: iter([[1, 2]]), output_types="int64", output_shapes=(n(2),)
-    ),
+    "from_generator.output_shapes": lambda n, _: Dataset.from_generator(TWOS, "int64", output_shapes=(n(2),)),
     "from_indexable.num_parallel_calls": lambda n, _: Dataset.from_indexable([1, 2], num_parallel_calls=n(2)),
-    "group_by_window.window_size": lambda n, _: R(4).group_by_window(
-        lambda x: x % 2, lambda key, w: w.batch(2), window_size=n(2)
-    ),
-    "interleave.cycle_length block_length num_parallel_calls": lambda n, _: R(4).interleave(
-        lambda x: R(2), n(2), n(2), num_parallel_calls=n(2)
-    ),
+    "group_by_window.window_size": lambda n, _: R(4).group_by_window(lambda x: x % 2, lambda k, w: w.batch(2), n(2)),
+    "interleave.cycle_length block_length num_parallel_calls": lambda n, _: R(4).interleave(_two, n(2), n(2), n(2)),
     "list_files.seed": lambda n, at: Dataset.list_files(f"{at}/*", seed=n(2)),
     "map.num_parallel_calls": lambda n, _: R(4).map(_python, num_parallel_calls=n(2)),
     "pad_to_cardinality.cardinality": lambda n, _: R(4).map(lambda x: {"x": x}).pad_to_cardinality(n(6)),
@@ -134,7 +134,7 @@ METHODS: dict[str, Callable[[Number, str], Dataset]] = {
         gp.FixedLengthRecordDataset(f"{at}/a.bin", n(2), n(4), n(4), n(99), None, n(2))
     ),
     "TFRecordDataset.buffer_size num_parallel_reads": lambda n, at: gp.TFRecordDataset(
-        f"{at}/a.tfrecord", buffer_size=n(99), num_parallel_reads=n(2)
+        at + "/a.tfrecord", "", n(99), n(2)
     ),
     "LMDBDataset.num_parallel_reads": lambda n, at: gp.LMDBDataset(f"{at}/a.lmdb", n(2)),
     "WebDataset.num_parallel_reads": lambda n, at: gp.WebDataset(f"{at}/a.tar", "txt", num_parallel_reads=n(2)),
@@ -145,35 +145,25 @@ METHODS: dict[str, Callable[[Number, str], Dataset]] = {
     "HDF5Dataset.num_parallel_reads": lambda n, at: gp.HDF5Dataset(f"{at}/a.h5", num_parallel_reads=n(2)),
     "NumpyDataset.num_parallel_reads": lambda n, at: gp.NumpyDataset(f"{at}/a.npy", num_parallel_reads=n(2)),
     "ParquetDataset.num_parallel_reads": lambda n, at: gp.ParquetDataset(f"{at}/a.parquet", num_parallel_reads=n(2)),
-    "TextLineDataset.buffer_size num_parallel_reads": lambda n, at: gp.TextLineDataset(
-        f"{at}/a.bin", buffer_size=n(99), num_parallel_reads=n(2)
-    ),
-    "map_and_batch.batch_size num_parallel_batches": lambda n, _: R(4).apply(compat.map_and_batch(_python, n(2), n(2))),
-    "map_and_batch.num_parallel_calls": lambda n, _: R(4).apply(
-        compat.map_and_batch(_python, 2, num_parallel_calls=n(2))
-    ),
+    "TextLineDataset.buffer_size num_parallel_reads": lambda n, at: gp.TextLineDataset(at + "/a.bin", "", n(99), n(2)),
+    "map_and_batch.batch_size num_parallel_batches": lambda n, _: R(4).apply(_together(n(2), n(2))),
+    "map_and_batch.num_parallel_calls": lambda n, _: R(4).apply(_together(2, num_parallel_calls=n(2))),
     "parallel_interleave.cycle_length block_length buffer_output_elements prefetch_input_elements": lambda n, _: R(
         4
-    ).apply(compat.parallel_interleave(lambda x: R(2), n(2), n(2), False, n(2), n(2))),
+    ).apply(compat.parallel_interleave(_two, n(2), n(2), False, n(2), n(2))),
     "shuffle_and_repeat.buffer_size count seed": lambda n, _: R(4).apply(compat.shuffle_and_repeat(n(4), n(2), n(42))),
     "image_folder.seed": lambda n, at: gp.image_folder(
-        f"{at}/classes", validation_split=0.5, subset="training", seed=n(3)
+        at + "/classes", validation_split=0.5, subset="training", seed=n(3)
     ),
     "image_dataset_from_directory.batch_size image_size seed": lambda n, at: compat.image_dataset_from_directory(
         f"{at}/classes", batch_size=n(2), image_size=(n(4), n(5)), seed=n(3)
     ),
     "TensorSpec.shape": lambda n, _: R(4).map(lambda x: np.zeros(2), spec=TensorSpec((n(2),), "float64")),
-    "RaggedSpec.shape ragged_rank": lambda n, _: Dataset.from_generator(
-        lambda: iter(()), output_signature=gp.RaggedSpec((n(2), None), "int64", n(1))
-    ),
+    "RaggedSpec.shape ragged_rank": lambda n, _: _of_spec(gp.RaggedSpec((n(2), None), "int64", n(1))),
     "FixedLenFeature.shape": lambda n, _: _parsed({"x": gp.io.FixedLenFeature((n(2),), "int64")}),
     "FixedLenFeature.default_value": lambda n, _: _parsed({"y": gp.io.FixedLenFeature((), "int64", n(2))}),
-    "FixedLenSequenceFeature.shape": lambda n, _: _parsed(
-        {"x": gp.io.FixedLenSequenceFeature((n(2),), "int64", allow_missing=True)}
-    ),
-    "FixedLenSequenceFeature.default_value": lambda n, _: _parsed(
-        {"y": gp.io.FixedLenSequenceFeature((), "int64", allow_missing=True, default_value=n(2))}
-    ),
+    "FixedLenSequenceFeature.shape": lambda n, _: _parsed({"x": SEQUENCE((n(2),))}),
+    "FixedLenSequenceFeature.default_value": lambda n, _: _parsed({"y": SEQUENCE((), default_value=n(2))}),
 }
 """By the parameters that each of them gets as such numbers."""
 
@@ -183,8 +173,7 @@ def _parsed(features: dict[str, Any]) -> Dataset:
     return Dataset.from_tensor_slices([record]).map(lambda r: gp.io.parse_single_example(r, features))
 
 
-def _boxes() -> Any:
-    return np.array([[[0.1, 0.1, 0.9, 0.9]]], np.float32)
+BOXES = np.array([[[0.1, 0.1, 0.9, 0.9]]], np.float32)
 
 
 def _boxed(image: Any) -> Any:
@@ -209,10 +198,10 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "crop_and_resize": lambda x, n: ops.crop_and_resize(x, [[n(0), n(0), n(1), n(1)]], (n(3), n(4)), "nearest", n(7)),
     "convert_boxes": lambda x, n: ops.convert_boxes([[1, 2, 3, 4]], "xywh", "rel_xyxy", (n(9), n(8))),
     "crop_to_bounding_box": lambda x, n: ops.crop_to_bounding_box(x, n(1), n(2), n(3), n(4)),
-    "decode_and_crop_jpeg": lambda x, n: ops.decode_and_crop_jpeg(_jpeg(), (n(1), n(1), n(3), n(4)), channels=n(3)),
-    "decode_image": lambda x, n: ops.decode_image(_jpeg(), channels=n(3)),
-    "decode_jpeg": lambda x, n: ops.decode_jpeg(_jpeg(), channels=n(1)),
-    "decode_png": lambda x, n: ops.decode_png(_jpeg(), channels=n(3)),
+    "decode_and_crop_jpeg": lambda x, n: ops.decode_and_crop_jpeg(JPEG, (n(1), n(1), n(3), n(4)), channels=n(3)),
+    "decode_image": lambda x, n: ops.decode_image(JPEG, channels=n(3)),
+    "decode_jpeg": lambda x, n: ops.decode_jpeg(JPEG, channels=n(1)),
+    "decode_png": lambda x, n: ops.decode_png(JPEG, channels=n(3)),
     "clahe": lambda x, n: ops.clahe(x, n(2), (n(2), n(3))),
     "concat": lambda x, n: ops.concat([x, x], n(1)),
     "elastic": lambda x, n: ops.elastic(x, n(50), (n(1), n(2)), fill=n(7), seed=n(7)),
@@ -296,7 +285,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "rot90": lambda x, n: ops.rot90(x, n(1)),
     "rotate": lambda x, n: ops.rotate(x, n(30), fill=n(7), center=(n(1), n(2))),
     "sample_distorted_bounding_box": lambda x, n: ops.sample_distorted_bounding_box(
-        (9, 8, 3), _boxes(), n(1), max_attempts=n(9), seed=n(7)
+        (9, 8, 3), BOXES, n(1), max_attempts=n(9), seed=n(7)
     )[0],
     "salt_and_pepper": lambda x, n: ops.salt_and_pepper(x, n(1), (n(0), n(1)), seed=n(7)),
     "scale_jitter": lambda x, n: ops.scale_jitter(x, (n(6), n(9)), (n(1), n(2)), seed=n(7)),

@@ -274,22 +274,16 @@ def _without_folder(make: Callable[[], gp.Dataset], folder: Path) -> gp.Dataset:
     return make()
 
 
+THREADS = Range(60).map(_python, num_parallel_calls=3)
+
 MORE: dict[str, Callable[[Path], gp.Dataset]] = {
     **{name: partial(_without_folder, CHAINS[name]) for name in ("shuffled", "threads", "random", "full batches")},
-    "threads below a take": lambda folder: Range(60).map(_python, num_parallel_calls=3).take(20),
-    "batches of threads below a take": lambda folder: (
-        Range(80).map(_python, num_parallel_calls=3).take(60).batch(3, drop_remainder=True)
-    ),
-    "two maps in threads below a take": lambda folder: (
-        Range(60).map(_python, num_parallel_calls=3).map(_python, num_parallel_calls=2).take(20)
-    ),
-    "threads below a cache": lambda folder: (
-        Range(20).map(_python, num_parallel_calls=3).map(_python, num_parallel_calls=2).cache()
-    ),
+    "threads below a take": lambda folder: THREADS.take(20),
+    "batches of threads below a take": lambda folder: THREADS.take(57).batch(2, drop_remainder=True),
+    "two maps in threads below a take": lambda folder: THREADS.map(_python, num_parallel_calls=2).take(20),
+    "threads below a cache": lambda folder: THREADS.take(20).map(_python, num_parallel_calls=2).cache(),
     "images below a take": lambda folder: images(folder).map(decoded).take(30),
-    "threads below a take and behind it": lambda folder: (
-        Range(60).map(_python, num_parallel_calls=3).take(20).map(_python, num_parallel_calls=2)
-    ),
+    "threads below a take and behind it": lambda folder: THREADS.take(20).map(_python, num_parallel_calls=2),
     "processes": lambda folder: Range(20).map(_python, workers="process", num_parallel_calls=2),
     "images": lambda folder: images(folder).map(decoded),
     "batches of images": lambda folder: images(folder).map(decoded).batch(2).prefetch(2),

@@ -14,7 +14,6 @@ from gpupipe.ops._shared.samples import encoded, picture
 from tests.behaviour.model import run
 from tests.conformance.harness import host
 from tests.reliability.executors import EXECUTORS
-from tests.reliability.resume import resumed_after, taken
 
 FLOAT = gp.TensorSpec((), "float64")
 FILES = [encoded(picture(8, 9 + i)) for i in range(12)]
@@ -95,14 +94,6 @@ def test_an_augmentation_in_python_is_the_same_on_every_executor(backend: Any) -
     found = np.concatenate([host(x) for x, _ in batches])
     # a JPEG is decoded by another decoder on a GPU
     assert np.abs(found.astype(int) - np.stack([x for x, _ in single])).max() <= (8 if backend == "gpu" else 0)
-
-
-@pytest.mark.parametrize("count", [0, 1, 3, 4])
-def test_a_state_goes_on_with_the_same_numbers(count: int) -> None:
-    def build() -> gp.Dataset:
-        return gp.Dataset.range(14).shuffle(5, seed=1).map(lambda x: (x, number(x))).batch(3)
-
-    assert resumed_after(build, count)[0] == taken(iter(build()))[count:]
 
 
 def test_called_in_a_python_map_it_belongs_to_the_element_and_elsewhere_to_the_seed() -> None:

@@ -142,13 +142,6 @@ def test_filling_the_buffer_makes_no_element() -> None:
     assert 1 <= Asked.times <= 128
 
 
-def test_states_are_small() -> None:
-    items = Dataset.range(100_000).shuffle(50_000).iterator(epoch=0)
-    list(islice(items, 20_000))
-
-    assert len(str(items.state_dict())) < 50_000 * 4  # 16 bits of a place, packed and as text
-
-
 @pytest.mark.parametrize(
     ("changed", "message"), [({"places": "x"}, "damaged"), ({"taken": -1}, "number >= 0")], ids=str
 )

@@ -389,11 +389,7 @@ CARDINALITIES: list[tuple[str, Callable[[Dataset], Dataset], tuple[int, int, int
     ("sample, stop", lambda d: sample([d, R(4)], stop_on_empty_dataset=True), (UNKNOWN, UNKNOWN, UNKNOWN)),
     ("choose", lambda d: choose([d, R(4)], choices(0, 1)), (UNKNOWN, UNKNOWN, UNKNOWN)),
     ("choose of endless ones", lambda d: choose([d.repeat(), R(4).repeat()], choices(0, 1)), (2, 2, UNKNOWN)),
-    (
-        "choose endlessly of endless ones",
-        lambda d: choose([d.repeat(), R(4).repeat()], R(2).repeat()),
-        (ENDLESS, ENDLESS, UNKNOWN),
-    ),
+    ("endless choices", lambda d: choose([d.repeat(), R(4).repeat()], R(2).repeat()), (ENDLESS, ENDLESS, UNKNOWN)),
 ]
 
 

@@ -24,6 +24,7 @@ from tests.behaviour.model import run
 
 R = Dataset.range(3)
 X = Dataset.from_tensor_slices(np.zeros((2, 9, 8, 3), np.uint8))
+FLOAT, INT = TensorSpec((), "float64"), TensorSpec((), "int64")
 HERE = r"\S*test_traced_twice\.py:\d+"
 _OWN = random.Random()
 
@@ -80,25 +81,25 @@ USES: dict[str, Callable[[Callable[[], float]], Dataset]] = {
     "an array": lambda draw: X.map(lambda x: ops.cast(x, "float32") - np.array([draw(), 0, 0], np.float32)),
     "a leaf": lambda draw: X.map(lambda x: (ops.flip_left_right(x), draw())),
     "bytes": lambda draw: X.map(lambda x: (ops.flip_left_right(x), str(draw()))),
-    "an argument of Python": lambda draw: R.map(
-        lambda x: ops.py_function(lambda v, f: v * f, (x, draw()), TensorSpec((), "float64"))
-    ),
+    "an argument of Python": lambda draw: R.map(lambda x: ops.py_function(lambda v, f: v * f, (x, draw()), FLOAT)),
     "what a function captures": lambda draw: R.map(lambda x: _scaled(x, draw())),
     "filter": lambda draw: R.filter(lambda x: ops.cast(x, "float32") < draw()),
     "a dataset inside": lambda draw: R.flat_map(lambda x: Dataset.range(10**9 + int(1e9 * draw()))),
-    "a map inside": lambda draw: R.interleave(
-        lambda x: Dataset.range(3).map(lambda y: ops.cast(y, "float32") * draw())
-    ),
+    "a map inside": lambda draw: R.interleave(lambda x: R.map(lambda y: _times(y, draw()))),
     "a map inside of one inside": lambda draw: R.flat_map(
-        lambda x: Dataset.range(2).flat_map(lambda y: Dataset.range(2).map(lambda z: ops.cast(z, "float32") * draw()))
+        lambda x: R.flat_map(lambda y: R.map(lambda z: _times(z, draw())))
     ),
     "an array inside": lambda draw: R.flat_map(lambda x: Dataset.from_tensor_slices(np.full(3, draw()))),
     "a large array inside": lambda draw: R.flat_map(lambda x: Dataset.from_tensor_slices(np.full((400, 1000), draw()))),
 }
 
 
+def _times(x: Any, factor: float) -> Any:
+    return ops.cast(x, "float32") * factor
+
+
 def _scaled(x: Any, factor: float) -> Any:
-    return ops.py_function(lambda v: v * factor, (x,), TensorSpec((), "float64"))
+    return ops.py_function(lambda v: v * factor, (x,), FLOAT)
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
@@ -185,12 +186,8 @@ def _aside(x: Any, notes: list[Any] = []) -> Any:  # noqa: B006
 
 
 STEADY: dict[str, Callable[[], Dataset]] = {
-    "a closure made in the function": lambda: R.map(
-        lambda x: ops.py_function(lambda v: v, (x,), TensorSpec((), "int64"))
-    ),
-    "a callable made in the function": lambda: R.map(
-        lambda x: ops.py_function(Counter(), (x,), TensorSpec((), "int64"))
-    ),
+    "a closure made in the function": lambda: R.map(lambda x: ops.py_function(lambda v: v, (x,), INT)),
+    "a callable made in the function": lambda: R.map(lambda x: ops.py_function(Counter(), (x,), INT)),
     "a closure over an object made in it": lambda: R.map(lambda x: _with_object(x)),
     "NaN": lambda: X.map(lambda x: ops.cast(x, "float32") * float("nan")),
     "an array of NaN": lambda: X.map(lambda x: ops.cast(x, "float32") * np.full(3, np.nan, np.float32)),
@@ -201,9 +198,7 @@ STEADY: dict[str, Callable[[], Dataset]] = {
     "random ops": lambda: X.map(lambda x: ops.random_flip_left_right(ops.random_brightness(x, 0.2))),
     "a dataset with a new function": lambda: R.flat_map(lambda x: Dataset.range(2).map(lambda y: y + 1, traced=False)),
     "a dataset of a generator": lambda: R.flat_map(lambda x: Dataset.from_generator(lambda: iter([1]))),
-    "a dataset of a large array": lambda: R.flat_map(
-        lambda x: Dataset.from_tensor_slices(np.arange(400_000.0)).take(1)
-    ),
+    "a dataset of a large array": lambda: R.flat_map(lambda x: Dataset.from_tensor_slices(np.arange(4e5)).take(1)),
     "a cache inside": lambda: R.flat_map(lambda x: Dataset.range(3).cache().shuffle(2)),
     "batches inside": lambda: R.interleave(lambda x: Dataset.range(5).batch(2).map(lambda y: y * 2)),
     "a dataset zipped with a captured one": lambda: R.flat_map(lambda x: Dataset.zip(Dataset.range(2), X)),
@@ -212,7 +207,7 @@ STEADY: dict[str, Callable[[], Dataset]] = {
 
 def _with_object(x: Any) -> Any:
     held = Holder()
-    return ops.py_function(lambda v: v + 0 * len(vars(held)), (x,), TensorSpec((), "int64"))
+    return ops.py_function(lambda v: v + 0 * len(vars(held)), (x,), INT)
 
 
 @pytest.mark.parametrize("make", STEADY.values(), ids=STEADY)
@@ -270,7 +265,7 @@ def test_what_a_generator_is_called_with_is_told(caplog: pytest.LogCaptureFixtur
     count = itertools.count()
 
     with caplog.at_level(logging.WARNING, logger="gpupipe"):
-        chain = R.interleave(lambda x: _numbered(next(count), TensorSpec((), "int64")))
+        chain = R.interleave(lambda x: _numbered(next(count), INT))
 
     assert "from_generator with args=(0,), then (1,), at " in caplog.text
     assert "the first holds for every element" in caplog.text
@@ -293,7 +288,7 @@ def test_what_differs_beside_it_is_refused() -> None:
     count = itertools.count()
 
     with pytest.raises(TraceError, match=r"shuffle with seed=1, then 3"):
-        R.flat_map(lambda x: _numbered(next(count), TensorSpec((), "int64")).shuffle(9, seed=next(count)))
+        R.flat_map(lambda x: _numbered(next(count), INT).shuffle(9, seed=next(count)))
 
 
 def test_a_draw_that_imports_numpy_s_generators_is_noticed() -> None:

@@ -30,29 +30,19 @@ def _fails(x: Any) -> Any:
     raise ValueError(str(x))
 
 
+NUMBER, NONE = gp.TensorSpec((), "int64"), Dataset.range(3).filter(_never)
+
 SPINS: dict[str, tuple[Callable[[], Dataset], str]] = {
     "a Python filter": (lambda: _numbers().filter(_never), "filter"),
     "a traced filter": (lambda: _numbers().filter(lambda x: x < 0), "filter"),
     "flat_map of nothing": (lambda: _numbers().flat_map(lambda x: Dataset.range(0)), "flat_map"),
-    "interleave of filtered datasets": (
-        lambda: _numbers().interleave(lambda x: Dataset.range(9).filter(lambda y: y > 9)),
-        "interleave",
-    ),
+    "interleave of filtered datasets": (lambda: _numbers().interleave(lambda x: NONE), "interleave"),
     "skip": (lambda: _numbers().filter(lambda x: x >= 0).skip(10**15), "skip"),
-    "unbatch of empty batches": (
-        lambda: _numbers().map(lambda x: np.zeros((0, 2)), spec=gp.TensorSpec((0, 2), "float64")).unbatch(),
-        "unbatch",
-    ),
+    "unbatch of empty batches": (lambda: Dataset.from_tensors(np.zeros((0, 2))).repeat(10**15).unbatch(), "unbatch"),
     "unique without new values": (lambda: _numbers().map(lambda x: x % 3).unique().skip(3), "unique"),
-    "repeat of empty passes": (lambda: Dataset.range(3).filter(_never).repeat(10**12), "repeat"),
-    "shuffle and repeat of empty passes": (
-        lambda: Dataset.range(3).filter(_never).shuffle(9).repeat(10**12),
-        "shuffle_and_repeat",
-    ),
-    "ignore_errors of errors": (
-        lambda: _numbers().map(_fails, spec=gp.TensorSpec((), "int64")).ignore_errors(),
-        "ignore_errors",
-    ),
+    "repeat of empty passes": (lambda: NONE.repeat(10**12), "repeat"),
+    "shuffle and repeat of empty passes": (lambda: NONE.shuffle(9).repeat(10**12), "shuffle_and_repeat"),
+    "ignore_errors of errors": (lambda: _numbers().map(_fails, spec=NUMBER).ignore_errors(), "ignore_errors"),
 }
 
 THREADED = {
