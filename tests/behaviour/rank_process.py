@@ -137,8 +137,8 @@ def even(how: Any, size: int, ranks: Ranks) -> list[int]:
     """Steps and rows of all ranks over 255 records, shared out in full batches; each step waits for the others."""
     rank, world, gather, _ = ranks
     records = gp.Dataset.range(255).shuffle(64, seed=1).shard(world, rank, even=how)
-    steps = [sum(gather(np.array([len(batch)]))) for batch in records.batch(size, drop_remainder=True)]
-    return [len(steps), int(sum(steps)[0])]
+    steps = [np.sum(gather(np.array([len(batch)]))) for batch in records.batch(size, drop_remainder=True)]
+    return [len(steps), int(sum(steps))]
 
 
 def differing(what: str, rank: int) -> str:

@@ -59,6 +59,9 @@ _together = partial(compat.map_and_batch, _python)
 SEQUENCE = partial(gp.io.FixedLenSequenceFeature, dtype="int64", allow_missing=True)
 
 
+HALF: Any = {"validation_split": 0.5, "subset": "training"}
+
+
 def _of_spec(spec: Any) -> Dataset:
     return Dataset.from_generator(lambda: iter(()), output_signature=spec)
 
@@ -75,7 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     (path / "a.bin").write_bytes(b"head" + b"0123456789" + b"foot")
     (path / "a.csv").write_bytes(b"1\n2\n")
     np.save(path / "a.npy", np.arange(2))
-    with gp.io.TFRecordWriter(str(path / "a.tfrecord")) as writer:
+    with gp.io.TFRecordWriter(str(path / "a.tfr")) as writer:
         writer.write(b"record")
     table = pytest.importorskip("pyarrow").table({"a": [1, 2]})
     pytest.importorskip("pyarrow.feather").write_feather(table, path / "a.arrow")
@@ -133,9 +136,7 @@ METHODS: dict[str, Callable[[Number, str], Dataset]] = {
     "FixedLengthRecordDataset.record_bytes header_bytes footer_bytes buffer_size num_parallel_reads": lambda n, at: (
         gp.FixedLengthRecordDataset(f"{at}/a.bin", n(2), n(4), n(4), n(99), None, n(2))
     ),
-    "TFRecordDataset.buffer_size num_parallel_reads": lambda n, at: gp.TFRecordDataset(
-        at + "/a.tfrecord", "", n(99), n(2)
-    ),
+    "TFRecordDataset.buffer_size num_parallel_reads": lambda n, at: gp.TFRecordDataset(at + "/a.tfr", "", n(99), n(2)),
     "LMDBDataset.num_parallel_reads": lambda n, at: gp.LMDBDataset(f"{at}/a.lmdb", n(2)),
     "WebDataset.num_parallel_reads": lambda n, at: gp.WebDataset(f"{at}/a.tar", "txt", num_parallel_reads=n(2)),
     "ArrowDataset.num_parallel_reads": lambda n, at: gp.ArrowDataset(f"{at}/a.arrow", num_parallel_reads=n(2)),
@@ -152,9 +153,7 @@ METHODS: dict[str, Callable[[Number, str], Dataset]] = {
         4
     ).apply(compat.parallel_interleave(_two, n(2), n(2), False, n(2), n(2))),
     "shuffle_and_repeat.buffer_size count seed": lambda n, _: R(4).apply(compat.shuffle_and_repeat(n(4), n(2), n(42))),
-    "image_folder.seed": lambda n, at: gp.image_folder(
-        at + "/classes", validation_split=0.5, subset="training", seed=n(3)
-    ),
+    "image_folder.seed": lambda n, at: gp.image_folder(at + "/classes", **HALF, seed=n(3)),
     "image_dataset_from_directory.batch_size image_size seed": lambda n, at: compat.image_dataset_from_directory(
         f"{at}/classes", batch_size=n(2), image_size=(n(4), n(5)), seed=n(3)
     ),

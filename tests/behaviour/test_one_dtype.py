@@ -74,7 +74,7 @@ MIXED: list[tuple[list[Any], str]] = [
 def test_rows_of_several_dtypes_do_not_stack(column: list[Any], text: str) -> None:
     elements: list[Any] = [((row,), STREAM, 10 + i) for i, row in enumerate(column)]
 
-    for stack in (stack_rows, lambda *given: pad_rows(*given, None, 0)):
+    for stack in (stack_rows, lambda rows, of, leaf: pad_rows(rows, of, leaf, None, 0)):
         with pytest.raises(ShapeError, match=rf"one dtype for image, got {text} \(numbers at index 10\)"):
             stack(column, elements, "image")
 

@@ -262,13 +262,13 @@ def test_a_profile_ends_after_its_seconds() -> None:
 
 
 def test_progress_shows_a_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     monkeypatch.setattr(progress, "INTERVAL", 0.0)
     elements = list(Dataset.range(4).batch(2).progress())
 
     assert len(elements) == 2
-    text = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    text = terminal.getvalue()
     assert "epoch: 2/2 elements, " in text and " rows/s, waited " in text and text.endswith("\n")
 
 

@@ -64,7 +64,7 @@ def _judged(*arguments: Any, **named: Any) -> Verdict:
     return judge(Model(_measured(*arguments, **named)))
 
 
-def _mended(*arguments: Any, **named: Any) -> tuple[str, str, float]:
+def _mended(*arguments: Any, **named: Any) -> tuple[Any, ...]:
     verdict = _judged(*arguments, **named)
     assert verdict.mend is not None
     return verdict.kind, verdict.mend.change, verdict.mend.gain

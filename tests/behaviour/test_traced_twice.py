@@ -86,9 +86,7 @@ USES: dict[str, Callable[[Callable[[], float]], Dataset]] = {
     "filter": lambda draw: R.filter(lambda x: ops.cast(x, "float32") < draw()),
     "a dataset inside": lambda draw: R.flat_map(lambda x: Dataset.range(10**9 + int(1e9 * draw()))),
     "a map inside": lambda draw: R.interleave(lambda x: R.map(lambda y: _times(y, draw()))),
-    "a map inside of one inside": lambda draw: R.flat_map(
-        lambda x: R.flat_map(lambda y: R.map(lambda z: _times(z, draw())))
-    ),
+    "a map two deep": lambda draw: R.flat_map(lambda x: R.flat_map(lambda y: R.map(lambda z: _times(z, draw())))),
     "an array inside": lambda draw: R.flat_map(lambda x: Dataset.from_tensor_slices(np.full(3, draw()))),
     "a large array inside": lambda draw: R.flat_map(lambda x: Dataset.from_tensor_slices(np.full((400, 1000), draw()))),
 }
