@@ -16,6 +16,7 @@ from gpupipe import Dataset, Options, ops
 from gpupipe.errors import FunctionError, PlanError, PlanTypeError, ResultError
 from tests.behaviour import test_process_functions as functions
 from tests.behaviour.model import outcomes
+from tests.reliability.resume import plain, taken
 
 # Mistakes are wrong on purpose: no type checker looks at these.
 OPS: Any = ops
@@ -99,17 +100,6 @@ def test_any_other_exception_belongs_to_the_elements(
 # ---- exceptions that are no ordinary ones
 
 
-def _outcomes(chain: Dataset, count: int) -> list[str]:
-    found = []
-    with iter(chain) as items:
-        for _ in range(count):
-            try:
-                found.append(str(int(next(items))))
-            except FunctionError as error:
-                found.append(str(error))
-    return found
-
-
 KINDS: list[Any] = [{}, {"num_parallel_calls": 2}, {"num_parallel_calls": 1, "workers": "process"}]
 IDS = ["inline", "threads", "processes"]
 
@@ -123,10 +113,10 @@ IDS = ["inline", "threads", "processes"]
     ],
 )
 def test_whatever_is_raised_is_the_error_of_its_element(error: BaseException, text: str, how: Any) -> None:
-    said = _outcomes(Dataset.range(3).map(functools.partial(functions.raises_at_one, error=error), **how), 3)
+    said = taken(iter(Dataset.range(3).map(functools.partial(functions.raises_at_one, error=error), **how)))
 
-    assert said[::2] == ["0", "2"]
-    assert said[1].startswith(f"range at index 1: map: raised {text}")
+    assert said[::2] == [plain(np.int64(0)), plain(np.int64(2))]
+    assert said[1][1].startswith(f"range at index 1: map: raised {text}")
 
 
 @pytest.mark.parametrize("how", KINDS, ids=IDS)
@@ -150,13 +140,13 @@ def test_so_it_is_in_a_generator_and_in_py_function() -> None:
         yield 0
         raise asyncio.CancelledError("no more")
 
-    said = _outcomes(Dataset.from_generator(cancelled), 2)
     spec = gp.TensorSpec((), "int64")
-    traced = _outcomes(Dataset.range(3).map(lambda x: ops.py_function(_cancelled, [x], spec)), 3)
+    traced = taken(iter(Dataset.range(3).map(lambda x: ops.py_function(_cancelled, [x], spec))))
+    said, text = taken(iter(Dataset.from_generator(cancelled))), "raised CancelledError: no more"
 
-    assert said == ["0", "from_generator at index 1: from_generator: raised CancelledError: no more"]
-    assert traced[1] == "range at index 1: py_function: _cancelled() raised CancelledError: no more"
-    assert traced[::2] == ["0", "2"]
+    assert said == [plain(np.int64(0)), ("error", f"from_generator at index 1: from_generator: {text}")]
+    assert traced[1] == ("error", f"range at index 1: py_function: _cancelled() {text}")
+    assert traced[::2] == [plain(np.int64(0)), plain(np.int64(2))]
 
 
 # ---- values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import random
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from gpupipe import Dataset, Options, ops
+from gpupipe.spec import flatten
 from gpupipe.transform.array import on_gpu, to_host
 from tests.behaviour.a_gpu import a_gpu
 from tests.stand_in_gpu import note_kinds
@@ -86,32 +88,17 @@ SHAPES: dict[str, Callable[[Dataset], Dataset]] = {
 """Structures, the same for all inputs of a combiner."""
 
 COMBINERS: dict[str, Callable[[list[Dataset]], Dataset]] = {
-    "concatenate": lambda many: many[0].concatenate(many[1]) if len(many) == 2 else _joined(many),
+    "concatenate": lambda many: functools.reduce(Dataset.concatenate, many),
     "sample": lambda many: Dataset.sample_from_datasets(many, seed=3, rerandomize_each_iteration=False),
     "choose": lambda many: Dataset.choose_from_datasets(many, Dataset.range(len(many)).repeat(9)),
 }
-
-
-def _joined(many: list[Dataset]) -> Dataset:
-    joined = many[0]
-    for other in many[1:]:
-        joined = joined.concatenate(other)
-    return joined
-
-
-def _leaves(element: Any) -> list[Any]:
-    if isinstance(element, dict):
-        return [leaf for key in sorted(element) for leaf in _leaves(element[key])]
-    if isinstance(element, tuple):
-        return [leaf for part in element for leaf in _leaves(part)]
-    return [element]
 
 
 def _kinds(stream: Any) -> list[set[str]]:
     """Where the arrays of each column are; numbers without axes are nowhere."""
     kinds: list[set[str]] = []
     for element in stream:
-        leaves = _leaves(element)
+        leaves = flatten(element)[0]
         kinds = kinds or [set() for _ in leaves]
         for column, leaf in zip(kinds, leaves, strict=True):
             if np.ndim(0 if on_gpu(leaf) else leaf) or on_gpu(leaf):
@@ -120,7 +107,7 @@ def _kinds(stream: Any) -> list[set[str]]:
 
 
 def _values(stream: Any) -> list[Any]:
-    return [[to_host(leaf) for leaf in _leaves(element)] for element in stream]
+    return [[to_host(leaf) for leaf in flatten(element)[0]] for element in stream]
 
 
 def _check(ds: Dataset) -> list[set[str]]:

@@ -51,22 +51,11 @@ class Hesitating(DaemonPool):
 
 def test_threads_that_submit_first_start_the_pool_once() -> None:
     pool = Hesitating(2, "test")
-    answers: list[Any] = []
-
-    def submit(number: int) -> None:
-        try:
-            answers.append(pool.submit(lambda: number).result(10))
-        except RuntimeError as error:
-            answers.append(error)
-
-    threads = [threading.Thread(target=submit, args=(n,)) for n in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as users:
+        answers = [*users.map(lambda number: pool.submit(lambda: number).result(10), range(2))]
     pool.close()
 
-    assert sorted(answers, key=str) == [0, 1]
+    assert answers == [0, 1]
 
 
 def test_a_function_that_is_submitted_while_the_pool_closes_is_refused_not_forgotten() -> None:

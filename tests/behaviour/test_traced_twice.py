@@ -290,11 +290,12 @@ def test_what_differs_beside_it_is_refused() -> None:
 
 
 def test_a_draw_that_imports_numpy_s_generators_is_noticed() -> None:
+    """Before numpy.random is imported, for which a trace does not wait, a position of one not used is assumed."""
     code = """
 import sys, numpy as np
-from gpupipe.graph.classify import generator_states, generators
+from gpupipe.graph.classify import _UNUSED, generator_states, generators
 before = generator_states([])
-np.random.get_state()
+assert np.random.get_state()[2] == _UNUSED
 assert generator_states([]) == before, "importing them draws nothing"
 np.random.rand()
 assert generator_states([]) != before
@@ -310,10 +311,75 @@ for one in (old.rand, new.random):
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_numpy_s_generator_has_the_position_of_one_that_was_not_used() -> None:
-    """`generator_states` assumes it before numpy.random is imported, for which a trace does not wait."""
-    code = "import numpy; from gpupipe.graph.classify import _UNUSED; print(numpy.random.get_state()[2] == _UNUSED)"
+# ---- the text of a traced value says what it is, not which: it is for people, and no data
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+SHOWN = "<traced uint8[9,8,3]>"
 
-    assert done.stdout == "True\n"
+
+def real(x: Any) -> Any:
+    return ops.cast(x, "float32")
+
+
+def test_print_shows_the_spec(capsys: pytest.CaptureFixture[str]) -> None:
+    def function(x: Any) -> Any:
+        print(x)
+        print(f"{x}", f"an image: {x}", str(x), repr(x), "%s" % (x,), "{}".format(x))  # noqa: UP031, UP032
+        return real(x)
+
+    chain = X.map(function)
+
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == [SHOWN, f"{SHOWN} an image: {SHOWN} {SHOWN} {SHOWN} {SHOWN} {SHOWN}"]
+    assert "[traced]" in chain.plan.describe()
+
+
+DATA: dict[str, Callable[[Any], Any]] = {
+    "a leaf": lambda x: (real(x), str(x)),
+    "a part of a leaf": lambda x: (real(x), f"{x}.png"),
+    "bytes": lambda x: (real(x), str(x).encode()),
+    "a comparison": lambda x: _if(real(x), str(x) == "cat"),
+    "another comparison": lambda x: _if(real(x), f"{x}" != "cat"),
+    "a key": lambda x: real(x) * {str(x): 1}[str(x)],
+    "one of a set": lambda x: _if(real(x), str(x) in {"cat", "dog"}),
+    "a key that may be missing": lambda x: real(x) * {"cat": 2}.get(f"{x}", 1),
+    "an argument of Python": lambda x: ops.py_function(lambda v, n: v, (real(x), f"{x}"), TensorSpec((), "int64")),
+    "what a function captures": lambda x: _named(real(x), f"no {x}"),
+    "a default of a keyword": lambda x: _named_by_a_keyword(real(x), f"no {x}"),
+    "a parameter": lambda x: ops.resize(real(x), (3, 3), method=f"{x}"),
+    "the repr": lambda x: (real(x), repr(x)),
+    "a format": lambda x: (real(x), print(f"{real(x):.2f}")),
+}
+
+
+def _if(x: Any, double: bool) -> Any:
+    return x * 2 if double else x
+
+
+def _named(x: Any, name: str) -> Any:
+    return ops.py_function(lambda v: name, (x,), TensorSpec((), bytes))
+
+
+def _named_by_a_keyword(x: Any, name: str) -> Any:
+    def named(_: Any, *, name: str = name) -> str:
+        return name
+
+    return ops.py_function(named, (x,), TensorSpec((), bytes))
+
+
+@pytest.mark.parametrize("function", DATA.values(), ids=DATA)
+def test_its_text_is_no_data(function: Callable[[Any], Any]) -> None:
+    with pytest.raises((TraceError, ValueError), match=r"needs the text|needs the format|needs method") as caught:
+        X.map(function)
+
+    assert "test_traced_twice.py:" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: "%.3s" % x, lambda x: (x, b"%.3a" % x), lambda x: x + 1000 * ("n%s" % x == "n1")],  # noqa: UP031
+    ids=["cut", "cut bytes", "comparison"],
+)
+def test_an_expression_that_makes_a_text_makes_one_of_each_element(function: Callable[[Any], Any]) -> None:
+    numbers = Dataset.range(3)
+
+    assert list(numbers.map(function)) == list(numbers.map(function, traced=False))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
+from gpupipe.ops._shared.samples import encoded
 from gpupipe.transform.machine import has_dali
 from tests.behaviour.model import outcomes, run
 
@@ -38,26 +37,18 @@ def test_sides_of_two_lengths_are_a_data_error() -> None:
 # ---- a bad row on one side
 
 
-def _png(value: int) -> bytes:
-    out = io.BytesIO()
-    Image.fromarray(np.full((9, 9, 3), value, np.uint8)).save(out, "PNG")
-    return out.getvalue()
-
-
 def _image(data: Any) -> Any:
     return ops.resize(ops.decode_png(data, channels=3), (8, 8))
 
 
 def _encoded() -> Dataset:
-    return Dataset.from_tensor_slices([b"junk" if i == BAD else _png(i) for i in range(COUNT)])
+    return Dataset.from_tensor_slices(
+        [b"junk" if i == BAD else encoded(np.full((9, 9, 3), i, np.uint8), "PNG") for i in range(COUNT)]
+    )
 
 
 def _images() -> Dataset:
     return _encoded().map(_image)
-
-
-def _value(image: Any) -> Any:
-    return np.asarray(image)[..., 0, 0, 0].astype(int).tolist()
 
 
 def _pairs(chain: Dataset, backend: str, on_error: str) -> list[Any]:
@@ -65,18 +56,12 @@ def _pairs(chain: Dataset, backend: str, on_error: str) -> list[Any]:
     if backend == "dali" and not has_dali():
         pytest.skip("DALI is not installed")
     options = Options(device="cpu", backend=backend, on_error=on_error)  # type: ignore[arg-type]
-    items = iter(chain.with_options(options))
-    seen: list[Any] = []
-    while True:
-        try:
-            images, labels = next(items)
-        except StopIteration:
-            return seen
-        except gp.DataError:
-            seen.append("error")
-        else:
-            assert len(np.atleast_1d(_value(images))) == len(np.atleast_1d(labels))
-            seen.append([*zip(np.atleast_1d(_value(images)).tolist(), np.atleast_1d(labels).tolist(), strict=True)])
+    return [x if x == "error" else _paired(*x) for x in outcomes(chain.with_options(options))]
+
+
+def _paired(images: Any, labels: Any) -> list[Any]:
+    values = np.atleast_1d(np.asarray(images)[..., 0, 0, 0].astype(int)).tolist()
+    return [*zip(values, np.atleast_1d(labels).tolist(), strict=True)]
 
 
 SIDES: dict[str, Callable[[], Dataset]] = {
