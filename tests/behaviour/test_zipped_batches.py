@@ -42,9 +42,8 @@ def _image(data: Any) -> Any:
 
 
 def _encoded() -> Dataset:
-    return Dataset.from_tensor_slices(
-        [b"junk" if i == BAD else encoded(np.full((9, 9, 3), i, np.uint8), "PNG") for i in range(COUNT)]
-    )
+    images = [encoded(np.full((9, 9, 3), i, np.uint8), "PNG") for i in range(COUNT)]
+    return Dataset.from_tensor_slices([*images[:BAD], b"junk", *images[BAD + 1 :]])
 
 
 def _images() -> Dataset:
