@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from ast import literal_eval, parse
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -179,121 +180,74 @@ def _boxed(image: Any) -> Any:
     return ops.Sample(image, [[1, 1, 5, 6]])
 
 
+CALLS = """
+adjust_brightness(1); adjust_contrast(2); adjust_gamma(2, 1); adjust_hue(1); adjust_jpeg_quality(50)
+adjust_saturation(2); adjust_sharpness(2); affine(30, (1, 2), 2, (1, 2), fill=7, center=(1, 2))
+aug_mix(3, 2, 1, fill=7, seed=7); auto_augment(fill=7, seed=7); center_crop((3, 4)); central_crop(1)
+color_jitter(1, 1, (1, 2), 0.1, seed=7); crop_and_resize([[0, 0, 1, 1]], (3, 4), "nearest", 7)
+crop_to_bounding_box(1, 2, 3, 4); clahe(2, (2, 3)); elastic(50, (1, 2), fill=7, seed=7); expand_dims(1)
+extract_patches((2, 3), 2, (1, 2)); five_crop((3, 4)); gather(1, 2); gaussian_blur(3, 1)
+gaussian_noise(1, 1, seed=7); normalize(1, (1, 2, 3)); permute_channels((2, 0, 1)); posterize(4)
+pad((1, 2, 3, 0), 7); pad_to_bounding_box(1, 1, 12, 11); rand_augment(2, 9, 31, fill=7, seed=7)
+random_adjust_sharpness(2, 1, seed=7); random_affine(30, (0, 1), (1, 2), 5, fill=(7, 8, 9), center=(1, 2), seed=7)
+perspective([(0, 0), (5, 0), (5, 6), (0, 6)], [(0, 0), (5, 0), (5, 7), (0, 6)], fill=7)
+random_autocontrast(1, seed=7); random_brightness(1, seed=7); random_channel_permutation(seed=7)
+random_clahe((2, 3), 2, 1, seed=7); random_contrast(1, 2, seed=7); random_crop((3, 4, 3), seed=7)
+random_equalize(1, seed=7); random_erasing(1, value=7, seed=7); random_flip_left_right(1, seed=7)
+random_flip_up_down(1, seed=7); random_gaussian_blur((3, 5), (1, 2), 1, seed=7); random_grayscale(1, seed=7)
+random_hue(0.2, seed=7); random_invert(1, seed=7); random_jpeg_quality(50, 90, seed=7)
+random_perspective(1, 1, fill=7, seed=7); random_posterize(4, 1, seed=7); random_resized_crop(3, seed=7)
+random_rotation((1, 30), fill=7, center=(1, 2), seed=7); random_saturation(1, 2, seed=7)
+random_shortest_size((6, 9), 9, seed=7); random_size_crop(3, 5, (9, 8), 1, seed=7)
+random_zoom_out(7, (1, 2), 1, seed=7); random_solarize(100, 1, seed=7)
+random_transform(9, 3, (1, 2), (1, 2), 5, (1, 2), 9, "constant", 4, True, True, 1, seed=7); resize((3, 4))
+resize_shorter(4); resize_with_crop_or_pad(4, 12); resize_with_pad(14, 20, fill=7); rot90(1)
+rotate(30, fill=7, center=(1, 2)); salt_and_pepper(1, (0, 1), seed=7); scale_jitter((6, 9), (1, 2), seed=7)
+slice((1, 2, 0), (3, 4, 3)); solarize(100); ten_crop(4); trivial_augment_wide(31, fill=7, seed=7)
+"""
+"""Ops on an image, with the arguments behind it: each integer becomes such a number."""
+
+
+def _numbers(value: Any, n: Number) -> Any:
+    """A value whose integers are such numbers."""
+    if isinstance(value, dict):
+        return {key: _numbers(part, n) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_numbers(part, n) for part in value)
+    return n(value) if type(value) is int else value
+
+
+def _called(call: Any) -> Callable[[Any, Number], Any]:
+    given, named = [*map(literal_eval, call.args)], {x.arg: literal_eval(x.value) for x in call.keywords}
+    return lambda x, n: getattr(ops, call.func.id)(x, *_numbers(given, n), **_numbers(named, n))
+
+
+STATEMENTS: Any = parse(CALLS).body
 OPS: dict[str, Callable[[Any, Number], Any]] = {
-    "adjust_brightness": lambda x, n: ops.adjust_brightness(x, n(1)),
-    "adjust_contrast": lambda x, n: ops.adjust_contrast(x, n(2)),
-    "adjust_gamma": lambda x, n: ops.adjust_gamma(x, n(2), n(1)),
-    "adjust_hue": lambda x, n: ops.adjust_hue(x, n(1)),
-    "adjust_jpeg_quality": lambda x, n: ops.adjust_jpeg_quality(x, n(50)),
-    "adjust_saturation": lambda x, n: ops.adjust_saturation(x, n(2)),
-    "adjust_sharpness": lambda x, n: ops.adjust_sharpness(x, n(2)),
-    "affine": lambda x, n: ops.affine(x, n(30), (n(1), n(2)), n(2), (n(1), n(2)), fill=n(7), center=(n(1), n(2))),
-    "aug_mix": lambda x, n: ops.aug_mix(x, n(3), n(2), n(1), fill=n(7), seed=n(7)),
-    "auto_augment": lambda x, n: ops.auto_augment(x, fill=n(7), seed=n(7)),
-    "center_crop": lambda x, n: ops.center_crop(x, (n(3), n(4))),
-    "central_crop": lambda x, n: ops.central_crop(x, n(1)),
+    **{line.value.func.id: _called(line.value) for line in STATEMENTS},
     "clip_boxes": lambda x, n: ops.clip_boxes(_boxed(x), n(1), n(2)).boxes,
-    "color_jitter": lambda x, n: ops.color_jitter(x, n(1), n(1), (n(1), n(2)), 0.1, seed=n(7)),
-    "crop_and_resize": lambda x, n: ops.crop_and_resize(x, [[n(0), n(0), n(1), n(1)]], (n(3), n(4)), "nearest", n(7)),
     "convert_boxes": lambda x, n: ops.convert_boxes([[1, 2, 3, 4]], "xywh", "rel_xyxy", (n(9), n(8))),
-    "crop_to_bounding_box": lambda x, n: ops.crop_to_bounding_box(x, n(1), n(2), n(3), n(4)),
     "decode_and_crop_jpeg": lambda x, n: ops.decode_and_crop_jpeg(JPEG, (n(1), n(1), n(3), n(4)), channels=n(3)),
     "decode_image": lambda x, n: ops.decode_image(JPEG, channels=n(3)),
     "decode_jpeg": lambda x, n: ops.decode_jpeg(JPEG, channels=n(1)),
     "decode_png": lambda x, n: ops.decode_png(JPEG, channels=n(3)),
-    "clahe": lambda x, n: ops.clahe(x, n(2), (n(2), n(3))),
     "concat": lambda x, n: ops.concat([x, x], n(1)),
-    "elastic": lambda x, n: ops.elastic(x, n(50), (n(1), n(2)), fill=n(7), seed=n(7)),
-    "expand_dims": lambda x, n: ops.expand_dims(x, n(1)),
-    "extract_patches": lambda x, n: ops.extract_patches(x, (n(2), n(3)), n(2), (n(1), n(2))),
-    "five_crop": lambda x, n: ops.five_crop(x, (n(3), n(4))),
-    "gather": lambda x, n: ops.gather(x, n(1), n(2)),
-    "gaussian_blur": lambda x, n: ops.gaussian_blur(x, n(3), n(1)),
-    "gaussian_noise": lambda x, n: ops.gaussian_noise(x, n(1), n(1), seed=n(7)),
-    "normalize": lambda x, n: ops.normalize(x, n(1), (n(1), n(2), n(3))),
     "one_hot": lambda x, n: ops.one_hot(x[..., 0], n(5), n(2), n(1)),
-    "permute_channels": lambda x, n: ops.permute_channels(x, (n(2), n(0), n(1))),
-    "posterize": lambda x, n: ops.posterize(x, n(4)),
-    "pad": lambda x, n: ops.pad(x, (n(1), n(2), n(3), n(0)), n(7)),
-    "pad_to_bounding_box": lambda x, n: ops.pad_to_bounding_box(x, n(1), n(1), n(12), n(11)),
-    "rand_augment": lambda x, n: ops.rand_augment(x, n(2), n(9), n(31), fill=n(7), seed=n(7)),
-    "random_adjust_sharpness": lambda x, n: ops.random_adjust_sharpness(x, n(2), n(1), seed=n(7)),
-    "random_affine": lambda x, n: ops.random_affine(
-        x, n(30), (n(0), n(1)), (n(1), n(2)), n(5), fill=(n(7), n(8), n(9)), center=(n(1), n(2)), seed=n(7)
-    ),
-    "perspective": lambda x, n: ops.perspective(
-        x,
-        [(n(0), n(0)), (n(5), n(0)), (n(5), n(6)), (n(0), n(6))],
-        [(n(0), n(0)), (n(5), n(0)), (n(5), n(7)), (n(0), n(6))],
-        fill=n(7),
-    ),
     "random_apply": lambda x, n: ops.random_apply(ops.flip_left_right, x, n(1), seed=n(7)),
     "py_function": lambda x, n: ops.py_function(_shuffled, (x,), TensorSpec(IMAGE.shape, "uint8"), rng=True, seed=n(7)),
-    "random_autocontrast": lambda x, n: ops.random_autocontrast(x, n(1), seed=n(7)),
-    "random_brightness": lambda x, n: ops.random_brightness(x, n(1), seed=n(7)),
-    "random_channel_permutation": lambda x, n: ops.random_channel_permutation(x, seed=n(7)),
     "random_choice": lambda x, n: ops.random_choice([lambda y: y, ops.rot90], x[:8], (n(1), n(2)), seed=n(7)),
     "random_channel_shift": lambda x, n: ops.random_channel_shift(ops.cast(x, "float32"), n(9), seed=n(7)),
-    "random_clahe": lambda x, n: ops.random_clahe(x, (n(2), n(3)), n(2), n(1), seed=n(7)),
-    "random_contrast": lambda x, n: ops.random_contrast(x, n(1), n(2), seed=n(7)),
     "random_order": lambda x, n: ops.random_order([ops.invert, ops.flip_up_down], x, seed=n(7)),
-    "random_crop": lambda x, n: ops.random_crop(x, (n(3), n(4), n(3)), seed=n(7)),
-    "random_equalize": lambda x, n: ops.random_equalize(x, n(1), seed=n(7)),
-    "random_erasing": lambda x, n: ops.random_erasing(x, n(1), value=n(7), seed=n(7)),
-    "random_flip_left_right": lambda x, n: ops.random_flip_left_right(x, n(1), seed=n(7)),
-    "random_flip_up_down": lambda x, n: ops.random_flip_up_down(x, n(1), seed=n(7)),
-    "random_gaussian_blur": lambda x, n: ops.random_gaussian_blur(x, (n(3), n(5)), (n(1), n(2)), n(1), seed=n(7)),
-    "random_grayscale": lambda x, n: ops.random_grayscale(x, n(1), seed=n(7)),
-    "random_hue": lambda x, n: ops.random_hue(x, 0.2, seed=n(7)),
-    "random_invert": lambda x, n: ops.random_invert(x, n(1), seed=n(7)),
-    "random_jpeg_quality": lambda x, n: ops.random_jpeg_quality(x, n(50), n(90), seed=n(7)),
-    "random_perspective": lambda x, n: ops.random_perspective(x, n(1), n(1), fill=n(7), seed=n(7)),
-    "random_posterize": lambda x, n: ops.random_posterize(x, n(4), n(1), seed=n(7)),
-    "random_resized_crop": lambda x, n: ops.random_resized_crop(x, n(3), seed=n(7)),
-    "random_rotation": lambda x, n: ops.random_rotation(x, (n(1), n(30)), fill=n(7), center=(n(1), n(2)), seed=n(7)),
-    "random_saturation": lambda x, n: ops.random_saturation(x, n(1), n(2), seed=n(7)),
-    "random_shortest_size": lambda x, n: ops.random_shortest_size(x, (n(6), n(9)), n(9), seed=n(7)),
     "random_iou_crop": lambda x, n: (
         ops.random_iou_crop(_boxed(x), 0.5, n(1), 0.5, n(2), (n(0),), n(40), seed=n(7)).image
     ),
-    "random_size_crop": lambda x, n: ops.random_size_crop(x, n(3), n(5), (n(9), n(8)), n(1), seed=n(7)),
-    "random_zoom_out": lambda x, n: ops.random_zoom_out(x, n(7), (n(1), n(2)), n(1), seed=n(7)),
-    "random_solarize": lambda x, n: ops.random_solarize(x, n(100), n(1), seed=n(7)),
-    "random_transform": lambda x, n: ops.random_transform(
-        x,
-        n(9),
-        n(3),
-        (n(1), n(2)),
-        (n(1), n(2)),
-        n(5),
-        (n(1), n(2)),
-        n(9),
-        "constant",
-        n(4),
-        True,
-        True,
-        n(1),
-        seed=n(7),
-    ),
     "random_uniform": lambda x, n: ops.random_uniform(n(1), n(9), (n(2), n(3)), "int32", seed=n(7)),
     "reshape": lambda x, n: ops.reshape(x, (-1, n(3))),
-    "resize": lambda x, n: ops.resize(x, (n(3), n(4))),
-    "resize_shorter": lambda x, n: ops.resize_shorter(x, n(4)),
-    "resize_with_crop_or_pad": lambda x, n: ops.resize_with_crop_or_pad(x, n(4), n(12)),
-    "resize_with_pad": lambda x, n: ops.resize_with_pad(x, n(14), n(20), fill=n(7)),
-    "rot90": lambda x, n: ops.rot90(x, n(1)),
-    "rotate": lambda x, n: ops.rotate(x, n(30), fill=n(7), center=(n(1), n(2))),
     "sample_distorted_bounding_box": lambda x, n: ops.sample_distorted_bounding_box(
         (9, 8, 3), BOXES, n(1), max_attempts=n(9), seed=n(7)
     )[0],
-    "salt_and_pepper": lambda x, n: ops.salt_and_pepper(x, n(1), (n(0), n(1)), seed=n(7)),
-    "scale_jitter": lambda x, n: ops.scale_jitter(x, (n(6), n(9)), (n(1), n(2)), seed=n(7)),
-    "slice": lambda x, n: ops.slice(x, (n(1), n(2), n(0)), (n(3), n(4), n(3))),
-    "solarize": lambda x, n: ops.solarize(x, n(100)),
     "squeeze": lambda x, n: ops.squeeze(x[..., :1], n(2)),
     "stack": lambda x, n: ops.stack([x, x], n(1)),
-    "ten_crop": lambda x, n: ops.ten_crop(x, n(4)),
-    "trivial_augment_wide": lambda x, n: ops.trivial_augment_wide(x, n(31), fill=n(7), seed=n(7)),
 }
 
 BATCHED: dict[str, Callable[[Any, Any, Number], Any]] = {

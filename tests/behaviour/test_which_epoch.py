@@ -4,6 +4,7 @@ probably not what was meant. The rules stand in gpupipe/dataset/EPOCHS.md."""
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import os
 import pickle
@@ -171,11 +172,7 @@ CONTINUED: dict[str, Callable[[Dataset], Dataset]] = {
 }
 
 
-@pytest.fixture(params=list(CONTINUED))
-def continued(request: pytest.FixtureRequest) -> Callable[[Dataset], Dataset]:
-    return CONTINUED[request.param]
-
-
+@pytest.mark.parametrize("continued", CONTINUED.values(), ids=CONTINUED)
 @pytest.mark.parametrize("early", [False, True], ids=["made after the call", "made before the call"])
 def test_set_epoch_holds_for_what_continues_the_dataset(continued: Any, early: bool) -> None:
     ds = Dataset.range(30).shuffle(gp.ALL)
@@ -399,6 +396,14 @@ def test_a_loader_over_places_draws_anew_with_set_epoch(workers: int, epoch: int
 
 def _drawn(x: Any, rng: np.random.Generator) -> Any:
     return x, int(rng.integers(1 << 40))
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    for n in range(1, 300):
+        next(iter(Dataset.range(n).shuffle(9)))
+    gc.collect()
+
+    assert max(len(epochs._LAST_AT), len(epochs._WARNED)) <= 256
 
 
 def test_an_epoch_that_another_thread_sets_during_a_visit_is_seen_by_the_next_one(
