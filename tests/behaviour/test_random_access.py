@@ -440,36 +440,6 @@ def test_skip_calls_no_function_behind_it_and_asks_for_no_item() -> None:
     assert asked == [3, 503, 5, 405, 805, 999]
 
 
-def test_a_cache_is_not_filled_by_places() -> None:
-    calls: list[int] = []
-
-    def note(x: Any) -> Any:
-        calls.append(int(x))
-        return x
-
-    ds = Range(5).map(note, spec=NUMBER).cache()
-    assert ds[3] == 3
-    assert calls == [3]
-    assert len(list(ds)) == 5
-    calls.clear()
-
-    assert (ds[4], ds[-5]) == (4, 0)  # from the cache, which is full now
-    assert calls == []
-
-
-def test_a_cache_that_is_not_full_gives_what_it_would_hold(folder: Path) -> None:
-    def chain() -> gp.Dataset:
-        return drawn(drawn(Records(files(folder))).cache().repeat(2))
-
-    expected = list(chain().iterator(epoch=0))
-    ds = chain()  # with a cache of its own, which stays empty
-
-    assert [shown(ds[i]) for i in range(len(expected))] == each(expected)
-    batches = drawn(Range(6)).batch(2).cache().unbatch().map(lambda x, n: n)
-    first = drawn(Range(6)).batch(2).cache()[1][1]
-    assert [int(n) for n in batches][2:4] == first.tolist()
-
-
 # ---- bad elements
 
 

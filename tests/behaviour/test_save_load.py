@@ -341,21 +341,22 @@ def again(x: Any, y: Any, rng: np.random.Generator) -> Any:
     return x, y, rng.integers(10**9)
 
 
+def images(count: int) -> Dataset:
+    return Dataset.from_tensor_slices(np.arange(count * 4 * 4 * 3, dtype=np.uint8).reshape(count, 4, 4, 3))
+
+
+def flipped(x: Any) -> Any:
+    return ops.random_flip_left_right(x)
+
+
 CHAINS: dict[str, tuple[Callable[[], Dataset], Callable[[Dataset], Dataset]]] = {
     "numbers": (lambda: Dataset.range(9).shuffle(9, seed=1), lambda d: d.map(drawn, rng=True)),
     "behind another random map": (lambda: Dataset.range(9).map(drawn, rng=True), lambda d: d.map(again, rng=True)),
     "rows of batches": (lambda: Dataset.range(9).batch(4), lambda d: d.unbatch().map(drawn, rng=True)),
     "passes": (lambda: Dataset.range(4).repeat(2), lambda d: d.map(drawn, rng=True)),
-    "traced ops": (
-        lambda: Dataset.from_tensor_slices(np.arange(6 * 4 * 4 * 3, dtype=np.uint8).reshape(6, 4, 4, 3)),
-        lambda d: d.map(lambda x: ops.random_flip_left_right(x)).map(lambda x: x),
-    ),
-    "traced ops behind one": (
-        lambda: Dataset.from_tensor_slices(np.arange(9 * 4 * 4 * 3, dtype=np.int32).reshape(9, 4, 4, 3) % 251)
-        .map(lambda x: ops.random_flip_left_right(ops.cast(x, "uint8"))),
-        lambda d: d.map(lambda x: ops.random_flip_left_right(x)),
-    ),
-}  # fmt: skip
+    "traced ops": (lambda: images(6), lambda d: d.map(flipped).map(lambda x: x)),
+    "traced ops behind one": (lambda: images(9).map(lambda x: x + x).map(flipped), lambda d: d.map(flipped)),
+}
 
 
 @pytest.mark.parametrize("shards", [1, 3])

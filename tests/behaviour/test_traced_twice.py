@@ -48,17 +48,6 @@ def _torch() -> float:
     return float(pytest.importorskip("torch").rand(()).item())
 
 
-def _torch_generator() -> float:
-    torch = pytest.importorskip("torch")
-    generator = torch.Generator()
-    generator.seed()
-    return float(torch.rand((), generator=generator).item())
-
-
-def _tensorflow() -> float:
-    return float(pytest.importorskip("tensorflow").random.uniform(()).numpy())
-
-
 GENERATORS: dict[str, Callable[[], float]] = {
     "random": random.random,
     "random.Random()": lambda: random.Random().random(),
@@ -71,8 +60,6 @@ GENERATORS: dict[str, Callable[[], float]] = {
     "os.urandom": lambda: int.from_bytes(os.urandom(6), "little") / (1 << 48),
     "clock": lambda: time.perf_counter_ns() % 1_000_000_007 / 1e9,
     "torch": _torch,
-    "torch.Generator": _torch_generator,
-    "tensorflow": _tensorflow,
 }
 
 USES: dict[str, Callable[[Callable[[], float]], Dataset]] = {

@@ -149,14 +149,6 @@ def test_a_peek_is_an_epoch_and_that_is_said_once(said: Any) -> None:
     assert "stopped after one element" in text and "counts as epoch 0" in text and "first()" in text
 
 
-def test_first_looks_and_starts_no_epoch(said: Any) -> None:
-    ds = Dataset.range(30).shuffle(30)
-
-    assert [ds.first(), ds.first()] == [EPOCHS[0][0]] * 2
-    assert list(ds) == EPOCHS[0]
-    assert said() == []
-
-
 # set_epoch
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import gpupipe as gp
 from gpupipe import Dataset, Options, ops
 from gpupipe.ops._shared.samples import encoded
 from gpupipe.transform.machine import has_dali
@@ -25,13 +24,6 @@ def test_a_traced_map_over_both_sides(size: int) -> None:
     got = run(Dataset.zip(left, right).map(lambda x, y: (x + 1, y + 1), traced=True))
 
     assert got == [([*range(i + 1, i + size + 1)], [*range(i + 101, i + size + 101)]) for i in starts]
-
-
-def test_sides_of_two_lengths_are_a_data_error() -> None:
-    chain = Dataset.zip(Dataset.range(6).batch(2), Dataset.range(9).batch(3)).map(lambda x, y: (x + 1, y), traced=True)
-
-    with pytest.raises(gp.errors.ShapeError, match=r"batches of one length, got \[2, 3\]"):
-        next(iter(chain))
 
 
 # ---- a bad row on one side
