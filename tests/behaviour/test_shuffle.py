@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import random
 import threading
 import tracemalloc
 from collections import Counter
@@ -17,7 +16,6 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options, compat, set_seed
 from gpupipe.extract.storage.names import Names
-from gpupipe.flow.access import access
 from gpupipe.flow.element import Element
 from gpupipe.flow.order import shuffle_by_index
 from gpupipe.flow.order.shuffle import ShuffleFlow
@@ -29,7 +27,6 @@ from gpupipe.flow.step import Running
 from gpupipe.random import hash64, mix64
 from gpupipe.spec import byte_array
 from tests.behaviour.model import run, take_until_closed
-from tests.reliability.resume import through_json
 
 
 def test_the_bound_is_reached_and_elements_may_wait_long() -> None:
@@ -180,23 +177,6 @@ def test_what_leaves_is_what_leaves_a_buffer_of_elements(name: str, size: int, r
     assert ours == shown(ShuffleFlow(Passed(source), size, 7, True, repeat).open(at))
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_what_is_made_by_place_is_what_iterating_gives(name: str) -> None:
-    source, at = SOURCES[name], at_epoch(1)
-    all_of_it = shown(source.open(at))
-    places = [random.Random(3).randrange(len(all_of_it)) for _ in range(500)] if all_of_it else []
-
-    found = access(source, at)
-
-    assert found.size == len(all_of_it)
-    assert shown(found.pick(iter([np.array(places[:9], int), np.array(places[9:], int)]))) == [
-        all_of_it[place] for place in places
-    ]
-    assert shown(iter([found.one(place) for place in places[:20]])) == [all_of_it[place] for place in places[:20]]
-    for done in {0, 1, len(all_of_it) // 2, len(all_of_it)}:
-        assert shown(source.open(at, {"n": done})) == all_of_it[done:]
-
-
 def test_listed_files_are_keyed_by_name_and_by_how_often_it_came_before() -> None:
     at, seen = at_epoch(2), dict.fromkeys(PATHS, 0)
     expected = []
@@ -209,19 +189,6 @@ def test_listed_files_are_keyed_by_name_and_by_how_often_it_came_before() -> Non
 
     for again in (names, pickle.loads(pickle.dumps(names))):
         assert [stream.key for _, stream, _ in FilesFlow(tuple(PATHS), again).open(at)] == expected
-
-
-def test_a_state_of_a_state_is_the_state_that_was_there() -> None:
-    flow = ShuffleByIndexFlow(RangeFlow(range(500), np.dtype("int64")), 200, 3)
-    for count in (0, 1, 130, 299, 300, 301, 302, 400, 499, 500):
-        items: Any = flow.open(at_epoch())
-        list(islice(items, count))
-        state = through_json(to_json(items.snapshot()))
-
-        again: Any = flow.open(at_epoch(), state)
-
-        assert through_json(to_json(again.snapshot())) == state
-        assert shown(again) == shown(items)
 
 
 class Asked(tuple[Any, ...]):
