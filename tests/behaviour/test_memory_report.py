@@ -149,7 +149,5 @@ def test_indexes_of_files_are_shown(tmp_path: Path) -> None:
 def test_a_report_is_a_table() -> None:
     text = str(Dataset.range(5).shuffle(3).memory_report()).splitlines()
 
-    assert text[0].split() == ["step", "elements", "bytes", "at", "most", "bytes", "at", "most", "line"]
     assert text[1].split()[:5] == ["shuffle(3)", "0", "0", "3", "24"]
     assert text[1].endswith(f"{__file__}:{text[1].rpartition(':')[2]}")
-    assert text[2].split() == ["total", "0", "24"]

@@ -127,15 +127,6 @@ def test_images_beside_another_source_are_of_one_kind(source: str, combiner: str
         assert {"gpu"} in _check(COMBINERS[combiner]([shape(ds) for ds in pair]))
 
 
-@pytest.mark.parametrize("source", ["made", "made the other way"])
-@pytest.mark.parametrize("beside", ["batches of the host", "generator", "made"])
-def test_datasets_that_are_made_while_running_are_of_one_kind(source: str, beside: str) -> None:
-    shape = SHAPES["alone" if beside == "generator" else "with labels"]
-
-    _check(shape(SOURCES[source]()).repeat(2))
-    _check(shape(SOURCES[beside]()).concatenate(shape(SOURCES[source]())).repeat(2))
-
-
 def test_a_column_stays_what_it_is_in_every_epoch_of_an_iterator() -> None:
     ds = Dataset.range(4).shuffle(4, seed=3).flat_map(_by_value).with_options(GPU)
     with ds.epochs(6) as items:

@@ -381,22 +381,15 @@ def test_reads_are_counted_with_their_bytes(tmp_path: Path) -> None:
     assert 0 < stats.read_seconds < stats.startup + stats.seconds
 
 
-def test_a_stage_counts_its_rows_and_threads(tmp_path: Path) -> None:
-    write_shards(tmp_path, 10, 1)
-
-    def image(record: Any) -> Any:
-        x = gp.io.parse_single_example(record, {"image/encoded": gp.io.FixedLenFeature((), bytes)})
-        return ops.resize(ops.decode_jpeg(x["image/encoded"], channels=3), (8, 8))
-
-    ds = Dataset.list_files(str(tmp_path / "*")).interleave(gp.TFRecordDataset).map(image).batch(4)
-    stats = _ended(ds.with_options(gp.Options(device="cpu", backend="numpy", threads=2)))
+def test_a_stage_counts_its_rows_and_threads(shards: str) -> None:
+    stats = _ended(_images(shards))
 
     host, run = _step(stats, "host values"), stats.steps[-1]
-    assert (host.elements, run.elements, run.workers) == (10, 10, 2)
+    assert (host.elements, run.elements, run.workers) == (24, 24, 2)
     assert run.step == "stage 1: NumPy on CPU"
-    assert run.bytes == 10 * 8 * 8 * 3 * np.dtype(np.float32).itemsize
+    assert run.bytes == 24 * 16 * 16 * 3 * np.dtype(np.float32).itemsize
     assert min(host.seconds, host.cpu_seconds, run.worked, run.cpu_seconds) > 0
-    assert _queue(stats, "stage 1").taken == 3
+    assert _queue(stats, "stage 1").taken == 8
     assert "stage 1: NumPy on CPU" in str(stats)
 
 
