@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,17 @@ def interleaved(inputs: list[list[Any]], cycle: int, block: int) -> list[Any]:
         else:
             taken, at = 0, (at + 1) % cycle
     return out
+
+
+def fails_where(bad: Callable[[Any], bool]) -> Callable[[Any], Any]:
+    """A function of Python that gives back what it gets, and fails for some of it."""
+
+    def function(x: Any) -> Any:
+        if bad(x):
+            raise ValueError("bad")
+        return x
+
+    return function
 
 
 def take_until_closed(items: Iterator[Any], taken: list[Any]) -> None:

@@ -23,7 +23,7 @@ from gpupipe.errors import StateError
 from gpupipe.flow.order.asked import PLACES_AHEAD
 from gpupipe.flow.sources.records import RecordsFlow
 from gpupipe.plan.index import Select
-from tests.behaviour.model import outcomes, plain, run
+from tests.behaviour.model import fails_where, outcomes, plain, run
 from tests.chains import damage
 from tests.chains.data import parse
 from tests.reliability.resume import goes_on
@@ -201,16 +201,14 @@ def test_shards_of_batches_are_every_nth_batch(even: Any, drop: bool, known: boo
             assert [plain(x) for x in shard] == [plain(x) for x in off]
 
 
-def failing(x: Any) -> int:
-    """A map function that fails for every fifth number."""
-    if x % 5 == 0:
-        raise ValueError(x)
-    return int(x)
-
-
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
 def test_a_shard_of_batches_with_bad_elements_is_that_of_the_whole_loop(on_error: Any) -> None:
-    whole = Range(50).map(failing, traced=False).batch(4).with_options(gp.Options(on_error=on_error))
+    whole = (
+        Range(50)
+        .map(fails_where(lambda x: x % 5 == 0), traced=False)
+        .batch(4)
+        .with_options(gp.Options(on_error=on_error))
+    )
 
     assert [plain(x) for x in whole.shard(3, 1)] == [plain(x) for x in whole][1::3]
 
@@ -228,7 +226,7 @@ def test_batches_by_number_are_refused_where_bad_elements_are_skipped(ds: gp.Dat
 
 
 def test_a_bad_element_costs_the_shard_its_batch() -> None:
-    chain = Range(24).map(lambda x: int(x) + 0 * (1 // (int(x) - 5)), traced=False).batch(4).shard(3, 1)
+    chain = Range(24).map(fails_where(lambda x: x == 5), traced=False).batch(4).shard(3, 1)
 
     assert outcomes(chain) == ["error", [16, 17, 18, 19]]
 

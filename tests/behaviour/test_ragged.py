@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from tests.behaviour.model import outcomes, run
+from tests.behaviour.model import fails_where, outcomes, run
 from tests.behaviour.test_windows import drawn, shown, unpacked
 
 D = gp.Dataset
@@ -235,12 +235,7 @@ def test_a_declared_result_is_checked() -> None:
 
 
 def test_bad_elements_leave_as_they_do_in_a_batch() -> None:
-    def bad(x: Any) -> Any:
-        if len(x) in (2, 5):
-            raise ValueError("bad")
-        return x
-
-    dataset = triangle(6).map(bad).ragged_batch(2)
+    dataset = triangle(6).map(fails_where(lambda x: len(x) in (2, 5))).ragged_batch(2)
     left = [[[0], [0, 1, 2]], [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5]]]
 
     assert [shown(x) for x in outcomes(dataset)] == ["error", left[0], "error", left[1]]
@@ -250,14 +245,9 @@ def test_bad_elements_leave_as_they_do_in_a_batch() -> None:
 
 
 def test_a_failing_last_batch_is_replaced_by_a_ragged_one() -> None:
-    def bad(x: gp.Ragged) -> gp.Ragged:
-        if len(x) == 1:
-            raise ValueError("bad")
-        return x
+    batches = triangle(3).ragged_batch(2).map(fails_where(lambda x: len(x) == 1))
 
-    batches = triangle(3).ragged_batch(2).map(bad).with_options(gp.Options(on_error="replace"))
-
-    assert unpacked(batches) == [[[0], [0, 1]]] * 2
+    assert unpacked(batches.with_options(gp.Options(on_error="replace"))) == [[[0], [0, 1]]] * 2
 
 
 def test_dimensions_that_have_to_agree_are_checked() -> None:

@@ -18,7 +18,7 @@ import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.spec import spec_of
 from tests.behaviour.elements import start_of
-from tests.behaviour.model import interleaved, outcomes, run
+from tests.behaviour.model import fails_where, interleaved, outcomes, run
 
 
 class Pair(NamedTuple):
@@ -107,14 +107,8 @@ def test_a_shard_function_that_gives_no_number_or_raises_is_an_error(tmp_path: P
 # ---- bad elements
 
 
-def bad(x: Any) -> Any:
-    if x in (0, 2):
-        raise ValueError("bad")
-    return x
-
-
 def test_bad_elements_do_what_the_options_say(tmp_path: Path) -> None:
-    dataset = Dataset.range(5).map(bad, traced=False)
+    dataset = Dataset.range(5).map(fails_where(lambda x: x in (0, 2)), traced=False)
 
     with pytest.raises(gp.DataError, match="bad"):
         dataset.save(tmp_path / "s")
@@ -144,7 +138,7 @@ def test_a_save_that_fails_leaves_the_first_one(tmp_path: Path) -> None:
     held = sorted(os.listdir(tmp_path / "s"))
 
     with pytest.raises(gp.DataError):
-        Dataset.range(5).map(lambda x: bad(x - 1), traced=False).save(tmp_path / "s", shard_func=lambda x: x + 1)
+        Dataset.range(5).map(fails_where(lambda x: x == 3), traced=False).save(tmp_path / "s", shard_func=lambda x: x)
 
     assert sorted(os.listdir(tmp_path / "s")) == held
     assert run(Dataset.load(tmp_path / "s")) == [0, 1, 2]

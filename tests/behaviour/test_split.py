@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
+from tests.chains.damage import write
 
 Range = gp.Dataset.range
 NUMBER = gp.TensorSpec((), "int64")
@@ -69,11 +70,8 @@ def test_a_part_is_no_piece_of_the_input() -> None:
 
 
 def test_parts_of_records_are_counted_when_asked(tmp_path: Path) -> None:
-    path = str(tmp_path / "r")
-    with gp.io.TFRecordWriter(path) as writer:
-        for i in range(25):
-            writer.write(b"%d" % i)
-    ds = gp.TFRecordDataset(path)
+    write(tmp_path / "r", [b"%d" % i for i in range(25)])
+    ds = gp.TFRecordDataset(tmp_path / "r")
 
     train, test = ds.split([0.8, 0.2])
 

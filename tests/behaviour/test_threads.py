@@ -16,7 +16,7 @@ import pytest
 from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.threads import DaemonPool, Thread, snapshot
 from gpupipe.timing import TRACKER, Tracker
-from tests.behaviour.model import plain
+from tests.behaviour.model import fails_where, plain
 
 MARK: ContextVar[str] = ContextVar("mark", default="nothing")
 
@@ -221,12 +221,8 @@ def test_every_element_is_taken_once(make: Callable[[], Dataset]) -> None:
 
 
 def test_stand_ins_are_shared_out_too() -> None:
-    def fail(x: Any) -> Any:
-        if x < 50 or x % 7 == 0:
-            raise ValueError
-        return x
-
-    chain = Dataset.range(COUNT).map(fail, traced=False).with_options(Options(on_error="replace"))
+    failing = Dataset.range(COUNT).map(fails_where(lambda x: x < 50 or x % 7 == 0), traced=False)
+    chain = failing.with_options(Options(on_error="replace"))
 
     got = _taken(iter(chain))
 

@@ -11,7 +11,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import ops
-from tests.behaviour.model import outcomes, plain, run
+from tests.behaviour.model import fails_where, outcomes, plain, run
 
 D = gp.Dataset
 
@@ -36,12 +36,6 @@ def unpacked(dataset: Any) -> list[Any]:
 def drawn(x: Any, rng: np.random.Generator) -> float:
     """A number that tells the identity of an element."""
     return float(rng.random())
-
-
-def nothing_odd(x: Any) -> Any:
-    if x % 4 == 1:
-        raise ValueError("odd")
-    return x
 
 
 def test_a_window_is_a_dataset_that_can_be_read_again_and_again() -> None:
@@ -161,7 +155,7 @@ def test_no_more_is_read_than_the_window_needs_and_the_source_is_closed() -> Non
 
 def bad(on_error: Any) -> gp.Dataset:
     """0..9, of which 1, 5 and 9 fail."""
-    return D.range(10).map(nothing_odd).with_options(gp.Options(on_error=on_error))
+    return D.range(10).map(fails_where(lambda x: x % 4 == 1)).with_options(gp.Options(on_error=on_error))
 
 
 def ends(dataset: gp.Dataset) -> list[Any]:
@@ -257,12 +251,8 @@ def test_batches_that_divide_have_no_short_one(sizes: Any, rows: int | None) -> 
 
 
 def test_static_rows_hold_where_batches_are_lost() -> None:
-    def bad(x: Any) -> Any:
-        if x[0] in (2, 6):
-            raise ValueError("bad")
-        return x
-
-    full = D.range(12).batch(2, drop_remainder=True).map(bad, spec=gp.TensorSpec((2,), "int64")).batch(2).unbatch()
+    pairs = D.range(12).batch(2, drop_remainder=True)
+    full = pairs.map(fails_where(lambda x: x[0] in (2, 6)), spec=gp.TensorSpec((2,), "int64")).batch(2).unbatch()
     for on_error in ("skip", "raise"):
         d = full.rebatch(1).with_options(gp.Options(on_error=on_error))
 
@@ -280,12 +270,7 @@ def test_random_ops_behind_it_draw_for_the_rows_they_would_have_without() -> Non
 
 
 def test_a_bad_batch_is_raised_and_the_rest_is_cut() -> None:
-    def bad(x: Any) -> Any:
-        if x[0] == 2:
-            raise ValueError("bad")
-        return x
-
-    dataset = D.range(8).batch(2).map(bad).rebatch(3)
+    dataset = D.range(8).batch(2).map(fails_where(lambda x: x[0] == 2)).rebatch(3)
 
     assert outcomes(dataset) == ["error", "error", [0, 1, 4], [5, 6, 7]]  # one for each row, as with unbatch
     assert run(dataset.with_options(gp.Options(on_error="skip"))) == [[0, 1, 4], [5, 6, 7]]
