@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from types import SimpleNamespace
@@ -609,16 +610,14 @@ def test_memory_is_released_while_other_threads_make_iterators() -> None:
         while not stop.is_set():
             list(gp.Dataset.range(4))
 
-    threads = [threading.Thread(target=iterate, daemon=True) for _ in range(3)]
     sys.setswitchinterval(1e-5)
-    try:
-        for thread in threads:
-            thread.start()
-        until = time.monotonic() + 0.5
-        while time.monotonic() < until:
-            gp.release_memory()
-    finally:
-        stop.set()
-        sys.setswitchinterval(switch)
-        for thread in threads:
-            thread.join(30)
+    with ThreadPoolExecutor(3) as pool:
+        try:
+            for _ in range(3):
+                pool.submit(iterate)
+            until = time.monotonic() + 0.5
+            while time.monotonic() < until:
+                gp.release_memory()
+        finally:
+            stop.set()
+            sys.setswitchinterval(switch)

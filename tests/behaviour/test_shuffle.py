@@ -66,6 +66,12 @@ def test_every_slot_of_a_small_buffer_is_equally_likely() -> None:
     assert all(abs(count - 250) < 5 * (1000 * 0.25 * 0.75) ** 0.5 for count in first.values())
 
 
+def test_without_reshuffling_every_epoch_has_one_order() -> None:
+    fixed = Dataset.range(30).shuffle(30, reshuffle_each_iteration=False)
+
+    assert run(fixed) == run(fixed) != list(range(30))
+
+
 def test_the_seed_of_the_chain_counts() -> None:
     dataset = Dataset.range(30).shuffle(30, seed=1)
     default = run(dataset.iterator(epoch=0))
