@@ -83,13 +83,9 @@ def test_every_kind_of_column_arrives_as_it_does_from_threads() -> None:
 
 
 def test_an_element_class_that_the_chain_cannot_find_is_a_bad_element() -> None:
-    with (
-        iter(Range(1).map(functions.of_a_local_class, 1, workers="process")) as items,
-        pytest.raises(
-            FunctionError, match=r"range at index 0: map: .*classes at the top level of a module, got .*Local"
-        ),
-    ):
-        next(items)
+    text = r"range at index 0: map: .*classes at the top level of a module, got .*Local"
+    with pytest.raises(FunctionError, match=text):
+        list(Range(1).map(functions.of_a_local_class, 1, workers="process"))
 
 
 def test_elements_go_in_as_they_are() -> None:
