@@ -20,6 +20,7 @@ from gpupipe.extract.storage.patterns import expand
 from gpupipe.extract.storage.remote import RemoteStorage
 from gpupipe.threads import DaemonPool
 from tests.behaviour.model import interleaved, outcomes
+from tests.chains.damage import write
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -44,17 +45,11 @@ def files() -> Iterator[Any]:
     system.pseudo_dirs[:] = [""]
 
 
-def records(path: Path, values: list[bytes], compression: str | None = None) -> bytes:
-    with gp.io.TFRecordWriter(path, compression) as out:
-        for value in values:
-            out.write(value)
-    return path.read_bytes()
-
-
 def shards(files: Any, tmp_path: Path, count: int = 3, each: int = 5) -> list[list[bytes]]:
     made = [[b"%d-%d" % (i, j) * (j + 1) for j in range(each)] for i in range(count)]
     for i, values in enumerate(made):
-        files.pipe_file(f"/d/s-{i}.tfrecord", records(tmp_path / "one", values))
+        write(tmp_path / "one", values)
+        files.pipe_file(f"/d/s-{i}.tfrecord", (tmp_path / "one").read_bytes())
     return made
 
 
@@ -116,7 +111,7 @@ def test_identities_are_those_of_the_same_files_elsewhere(files: Any, tmp_path: 
     made = shards(files, tmp_path)
     (tmp_path / "d").mkdir()
     for i, values in enumerate(made):
-        records(tmp_path / "d" / f"s-{i}.tfrecord", values)
+        write(tmp_path / "d" / f"s-{i}.tfrecord", values)
 
     def numbers(pattern: str) -> list[Any]:
         listed = Dataset.list_files(pattern, shuffle=False)
