@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -48,29 +49,17 @@ def outcomes(dataset: gp.Dataset, most: int = 10_000) -> list[Any]:
 def interleaved(inputs: list[list[Any]], cycle: int, block: int) -> list[Any]:
     """The order of tf.data: an exhausted slot is refilled, in place, when the cycle returns to it."""
     slots: list[Iterator[Any] | None] = [None] * cycle
-    waiting, out = iter(inputs), []
-    at = taken = 0
-    more = True
-    while more or any(slot is not None for slot in slots):
-        slot = slots[at]
-        if slot is not None:
-            value = next(slot, None)
-            if value is not None:
-                out.append(value)
-                taken += 1
-            else:
-                slots[at] = None
-            if value is None or taken == block:
-                taken, at = 0, (at + 1) % cycle
-        elif more:
-            following = next(waiting, None)
-            if following is None:
-                more = False
-            else:
-                slots[at] = iter(following)
-        else:
-            taken, at = 0, (at + 1) % cycle
-    return out
+    waiting, out, at = iter(inputs), list[Any](), 0
+    while True:
+        if slots[at] is None:
+            slots[at] = next(map(iter, waiting), None)
+            if not any(slots):
+                return out
+        taken = list(islice(slots[at] or (), block))
+        out += taken
+        if len(taken) < block:
+            slots[at] = None
+        at = (at + 1) % cycle
 
 
 def fails_where(bad: Callable[[Any], bool]) -> Callable[[Any], Any]:

@@ -257,31 +257,14 @@ BATCHED: dict[str, Callable[[Any, Any, Number], Any]] = {
 }
 
 # What has an integer among its arguments, and is no step of a chain: tested below, or refused by what it is made for.
-OTHERS = {
-    "random_transform.interpolation_order",
-    "random_transform.seed",  # of gpupipe.compat: the op itself is among OPS
-    "on_ray.workers",
-    "on_ray.segment",
-    "on_ray.ahead",
-    "on_ray.max_restarts",  # tests/on_ray/test_arguments.py
-    "numbered.epoch",
-    "image_dataset_from_directory.label_mode",
-    "compare.compared",
-    "compare.images",
-    "epochs.count",
-    "epochs.start",
-    "iterator.epoch",
-    "progress.epoch",
-    "profile.steps",
-    "profile.warmup",
-    "set_epoch.epoch",
-    "epoch.epoch",
-    "Dataset.epoch",
-    "cache.memory",  # of a GPU
-    "set_seed.seed",
-    "Dataset.passes",
-    "preprocessor.batch_size",
-}
+# random_transform is that of gpupipe.compat: the op itself is among OPS. on_ray is tested in tests/on_ray, and
+# cache.memory is of a GPU.
+OTHERS = set(
+    """random_transform.interpolation_order random_transform.seed on_ray.workers on_ray.segment on_ray.ahead
+    on_ray.max_restarts numbered.epoch image_dataset_from_directory.label_mode compare.compared compare.images
+    epochs.count epochs.start iterator.epoch progress.epoch profile.steps profile.warmup set_epoch.epoch epoch.epoch
+    Dataset.epoch cache.memory set_seed.seed Dataset.passes preprocessor.batch_size""".split()
+)
 MADE_BY_US = ("BadRecord", "DataError", "Options", "DatasetSpec")
 
 
