@@ -56,9 +56,9 @@ def changed(value: Any) -> Any:
     return value
 
 
-def process_of(x: Any) -> Any:
+def process_of(x: Any, nap: float = 0.02) -> Any:
     """The number of the process, slowly, so that every worker gets some."""
-    time.sleep(0.02)
+    time.sleep(nap)
     return x, os.getpid()
 
 
@@ -138,12 +138,6 @@ def raises_at_one(x: Any, error: BaseException) -> Any:
     if x == 1:
         raise error
     return int(x)
-
-
-def slow_process_of(x: Any) -> Any:
-    """The number of the process, after a quarter of a second."""
-    time.sleep(0.25)
-    return int(x), os.getpid()
 
 
 def stuck_at_one(x: Any) -> Any:

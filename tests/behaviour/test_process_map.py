@@ -553,7 +553,7 @@ def test_those_that_wait_use_no_cpu() -> None:
 
 @pytest.mark.alone
 def test_ctrl_c_in_one_iterator_leaves_the_other_alone() -> None:
-    ds = Range(40).map(functions.slow_process_of, 2, workers="process")
+    ds = Range(40).map(functools.partial(functions.process_of, nap=0.25), 2, workers="process")
     fast = Range(200).map(functions.process_of, 1, workers="process")
     seen: list[Any] = []
     taker = threading.Thread(target=lambda: seen.extend(fast))

@@ -111,8 +111,6 @@ CHAINS: dict[str, Callable[[Path], gp.Dataset]] = {
         listed(d).flat_map(lambda f: drawn(Records(f))).shuffle(gp.ALL, seed=5)
     ),
     "map in threads": lambda d: Records(files(d)).map(lambda x: len(x), num_parallel_calls=2),
-    "map of batches": lambda d: Range(10).batch(3).map(lambda x: np.sum(x)),
-    "batch": lambda d: drawn(Records(files(d))).batch(4),
     "padded batch": lambda d: Records(files(d)).map(lambda x: np.frombuffer(x, np.uint8)).padded_batch(4),
     "skip": lambda d: drawn(Records(files(d)).skip(7)),
     "zip": lambda d: drawn(gp.Dataset.zip(Records(files(d)), drawn(Range(20)))),
@@ -123,11 +121,8 @@ CHAINS: dict[str, Callable[[Path], gp.Dataset]] = {
     "shuffled files, repeat, repeat": lambda d: drawn(Records(Slices(files(d)).shuffle(9).repeat(2).repeat(2))),
     "repeat, endless repeat": lambda d: drawn(Range(4)).repeat(2).repeat().take(20),
     "endless repeat, repeat": lambda d: drawn(Range(4)).repeat().take(9).repeat(2),
-    "enumerate": lambda d: Records(files(d)).enumerate(100),
     "cache": lambda d: drawn(drawn(Records(files(d))).cache().repeat(2)),
     "shuffle ALL": lambda d: drawn(Records(files(d)).shuffle(gp.ALL, seed=5)),
-    "split": lambda d: drawn(Records(files(d)).split([0.5, 0.5], seed=3)[1]),
-    "indexable": lambda d: drawn(gp.Dataset.from_indexable(list(range(5)))),
 }
 
 

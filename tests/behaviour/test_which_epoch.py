@@ -33,10 +33,6 @@ def _train(source: Dataset, size: int = 4) -> Dataset:
     return source.shuffle(12).map(lambda x: ops.random_crop(x, (size, size, 3))).batch(4).with_options(NUMPY)
 
 
-def _shuffled(source: Dataset) -> Dataset:
-    return source.shuffle(30)
-
-
 EPOCHS = [list(Dataset.range(30).shuffle(30).iterator(epoch=e)) for e in range(10)]
 
 
@@ -132,10 +128,10 @@ def test_nothing_is_said_of_numbers_that_are_given_and_of_chains_that_draw_nothi
     for e in range(3):
         next(iter(_source().map(ops.flip_left_right).batch(4)))
         assert list(Dataset.range(30).shuffle(30).iterator(epoch=e)) == EPOCHS[e]
-        ds = _shuffled(Dataset.range(30))
+        ds = Dataset.range(30).shuffle(30)
         ds.set_epoch(e)
         assert list(ds) == EPOCHS[e]
-        assert list(_shuffled(Dataset.range(30)).epochs(1, start=e)) == EPOCHS[e]
+        assert list(Dataset.range(30).shuffle(30).epochs(1, start=e)) == EPOCHS[e]
 
     assert said() == []
 
@@ -436,7 +432,7 @@ def test_loops_that_start_at_once_in_two_threads_are_two_epochs(monkeypatch: pyt
         return start(count, *args)
 
     monkeypatch.setattr(epochs.ChainCount, "start", slow)
-    chain = _shuffled(_source())
+    chain = _source().shuffle(30)
 
     with ThreadPoolExecutor(2) as pool:
         found = {*pool.map(lambda _: _number(iter(chain)), range(2))}

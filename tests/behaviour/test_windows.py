@@ -188,18 +188,17 @@ def test_sizes_that_are_no_integers_above_zero_are_refused(arguments: tuple[Any,
 def test_datasets_are_no_arrays() -> None:
     windows = D.range(5).window(2)
 
-    with pytest.raises(TypeError, match=r"as_numpy_iterator needs arrays.* got a dataset of int64"):
-        windows.as_numpy_iterator()
-    with pytest.raises(TypeError, match="as_numpy_iterator needs arrays"):
-        list(D.from_generator(lambda: iter([1, 2])).window(2).as_numpy_iterator())
-    with pytest.raises(TypeError, match="batch needs arrays"):
-        list(windows.map(lambda w: w.take(1)).batch(2))  # known to be a dataset from the first element on
-    for batched in (windows.batch, windows.padded_batch, windows.ragged_batch):
-        with pytest.raises(TypeError, match=r"batch needs arrays.* flat_map\(lambda w: w"):
-            batched(2)
-    with pytest.raises(
-        ValueError, match="unbatch needs leaves with a first dimension, got the scalar dataset of int64"
+    for use, text in (
+        (windows.as_numpy_iterator, "as_numpy_iterator needs arrays.* got a dataset of int64"),
+        (lambda: list(D.from_generator(lambda: iter([1, 2])).window(2).as_numpy_iterator()), "as_numpy_iterator needs"),
+        (lambda: list(windows.map(lambda w: w.take(1)).batch(2)), "batch needs arrays"),  # known by the first element
+        (lambda: windows.batch(2), r"batch needs arrays.* flat_map\(lambda w: w"),
+        (lambda: windows.padded_batch(2), r"batch needs arrays.* flat_map\(lambda w: w"),
+        (lambda: windows.ragged_batch(2), r"batch needs arrays.* flat_map\(lambda w: w"),
     ):
+        with pytest.raises(TypeError, match=text):
+            use()
+    with pytest.raises(ValueError, match="leaves with a first dimension, got the scalar dataset of int64"):
         windows.unbatch()
     with pytest.raises(ValueError, match="from_tensor_slices needs arrays with a first dimension"):
         D.from_tensor_slices(D.range(3))
