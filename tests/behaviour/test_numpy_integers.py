@@ -21,6 +21,7 @@ from gpupipe.plan.node import walk
 from gpupipe.plan.outline import outline
 from gpupipe.plan.portable import portable
 from tests.behaviour.model import plain
+from tests.chains.damage import write
 from tests.extract.archives import archive
 
 R = Dataset.range
@@ -79,8 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     (path / "a.bin").write_bytes(b"head" + b"0123456789" + b"foot")
     (path / "a.csv").write_bytes(b"1\n2\n")
     np.save(path / "a.npy", np.arange(2))
-    with gp.io.TFRecordWriter(str(path / "a.tfr")) as writer:
-        writer.write(b"record")
+    write(path / "a.tfr", [b"record"])
     table = pytest.importorskip("pyarrow").table({"a": [1, 2]})
     pytest.importorskip("pyarrow.feather").write_feather(table, path / "a.arrow")
     pytest.importorskip("pyarrow.parquet").write_table(table, path / "a.parquet")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -42,22 +43,14 @@ def _measured(
     flights: Sequence[tuple[str, float, float, float]] = (),
 ) -> Measurement:
     """A window in which the loop waits and works so many milliseconds in each step; `made` is what the queue gets."""
-    period, turns = (wait + loop) / 1e3, list[Turn]()
-    for i in range(STEPS):
-        turns.append(Turn(i * period, i * period + wait / 1e3, (i + 1) * period))
-    logs = []
-    if made:
-        log, at = Log("prefetch(2)", "a.py:9", room, takers={"MainThread"}), 0.0
-        for ms in made:
-            log.puts.append((at + ms / 1e3, at + ms / 1e3))
-            at += ms / 1e3
-        log.gets += [(turn.asked, turn.got) for turn in turns]
-        logs.append(log)
-    stats = IteratorStats(steps=(StepStats(STAGE.step, workers=workers),))
-    return Measurement(
-        turns, STEPS, 0.0, slices, cpu * STEPS / 1e3, 2, 3, (IteratorStats(), stats), logs, flights, [], 0, 0.0, 0.0,
-        "MainThread",
-    )  # fmt: skip
+    period = (wait + loop) / 1e3
+    turns = [Turn(i * period, i * period + wait / 1e3, (i + 1) * period) for i in range(STEPS)]
+    log = Log("prefetch(2)", "a.py:9", room, takers={"MainThread"})
+    log.puts += [(at / 1e3, at / 1e3) for at in accumulate(made)]
+    log.gets += [(turn.asked, turn.got) for turn in turns]
+    stats = IteratorStats(), IteratorStats(steps=(StepStats(STAGE.step, workers=workers),))
+    logs, seconds = [log] if made else [], cpu * STEPS / 1e3
+    return Measurement(turns, STEPS, 0.0, slices, seconds, 2, 3, stats, logs, flights, [], 0, 0.0, 0.0, "MainThread")
 
 
 def _judged(*arguments: Any, **named: Any) -> Verdict:

@@ -12,6 +12,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import ops
 from tests.behaviour.model import fails_where, outcomes, plain, run
+from tests.chains.damage import write
 
 D = gp.Dataset
 
@@ -97,9 +98,7 @@ def test_passes_over_windows_and_inside_of_them_draw_anew() -> None:
 
 
 def test_records_that_a_shuffle_holds_as_references_are_read_before_they_are_gathered(tmp_path: Path) -> None:
-    with gp.io.TFRecordWriter(tmp_path / "x") as out:
-        for i in range(7):
-            out.write(b"%d" % i)
+    write(tmp_path / "x", [b"%d" % i for i in range(7)])
 
     windows = unpacked(gp.TFRecordDataset(tmp_path / "x").shuffle(4, seed=1).window(3))
     behind = unpacked(gp.TFRecordDataset(tmp_path / "x").window(3).shuffle(4, seed=1))
