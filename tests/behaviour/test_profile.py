@@ -221,7 +221,7 @@ def test_a_timeline_is_drawn(tmp_path: Path) -> None:
             profile.plot(tmp_path / "never.png", seconds=seconds)  # type: ignore[arg-type]
     profile.plot(tmp_path / "plain")
     with pytest.raises(PlanError, match=r"suffix of a format \(.*png.*\), got '.*a\.txt'"):
-        profile.plot(tmp_path / "a.txt")
+        profile.plot(str(tmp_path / "a.txt"))
     assert not (tmp_path / "a.txt").exists()
 
     assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")

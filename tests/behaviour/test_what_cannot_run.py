@@ -106,10 +106,11 @@ def test_findings_tell_what_to_write_instead_of_what_was_written() -> None:
     images = Dataset.from_tensor_slices(IMAGES)
     spec, chw = TensorSpec((8, 8, 3), "uint8"), np.zeros((8, 3, 6, 7), np.uint8)
     masks = Dataset.from_tensor_slices(IMAGES[..., :1])
+    ops.random_flip_left_right(IMAGES[0])  # an op is known to the check once it was used
     seeded = Dataset.zip(tuple(x.map(lambda i: ops.random_crop(i, (3, 3), seed=7)) for x in (images, masks)))
 
     for chain, text in (
-        (images.map(ops.random_flip_left_right, spec=spec, num_parallel_calls=2), "drop its spec=, which only Pyth"),
+        (images.map(lambda x: ops.random_flip_left_right(x), spec=spec, num_parallel_calls=2), "drop its spec=, which"),
         (Dataset.from_tensor_slices(chw).map(lambda x: ops.transpose(x, "CHW")), "like {CHW}; drop it, or keep arrays"),
         (Dataset.range(255).shard(2, 1).batch(128, True), "the first one makes 1 steps and the last one 0"),
         (Dataset.range(255).shard(2, 1).batch(128, True), "use shard(2, 1, even='drop') or even='wrap'"),
