@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 import gpupipe as gp
-from gpupipe import Dataset, Options, TextLineDataset, TFRecordDataset
+from gpupipe import Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
 from gpupipe.errors import DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
 from gpupipe.extract.storage import remote, retry
 from gpupipe.extract.storage.patterns import expand
@@ -107,6 +108,16 @@ def test_records_come_as_from_this_machine(files: Any, tmp_path: Path, calls: in
     )
 
 
+def test_lines_and_fixed_records(files: Any) -> None:
+    files.pipe_file("/d/x", b"Haabb\r\n")
+    files.pipe_file("/d/y.gz", gzip.compress(b"one\ntwo"))
+
+    assert list(TextLineDataset("memory://d/x")) == [b"Haabb"]
+    assert list(TextLineDataset(["memory://d/y.gz"], "GZIP", num_parallel_reads=2)) == [b"one", b"two"]
+    assert list(FixedLengthRecordDataset("memory://d/x", 2, 1, 2)) == [b"aa", b"bb"]
+    assert list(Dataset.list_files("memory://d/x").flat_map(lambda p: FixedLengthRecordDataset(p, 7))) == [b"Haabb\r\n"]
+
+
 def test_identities_are_those_of_the_same_files_elsewhere(files: Any, tmp_path: Path) -> None:
     made = shards(files, tmp_path)
     (tmp_path / "d").mkdir()
@@ -181,11 +192,15 @@ def test_what_a_client_raises_is_a_data_error_that_names_the_file(
             assert list(dataset.with_options(Options(on_error="skip", lost_files="skip"))) == []
 
 
-def test_a_server_that_ignores_ranges_is_understood_and_one_without_sizes_an_error(
+def test_a_server_that_ignores_ranges_is_understood_and_one_without_sizes_or_all_bytes_an_error(
     files: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files.pipe_file("/d/x", b"0123456789")
     storage = RemoteStorage("memory://d/x")
+    storage.size("memory://d/x")
+    files.pipe_file("/d/x", b"01")
+    with pytest.raises(RecordError, match="the file ends 3 bytes too early"):
+        storage.read("memory://d/x", 1, 4)
     monkeypatch.setattr(type(files), "cat_file", lambda self, path, start=None, end=None: b"0123456789")
     assert storage.read("memory://d/x", 3, 4) == b"3456"
 

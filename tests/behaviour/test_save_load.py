@@ -16,7 +16,9 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.spec import spec_of
+from gpupipe.load.save import _Seen as Seen
+from gpupipe.plan.node import ANYTHING, ElementType
+from gpupipe.spec import Structure, spec_of
 from tests.behaviour.elements import start_of
 from tests.behaviour.model import fails_where, interleaved, outcomes, run
 
@@ -313,6 +315,15 @@ def test_elements_of_another_dtype_are_refused_where_they_are_saved(tmp_path: Pa
     mixed.with_options(Options(on_error="skip")).save(tmp_path / "s")
     assert Dataset.load(tmp_path / "s").element_spec == TensorSpec((), "int64")
     assert run(Dataset.load(tmp_path / "s").map(lambda x: x + 1)) == [2, 3]
+
+
+def test_what_save_cannot_write_is_named_by_its_leaf() -> None:
+    pair = Structure(tuple, (), (Structure(), Structure()), 2)
+    seen = Seen(ElementType(pair, (TensorSpec(None, None),) * 2), ANYTHING)
+
+    assert seen.add((np.int64(1), b"a")) is None
+    assert "one dtype for [0], got float64 after int64" in str(seen.add((np.float64(1), b"a")))
+    assert "got 1 leaves after 2" in str(seen.add((np.int64(1),)))
 
 
 def test_a_spec_that_some_elements_may_not_have_is_refused(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options, compat, set_seed
 from gpupipe.extract.storage.names import Names
+from gpupipe.flow.access import access
 from gpupipe.flow.element import Element
 from gpupipe.flow.order import shuffle_by_index
 from gpupipe.flow.order.shuffle import ShuffleFlow
@@ -181,6 +182,14 @@ def test_what_leaves_is_what_leaves_a_buffer_of_elements(name: str, size: int, r
     ours = shown(ShuffleByIndexFlow(source, size, 7, True, repeat).open(at))
 
     assert ours == shown(ShuffleFlow(Passed(source), size, 7, True, repeat).open(at))
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_one_place_has_what_iterating_gives(name: str) -> None:
+    source, at = SOURCES[name], at_epoch(1)
+    found = access(source, at)
+
+    assert shown(found.one(place) for place in range(found.size)) == shown(source.open(at))
 
 
 def test_listed_files_are_keyed_by_name_and_by_how_often_it_came_before() -> None:

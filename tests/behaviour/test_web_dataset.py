@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,13 @@ def test_a_state_behind_any_sample_goes_on_with_the_next(folder: Path, name: str
         return CHAINS[name](folder)
 
     assert len(goes_on(build)) > 4
+
+
+def test_an_index_is_kept_in_a_folder_and_found_there(folder: Path) -> None:
+    whole, kept = list(gp.WebDataset(tars(folder), "cls")), folder.parent / "kept"
+    for at in (folder, shutil.copytree(folder, folder.parent / "moved")):
+        ds = gp.WebDataset(tars(at), "cls", index=kept)
+        assert [list(ds), list(ds.skip(2))] == [whole, whole[2:]]
 
 
 def test_a_state_behind_a_bad_sample_goes_on_with_the_next(folder: Path) -> None:

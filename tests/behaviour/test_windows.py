@@ -229,7 +229,9 @@ def test_keys_are_any_integers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "rows"), [(4, 4), (2, 2), (1, 1), ([2, 2], 2), (3, None), (8, None), ([2, 1], None)], ids=str
+    ("sizes", "rows"),
+    [(4, 4), (2, 2), (1, 1), ([2, 2], 2), (3, None), (8, None), ([2, 1], None), ([2, 3, 4], None)],
+    ids=str,
 )
 def test_batches_that_divide_have_no_short_one(sizes: Any, rows: int | None) -> None:
     full = D.from_tensor_slices({"x": np.zeros((12, 5), np.float32), "y": np.arange(12)}).batch(4, drop_remainder=True)
