@@ -46,14 +46,6 @@ def parse(record: Any) -> Any:
     return x["image/encoded"], x["image/class/label"]
 
 
-def train_example(record: Any) -> Any:
-    encoded, label = parse(record)
-    image = ops.decode_jpeg(encoded, channels=3)
-    image = ops.random_resized_crop(image, (224, 224))
-    image = ops.random_flip_left_right(image)
-    return ops.normalize(image, mean=ops.IMAGENET_MEAN, std=ops.IMAGENET_STD), label
-
-
 def small_example(record: Any) -> Any:
     """Random crops and flips with little else to compute."""
     encoded, label = parse(record)

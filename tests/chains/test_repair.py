@@ -162,20 +162,6 @@ def is_a_crop_of(image: Any, whole: Any) -> bool:
     return any(np.array_equal(whole[y : y + h, x : x + w], image) for y, x in places)
 
 
-@pytest.mark.parametrize("on_error", ["skip", "replace"])
-def test_both_executors_shuffle_alike_around_bad_records(tmp_path: Path, on_error: str) -> None:
-    pytest.importorskip("nvidia.dali")
-    path, _ = shard(tmp_path, EVERY_KIND)
-    ds = gp.TFRecordDataset(path).shuffle(13, seed=5).repeat(2).map(flipped).batch(8).prefetch(3)
-
-    dali, numpy = (events(ds.with_options(on(backend, on_error=on_error))) for backend in ("dali", "numpy"))
-
-    assert labels_of(dali) == labels_of(numpy)
-    assert len(dali) == (10 if on_error == "replace" else -(-2 * (COUNT - len(EVERY_KIND)) // 8))
-    for (left, _), (right, _) in zip(dali, numpy, strict=True):
-        np.testing.assert_array_equal(left, right)
-
-
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_counting_steps_count_bad_records(tmp_path: Path, backend: str, on_error: str) -> None:
     """take, skip, enumerate and zip see a bad record as an element, whoever finds it, and whenever."""
@@ -189,20 +175,6 @@ def test_counting_steps_count_bad_records(tmp_path: Path, backend: str, on_error
     columns = [np.concatenate([item[k] for item in found]).tolist() for k in (1, 2, 3)]
     good = [i for i in range(2, 14) if i not in DECODER_ONLY]
     assert columns == [[i - 2 for i in good], good, good]
-
-
-def test_rows_of_a_batch_that_the_user_made(tmp_path: Path, backend: str) -> None:
-    """Decoding behind `batch().cache()`: nothing can fill the batch up, so it gets shorter."""
-    path, _ = shard(tmp_path, DECODER_ONLY)
-
-    def later(encoded: Any, label: Any) -> Any:
-        return ops.decode_jpeg(encoded, channels=3), label
-
-    ds = gp.TFRecordDataset(path).map(parse).batch(8).cache().map(later).with_options(on(backend, on_error="skip"))
-
-    found = labels_of(events(ds))
-
-    assert found == [[i for i in range(k, k + 8) if i not in DECODER_ONLY] for k in range(0, COUNT, 8)]
 
 
 # ---- budgets

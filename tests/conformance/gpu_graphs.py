@@ -51,19 +51,9 @@ _CPP = {
 }  # fmt: skip
 """DALI's dtypes as a demangled symbol says them."""
 
-_SAME = {
-    "Flip",
-    "Slice",
-    "Erase",
-    "WarpAffine",
-    "RandomResizedCrop",
-    "Resize",
-    "Transpose",
-    "Reshape",
-    "Reinterpret",
-    "Copy",
-    "MakeContiguous",
-}
+_SAME = set(
+    "Flip Slice Erase WarpAffine RandomResizedCrop Resize Transpose Reshape Reinterpret Copy MakeContiguous".split()
+)
 """Operators whose result has the dtype of their input unless they are given one."""
 
 

@@ -84,6 +84,14 @@ def make_executor(kind: str, program: Program, batch_size: int = ROWS) -> Execut
     return BeforeGraph(program, batch_size, 2, dali) if calls_before(program) else dali(program)
 
 
+def given(op: Op, first: TensorSpec, rows: list[Any], params: Sequence[Any]) -> tuple[Program, Feed]:
+    """An op on rows of one input, with parameters that are given: arrays[B, ...]."""
+    specs = [first, *(TensorSpec(param.shape[1:], param.dtype) for param in params)]
+    inputs: list[Value] = [Input(i, spec) for i, spec in enumerate(specs)]
+    program, columns = Program((Apply(op, (inputs[0],), tuple(inputs[1:])),)), [rows, *params]
+    return program, Feed(len(rows), tuple(columns[inputs.index(value)] for value in program.inputs))
+
+
 @dataclass(frozen=True)
 class Batch:
     """A case as a graph on a batch: each row the same element under another key.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -73,30 +73,6 @@ def test_a_clip_is_its_frames(case: Case, kind: str) -> None:
             assert spec.layout is not None and spec.layout.startswith("T")
 
 
-AUGMENTED: dict[str, Callable[[Any], Any]] = {
-    "random_crop": lambda x: ops.random_crop(x, (5, 6)),
-    "random_resized_crop": lambda x: ops.random_resized_crop(x, (8, 8), interpolation="nearest"),
-    "flips": lambda x: ops.random_flip_up_down(ops.random_flip_left_right(x)),
-    "brightness": lambda x: ops.random_brightness(x, 0.4),
-    "crop after colours": lambda x: ops.random_crop(ops.random_hue(x, 0.3), (5, 6)),
-    "random_apply": lambda x: ops.random_apply(ops.flip_left_right, x, p=0.5),
-    "jitter": lambda x: ops.color_jitter(x, 0.4, 0.4, 0.4, 0.1),
-    "erasing": lambda x: ops.random_erasing(x, p=1.0),
-}
-
-
-@pytest.mark.parametrize("kind", EXECUTORS)
-@pytest.mark.parametrize("name", AUGMENTED)
-def test_a_random_op_draws_once_for_all_frames(name: str, kind: str) -> None:
-    still = np.repeat(CLIPS[:, :1], 4, axis=1)  # four equal frames
-    ds = gp.Dataset.from_tensor_slices(np.concatenate([still] * 8)).map(AUGMENTED[name])
-
-    got = np.stack(list(ds.with_options(on(kind)).iterator(epoch=0)))
-
-    np.testing.assert_array_equal(got, np.repeat(got[:, :1], 4, axis=1))
-    assert len({clip.tobytes() for clip in got[::3]}) > 1  # clips of one content, with other draws
-
-
 @pytest.mark.parametrize("kind", EXECUTORS)
 def test_clips_become_batches_and_batches_are_taken(kind: str) -> None:
     def augmented(x: Any) -> Any:
@@ -145,10 +121,10 @@ def test_an_array_of_rank_5_is_a_batch_of_clips() -> None:
 
 
 @pytest.mark.parametrize("kind", EXECUTORS)
-@pytest.mark.parametrize("name", ["random_crop", "flips", "brightness"])
-def test_a_clip_without_frames_is_a_bad_element(name: str, kind: str) -> None:
+@pytest.mark.parametrize("op", [lambda x: ops.random_crop(x, (5, 6)), ops.random_flip_up_down, ops.invert])
+def test_a_clip_without_frames_is_a_bad_element(op: Any, kind: str) -> None:
     spec = gp.TensorSpec((None, None, None, 3), "uint8", "THWC")
-    ds = gp.Dataset.from_generator(lambda: iter([CLIPS[0], CLIPS[1, :0]]), output_signature=spec).map(AUGMENTED[name])
+    ds = gp.Dataset.from_generator(lambda: iter([CLIPS[0], CLIPS[1, :0]]), output_signature=spec).map(op)
 
     with pytest.raises(gp.DataError, match=r"index 1: .* frames.*, got .*\[0, 12, 14, 3\]"):
         list(ds.with_options(on(kind)))

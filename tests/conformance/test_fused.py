@@ -15,7 +15,6 @@ from gpupipe.errors import SpecError
 from gpupipe.graph.arithmetic import Arithmetic
 from gpupipe.graph.host_values import is_image
 from gpupipe.graph.op import Array, Case, Op
-from gpupipe.graph.values import Apply, Input, Value
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops._shared.decode_crop import DecodeCrop
@@ -27,8 +26,7 @@ from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.ops.normalize import IMAGENET_MEAN, IMAGENET_STD
 from gpupipe.spec import TensorSpec, as_leaf
 from gpupipe.transform.numpy import NumpyExecutor
-from gpupipe.transform.program import Feed, Program
-from tests.conformance.harness import EXECUTORS, ROWS, Batch, decomposed, host, make_executor
+from tests.conformance.harness import EXECUTORS, ROWS, Batch, decomposed, given, host, make_executor
 
 pytestmark = pytest.mark.conformance
 
@@ -59,13 +57,10 @@ def parameters(op: CropMirrorNormalize) -> list[Array]:
 
 def run(op: Op, first: TensorSpec, rows: list[Any], params: list[Array], kind: str) -> list[Array]:
     """The op on an executor, with parameters that are given."""
-    specs = [first, *(TensorSpec(p.shape[1:], p.dtype) for p in params)]
-    inputs: list[Value] = [Input(i, spec) for i, spec in enumerate(specs)]
-    program = Program((Apply(op, (inputs[0],), tuple(inputs[1:])),))
-    columns: list[Any] = [rows, *params]
+    program, feed = given(op, first, rows, params)
     executor = make_executor(kind, program, len(rows))
     try:
-        executor.submit(Feed(len(rows), tuple(columns[inputs.index(value)] for value in program.inputs)))
+        executor.submit(feed)
         (result,) = executor.collect()
     finally:
         executor.close()

@@ -22,9 +22,8 @@ from gpupipe.errors import SpecError
 from gpupipe.graph.host_values import HostValues, is_image
 from gpupipe.graph.op import Case, Op
 from gpupipe.graph.trace import trace
-from gpupipe.graph.values import Apply, Input, Value
+from gpupipe.graph.values import Apply, Input
 from gpupipe.ops._shared.crop import Crop
-from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops._shared.decode_crop import DecodeCrop
 from gpupipe.ops._shared.decoding import decoder
 from gpupipe.ops._shared.policy import Policy
@@ -36,7 +35,8 @@ from gpupipe.ops.rand_augment import RandAugment
 from gpupipe.options import DecoderOptions
 from gpupipe.spec import TensorSpec, flatten
 from gpupipe.transform.program import Feed, Program
-from tests.conformance.harness import Batch
+from tests.conformance.harness import Batch, given
+from tests.conformance.test_fused import OPS
 from tests.conformance.test_ops import CASES, COMPOSED
 
 fn = pytest.importorskip("nvidia.dali.fn", reason="DALI is not installed")
@@ -58,6 +58,7 @@ UINT8 = TensorSpec((None, None, 3), "uint8", "HWC")
 NUMBER = TensorSpec((), "int64")
 FILES = [encoded(picture(45, 60 + n)) for n in range(ROWS)]
 IMAGES = [picture(45, 60)] * ROWS
+WINDOW = [np.zeros((ROWS, 2), np.int32), np.full((ROWS, 2), 24, np.int32)]
 NUMBERS = [np.int64(k) for k in range(ROWS)]
 PIXELS = [case for case in CASES if is_image(Batch.of(case, rows=1).call)]
 
@@ -163,34 +164,20 @@ def test_the_parts_of_an_op_would_run(case: Case) -> None:
     assert of_batch(Batch.of(case, varying=True).in_parts()).wrong == []
 
 
-def fused() -> list[Op]:
-    """The ops that only the optimizer makes."""
-    one_pass: list[Op] = [
-        CropMirrorNormalize(ops.IMAGENET_MEAN, ops.IMAGENET_STD, layout, mirrored, crop)
-        for layout in ("HWC", "CHW")
-        for mirrored in (False, True)
-        for crop in (None, Crop(24, 31), Crop())
-        if mirrored or crop
-    ]
-    decoders = (DecodeJpeg(3), DecodeJpeg(3, True), DecodeJpeg(1), DecodeJpeg(0), DecodeImage(3))
-    return one_pass + [DecodeCrop(decode, crop) for decode in decoders for crop in (Crop(), Crop(24, 31))]
+DECODERS_TO_FUSE = (DecodeJpeg(3), DecodeJpeg(3, True), DecodeJpeg(1), DecodeJpeg(0), DecodeImage(3))
+FUSED: list[Op] = [*OPS, *(DecodeCrop(d, crop) for d in DECODERS_TO_FUSE for crop in (Crop(), Crop(24, 31)))]
+"""The ops that only the optimizer makes."""
 
 
 @pytest.mark.parametrize("regions", [False, True], ids=["whole images", "regions"])
-@pytest.mark.parametrize("op", fused(), ids=lambda op: f"{type(op).__name__}-{fused().index(op)}")
+@pytest.mark.parametrize("op", FUSED, ids=lambda op: f"{type(op).__name__}-{FUSED.index(op)}")
 def test_a_fused_op_would_run(op: Any, regions: bool) -> None:
     decodes = isinstance(op, DecodeCrop)
-    crop = op.crop
-    window = [np.zeros((ROWS, 2), np.int32), np.full((ROWS, 2), 24, np.int32)]
-    params = [*(window if crop else []), *([] if decodes or not op.mirrored else [np.ones(ROWS, np.int32)])]
-    specs = [TensorSpec((), bytes) if decodes else UINT8, *(TensorSpec(p.shape[1:], p.dtype) for p in params)]
-    inputs: list[Value] = [Input(i, spec) for i, spec in enumerate(specs)]
-    program = Program((Apply(op, (inputs[0],), tuple(inputs[1:])),))
-    columns: list[Any] = [FILES if decodes else IMAGES, *params]
+    mirrors = [np.ones(ROWS, np.int32)] if not decodes and op.mirrored else []
+    params = [*(WINDOW if op.crop else []), *mirrors]
+    first, rows = (TensorSpec((), bytes), FILES) if decodes else (UINT8, IMAGES)
 
-    graph = lowered(program, Feed(ROWS, tuple(columns[inputs.index(v)] for v in program.inputs)), regions)
-
-    assert graph.wrong == []
+    assert lowered(*given(op, first, rows, params), regions).wrong == []
 
 
 def _readme(data: Any) -> Any:
@@ -219,26 +206,25 @@ def _beside(x: Any, k: Any) -> Any:
     return ops.flip_left_right(x), ops.dali_function(lambda b: b * 2, k, spec=NUMBER)
 
 
-@pytest.mark.parametrize(
-    ("function", "columns", "specs"),
-    [
-        pytest.param(_readme, [FILES], [TensorSpec((), bytes)], id="the README's chain"),
-        pytest.param(_long, [FILES], [TensorSpec((), bytes)], id="a long chain"),
-        pytest.param(lambda x, k: ops.rot90(x, k), [IMAGES, NUMBERS], [UINT8, NUMBER], id="a turn for each image"),
-        pytest.param(_blurred, [IMAGES], [UINT8], id="a user's function"),
-        pytest.param(_plus, [IMAGES, NUMBERS], [UINT8, NUMBER], id="a user's function of an image and a number"),
-        pytest.param(_beside, [IMAGES, NUMBERS], [UINT8, NUMBER], id="a user's function of numbers"),
-        pytest.param(
-            lambda x, k: ops.cast(ops.flip_left_right(x), "float32") * k,
-            [IMAGES, NUMBERS], [UINT8, NUMBER], id="arithmetic with a number",
-        ),
-        pytest.param(lambda x: ops.resize(x, (9, 9)) + np.ones((9, 9, 3), "f4"), [IMAGES], [UINT8], id="a constant"),
-        pytest.param(lambda x: (ops.flip_left_right(x),) * 2, [IMAGES], [UINT8], id="one value twice"),
-    ],
-)  # fmt: skip
-def test_a_function_as_users_write_it_would_run(
-    function: Callable[..., Any], columns: list[Any], specs: list[TensorSpec]
-) -> None:
+BYTES, BOTH = ([FILES], [TensorSpec((), bytes)]), ([IMAGES, NUMBERS], [UINT8, NUMBER])
+ONE = [IMAGES], [UINT8]
+
+FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[list[Any], list[TensorSpec]]]] = {
+    "the README's chain": (_readme, BYTES),
+    "a long chain": (_long, BYTES),
+    "a turn for each image": (lambda x, k: ops.rot90(x, k), BOTH),
+    "a user's function": (_blurred, ONE),
+    "a user's function of an image and a number": (_plus, BOTH),
+    "a user's function of numbers": (_beside, BOTH),
+    "arithmetic with a number": (lambda x, k: ops.cast(ops.flip_left_right(x), "float32") * k, BOTH),
+    "a constant": (lambda x: ops.resize(x, (9, 9)) + np.ones((9, 9, 3), "f4"), ONE),
+    "one value twice": (lambda x: (ops.flip_left_right(x),) * 2, ONE),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_as_users_write_it_would_run(name: str) -> None:
+    function, (columns, specs) = FUNCTIONS[name]
     traced = trace(function, flatten(tuple(range(len(specs))) if len(specs) > 1 else 0)[1], specs)
     assert traced is not None
     program = Program(tuple(dict.fromkeys(value for value in traced.outputs if is_image(value))))
@@ -279,11 +265,8 @@ def test_the_pipelines_of_the_first_hour_would_run(name: str, tmp_path: Path) ->
 
 
 def _decoding(decode: Op, **others: Any) -> GpuGraph:
-    window = [np.zeros((ROWS, 2), np.int32), np.full((ROWS, 2), 24, np.int32)] if isinstance(decode, DecodeCrop) else []
-    specs = [TensorSpec((), bytes), *(TensorSpec((2,), "int32") for _ in window)]
-    inputs: list[Value] = [Input(i, spec) for i, spec in enumerate(specs)]
-    program = Program((Apply(decode, (inputs[0],), tuple(inputs[1:])),))
-    return lowered(program, Feed(ROWS, (FILES, *window)), **others)
+    window = WINDOW if isinstance(decode, DecodeCrop) else []
+    return lowered(*given(decode, TensorSpec((), bytes), FILES, window), **others)
 
 
 DECODERS = [DecodeJpeg(3), DecodeJpeg(0, True), DecodeImage(1), DecodeCrop(DecodeJpeg(3), Crop(24, 31))]

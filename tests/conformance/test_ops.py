@@ -68,23 +68,10 @@ PARTS = {type(part) for case in COMPOSED for part, _ in case.op.decompose()}
 FUSED = {DecodeCrop}
 """Has no cases, as it draws nothing itself: tests/conformance/test_fused.py gives it its windows."""
 
-WITHOUT_A_FUNCTION = {
-    "CornerCrop",
-    "Crop",
-    "CropAndResizeAll",
-    "CropMirrorNormalize",
-    "DecodeCrop",
-    "DecodeSmallerJpeg",
-    "Flip",
-    "LookUp",
-    "NativeDecoding",
-    "ResizeArea",
-    "ResizeFlip",
-    "ResizeWindow",
-    "Reverse",
-    "Subscript",
-    "Turn",
-}
+WITHOUT_A_FUNCTION = set(
+    "CornerCrop Crop CropAndResizeAll CropMirrorNormalize DecodeCrop DecodeSmallerJpeg Flip LookUp NativeDecoding "
+    "ResizeArea ResizeFlip ResizeWindow Reverse Subscript Turn".split()
+)
 """What functions of other names, and the optimizer, make of a call."""
 
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
 import gpupipe as gp
-from gpupipe import Dataset, Options, TFRecordDataset, ops
-from tests.behaviour.model import outcomes, run
+from gpupipe import Dataset, TFRecordDataset
+from tests.behaviour.model import run
 
 
 def _write(path: Path, count: int = 5, compression: str = "") -> Path:
@@ -68,37 +64,3 @@ def test_the_order_does_not_depend_on_the_number_of_cpus(tmp_path: Path) -> None
     files = [str(_write(tmp_path / f"{i:02}", 3)) for i in range(20)]
 
     assert _order_with(1, files) == _order_with(len(os.sched_getaffinity(0)), files)
-
-
-def test_a_cache_after_a_partial_pass_is_filled_by_the_next_full_one() -> None:
-    calls: list[int] = []
-
-    def slow(x: Any) -> Any:
-        calls.append(int(x))
-        return x
-
-    ds = Dataset.range(5).map(slow).cache()
-    run(ds.take(2))
-    del calls[:]
-    assert (run(ds), calls) == ([0, 1, 2, 3, 4], [0, 1, 2, 3, 4])
-    del calls[:]
-    assert (run(ds), calls) == ([0, 1, 2, 3, 4], [])
-
-
-def _truncated_jpegs() -> Iterator[bytes]:
-    file = io.BytesIO()
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)).save(
-        file, "JPEG", progressive=True
-    )
-    data = file.getvalue()
-    for cut in range(2, len(data), 97):
-        yield data[:cut]
-
-
-def test_every_truncated_jpeg_is_a_data_error_in_bounded_time() -> None:
-    jpegs = list(_truncated_jpegs())
-    ds = Dataset.from_tensor_slices(np.array(jpegs, object)).map(lambda x: ops.decode_jpeg(x, channels=3))
-
-    found = outcomes(ds.with_options(Options(device="cpu", backend="numpy")))
-
-    assert found == ["error"] * len(jpegs)

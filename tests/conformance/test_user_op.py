@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,15 +12,13 @@ import pytest
 from gpupipe import Dataset, ops
 from gpupipe.errors import SpecError
 from gpupipe.graph.classify import classify
-from gpupipe.graph.host_values import HostValues
 from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.graph.trace import trace
-from gpupipe.graph.values import Draw
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec, flatten
-from gpupipe.transform.program import Feed, Program
-from tests.conformance.harness import EXECUTORS, Batch, assert_close, host, make_executor, on_executors
+from tests.chains.data import on
+from tests.conformance.harness import EXECUTORS, Batch, assert_close, host, on_executors
 
 pytestmark = pytest.mark.conformance
 
@@ -76,7 +74,6 @@ def augment(image: Any, p: Any) -> Any:
 # ----------------------------------------------------------------------------------------------------------------------
 
 IMAGE = np.arange(6 * 4 * 3, dtype=np.uint8).reshape(6, 4, 3) * 3
-SPECS = (TensorSpec((None, None, 3), "uint8", "HWC"), TensorSpec((), "float64"))
 
 
 @pytest.mark.parametrize(("case", "kind"), on_executors(RandomSolarize.cases()))
@@ -92,29 +89,18 @@ def test_an_executor_agrees_with_the_reference(case: Case, kind: str) -> None:
 @pytest.mark.parametrize("kind", EXECUTORS)
 def test_a_traced_function_runs_it_among_other_ops(kind: str) -> None:
     assert classify(augment) == "ops"
-    traced = trace(augment, flatten((0, 0))[1], SPECS)
-    assert traced is not None
-    program = Program(traced.outputs)
-    ps = [0.0, 1.0, 0.5, 0.5, 0.5, 0.5]
-    columns: list[list[Any]] = [[IMAGE] * len(ps), [np.float64(p) for p in ps]]
-    keys = np.arange(len(ps), dtype=np.uint64)
-    values = HostValues(len(ps), columns.__getitem__, lambda index: keys, seed=1, epoch=0)
-    (draw,) = (v for v in _below(traced.outputs[0]) if isinstance(v, Draw))
+    ps = np.array([0.0, 1.0, *[0.5] * 20])
+    chain = Dataset.from_tensor_slices((np.stack([IMAGE] * len(ps)), ps)).map(augment, traced=True)
 
-    executor = make_executor(kind, program, len(ps))
-    try:
-        executor.submit(Feed.of(program, values))
-        (images,) = executor.collect()
-    finally:
-        executor.close()
-
-    (on,) = values.params(draw)
-    assert draw.site == "random_solarize#0/0"
-    assert on[0] == 0
-    assert on[1] == 1
-    for row, mirrored in enumerate(on):
-        solarized = np.where((IMAGE >= 100) & bool(mirrored), 255 - IMAGE, IMAGE)
-        np.testing.assert_allclose(host(images[row]), (solarized - np.float32(100)) / np.float32(50), atol=1e-6, rtol=0)
+    solarized = []
+    for image in map(host, chain.with_options(on(kind)).iterator(epoch=0)):
+        meant = [
+            (np.where((IMAGE >= 100) & chosen, 255 - IMAGE, IMAGE) - np.float32(100)) / 50 for chosen in (False, True)
+        ]
+        found = [bool(np.abs(image - one).max() <= 1e-6) for one in meant]
+        assert sorted(found) == [False, True]
+        solarized.append(found[1])
+    assert solarized[:2] == [False, True] and 0 < sum(solarized[2:]) < 20
 
 
 def test_an_eager_call_runs_it_at_once() -> None:
@@ -129,37 +115,3 @@ def test_its_mistakes_surface_on_the_line_of_the_call() -> None:
         trace(lambda image: random_solarize(image), flatten(0)[1], [TensorSpec((4, 4, 3), "float32", "HWC")])
     with pytest.raises(SpecError, match="random_solarize needs p from 0 to 1, got 2"):
         random_solarize(IMAGE, p=2)
-
-
-@dataclass(frozen=True, slots=True)
-class Measure(Op):
-    """The size that an op on images draws for. Its `layout` is that of something else."""
-
-    domain: ClassVar[Literal["image", "host", "any"]] = "host"
-    parameters: ClassVar[tuple[str, ...]] = ("hw",)
-
-    layout: str = "CHW"
-
-    def infer(self, *xs: TensorSpec) -> TensorSpec:
-        xs[0].require("measure", layout="HWC")
-        return TensorSpec((2,), "int32")
-
-    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
-        return (hw,)
-
-    def reference(self, x: Array, hw: Array) -> Array:
-        return hw
-
-
-def test_a_field_named_layout_says_nothing_of_the_images_that_it_takes() -> None:
-    ds = Dataset.from_tensors(IMAGE).map(lambda image: apply(Measure(), image), traced=True)
-
-    assert apply(Measure(), IMAGE).tolist() == [6, 4]
-    assert next(iter(ds)).tolist() == [6, 4]
-
-
-def _below(value: Any) -> Iterator[Any]:
-    """A value and everything it is made of."""
-    yield value
-    for below in value.inputs:
-        yield from _below(below)

@@ -181,11 +181,7 @@ def _moves(n: Callable[[int, int], int], gray: int) -> list[Move]:
         Move("affine, shifted", lambda s: ops.affine(s, 0, (angle / 10, 5), 1.2, (0, 0), "bilinear", fill(s))),
         Move("rotate", lambda s: ops.rotate(s, angle, fill=fill(s)), False, False),
         Move("rotate, expanded", lambda s: ops.rotate(s, angle, "bilinear", True, fill=fill(s)), False),
-        Move(
-            "random_affine",
-            lambda s: ops.random_affine(s, 30, (0.1, 0.1), (0.8, 1.2), 8, "bilinear", fill(s), seed=seed),
-            False,
-        ),
+        Move("random_affine", lambda s: _mapped(s, fill(s), seed), False),
         Move("random_rotation", lambda s: ops.random_rotation(s, 45, seed=seed), False, False),
         Move("random_perspective", lambda s: ops.random_perspective(s, 0.3, 1.0, fill=fill(s), seed=seed), False),
         Move("perspective", lambda s: ops.perspective(s, coefficients=(1.1, 0.1, -3, 0.05, 0.9, 2, 1e-3, 5e-4)), False),
@@ -196,11 +192,7 @@ def _moves(n: Callable[[int, int], int], gray: int) -> list[Move]:
         Move("random_apply", lambda s: ops.random_apply(ops.flip_left_right, s, seed=seed)),
         Move("random_choice", lambda s: ops.random_choice([ops.flip_up_down, _twice, _as_it_is], s, seed=seed)),
         Move("random_order", lambda s: ops.random_order([ops.flip_up_down, _shifted], s, seed=seed)),
-        Move(
-            "colours",
-            lambda s: ops.random_erasing(ops.color_jitter(s, 0.2, 0.2, 0.2, 0.1, seed=seed), 1, seed=seed),
-            drawn=False,
-        ),
+        Move("colours", lambda s: _coloured(s, seed), drawn=False),
     ]
 
 
@@ -214,6 +206,14 @@ def _as_it_is(s: Any) -> Any:
 
 def _shifted(s: Any) -> Any:
     return ops.affine(s, translate=(4, 3))
+
+
+def _mapped(s: Any, fill: Any, seed: int) -> Any:
+    return ops.random_affine(s, 30, (0.1, 0.1), (0.8, 1.2), 8, "bilinear", fill, seed=seed)
+
+
+def _coloured(s: Any, seed: int) -> Any:
+    return ops.random_erasing(ops.color_jitter(s, 0.2, 0.2, 0.2, 0.1, seed=seed), 1, seed=seed)
 
 
 def _transformed(s: Any, seed: int) -> Any:

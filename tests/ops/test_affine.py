@@ -23,10 +23,11 @@ from gpupipe.ops._shared.homography import homographies
 from gpupipe.ops._shared.warp import Warp
 from gpupipe.ops.random_affine import RandomAffine
 from gpupipe.ops.random_perspective import RandomPerspective
-from gpupipe.ops.random_rotation import RandomRotation
 from gpupipe.random import BatchRng
 from gpupipe.transform import machine
-from tests.ops.originals import torchvision
+from tests.ops.originals import chw, hwc, torchvision
+from tests.ops.refusals import refused
+from tests.ops.value_chains import on
 
 X = np.arange(1, 13, dtype=np.uint8).reshape(3, 4, 1)
 COUNT = 4
@@ -46,21 +47,6 @@ def photograph(number: int) -> Array:
     pixels = take((0, 2, 5, 11)[number])[1]  # two of them upright, one gray
     gray = pixels[..., None] if pixels.ndim == 2 else pixels
     return np.ascontiguousarray(gray[: 40 + 2 * number, : 80 - number])
-
-
-def tensor(x: Array) -> Any:
-    import torch
-
-    return torch.from_numpy(np.ascontiguousarray(x.transpose(2, 0, 1)))
-
-
-def array(x: Any) -> Array:
-    made: Array = x.numpy().transpose(1, 2, 0)
-    return made
-
-
-def on(backend: Any) -> gp.Options:
-    return gp.Options(device="cpu", backend=backend)
 
 
 def settings(number: int) -> dict[str, Any]:
@@ -132,29 +118,13 @@ def test_affine_gives_the_pixels_of_torchvision(number: int, tv: Any) -> None:
         exact = ops.affine(x.astype(np.float32), **given, interpolation="bilinear")
         near = ops.affine(x, **given)
 
-        theirs = array(tv.affine(tensor(x), **given, interpolation=bilinear))
+        theirs = hwc(tv.affine(chw(x), **given, interpolation=bilinear))
         assert np.abs(means.astype(int) - theirs).max() <= 1
         assert (means != theirs).mean() < 0.002
-        real = array(tv.affine(tensor(x).float(), **given, interpolation=bilinear))
+        real = hwc(tv.affine(chw(x).float(), **given, interpolation=bilinear))
         np.testing.assert_allclose(exact, real, rtol=0, atol=0.02)
-        theirs = array(tv.affine(tensor(x), **given, interpolation=nearest))
+        theirs = hwc(tv.affine(chw(x), **given, interpolation=nearest))
         assert (near != theirs).any(axis=2).mean() < 0.001
-
-
-def test_torchvision_weights_the_border_of_a_filled_tensor_twice(tv: Any) -> None:
-    x, given = photograph(3), settings(3)
-    filled = tv.affine(tensor(x).float(), **given, interpolation=tv.InterpolationMode.BILINEAR, fill=100)
-    share = ops.affine(np.ones_like(x, np.float32), **given, interpolation="bilinear")
-    image = ops.affine(x.astype(np.float32), **given, interpolation="bilinear")
-    inside = (share > 0.9999) | (share == 0)
-
-    got = ops.affine(x.astype(np.float32), **given, interpolation="bilinear", fill=100)
-
-    theirs = array(filled)
-    np.testing.assert_allclose(got[inside], theirs[inside], rtol=0, atol=0.02)
-    np.testing.assert_allclose(got, image + (1 - share) * 100, rtol=0, atol=0.02)
-    np.testing.assert_allclose(theirs, image * share + (1 - share) * 100, rtol=0, atol=0.02)
-    assert 0.002 < 1 - inside.mean() < 0.05
 
 
 @pytest.mark.parametrize("expand", [False, True])
@@ -167,7 +137,7 @@ def test_rotate_gives_the_pixels_of_torchvision(number: int, expand: bool, tv: A
 
         got = ops.rotate(x, **how, interpolation="bilinear")
 
-        theirs = array(tv.rotate(tensor(x), **how, interpolation=tv.InterpolationMode.BILINEAR))
+        theirs = hwc(tv.rotate(chw(x), **how, interpolation=tv.InterpolationMode.BILINEAR))
         assert got.shape == theirs.shape
         assert np.abs(got.astype(int) - theirs).max() <= 1
         assert (got != theirs).mean() < 0.002
@@ -179,7 +149,7 @@ def test_an_expanded_rotation_is_as_large_as_torchvisions(tv: Any) -> None:
         height, width = rng.integers(1, 90, 2).tolist()
         x = np.zeros((height, width, 1), np.uint8)
 
-        assert ops.rotate(x, angle, expand=True).shape[:2] == tuple(tv.rotate(tensor(x), angle, expand=True).shape[1:])
+        assert ops.rotate(x, angle, expand=True).shape[:2] == tuple(tv.rotate(chw(x), angle, expand=True).shape[1:])
 
 
 def test_draws_of_random_affine_are_torchvisions_formulas() -> None:
@@ -202,55 +172,34 @@ def test_draws_of_random_affine_are_torchvisions_formulas() -> None:
     assert abs(np.mean(scale) - 1.25) < 0.03
 
 
-def test_draws_of_random_rotation_are_uniform_between_its_bounds() -> None:
-    hw = np.tile(np.array([[40, 60]], np.int32), (4000, 1))
-    op = RandomRotation(degrees=(-30.0, 60.0))
-
-    matrices, _ = op.draw(BatchRng(0, 0, np.arange(1, 4001, dtype=np.uint64)), hw)
-
-    # counter-clockwise: the first column of the map of the result is (cos, sin)
-    angle = np.degrees(np.arctan2(matrices[:, 1, 0], matrices[:, 0, 0]))
-    share = np.histogram(angle, 9, (-30, 60))[0] / 4000
-    assert share.sum() == 1
-    assert np.abs(share - 1 / 9).max() < 3 * math.sqrt(1 / 9 / 4000)
-
-
 def test_a_mask_of_large_labels_keeps_them() -> None:
     labels = np.array([[[1 << 30], [-(1 << 30) - 1]]], np.int32)
 
     np.testing.assert_array_equal(ops.affine(labels, translate=(1, 0), fill=-7).ravel(), [-7, 1 << 30])
 
 
-BAD: dict[str, tuple[Any, Any, str]] = {
-    "a fill too large": (SpecError, lambda: ops.affine(X, fill=256), "a fill that fits the image"),
-    "a fill of a half": (SpecError, lambda: ops.rotate(X, 3, fill=0.5), "a fill that fits the image"),
-    "fills of other channels": (SpecError, lambda: ops.affine(X, fill=(1, 2)), "one fill or one per channel, got 2"),
-    "a fill of two of three": (SpecError, lambda: ops.affine((X, X, X), fill=(1, 2)), "one fill, or one per image"),
-    "no fill": (SpecError, lambda: ops.affine(X, fill=()), "a number for fill, or one per channel, got none"),
-    "a word": (PlanTypeError, lambda: ops.affine(X, fill="red"), "random|affine needs a number for fill, got 'red'"),
-    "a scale of 0": (SpecError, lambda: ops.affine(X, scale=0), "affine needs scale from"),
-    "scales that fall": (SpecError, lambda: ops.random_affine(X, 0, scale=(2, 1)), "scale from small to large"),
-    "no angle": (PlanTypeError, lambda: ops.rotate(X, "90"), "rotate needs a number for angle, got '90'"),
-    "an angle that is no number": (SpecError, lambda: ops.rotate(X, math.nan), "rotate needs angle from"),
-    "bounds that fall": (SpecError, lambda: ops.random_rotation(X, (5, 4)), "degrees from small to large"),
-    "a spread below 0": (SpecError, lambda: ops.random_rotation(X, -5), "random_rotation needs degrees from 0"),
-    "a share above 1": (SpecError, lambda: ops.random_affine(X, 0, (1.5, 0)), "translate from 0 to 1"),
-    "three shears": (PlanTypeError, lambda: ops.random_affine(X, 0, shear=(1, 2, 3)), "shear as 4 numbers"),
-    "a shift along one axis": (PlanTypeError, lambda: ops.affine(X, translate=(3,)), "translate as 2 numbers"),
-    "another interpolation": (SpecError, lambda: ops.affine(X, interpolation="bicubic"), "'nearest' or 'bilinear'"),
-    "two interpolations": (SpecError, lambda: ops.affine(X, interpolation=("nearest",) * 2), "or one per image"),
-    "expand as a number": (PlanTypeError, lambda: ops.rotate(X, 3, expand=ONE), "expand as True or False"),
-    "int64": (SpecError, lambda: ops.rotate(X.astype(np.int64), 3), "convert it first with ops.cast"),
-    "no image": (SpecError, lambda: ops.affine(np.zeros(3, np.uint8)), "needs"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_what_no_map_takes_is_an_error(name: str) -> None:
-    error, call, words = BAD[name]
-
-    with pytest.raises(error, match=words):
-        call()
+test_what_no_map_takes_is_an_error = refused(
+    (SpecError, "a fill that fits the image", lambda: ops.affine(X, fill=256)),
+    (SpecError, "a fill that fits the image", lambda: ops.rotate(X, 3, fill=0.5)),
+    (SpecError, "one fill or one per channel, got 2", lambda: ops.affine(X, fill=(1, 2))),
+    (SpecError, "one fill, or one per image", lambda: ops.affine((X, X, X), fill=(1, 2))),
+    (SpecError, "a number for fill, or one per channel, got none", lambda: ops.affine(X, fill=())),
+    (PlanTypeError, "random|affine needs a number for fill, got 'red'", lambda: ops.affine(X, fill="red")),
+    (SpecError, "affine needs scale from", lambda: ops.affine(X, scale=0)),
+    (SpecError, "scale from small to large", lambda: ops.random_affine(X, 0, scale=(2, 1))),
+    (PlanTypeError, "rotate needs a number for angle, got '90'", lambda: ops.rotate(X, "90")),
+    (SpecError, "rotate needs angle from", lambda: ops.rotate(X, math.nan)),
+    (SpecError, "degrees from small to large", lambda: ops.random_rotation(X, (5, 4))),
+    (SpecError, "random_rotation needs degrees from 0", lambda: ops.random_rotation(X, -5)),
+    (SpecError, "translate from 0 to 1", lambda: ops.random_affine(X, 0, (1.5, 0))),
+    (PlanTypeError, "shear as 4 numbers", lambda: ops.random_affine(X, 0, shear=(1, 2, 3))),
+    (PlanTypeError, "translate as 2 numbers", lambda: ops.affine(X, translate=(3,))),
+    (SpecError, "'nearest' or 'bilinear'", lambda: ops.affine(X, interpolation="bicubic")),
+    (SpecError, "or one per image", lambda: ops.affine(X, interpolation=("nearest",) * 2)),
+    (PlanTypeError, "expand as True or False", lambda: ops.rotate(X, 3, expand=ONE)),
+    (SpecError, "convert it first with ops.cast", lambda: ops.rotate(X.astype(np.int64), 3)),
+    (SpecError, "needs", lambda: ops.affine(np.zeros(3, np.uint8))),
+)
 
 
 @pytest.mark.parametrize("fill", [(), (7.0,), (1.0, 2.0, 3.0)], ids=["edge", "one", "per channel"])
@@ -340,12 +289,12 @@ def test_perspective_gives_the_pixels_of_torchvision(number: int, tv: Any) -> No
         exact = ops.perspective(x.astype(np.float32), start, end)
         near = ops.perspective(x, start, end, "nearest")
 
-        theirs = array(tv.perspective(tensor(x), start, end, interpolation=modes.BILINEAR))
+        theirs = hwc(tv.perspective(chw(x), start, end, interpolation=modes.BILINEAR))
         assert np.abs(means.astype(int) - theirs).max() <= 1
         assert (means != theirs).mean() < 0.004
-        real = array(tv.perspective(tensor(x).float(), start, end, interpolation=modes.BILINEAR))
+        real = hwc(tv.perspective(chw(x).float(), start, end, interpolation=modes.BILINEAR))
         np.testing.assert_allclose(exact, real, rtol=0, atol=0.1)
-        theirs = array(tv.perspective(tensor(x), start, end, interpolation=modes.NEAREST))
+        theirs = hwc(tv.perspective(chw(x), start, end, interpolation=modes.NEAREST))
         others.append((near != theirs).any(axis=2).mean())
     assert np.mean(others) < 0.005  # "nearest" goes 0.001 aside: a line right between two pixels may be the other one
 
@@ -367,44 +316,20 @@ def test_corners_are_drawn_as_torchvision_draws_them() -> None:
         assert set(down) == set(range(least_y, least_y + 6))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("method", ["bilinear", "nearest"])
-def test_points_may_differ_from_image_to_image(method: str, backend: str) -> None:
-    x = np.random.default_rng(1).integers(0, 256, (3, 7, 9, 3), dtype=np.uint8)
-    shifts = np.arange(3)
-    ds = gp.Dataset.from_tensor_slices((x, shifts)).map(
-        lambda i, n: ops.perspective(i, CORNERS, [(a + n, b) for a, b in CORNERS], method)
-    )
+ON_A_LINE = [(0, 0), (1, 1), (2, 2), (0, 2)]
 
-    for source, n, got in zip(x, shifts, ds.with_options(on(backend)), strict=True):
-        np.testing.assert_array_equal(got[:, n:], source[:, : 9 - n])
-        assert not got[:, :n].any()
-
-
-def test_three_points_on_a_line_are_an_error_of_their_row() -> None:
-    with pytest.raises(ShapeError, match="perspective needs points of which no three lie on a line"):
-        ops.perspective(X, CORNERS, [(0, 0), (1, 1), (2, 2), (0, 2)])
-
-
-BAD_POINTS: dict[str, tuple[Any, Any, str]] = {
-    "nothing": (SpecError, lambda: ops.perspective(X), "either startpoints and endpoints, or coefficients"),
-    "all": (SpecError, lambda: ops.perspective(X, CORNERS, CORNERS, coefficients=[0] * 8), "either startpoints and"),
-    "three points": (PlanTypeError, lambda: ops.perspective(X, CORNERS[:3], CORNERS), "startpoints as four points"),
-    "points of three": (PlanTypeError, lambda: ops.perspective(X, [(1, 2, 3)] * 4, CORNERS), "as 2 numbers"),
-    "nine coefficients": (PlanTypeError, lambda: ops.perspective(X, coefficients=[1] * 9), "coefficients as 8 numbers"),
-    "two channels": (SpecError, lambda: ops.random_perspective(X.reshape(3, 2, 2)), "1, 3 or 4 channels"),
-    "int32": (SpecError, lambda: ops.random_perspective(X.astype(np.int32), interpolation="nearest"), "use ops.cast"),
-    "a distortion above 1": (SpecError, lambda: ops.random_perspective(X, 1.5), "distortion_scale from 0 to 1"),
-    "a probability above 1": (SpecError, lambda: ops.random_perspective(X, p=2), "p from 0 to 1"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_POINTS)
-def test_what_is_no_perspective_is_an_error(name: str) -> None:
-    error, call, words = BAD_POINTS[name]
-
-    with pytest.raises(error, match=words):
-        call()
+test_what_is_no_perspective_is_an_error = refused(
+    (ShapeError, "points of which no three lie on a line", lambda: ops.perspective(X, CORNERS, ON_A_LINE)),
+    (SpecError, "either startpoints and endpoints, or coefficients", lambda: ops.perspective(X)),
+    (SpecError, "either startpoints and", lambda: ops.perspective(X, CORNERS, CORNERS, coefficients=[0] * 8)),
+    (PlanTypeError, "startpoints as four points", lambda: ops.perspective(X, CORNERS[:3], CORNERS)),
+    (PlanTypeError, "as 2 numbers", lambda: ops.perspective(X, [(1, 2, 3)] * 4, CORNERS)),
+    (PlanTypeError, "coefficients as 8 numbers", lambda: ops.perspective(X, coefficients=[1] * 9)),
+    (SpecError, "1, 3 or 4 channels", lambda: ops.random_perspective(X.reshape(3, 2, 2))),
+    (SpecError, "use ops.cast", lambda: ops.random_perspective(X.astype(np.int32), interpolation="nearest")),
+    (SpecError, "distortion_scale from 0 to 1", lambda: ops.random_perspective(X, 1.5)),
+    (SpecError, "p from 0 to 1", lambda: ops.random_perspective(X, p=2)),
+)
 
 
 def test_an_image_of_one_line_is_left_alone() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe import Dataset, Options, ops
+from gpupipe import Dataset, ops
 from gpupipe.errors import DataError, PlanError, PlanTypeError, ShapeError, SpecError
 from gpupipe.ops import Sample
 from gpupipe.ops._shared.samples import encoded, picture
@@ -19,8 +19,8 @@ from gpupipe.ops.random_zoom_out import RandomZoomOut
 from gpupipe.ops.sample_distorted_bounding_box import SampleDistortedBoundingBox
 from gpupipe.random import BatchRng
 from gpupipe.transform import machine
-from gpupipe.transform.machine import has_dali
 from tests.ops.originals import chw, hwc, original, photograph, torchvision
+from tests.ops.refusals import refused
 
 WHOLE = np.array([[[0, 0, 1, 1]]], np.float32)
 BACKENDS = ["numpy"] + ["dali"] * machine.has_dali()
@@ -132,32 +132,24 @@ def test_a_box_is_rounded_down_to_pixels_as_in_tensorflow(tf: Any) -> None:
     assert {tuple(row) for row in theirs.tolist()} == {tuple(row) for row in ours.tolist()}
 
 
-@pytest.mark.parametrize(
-    ("boxes", "reason"),
-    [
-        (np.zeros((1, 0, 4), np.float32), "needs a bounding box, got none"),
-        (floats([[[0, 0, 1.5, 1]]]), "coordinates from 0 to 1, got 1.5"),
-        (floats([[[0, 0, np.nan, 1]]]), "coordinates from 0 to 1, got nan"),
-    ],
-)
-def test_bad_boxes_are_errors_of_their_element(boxes: Any, reason: str) -> None:
-    with pytest.raises(DataError, match=reason):
-        ops.sample_distorted_bounding_box((10, 10, 3), boxes)
-
-
 def test_no_box_can_mean_the_whole_image() -> None:
     op = SampleDistortedBoundingBox(0.99, area_range=(0.1, 0.5), use_image_if_no_bounding_boxes=True)
 
     assert drawn(op, [9, 7, 3], np.zeros((1, 0, 4)), 3).tolist() == [[0, 0, 9, 7]] * 3
 
 
-def test_mistakes_are_plan_errors() -> None:
-    with pytest.raises(SpecError, match="area_range from small to large"):
-        ops.sample_distorted_bounding_box((10, 10, 3), WHOLE, area_range=(0.5, 0.1))
-    with pytest.raises(SpecError, match="needs image_size as integers"):
-        ops.sample_distorted_bounding_box(floats([10, 10, 3]), WHOLE)
-    with pytest.raises(SpecError, match="needs bounding_boxes of shape"):
-        ops.sample_distorted_bounding_box((10, 10, 3), np.zeros((1, 2, 3), np.float32))
+def distorted(boxes: Any, **settings: Any) -> Any:
+    return ops.sample_distorted_bounding_box((10, 10, 3), boxes, **settings)
+
+
+test_mistakes_and_bad_boxes_are_errors = refused(
+    (DataError, "needs a bounding box, got none", lambda: distorted(WHOLE[:, :0])),
+    (DataError, "coordinates from 0 to 1, got 1.5", lambda: distorted(WHOLE * 1.5)),
+    (DataError, "coordinates from 0 to 1, got nan", lambda: distorted(floats([[[0, 0, np.nan, 1]]]))),
+    (SpecError, "area_range from small to large", lambda: distorted(WHOLE, area_range=(0.5, 0.1))),
+    (SpecError, "needs image_size as integers", lambda: ops.sample_distorted_bounding_box(floats([10, 10, 3]), WHOLE)),
+    (SpecError, "needs bounding_boxes of shape", lambda: distorted(WHOLE[..., :3])),
+)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -183,27 +175,6 @@ def test_the_training_crop_decodes_only_the_window(backend: Any) -> None:
         )
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_channels_that_a_traced_slice_leaves_out_are_errors_of_their_element(backend: Any) -> None:
-    x = np.random.default_rng(0).integers(0, 256, (5, 9, 8, 3), dtype=np.uint8)
-    begin = np.array([[1, 2, 0], [1, 2, 1], [1, 2, 0], [1, 2, 0], [0, 0, 0]])
-    size = np.array([[3, -1, -1], [3, -1, -1], [3, -1, 2], [3, -1, 3], [-1, -1, -1]])
-    found: list[Any] = []
-    ds = gp.Dataset.from_tensor_slices((x, begin, size)).map(ops.slice)
-
-    with iter(ds.with_options(gp.Options(device="cpu", backend=backend))) as items:
-        for _ in range(len(x)):
-            try:
-                found.append(next(items))
-            except ShapeError as error:
-                found.append(f"{error.offset}: {error.reason.rpartition(', ')[2]}")
-
-    assert found[1:3] == ["1: got 1 and -1", "2: got 0 and 2"]
-    np.testing.assert_array_equal(found[0], x[0, 1:4, 2:])
-    np.testing.assert_array_equal(found[3], x[3, 1:4, 2:])
-    np.testing.assert_array_equal(found[4], x[4])
-
-
 def test_a_size_without_a_sign_means_all_channels_by_the_largest_number() -> None:
     x = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3)
     size = np.array([[2, 2, 255], [2, 2, 254]], np.uint8)
@@ -220,27 +191,6 @@ def test_slice_is_tensorflows(tf: Any) -> None:
 
     for begin, size in (((1, 2, 0), (3, 4, 3)), ((0, 5, 0), (-1, -1, -1)), ((6, 0, 0), (1, 9, -1))):
         np.testing.assert_array_equal(ops.slice(x, begin, size), tf.slice(x, begin, size).numpy())
-    with pytest.raises(SpecError, match="needs a window inside the image"):
-        ops.slice(x, (5, 0, 0), (3, -1, -1))
-    with pytest.raises(SpecError, match="keeps all channels"):
-        ops.slice(x, (0, 0, 1), (3, -1, -1))
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_host_op_that_fails_for_one_element_leaves_out_that_element_alone(backend: Any) -> None:
-    images, boxes = np.zeros((6, 20, 30, 3), np.uint8), np.full((6, 1, 4), 0.5, np.float32)
-    boxes[:, :, 2:] = 1
-    boxes[4, 0, 1] = 7
-
-    def window(image: Any, box: Any) -> Any:
-        return ops.flip_left_right(image), ops.sample_distorted_bounding_box((20, 30, 3), box)[1], box
-
-    chain = gp.Dataset.from_tensor_slices((images, boxes)).map(window, traced=True).batch(3)
-    settings = gp.Options(device="cpu", backend=backend, on_error="skip")
-
-    assert [len(batch[2]) for batch in chain.with_options(settings)] == [3, 2]
-    with pytest.raises(gp.DataError, match=r"index 4: sample_distorted_bounding_box: needs bounding box coordinates"):
-        list(chain.with_options(gp.Options(device="cpu", backend=backend)))
 
 
 BOXES = np.array([[10, 10, 40, 50], [50, 20, 90, 60], [70, 5, 80, 12]], np.float32)
@@ -415,67 +365,37 @@ def test_the_window_of_detr_is_that_of_a_resized_image() -> None:
     assert ops.random_size_crop(located(5, 7).image, 10, 20).shape == (5, 7, 3)
 
 
-def ssd(s: Any) -> Any:
-    s = ops.random_iou_crop(ops.random_zoom_out(s, (123, 117, 104)))
-    return ops.random_flip_left_right(ops.resize(s, (64, 64)))
+test_errors = refused(
+    (SpecError, "needs a window inside the image", lambda: ops.slice(located().image, (78, 0, 0), (3, -1, -1))),
+    (SpecError, "keeps all channels", lambda: ops.slice(located().image, (0, 0, 1), (3, -1, -1))),
+    (SpecError, "random_iou_crop needs min_scale up to max_scale", lambda: ops.random_iou_crop(located(), 0.5, 0.3)),
+    (SpecError, "sampler_options, got none", lambda: ops.random_iou_crop(located(), sampler_options=[])),
+    (SpecError, r"side_range from 1 to 1000, got 0\.5", lambda: ops.random_zoom_out(located(), side_range=(0.5, 2))),
+    (SpecError, "needs side_range from small to large", lambda: ops.random_zoom_out(located(), side_range=(3, 2))),
+    (SpecError, "needs min_size up to max_size, got 9 and 3", lambda: ops.random_size_crop(located(), 9, 3)),
+    (PlanTypeError, "sampler_options as a list of numbers", lambda: ops.random_iou_crop(located(), sampler_options=1)),  # type: ignore[arg-type]
+    (PlanTypeError, r"list of numbers, got array\(4\)", lambda: ops.random_size_crop(located(), 9, 30, np.array(4))),  # type: ignore[arg-type]
+)
 
 
-def detr(s: Any) -> Any:
-    return ops.random_size_crop(ops.random_flip_left_right(s), 384, 600, (400, 500, 600), 0.5)
+def traced(function: Any) -> Any:
+    return Dataset.from_tensors((located(), 1)).map(function, traced=True)
 
 
-@pytest.mark.parametrize("recipe", [ssd, detr])
-def test_executors_crop_alike(recipe: Any) -> None:
-    rows = Dataset.from_tensors(located()).repeat(8).map(recipe, traced=True)
-    one = list(rows.with_options(Options(device="cpu", backend="numpy")))
+HERE = r".*, got a traced (one|value), at .*test_box_crops\.py:\d+"
+PLAIN = "needs a plain value for"
 
-    assert len({s.boxes.tobytes() for s in one}) > 4
-    if has_dali():
-        for a, b in zip(one, rows.with_options(Options(device="cpu", backend="dali")), strict=True):
-            np.testing.assert_array_equal(a.boxes, b.boxes)
-            np.testing.assert_array_equal(a.labels, b.labels)
-            assert a.image.shape == b.image.shape and np.abs(a.image - b.image.astype(float)).max() <= 0.1
-
-
-def test_errors() -> None:
-    with pytest.raises(SpecError, match="random_iou_crop needs min_scale up to max_scale"):
-        ops.random_iou_crop(located(), 0.5, 0.3)
-    with pytest.raises(SpecError, match="random_iou_crop needs sampler_options, got none"):
-        ops.random_iou_crop(located(), sampler_options=[])
-    with pytest.raises(SpecError, match=r"random_zoom_out needs side_range from 1 to 1000, got 0\.5"):
-        ops.random_zoom_out(located(), side_range=(0.5, 2))
-    with pytest.raises(SpecError, match="random_zoom_out needs side_range from small to large"):
-        ops.random_zoom_out(located(), side_range=(3, 2))
-    with pytest.raises(SpecError, match="random_size_crop needs min_size up to max_size, got 9 and 3"):
-        ops.random_size_crop(located(), 9, 3)
-    for options in (1, np.array(4)):
-        with pytest.raises(PlanTypeError, match="random_iou_crop needs sampler_options as a list of numbers, got"):
-            ops.random_iou_crop(located(), sampler_options=options)  # type: ignore[arg-type]
-    with pytest.raises(PlanTypeError, match=r"random_size_crop needs shortest as a list of numbers, got array\(4\)"):
-        ops.random_size_crop(located(), 9, 30, np.array(4))  # type: ignore[arg-type]
-
-
-TRACED: dict[str, Any] = {
-    "random_iou_crop needs a plain value for min_scale": lambda s, n: ops.random_iou_crop(s, n),
-    "random_iou_crop needs a plain value for max_aspect_ratio": lambda s, n: ops.random_iou_crop(s, max_aspect_ratio=n),
-    "random_iou_crop needs a plain value for sampler_opt": lambda s, n: ops.random_iou_crop(
-        s, sampler_options=[0.1, n]
-    ),
-    "random_iou_crop needs sampler_options as a list": lambda s, n: ops.random_iou_crop(s, sampler_options=n),
-    "random_iou_crop needs a plain value for trials": lambda s, n: ops.random_iou_crop(s, trials=n),
-    "random_size_crop needs a plain value for min_size": lambda s, n: ops.random_size_crop(s, n, 30),
-    "random_size_crop needs a plain value for max_size": lambda s, n: ops.random_size_crop(s, 3, n),
-    "random_size_crop needs a plain value for shortest": lambda s, n: ops.random_size_crop(s, 3, 9, (4, n)),
-    "random_zoom_out needs a plain value for side_range": lambda s, n: ops.random_zoom_out(s, side_range=(1, n)),
-}
-
-
-@pytest.mark.parametrize("text", TRACED)
-def test_a_setting_that_may_not_depend_on_the_element_is_named(text: str) -> None:
-    chain = Dataset.from_tensors((located(), 1))
-
-    with pytest.raises(PlanError, match=rf"{text}.*, got a traced (one|value), at .*test_box_crops\.py:\d+"):
-        chain.map(TRACED[text], traced=True)
+test_a_setting_that_may_not_depend_on_the_element_is_named = refused(
+    (PlanError, f"{PLAIN} min_scale{HERE}", lambda: traced(lambda s, n: ops.random_iou_crop(s, n))),
+    (PlanError, f"{PLAIN} max_aspect{HERE}", lambda: traced(lambda s, n: ops.random_iou_crop(s, max_aspect_ratio=n))),
+    (PlanError, f"{PLAIN} sampler_{HERE}", lambda: traced(lambda s, n: ops.random_iou_crop(s, 0.3, 1, 0.5, 2, [n]))),
+    (PlanError, f"as a list{HERE}", lambda: traced(lambda s, n: ops.random_iou_crop(s, sampler_options=n))),
+    (PlanError, f"{PLAIN} trials{HERE}", lambda: traced(lambda s, n: ops.random_iou_crop(s, trials=n))),
+    (PlanError, f"{PLAIN} min_size{HERE}", lambda: traced(lambda s, n: ops.random_size_crop(s, n, 30))),
+    (PlanError, f"{PLAIN} max_size{HERE}", lambda: traced(lambda s, n: ops.random_size_crop(s, 3, n))),
+    (PlanError, f"{PLAIN} shortest{HERE}", lambda: traced(lambda s, n: ops.random_size_crop(s, 3, 9, (4, n)))),
+    (PlanError, f"{PLAIN} side_range{HERE}", lambda: traced(lambda s, n: ops.random_zoom_out(s, side_range=(1, n)))),
+)
 
 
 def test_lengths_of_the_shorter_side_may_be_a_range() -> None:

@@ -1,9 +1,7 @@
-"""clip_boxes, convert_boxes, and boxes and keypoints of ops that move pixels, by hand and beside torchvision."""
+"""clip_boxes and convert_boxes by hand."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 from gpupipe import DataError, Dataset, Options, ops
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
 from gpupipe.ops import Sample
-from tests.ops.originals import torchvision
+from tests.ops.refusals import refused
 
 IMAGE = np.zeros((20, 30, 3), np.uint8)
 
@@ -91,15 +89,15 @@ def test_the_size_is_that_of_the_image_at_this_place() -> None:
     assert made.boxes.tolist() == [[0, 2, 5, 8], [0, 0, 10, 8]]
 
 
-def test_what_cannot_be_clipped_is_an_error() -> None:
-    with pytest.raises(PlanTypeError, match="clip_boxes needs a Sample, got ndarray"):
-        ops.clip_boxes(IMAGE)
-    with pytest.raises(SpecError, match="clip_boxes needs a Sample with boxes or keypoints, got one without"):
-        ops.clip_boxes(Sample(IMAGE))
-    with pytest.raises(SpecError, match="clip_boxes needs min_visible from 0 to 1, got 2"):
-        ops.clip_boxes(sample(), 2)
-    with pytest.raises(DataError, match=r"needs boxes \(x1, y1, x2, y2\) with x1 <= x2 and y1 <= y2, got \[5.0, 2.0"):
-        ops.clip_boxes(Sample(IMAGE, [[5, 2, 1, 9]]))
+test_what_cannot_be_clipped_is_an_error = refused(
+    (PlanTypeError, "clip_boxes needs a Sample, got ndarray", lambda: ops.clip_boxes(IMAGE)),
+    (SpecError, "a Sample with boxes or keypoints, got one without", lambda: ops.clip_boxes(Sample(IMAGE))),
+    (SpecError, "clip_boxes needs min_visible from 0 to 1, got 2", lambda: ops.clip_boxes(sample(), 2)),
+    (DataError, r"x1 <= x2 and y1 <= y2, got \[5.0, 2.0", lambda: ops.clip_boxes(Sample(IMAGE, [[5, 2, 1, 9]]))),
+)
+
+
+def test_labels_of_another_number_of_boxes_are_an_error_of_their_element() -> None:
     unequal = Dataset.from_generator(
         lambda: iter([(IMAGE, BOXES, np.arange(4))]), output_types=("uint8", "float32", "int64"),
         output_shapes=((20, 30, 3), (None, 4), (None,)),
@@ -152,90 +150,20 @@ def test_no_boxes_are_float32_of_shape_0_4() -> None:
     assert ops.convert_boxes(np.zeros((0, 4)), "rel_yxyx", "xyxy", (2, 3)).dtype == np.float32
 
 
-def test_what_cannot_be_converted_is_an_error() -> None:
-    boxes = np.zeros((2, 4))
-    with pytest.raises(SpecError, match="needs in_fmt from xyxy, yxyx, xywh, cxcywh, each also with rel_"):
-        ops.convert_boxes(boxes, "coco", "xyxy")
-    with pytest.raises(SpecError, match="convert_boxes needs out_fmt from"):
-        ops.convert_boxes(boxes, "xyxy", 3)  # type: ignore[arg-type]
-    with pytest.raises(SpecError, match=r"needs size= for rel_xyxy and xywh: \(height, width\) in pixels"):
-        ops.convert_boxes(boxes, "rel_xyxy", "xywh")
-    with pytest.raises(SpecError, match="convert_boxes needs boxes of four numbers each, got float64"):
-        ops.convert_boxes(np.zeros((2, 5)), "xywh", "xyxy")
-    with pytest.raises(SpecError, match="convert_boxes needs boxes of numbers, got bytes"):
-        ops.convert_boxes(np.array([b"a"], object), "xywh", "xyxy")
-    with pytest.raises(PlanTypeError, match=r"needs size as \(height, width\) or an image, got bytes; decode it first"):
-        ops.convert_boxes(boxes, "xywh", "rel_xywh", b"\xff\xd8")
-    with pytest.raises(PlanTypeError, match=r"needs size as two numbers, got 2\.5"):
-        ops.convert_boxes(boxes, "xywh", "rel_xywh", 2.5)
-    with pytest.raises(SpecError, match="convert_boxes needs height from 1 to"):
-        ops.convert_boxes(boxes, "xywh", "rel_xywh", (0, 9))
+NO_BOXES = np.zeros((2, 4))
 
 
-HEIGHT, WIDTH = 50, 70
-
-MARGIN = 1e-3
-"""Positions of some 100 pixels in float32, with sines of torchvision in float32."""
+def converted(form: Any, size: Any) -> Any:
+    return ops.convert_boxes(NO_BOXES, "xywh", form, size)
 
 
-def corners(rng: np.random.Generator) -> tuple[list[list[int]], list[list[int]]]:
-    start = [[0, 0], [WIDTH - 1, 0], [WIDTH - 1, HEIGHT - 1], [0, HEIGHT - 1]]
-    return start, [[x + int(rng.integers(-8, 9)), y + int(rng.integers(-8, 9))] for x, y in start]
-
-
-def calls(rng: np.random.Generator, F: Any = None) -> dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]:
-    """A call of gpupipe and of torchvision for each op, with drawn numbers."""
-    top, left, high, wide = (int(n) for n in rng.integers((0, 0, 10, 10), (20, 20, 30, 40)))
-    angle, scale = float(rng.uniform(-180, 180)), float(rng.uniform(0.5, 2))
-    shift = [int(n) for n in rng.integers(-9, 9, 2)]
-    shear, center = [float(n) for n in rng.uniform(-20, 20, 2)], [float(n) for n in rng.uniform(10, 50, 2)]
-    sides = [int(n) for n in rng.integers(0, 9, 4)]
-    start, end = corners(rng)
-    return {
-        "flip_left_right": (ops.flip_left_right, lambda x: F.horizontal_flip(x)),
-        "flip_up_down": (ops.flip_up_down, lambda x: F.vertical_flip(x)),
-        "crop_to_bounding_box": (
-            lambda s: ops.crop_to_bounding_box(s, top, left, high, wide), lambda x: F.crop(x, top, left, high, wide)
-        ),
-        "center_crop": (lambda s: ops.center_crop(s, (high, wide)), lambda x: F.center_crop(x, [high, wide])),
-        "resize": (lambda s: ops.resize(s, (high, wide)), lambda x: F.resize(x, [high, wide])),
-        "resize_shorter": (lambda s: ops.resize_shorter(s, high), lambda x: F.resize(x, [high])),
-        "pad": (lambda s: ops.pad(s, sides), lambda x: F.pad(x, sides)),
-        "affine": (
-            lambda s: ops.affine(s, angle, shift, scale, shear, center=center),
-            lambda x: F.affine(x, angle, shift, scale, shear, center=center),
-        ),
-        "rotate": (lambda s: ops.rotate(s, angle), lambda x: F.rotate(x, angle)),
-        "rotate, expanded": (lambda s: ops.rotate(s, angle, expand=True), lambda x: F.rotate(x, angle, expand=True)),
-        "rotate, around": (lambda s: ops.rotate(s, angle, center=center), lambda x: F.rotate(x, angle, center=center)),
-        "perspective": (lambda s: ops.perspective(s, start, end), lambda x: F.perspective(x, start, end)),
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("name", calls(np.random.default_rng(0)))
-def test_boxes_and_keypoints_are_torchvisions(name: str) -> None:
-    torch, F = pytest.importorskip("torch"), torchvision().v2.functional
-    tv_tensors = importlib.import_module("torchvision.tv_tensors")
-    for draw in range(8):
-        rng = np.random.default_rng(draw)
-        ours, theirs = calls(rng, F)[name]
-        low = rng.uniform(0, (WIDTH - 10, HEIGHT - 10), (6, 2))
-        boxes = np.concatenate([low, low + rng.uniform(1, 10, (6, 2))], axis=1).astype(np.float32)
-        points = rng.uniform(0, (WIDTH, HEIGHT), (5, 2)).astype(np.float32)
-        made = ours(Sample(np.zeros((HEIGHT, WIDTH, 3), np.uint8), boxes, keypoints=points))
-        size = {"canvas_size": (HEIGHT, WIDTH)}
-        box = tv_tensors.BoundingBoxes(torch.tensor(boxes), format="XYXY", clamping_mode=None, **size)
-        expected = theirs(box)
-        found = theirs(tv_tensors.KeyPoints(torch.tensor(points), **size)).numpy().copy()
-        if name.startswith("flip"):  # torchvision's flips take keypoints as numbers of pixels
-            found[:, int(name == "flip_up_down")] += 1
-
-        if name == "rotate, expanded":  # torchvision gives boxes another canvas than their image, and other middles
-            image = theirs(torch.zeros((3, HEIGHT, WIDTH), dtype=torch.uint8))
-            assert made.image.shape[:2] == tuple(image.shape[1:])
-            np.testing.assert_allclose(made.boxes, expected.numpy(), atol=1)
-            np.testing.assert_allclose(made.keypoints, found, atol=1)
-            continue
-        assert made.image.shape[:2] == tuple(expected.canvas_size)
-        np.testing.assert_allclose(made.boxes, expected.numpy(), atol=MARGIN * 10, err_msg=f"draw {draw}")
-        np.testing.assert_allclose(made.keypoints, found, atol=MARGIN * 10, err_msg=f"draw {draw}")
+test_what_cannot_be_converted_is_an_error = refused(
+    (SpecError, "in_fmt from xyxy, .* each also with rel_", lambda: ops.convert_boxes(NO_BOXES, "coco", "xyxy")),
+    (SpecError, "convert_boxes needs out_fmt from", lambda: ops.convert_boxes(NO_BOXES, "xyxy", 3)),  # type: ignore[arg-type]
+    (SpecError, r"size= for rel_xyxy and xywh: \(height", lambda: ops.convert_boxes(NO_BOXES, "rel_xyxy", "xywh")),
+    (SpecError, "boxes of four numbers each, got float64", lambda: ops.convert_boxes(np.zeros((2, 5)), "xywh", "xyxy")),
+    (SpecError, "boxes of numbers, got bytes", lambda: ops.convert_boxes(np.array([b"a"], object), "xywh", "xyxy")),
+    (PlanTypeError, "size as .* got bytes; decode it first", lambda: converted("rel_xywh", b"\xff\xd8")),
+    (PlanTypeError, r"needs size as two numbers, got 2\.5", lambda: converted("rel_xywh", 2.5)),
+    (SpecError, "convert_boxes needs height from 1 to", lambda: converted("rel_xywh", (0, 9))),
+)

@@ -13,16 +13,22 @@ from gpupipe import ops
 from gpupipe.errors import GpupipeError, PlanError, PlanTypeError, SpecError
 from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.transform import choose
+from tests.ops.refusals import refused
 
 fn = pytest.importorskip("nvidia.dali.fn")
 
 CPU = gp.Options(device="cpu", backend="dali")
 HWC = gp.TensorSpec((None, None, 3), "uint8", "HWC")
 X = np.random.default_rng(0).integers(0, 256, (6, 12, 16, 3), dtype=np.uint8)
+IMAGES = gp.Dataset.from_tensor_slices(X)
 
 
 def inverted(x: Any) -> Any:
     return 255 - x
+
+
+def called(function: Any = fn.flip, spec: Any = HWC) -> gp.Dataset:
+    return IMAGES.map(lambda x: ops.dali_function(function, x, spec=spec))
 
 
 def photographs() -> list[bytes]:
@@ -38,20 +44,17 @@ def test_an_operator_runs_between_ops_of_the_catalogue() -> None:
         image = ops.dali_function(lambda x: fn.cast(255 - x, dtype=_uint8()), ops.flip_left_right(image), spec=HWC)
         return ops.flip_up_down(image)
 
-    got = images_of(gp.Dataset.from_tensor_slices(X).map(chain))
+    got = images_of(IMAGES.map(chain))
 
     np.testing.assert_array_equal(np.stack(got), 255 - X[:, ::-1, ::-1])
 
 
 def test_an_operator_itself_and_a_partial_of_it_are_functions() -> None:
     blur = functools.partial(fn.gaussian_blur, window_size=3, sigma=1.0)
-    ds = gp.Dataset.from_tensor_slices(X)
 
-    got = images_of(ds.map(lambda x: ops.dali_function(blur, x, spec=HWC)))
-    mirrored = images_of(ds.map(lambda x: ops.dali_function(fn.flip, x, spec=HWC)))
-
-    np.testing.assert_allclose(np.stack(got), ops.gaussian_blur(X, 3, 1.0), rtol=0, atol=1)  # rounded to uint8
-    np.testing.assert_array_equal(np.stack(mirrored), X[:, :, ::-1])
+    blurred = np.stack(images_of(called(blur)))
+    np.testing.assert_allclose(blurred, ops.gaussian_blur(X, 3, 1.0), rtol=0, atol=1)  # rounded to uint8
+    np.testing.assert_array_equal(np.stack(images_of(called(fn.flip))), X[:, :, ::-1])
 
 
 def _uint8() -> Any:
@@ -85,7 +88,7 @@ def test_results_can_be_a_structure() -> None:
         result = ops.dali_function(lambda x: {"image": fn.flip(x), "sum": fn.reductions.sum(x)}, image, spec=spec)
         return ops.flip_left_right(result["image"]), result["sum"]
 
-    got = images_of(gp.Dataset.from_tensor_slices(X).map(chain))
+    got = images_of(IMAGES.map(chain))
 
     for (image, total), source in zip(got, X, strict=True):
         np.testing.assert_array_equal(image, source)
@@ -93,7 +96,7 @@ def test_results_can_be_a_structure() -> None:
 
 
 def test_numpy_refuses_the_chain_and_explain_says_so() -> None:
-    ds = gp.Dataset.from_tensor_slices(X).map(lambda x: ops.dali_function(inverted, x, spec=HWC))
+    ds = called(inverted)
     numpy = ds.with_options(gp.Options(device="cpu", backend="numpy"))
 
     with pytest.raises(PlanError, match=r"dali_function cannot run as NumPy on CPU.*backend='dali'"):
@@ -105,14 +108,9 @@ def test_numpy_refuses_the_chain_and_explain_says_so() -> None:
 
 def test_auto_takes_dali(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choose, "gpu_count", lambda: 0)
-    ds = gp.Dataset.from_tensor_slices(X).map(lambda x: ops.dali_function(fn.flip, x, spec=HWC))
+    ds = called()
 
     np.testing.assert_array_equal(np.stack(images_of(ds, gp.Options())), X[:, :, ::-1])
-
-
-def test_arrays_are_refused() -> None:
-    with pytest.raises(PlanError, match="dali_function has no NumPy form and cannot take arrays"):
-        ops.dali_function(fn.flip, X[0], spec=HWC)
 
 
 def test_geometry_goes_by_the_size_that_the_result_has() -> None:
@@ -144,31 +142,20 @@ def test_with_the_size_of_its_input_the_chain_is_one_stage() -> None:
         np.testing.assert_array_equal(image, ops.center_crop(ops.decode_jpeg(data, 3)[:, ::-1], (9, 9)))
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [gp.TensorSpec((None, None, 3), "float32", "HWC"), gp.TensorSpec((12, 17, 3), "uint8", "HWC")],
-    ids=["dtype", "shape"],
-)
-def test_a_result_unlike_its_spec_is_a_spec_error_of_the_users_line(spec: Any) -> None:
-    ds = gp.Dataset.from_tensor_slices(X).map(lambda x: ops.dali_function(fn.flip, x, spec=spec))
-
-    with pytest.raises(SpecError, match=r"dali_function \(.*test_dali_function.py:\d+\) was declared as .*DALI gave"):
-        images_of(ds)
-
-
-def test_a_function_that_gives_another_structure_or_no_nodes_is_an_error_of_the_users_line() -> None:
-    ds = gp.Dataset.from_tensor_slices(X)
-
-    with pytest.raises(GpupipeError, match=r"test_dali_function.py:\d+.*needs to return nodes in the structure"):
-        images_of(ds.map(lambda x: ops.dali_function(lambda n: (n, n), x, spec=HWC)))
-    with pytest.raises(GpupipeError, match="needs DALI nodes as results, got int"):
-        images_of(ds.map(lambda x: ops.dali_function(lambda n: 3, x, spec=HWC)))
-    with pytest.raises(GpupipeError, match=r"cannot be built as DALI nodes.*what is this"):
-        images_of(ds.map(lambda x: ops.dali_function(_raises, x, spec=HWC)))
-
-
 def _raises(x: Any) -> Any:
     raise ValueError("what is this")
+
+
+LINE = r"test_dali_function.py:\d+"
+UNLIKE = rf"dali_function \(.*{LINE}\) was declared as .*DALI gave"
+
+test_a_result_unlike_its_spec_is_an_error_of_the_users_line = refused(
+    (SpecError, UNLIKE, lambda: images_of(called(spec=gp.TensorSpec((None, None, 3), "float32", "HWC")))),
+    (SpecError, UNLIKE, lambda: images_of(called(spec=gp.TensorSpec((12, 17, 3), "uint8", "HWC")))),
+    (GpupipeError, rf"{LINE}.*needs to return nodes in the structure", lambda: images_of(called(lambda n: (n, n)))),
+    (GpupipeError, "needs DALI nodes as results, got int", lambda: images_of(called(lambda n: 3))),
+    (GpupipeError, r"cannot be built as DALI nodes.*what is this", lambda: images_of(called(_raises))),
+)
 
 
 def test_two_calls_that_look_the_same_are_two() -> None:
@@ -180,17 +167,14 @@ def test_two_calls_that_look_the_same_are_two() -> None:
     def chain(image: Any) -> Any:
         return noise(image), noise(image)
 
-    (batch,) = images_of(gp.Dataset.from_tensor_slices(X).map(chain).batch(6))
+    (batch,) = images_of(IMAGES.map(chain).batch(6))
 
     assert not np.array_equal(*batch)
 
 
 def test_functions_are_told_apart_by_what_they_do() -> None:
     def chain(amount: int) -> Any:
-        def brighter(x: Any) -> Any:
-            return fn.cast(x // 2 + amount, dtype=_uint8())
-
-        return gp.Dataset.from_tensor_slices(X).map(lambda x: ops.dali_function(brighter, x, spec=HWC))
+        return called(lambda x: fn.cast(x // 2 + amount, dtype=_uint8()))
 
     assert chain(1).fingerprint() == chain(1).fingerprint()
     assert chain(1).fingerprint() != chain(2).fingerprint()
@@ -198,29 +182,23 @@ def test_functions_are_told_apart_by_what_they_do() -> None:
         np.testing.assert_array_equal(np.stack(images_of(chain(amount))), X // 2 + amount)
 
 
-def test_mistakes_are_plan_errors() -> None:
-    ds = gp.Dataset.from_tensor_slices(X)
-    with pytest.raises(SpecError, match="a numeric dtype and a rank"):
-        ds.map(lambda x: ops.dali_function(fn.flip, x, spec=gp.TensorSpec(None, "uint8")))
-    with pytest.raises(PlanTypeError, match="a TensorSpec for each result"):
-        ds.map(lambda x: ops.dali_function(fn.flip, x, spec="uint8"))
-    with pytest.raises(PlanTypeError, match="needs a function"):
-        ds.map(lambda x: ops.dali_function(3, x, spec=HWC))  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="at least one argument"):
-        ds.map(lambda x: ops.dali_function(fn.flip, spec=HWC))
-
-
-LARGER = gp.TensorSpec((None, None, 3), "uint8", "HWC")
+test_mistakes_are_plan_errors = refused(
+    (PlanError, "dali_function has no NumPy form and cannot take", lambda: ops.dali_function(fn.flip, X[0], spec=HWC)),
+    (SpecError, "a numeric dtype and a rank", lambda: called(spec=gp.TensorSpec(None, "uint8"))),
+    (PlanTypeError, "a TensorSpec for each result", lambda: called(spec="uint8")),
+    (PlanTypeError, "needs a function", lambda: called(3)),  # type: ignore[arg-type]
+    (PlanError, "at least one argument", lambda: IMAGES.map(lambda x: ops.dali_function(fn.flip, spec=HWC))),
+)
 
 
 @pytest.mark.parametrize("hidden", [True, False], ids=["in-the-middle", "delivered"])
 def test_a_wrong_promise_about_the_size_is_an_error(hidden: bool) -> None:
     def chain(image: Any) -> Any:
-        small = ops.dali_function(lambda x: fn.resize(x, size=[4, 4]), image, spec=LARGER, same_size=True)
+        small = ops.dali_function(lambda x: fn.resize(x, size=[4, 4]), image, spec=HWC, same_size=True)
         return ops.resize_with_crop_or_pad(small, 6, 6) if hidden else small
 
     with pytest.raises(SpecError, match=r"\(.*test_dali_function.py:\d+\) was declared as .*12,16,3.*4, 4, 3"):
-        images_of(gp.Dataset.from_tensor_slices(X).map(chain).batch(3))
+        images_of(IMAGES.map(chain).batch(3))
 
 
 def test_every_batch_is_checked() -> None:
@@ -232,7 +210,7 @@ def test_every_batch_is_checked() -> None:
             lambda x, n: fn.slice(x, 0.0, n, axes=[0], normalized_anchor=False, normalized_shape=False),
             image,
             n * 1.0,
-            spec=LARGER,
+            spec=HWC,
             same_size=True,
         )
         return ops.resize_with_crop_or_pad(cut, 6, 6)
@@ -248,13 +226,13 @@ def test_every_batch_is_checked() -> None:
 
 def test_a_promise_that_is_kept_costs_no_element() -> None:
     def chain(image: Any) -> Any:
-        both = (LARGER, gp.TensorSpec((2, None, 3), "uint8"))
+        both = (HWC, gp.TensorSpec((2, None, 3), "uint8"))
         made, top = ops.dali_function(
             lambda x: (fn.cast(255 - x, dtype=_uint8()), x[0:2]), image, spec=both, same_size=True
         )
         return ops.resize_with_crop_or_pad(made, 6, 6), top
 
-    got = images_of(gp.Dataset.from_tensor_slices(X).map(chain).batch(4))
+    got = images_of(IMAGES.map(chain).batch(4))
 
     assert [len(images) for images, _ in got] == [4, 2]
     np.testing.assert_array_equal(np.concatenate([images for images, _ in got]), 255 - X[:, 3:9, 5:11])

@@ -16,6 +16,7 @@ from gpupipe import ops
 from gpupipe.errors import DecodeError, MissingDependencyError
 from tests.chains.data import on
 from tests.conformance.harness import EXECUTORS
+from tests.ops.refusals import refused
 
 tifffile: Any = pytest.importorskip("tifffile")
 
@@ -101,20 +102,6 @@ def test_rgb_of_16_bits_is_converted_to_other_channels(planar: bool) -> None:
     assert abs(gray - 1).max() < 1e-3  # Pillow's weights are those of three decimals within 65536ths
 
 
-@pytest.mark.parametrize("channels", [1, 3, 4])
-def test_more_than_four_channels_are_given_only_as_they_are(channels: int) -> None:
-    with pytest.raises(DecodeError, match="an image of 1 to 4 channels is needed, got 6; decode it with channels=0"):
-        ops.decode_image(written(bands(6, "uint8")), channels)
-
-
-@pytest.mark.parametrize("dtype", ["int16", "uint32", "float64"])
-def test_other_samples_are_refused_by_name(dtype: str) -> None:
-    data = written(np.zeros((4, 5, 6), dtype))
-
-    with pytest.raises(DecodeError, match=f"float32, uint16, uint8 is needed, .* got 6 of {dtype} .*py_function"):
-        ops.decode_image(data, dtype="float32")
-
-
 def test_the_orientation_of_a_tag_is_applied_when_asked_for() -> None:
     image = bands(6, "uint16")
     data = written(image, extratags=[(274, 3, 1, 6, True)])
@@ -183,21 +170,37 @@ def test_a_strip_that_expands_beyond_its_pixels_is_refused() -> None:
         ops.decode_image(strip_of(bytes(1 << 22), 4, 5, 6))
 
 
-def test_channels_count_against_the_limit_of_pixels() -> None:
-    with pytest.raises(DecodeError, match=r"4 for each of Options\.max_pixels, got 10000x10000x60000"):
-        ops.decode_image(strip_of(b"", 10_000, 10_000, 60_000))
-    with pytest.raises(DecodeError, match=r"may have \d+ pixels"):
-        ops.decode_image(strip_of(b"", 900_000, 900_000, 6))
-
-
-def test_tiles_larger_than_the_image_are_refused() -> None:
+def with_large_tiles() -> bytes:
     data = written(bands(6, "uint8"), tile=(16, 16))
     for tag in (322, 323):
         at = min(data.find(struct.pack("<HHI", tag, kind, 1)) % len(data) for kind in (3, 4))
         data = data[: at + 8] + struct.pack("<H", 65520) + data[at + 10 :]
+    return data
 
-    with pytest.raises(DecodeError, match="tiles of 65520x65520 for 19x26 pixels"):
-        ops.decode_image(data)
+
+def of_dtype(dtype: str) -> Any:
+    return ops.decode_image(written(np.zeros((4, 5, 6), dtype)), dtype="float32")
+
+
+def as_channels(channels: int) -> Any:
+    return ops.decode_image(written(bands(6, "uint8")), channels)
+
+
+SIX = "an image of 1 to 4 channels is needed, got 6; decode it with channels=0"
+SAMPLES = "float32, uint16, uint8 is needed, .* got 6 of {} .*py_function"
+LIMIT = r"4 for each of Options\.max_pixels, got 10000x10000x60000"
+
+test_what_is_not_decoded_is_refused_by_name = refused(
+    (DecodeError, SIX, lambda: as_channels(1)),
+    (DecodeError, SIX, lambda: as_channels(3)),
+    (DecodeError, SIX, lambda: as_channels(4)),
+    (DecodeError, SAMPLES.format("int16"), lambda: of_dtype("int16")),
+    (DecodeError, SAMPLES.format("uint32"), lambda: of_dtype("uint32")),
+    (DecodeError, SAMPLES.format("float64"), lambda: of_dtype("float64")),
+    (DecodeError, LIMIT, lambda: ops.decode_image(strip_of(b"", 10_000, 10_000, 60_000))),
+    (DecodeError, r"may have \d+ pixels", lambda: ops.decode_image(strip_of(b"", 900_000, 900_000, 6))),
+    (DecodeError, "tiles of 65520x65520 for 19x26 pixels", lambda: ops.decode_image(with_large_tiles())),
+)
 
 
 @pytest.mark.parametrize("kind", EXECUTORS)

@@ -1,4 +1,4 @@
-"""gaussian_blur, adjust_sharpness and clahe: by hand, beside torchvision, OpenCV, albumentations, and what is drawn."""
+"""gaussian_blur, adjust_sharpness and clahe: by hand, beside torchvision, OpenCV and albumentations."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-import gpupipe as gp
 from gpupipe import ops
-from gpupipe.errors import PlanError, PlanTypeError, SpecError
+from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array
 from gpupipe.ops._shared.lab import from_lab, to_lab
 from gpupipe.ops.gaussian_blur import Blur
 from gpupipe.ops.random_clahe import RandomClahe
-from gpupipe.ops.random_gaussian_blur import RandomGaussianBlur
 from gpupipe.random import BatchRng
 from gpupipe.transform import machine
-from tests.ops.frequencies import assert_shares
 from tests.ops.originals import albumentations, chw, hwc, original, photograph, torchvision
+from tests.ops.refusals import refused
 
 PHOTOGRAPHS = range(3)
 
@@ -57,32 +55,26 @@ CALLS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
 }
 
 
-def test_photographs_with_drawn_blurs_are_torchvisions() -> None:
-    functional = torchvision().v2.functional
+def blurred(image: Array, rng: np.random.Generator) -> tuple[Any, Any]:
+    kernel, sigma = (2 * rng.integers(0, 8, 2) + 1).tolist(), rng.uniform(0.1, 3, 2).tolist()
+    return ops.gaussian_blur(image, kernel, sigma), torchvision().v2.functional.gaussian_blur(chw(image), kernel, sigma)
+
+
+def sharpened(image: Array, rng: np.random.Generator) -> tuple[Any, Any]:
+    factor = float(rng.uniform(0, 3))
+    return ops.adjust_sharpness(image, factor), torchvision().v2.functional.adjust_sharpness(chw(image), factor)
+
+
+@pytest.mark.parametrize("drawn", [blurred, sharpened])
+def test_photographs_with_several_draws_each_are_torchvisions(drawn: Callable[..., tuple[Any, Any]]) -> None:
     for number in PHOTOGRAPHS:
         image = photograph(number)[:96, : 60 + number]
         for draw in range(6):
-            rng = np.random.default_rng([number, draw])
-            kernel, sigma = (2 * rng.integers(0, 8, 2) + 1).tolist(), rng.uniform(0.1, 3, 2).tolist()
+            ours, theirs = drawn(image, np.random.default_rng([number, draw]))
 
-            difference = np.abs(
-                ops.gaussian_blur(image, kernel, sigma).astype(int)
-                - hwc(functional.gaussian_blur(chw(image), kernel, sigma))
-            )
+            difference = np.abs(ours.astype(int) - hwc(theirs))
 
-            assert difference.max() <= 1  # as above
-            assert (difference > 0).mean() < 3e-3
-
-
-def test_photographs_with_drawn_sharpnesses_are_torchvisions() -> None:
-    functional = torchvision().v2.functional
-    for number in PHOTOGRAPHS:
-        image = photograph(number)[:96, : 60 + number]
-        for factor in np.random.default_rng(number).uniform(0, 3, 6).tolist():
-            expected = hwc(functional.adjust_sharpness(chw(image), factor))
-            difference = np.abs(ops.adjust_sharpness(image, factor).astype(int) - expected)
-
-            assert difference.max() <= 1  # as above
+            assert difference.max() <= 1  # a sum next to a whole number
             assert (difference > 0).mean() < 3e-3
 
 
@@ -97,17 +89,6 @@ def test_floats_are_as_torchvisions(name: str) -> None:
         np.testing.assert_allclose(ours(image), hwc(theirs(functional, chw(image))), rtol=0, atol=2e-6)
 
 
-@pytest.mark.parametrize("backend", ["numpy"] + ["dali"] * machine.has_dali())
-@pytest.mark.parametrize("op", [lambda x, by: ops.gaussian_blur(x, 5, by), ops.adjust_sharpness], ids=["blur", "sharp"])
-def test_the_amount_may_be_traced_and_the_image_an_array_of_ones_own(op: Any, backend: Any) -> None:
-    x = point(9)
-    ds = gp.Dataset.from_tensor_slices([0.5, 1.5]).map(lambda by: op(x, by)).batch(2)
-
-    (rows,) = ds.with_options(gp.Options(device="cpu", backend=backend))
-
-    np.testing.assert_allclose(rows, [op(x, 0.5), op(x, 1.5)], atol=1e-6)
-
-
 @pytest.mark.skipif(not machine.has_fast(), reason="the extra `fast` is not installed")
 def test_the_fast_form_is_the_reference_within_a_level() -> None:
     image = photograph(1)
@@ -117,19 +98,6 @@ def test_the_fast_form_is_the_reference_within_a_level() -> None:
 
     assert difference.max() <= 1
     assert (difference > 0).mean() < 1e-3
-
-
-def test_sigmas_are_uniform_and_images_are_blurred_with_the_probability() -> None:
-    count = 20_000
-    rng = BatchRng(1, 0, np.arange(count, dtype=np.uint64), 5)
-
-    applied, sigma = RandomGaussianBlur((3, 3), (0.1, 2.0), 0.5).draw(rng, np.full((count, 2), 64, np.int32))
-
-    assert abs(applied.mean() - 0.5) < 4 * 0.5 / count**0.5  # 4 standard deviations
-    assert (sigma[:, 0] == sigma[:, 1]).all()
-    assert 0.1 <= sigma.min() < 0.11
-    assert 1.99 < sigma.max() < 2.0
-    assert abs(sigma.mean() - 1.05) < 4 * 1.9 / 12**0.5 / count**0.5
 
 
 LIMITS = (0.0, 0.5, 1.0, 2.0, 3.7, 4.0, 40.0)
@@ -201,49 +169,23 @@ def test_colours_are_opencvs_there_and_back(cv2: Any) -> None:
     np.testing.assert_array_equal(from_lab(x[..., 0], x[..., 1], x[..., 2]), cv2.cvtColor(x, cv2.COLOR_LAB2RGB))
 
 
-def test_draws_are_uniform_and_as_frequent_as_asked() -> None:
-    count = 100_000
-    hw = np.full((count, 2), 8, np.int32)
-    applied, limit = RandomClahe((8, 8), (1.0, 4.0), 0.3).draw(BatchRng(1, 0, np.arange(count, dtype=np.uint64), 5), hw)
-
-    assert_shares([applied.sum(), count - applied.sum()], [0.3, 0.7])
-    assert limit.min() >= 1 and limit.max() < 4
-    assert_shares(np.histogram(limit, 10, (1, 4))[0], 1 / 10)
-
-
-def test_a_limit_may_be_traced() -> None:
-    images = np.stack([photograph(0)[:64, :80]] * 2)
-    limits = np.array([1.5, 4.0], np.float32)
-
-    made = list(gp.Dataset.from_tensor_slices((images, limits)).map(lambda x, n: ops.clahe(x, n, 4)))
-
-    for x, limit, got in zip(images, limits, made, strict=True):
-        np.testing.assert_array_equal(got, ops.clahe(x, float(limit), 4))
-
-
 X = np.zeros((4, 4, 3), np.uint8)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "match"),
-    [
-        (lambda: ops.clahe(X, -1), SpecError, "clahe needs clip_limit from 0 to"),
-        (lambda: ops.clahe(X, "a"), PlanTypeError, "clahe needs a number for clip_limit"),
-        (lambda: ops.clahe(X, 2, (0, 3)), SpecError, "clahe needs tile_grid_size from 1 to 256, got 0"),
-        (lambda: ops.clahe(X, 2, (2, 3, 4)), PlanTypeError, "clahe needs tile_grid_size as two numbers"),
-        (lambda: ops.clahe(X[..., :2]), SpecError, "clahe needs an image of 1 or 3 channels"),
-        (lambda: ops.clahe(X.astype(np.int32)), SpecError, "clahe needs images of uint8"),
-        (lambda: ops.random_clahe(X, (4, 2)), SpecError, "random_clahe needs clip_limit from small to large"),
-        (lambda: ops.random_clahe(X, 0.5), SpecError, "random_clahe needs clip_limit from 1 to .*, got 0.5"),
-        (lambda: ops.random_clahe(X, p=2), SpecError, "random_clahe needs p from 0 to 1, got 2"),
-        (lambda: ops.gaussian_blur(point(5), 4), SpecError, r"gaussian_blur needs an odd kernel_size, got 4"),
-        (lambda: ops.gaussian_blur(point(5), 3, 0), SpecError, r"gaussian_blur needs sigma from 0.001 to inf, got 0"),
-        (lambda: ops.gaussian_blur(point(5), (3, 3, 3)), PlanTypeError, r"kernel_size as one integer or \(width, h"),
-        (lambda: ops.gaussian_blur(point(5), 3, (1, 2, 3)), PlanTypeError, r"sigma as one number or \(x, y\)"),
-        (lambda: ops.random_gaussian_blur(point(5), 3, (2, 1)), SpecError, r"needs sigma from small to large"),
-        (lambda: ops.adjust_sharpness(point(5), -1), SpecError, "adjust_sharpness needs sharpness_factor from 0"),
-    ],
-)  # fmt: skip
-def test_mistakes_are_plan_errors(call: Callable[[], Any], error: type[PlanError], match: str) -> None:
-    with pytest.raises(error, match=match):
-        call()
+test_mistakes_are_plan_errors = refused(
+    (SpecError, "clahe needs clip_limit from 0 to", lambda: ops.clahe(X, -1)),
+    (PlanTypeError, "clahe needs a number for clip_limit", lambda: ops.clahe(X, "a")),
+    (SpecError, "clahe needs tile_grid_size from 1 to 256, got 0", lambda: ops.clahe(X, 2, (0, 3))),
+    (PlanTypeError, "clahe needs tile_grid_size as two numbers", lambda: ops.clahe(X, 2, (2, 3, 4))),
+    (SpecError, "clahe needs an image of 1 or 3 channels", lambda: ops.clahe(X[..., :2])),
+    (SpecError, "clahe needs images of uint8", lambda: ops.clahe(X.astype(np.int32))),
+    (SpecError, "random_clahe needs clip_limit from small to large", lambda: ops.random_clahe(X, (4, 2))),
+    (SpecError, "random_clahe needs clip_limit from 1 to .*, got 0.5", lambda: ops.random_clahe(X, 0.5)),
+    (SpecError, "random_clahe needs p from 0 to 1, got 2", lambda: ops.random_clahe(X, p=2)),
+    (SpecError, r"gaussian_blur needs an odd kernel_size, got 4", lambda: ops.gaussian_blur(point(5), 4)),
+    (SpecError, r"gaussian_blur needs sigma from 0.001 to inf, got 0", lambda: ops.gaussian_blur(point(5), 3, 0)),
+    (PlanTypeError, r"kernel_size as one integer or \(width, h", lambda: ops.gaussian_blur(point(5), (3, 3, 3))),
+    (PlanTypeError, r"sigma as one number or \(x, y\)", lambda: ops.gaussian_blur(point(5), 3, (1, 2, 3))),
+    (SpecError, r"needs sigma from small to large", lambda: ops.random_gaussian_blur(point(5), 3, (2, 1))),
+    (SpecError, "adjust_sharpness needs sharpness_factor from 0", lambda: ops.adjust_sharpness(point(5), -1)),
+)

@@ -24,25 +24,13 @@ from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 from gpupipe.transform import machine
 from gpupipe.transform.array import has_cupy
-from tests.transform.tiny import damaged, jpeg
+from tests.ops.refusals import refused
+from tests.ops.value_chains import on
+from tests.transform.tiny import damaged
 
 BACKENDS = ["numpy"] + ["dali"] * machine.has_dali()
 X = np.random.default_rng(0).integers(0, 256, (10, 8, 6, 3), dtype=np.uint8)
 Y = np.arange(10) % 4
-
-
-def floats(values: Any) -> Any:
-    """An array of float32."""
-    return np.array(values, np.float32)
-
-
-def integers(values: Any) -> Any:
-    """An array of int32."""
-    return np.array(values, np.int32)
-
-
-def on(backend: Any, **options: Any) -> gp.Options:
-    return gp.Options(device="cpu", backend=backend, **options)
 
 
 def files() -> list[bytes]:
@@ -60,7 +48,7 @@ def mixed(x: Any, share: Any) -> Any:
 
 def test_mixup_by_hand() -> None:
     images, labels = Mixup(1.0).array(
-        np, floats([[10], [20], [40]]).reshape(3, 1, 1, 1), np.eye(3, dtype=np.float32), np.float32(0.75)
+        np, np.array([10, 20, 40], np.float32).reshape(3, 1, 1, 1), np.eye(3, dtype=np.float32), np.float32(0.75)
     )
 
     assert images.ravel().tolist() == [17.5, 17.5, 35.0]  # 0.75 of its own and 0.25 of the one before
@@ -133,7 +121,7 @@ def test_cupy_gives_what_numpy_gives(case: Any) -> None:
     import cupy
 
     images, labels = case.inputs
-    params = case.op.draw(BatchRng(1, 0, np.zeros(1, np.uint64), 5), integers([images.shape[1:3]]))
+    params = case.op.draw(BatchRng(1, 0, np.zeros(1, np.uint64), 5), np.array([images.shape[1:3]], np.int32))
     expected = case.op.array(np, images, labels, *(param[0] for param in params))
     got = case.op.array(cupy, cupy.asarray(images), cupy.asarray(labels), *(param[0] for param in params))
 
@@ -142,23 +130,6 @@ def test_cupy_gives_what_numpy_gives(case: Any) -> None:
 
 
 # ---- behind batch
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_batch_is_mixed_behind_the_executor(backend: Any) -> None:
-    plain = gp.Dataset.from_tensor_slices((files(), Y)).map(lambda b, y: (ops.resize(ops.decode_jpeg(b, 3), (9, 9)), y))
-    ds = plain.batch(4).map(lambda x, y: ops.mixup(x, y, 1.0, num_classes=4))
-
-    assert str(ds.element_spec) == str(
-        (TensorSpec((None, 9, 9, 3), "float32", "NHWC"), TensorSpec((None, 4), "float32"))
-    )
-    shares = []
-    whole = plain.batch(4).with_options(on(backend))
-    for (x, y), (before, label) in zip(ds.with_options(on(backend)), whole, strict=True):
-        shares.append(y[0, label[0]])
-        np.testing.assert_array_equal(x, mixed(before, shares[-1]))
-        np.testing.assert_array_equal(y, mixed(np.eye(4)[label], shares[-1]))
-    assert len(set(shares)) == 3  # each batch its own
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -273,23 +244,6 @@ def test_a_batch_of_any_size_is_taken_apart_again(backend: Any) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_bad_images_of_a_large_batch_are_found(backend: Any) -> None:
-    data = [jpeg(n, 20, 24) for n in range(80)]
-    for n in (2, 70):
-        data[n] = damaged(data[n])
-    short = gp.Dataset.from_tensor_slices((data[:4], np.arange(4))).batch(4)
-    ds = short.concatenate(gp.Dataset.from_tensor_slices((data[4:], np.arange(4, 80))).batch(76))
-
-    def chain(b: Any, y: Any) -> Any:
-        return ops.decode_jpeg(b, 3), y
-
-    got = list(ds.map(chain).with_options(on(backend, on_error="skip")))
-
-    assert [len(x) for x, _ in got] == [3, 75]
-    assert sorted(np.concatenate([y for _, y in got]).tolist()) == [n for n in range(80) if n not in (2, 70)]
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_batch_without_its_bad_images_is_mixed(backend: Any) -> None:
     data = files()
     data[0] = data[0][:40]  # its header says that it is cut short
@@ -329,19 +283,14 @@ def test_before_batch_it_is_a_plan_error_that_says_where_to_put_it() -> None:
             ds.map(lambda x, y, op=op: op(x, y, num_classes=4))
 
 
-def test_mistakes_are_plan_errors() -> None:
-    with pytest.raises(PlanTypeError, match="mixup needs num_classes"):
-        ops.mixup(X, Y)
-    with pytest.raises(SpecError, match="labels of num_classes=3 numbers"):
-        ops.mixup(X, np.eye(4, dtype=np.float32)[Y], num_classes=3)
-    with pytest.raises(SpecError, match="cutmix needs a vector of float32 as the label"):
-        ops.cutmix(X, np.eye(4)[Y])
-    with pytest.raises(SpecError, match=r"alpha from 0\.001"):
-        ops.cutmix(X, Y, 0, num_classes=4)
-    with pytest.raises(SpecError, match="mixup needs an image"):
-        ops.mixup(X[0, 0], Y[:6], num_classes=4)
-    with pytest.raises(SpecError, match="batches of one length"):
-        ops.mixup(X, Y[:6], num_classes=4)
+test_mistakes_are_plan_errors = refused(
+    (PlanTypeError, "mixup needs num_classes", lambda: ops.mixup(X, Y)),
+    (SpecError, "labels of num_classes=3 numbers", lambda: ops.mixup(X, np.eye(4, dtype=np.float32)[Y], num_classes=3)),
+    (SpecError, "cutmix needs a vector of float32 as the label", lambda: ops.cutmix(X, np.eye(4)[Y])),
+    (SpecError, r"alpha from 0\.001", lambda: ops.cutmix(X, Y, 0, num_classes=4)),
+    (SpecError, "mixup needs an image", lambda: ops.mixup(X[0, 0], Y[:6], num_classes=4)),
+    (SpecError, "batches of one length", lambda: ops.mixup(X, Y[:6], num_classes=4)),
+)
 
 
 # ---- ops of a user

@@ -1,9 +1,8 @@
-"""What policies draw: ops, strengths and signs as frequent as the papers say, and equal however a chain is run."""
+"""What policies draw: ops, strengths and signs as frequent as the papers say."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable
@@ -22,8 +21,8 @@ from gpupipe.ops.auto_augment import POLICIES, AutoAugment
 from gpupipe.ops.rand_augment import RandAugment
 from gpupipe.ops.trivial_augment_wide import WIDE, TrivialAugmentWide
 from tests.ops.frequencies import assert_joint_law, assert_shares, chi_square, deviations, independent
-from tests.ops.originals import photograph, torchvision
-from tests.ops.test_policies import CALLS, THEIRS, rng, sizes
+from tests.ops.originals import torchvision
+from tests.ops.test_policies import THEIRS, rng, sizes
 from tests.ops.test_random_choices import in_order
 from tests.ops.value_chains import on
 
@@ -53,28 +52,9 @@ def cells(drawn: Array, strength: Array, *layers: int) -> Array:
     return np.stack([x[:, layer] for layer in layers for x in (drawn, strength)], axis=1)
 
 
-def places(drawn: Array, strength: Array, most: dict[str, float], bins: int) -> Array:
-    """The index of the strength of each op that has a sign, whose strengths are evenly spread from 0."""
-    found = []
-    for name in SIGNED:
-        end = strengths(name, bins, sizes(1), most, 4)[0][-1]
-        found.append(np.rint(np.abs(strength[drawn == NUMBER[name]]) / end * (bins - 1)).astype(int))
-    return np.concatenate(found)
-
-
-def assert_signs(drawn: Array, strength: Array) -> None:
-    """Assert that each op that has a sign is negative half of the time."""
-    for name in SIGNED:
-        moved = strength[(drawn == NUMBER[name]) & (strength != 0)]
-        if len(moved):  # not every policy has every op
-            assert_shares([(moved < 0).sum(), (moved > 0).sum()], 1 / 2)
-
-
 def test_rand_augment_draws_every_op_equally_often_and_both_signs() -> None:
     drawn, strength = RandAugment(2, 9).plan(rng(COUNT), sizes(COUNT))
 
-    assert_shares(np.bincount(drawn.ravel(), minlength=14), 1 / 14)
-    assert_signs(drawn, strength)
     one: Law = {}
     for name in OPS[:14]:
         one |= of_op(name, strengths(name, 31, sizes(1), MOST, 4)[0][9:10], 1 / 14)
@@ -84,9 +64,6 @@ def test_rand_augment_draws_every_op_equally_often_and_both_signs() -> None:
 def test_trivial_augment_draws_every_op_and_every_strength_equally_often() -> None:
     drawn, strength = TrivialAugmentWide().plan(rng(COUNT), sizes(COUNT))
 
-    assert_shares(np.bincount(drawn[:, 0], minlength=14), 1 / 14)
-    assert_shares(np.bincount(places(drawn, strength, WIDE, 31), minlength=31), 1 / 31)
-    assert_signs(drawn, strength)
     law: Law = {}
     for name in OPS[:14]:
         law |= of_op(name, strengths(name, 31, sizes(1), WIDE, 6)[0].tolist(), 1 / 14)
@@ -114,22 +91,12 @@ def test_auto_augment_draws_every_pair_equally_often_and_each_op_with_its_probab
 
     drawn, strength = AutoAugment(policy).plan(rng(COUNT), sizes(COUNT))
 
-    for layer in range(2):
-        shares = np.zeros(len(OPS))
-        for cell, share in law.items():
-            shares[int(cell[2 * layer])] += share
-        assert_shares(np.bincount(drawn[:, layer], minlength=len(OPS)), shares)
-        assert_signs(drawn[:, layer], strength[:, layer])
     assert_joint_law(cells(drawn, strength, 0, 1), law)
 
 
 def test_aug_mix_draws_ops_strengths_signs_and_depths_equally_often() -> None:
     kinds, strength = AugMix(severity=4).plan(rng(COUNT), sizes(COUNT))
 
-    first = [0, 3, 6]  # of each chain
-    assert_shares(np.bincount(kinds[:, first].ravel(), minlength=15)[[NUMBER[name] for name in ALL]], 1 / 13)
-    assert_signs(kinds[:, first], strength[:, first])
-    assert_shares(np.bincount(places(kinds[:, first], strength[:, first], SIDE, BINS), minlength=4), 1 / 4)
     depths = (kinds.reshape(COUNT, 3, 3) != NUMBER["identity"]).sum(axis=2)
     depth: Law = {(n,): 1 / 3 for n in (1, 2, 3)}
     assert_joint_law(depths, independent([depth] * 3))
@@ -208,36 +175,3 @@ def test_a_bin_that_is_off_and_bins_that_are_off_together_are_found() -> None:
         assert_shares(np.full(100, 1000), shares)  # closer than chance allows
     with pytest.raises(AssertionError, match="cannot be drawn"):
         assert_joint_law(np.array([[1.0], [3.0]]), {(1.0,): 1.0})
-
-
-ELEMENTS = 60
-
-
-@pytest.mark.parametrize(("name", "backend"), [*((name, "numpy") for name in CALLS), ("rand_augment", "dali")])
-def test_draws_are_equal_for_batch_sizes_threads_shards_and_resume(name: str, backend: Any) -> None:
-    images = [photograph(number)[:24, :20] for number in range(6)]
-
-    def chain(source: Any, size: int, **options: Any) -> Any:
-        ds = source.map(lambda i: images[int(i) % 6]).map(CALLS[name]).batch(size)
-        return ds.with_options(on(backend, seed=3, **options))
-
-    def rows(batches: Any) -> Array:
-        return np.concatenate(list(batches))
-
-    every = gp.Dataset.range(ELEMENTS)
-    whole = rows(chain(every, ELEMENTS, threads=1).iterator(epoch=0))
-    originals = np.stack([images[i % 6] for i in range(ELEMENTS)])
-    assert (whole != originals).any(axis=(1, 2, 3)).mean() > 0.5
-
-    for size, threads in ((1, 1), (7, 1), (7, 3)):
-        np.testing.assert_array_equal(rows(chain(every, size, threads=threads).iterator(epoch=0)), whole)
-    for shard in range(3):
-        np.testing.assert_array_equal(rows(chain(every.shard(3, shard), 7).iterator(epoch=0)), whole[shard::3])
-    begun = chain(every, 7).iterator(epoch=0)
-    next(begun)
-    next(begun)
-    state = json.loads(json.dumps(begun.state_dict()))
-    begun.close()
-    resumed = iter(chain(every, 7))
-    resumed.load_state_dict(state)
-    np.testing.assert_array_equal(rows(resumed), whole[14:])

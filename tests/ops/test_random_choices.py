@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -10,12 +9,18 @@ import pytest
 
 from gpupipe import Dataset, ops
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
-from gpupipe.graph import eager
-from gpupipe.graph.op import Array, Op
-from gpupipe.ops._shared.choice import Choice
 from gpupipe.ops._shared.samples import noise
-from tests.ops.originals import chw, hwc, original, photograph, torchvision
-from tests.ops.value_chains import BACKENDS, COUNT, assert_equal, dataset, mask_of, on, photo, rows
+from tests.ops.refusals import refused
+from tests.ops.value_chains import (
+    BACKENDS,
+    assert_equal,
+    assert_same_by_place_and_resumed,
+    dataset,
+    mask_of,
+    on,
+    photo,
+    rows,
+)
 
 X = noise(6, 5)
 
@@ -49,54 +54,6 @@ def in_order(image: Any, order: Any) -> Any:
     for step in order:
         image = step(image)
     return image
-
-
-def test_photographs_are_what_torchvisions_containers_make_of_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    torch, v2 = original("torch"), torchvision().v2
-    F, params, found = v2.functional, eager._params, list[int]()
-
-    def noted(op: Op, first: Any, seed: int | None) -> list[Array]:
-        drawn = params(op, first, seed)
-        if isinstance(op, Choice):
-            found.append(int(drawn[0]))
-        return drawn
-
-    monkeypatch.setattr(eager, "_params", noted)
-    monkeypatch.setattr(torch, "randperm", lambda _: torch.tensor(found))
-    monkeypatch.setattr(torch, "multinomial", lambda *_: torch.tensor(found))
-    monkeypatch.setattr(torch, "rand", lambda _: torch.tensor(found))  # below 1 is applied
-    ours = [ops.flip_left_right, lambda x: ops.solarize(x, 90), lambda x: ops.posterize(x, 3)]
-    theirs = [F.horizontal_flip, lambda x: F.solarize(x, 90), lambda x: F.posterize(x, 3)]
-    containers: dict[str, tuple[Any, Any]] = {
-        "random_apply": (lambda x, seed: ops.random_apply(ours, x, seed=seed), v2.RandomApply(theirs, 0.5)),
-        "random_choice": (lambda x, seed: ops.random_choice(ours, x, seed=seed), v2.RandomChoice(theirs)),
-        "random_order": (lambda x, seed: ops.random_order(ours, x, seed=seed), v2.RandomOrder(theirs)),
-    }  # fmt: skip
-    draws: dict[str, set[tuple[int, ...]]] = {name: set() for name in containers}
-    for number in range(2):
-        image = photograph(number)[:60, :50]
-        for draw in range(20):
-            for name, (call, container) in containers.items():
-                found.clear()
-                np.testing.assert_array_equal(call(image, 20 * number + draw), hwc(container(chw(image))))
-                draws[name].add(tuple(found))
-    assert {name: len(drawn) for name, drawn in draws.items()} == {
-        "random_apply": 2, "random_choice": 3, "random_order": 6
-    }  # fmt: skip
-
-
-def test_an_image_and_its_mask_have_one_order() -> None:
-    def pair(image: Any, mask: Any, label: Any) -> Any:
-        steps = [lambda both, step=step: tuple(map(step, both)) for step in STEPS[1:]]
-        return (*ops.random_order(steps, (photo(image), mask_of(mask))), photo(image), mask_of(mask))
-
-    brighter_first = []
-    for x, m, whole, mask in rows(pair, "numpy"):
-        brighter_first.append(np.array_equal(x, in_order(whole, STEPS[1:])))
-        np.testing.assert_array_equal(m, in_order(mask, STEPS[1:] if brighter_first[-1] else STEPS[:0:-1]))
-    assert set(brighter_first) == {True, False}
 
 
 def test_a_batch_outside_of_a_chain_has_an_order_for_each_image() -> None:
@@ -148,18 +105,7 @@ def test_an_image_and_its_mask_are_changed_together(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_random_access_and_a_resumed_run_choose_the_same(backend: str) -> None:
-    chain = dataset().map(chosen).with_options(on(backend))
-    whole = list(chain.iterator(epoch=0))
-
-    assert_equal([chain[i] for i in range(COUNT)], whole)
-    items = chain.iterator(epoch=0)
-    next(items)
-    next(items)
-    state = json.loads(json.dumps(items.state_dict()))
-    items.close()
-    again = iter(chain)
-    again.load_state_dict(state)
-    assert_equal(list(again), whole[2:])
+    assert_same_by_place_and_resumed(dataset().map(chosen).with_options(on(backend)))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -174,35 +120,26 @@ def test_results_of_another_size_at_run_time_are_errors_of_their_elements(backen
     assert [int(y) for _, y in square.unbatch()] == [5]  # 25 x 25
 
 
-def test_mistakes_name_what_is_needed() -> None:
-    with pytest.raises(SpecError, match=r"random_apply needs results of one type.*uint8\[12,12,1\].*uint8\[12,12,3\]"):
-        dataset().map(lambda i, m, y: ops.random_apply(ops.rgb_to_grayscale, photo(i)))
-    with pytest.raises(SpecError, match=r"random_choice needs results of one type.*float32.*uint8.*ops\.cast"):
-        dataset().map(lambda i, m, y: ops.random_choice([lambda x: x / 2, lambda x: x], photo(i)))
-    with pytest.raises(SpecError, match="random_choice needs results of one type"):
-        ops.random_choice([lambda x: x[:3], lambda x: x], X)
-    with pytest.raises(SpecError, match="random_apply needs p from 0 to 1, got 2"):
-        ops.random_apply(ops.flip_up_down, X, 2)
-    with pytest.raises(PlanTypeError, match="random_apply needs functions that return what they are given, got None"):
-        dataset().map(lambda i, m, y: ops.random_apply(lambda x: None, photo(i)))
-    with pytest.raises(PlanTypeError, match="random_apply needs functions of an image, got float"):
-        ops.random_apply(0.5, X)  # type: ignore[arg-type]
-    with pytest.raises(PlanTypeError, match="random_choice needs a list of functions"):
-        ops.random_choice(ops.flip_up_down, X)  # type: ignore[arg-type]
-    with pytest.raises(SpecError, match="random_choice needs p as 1 numbers, not all of them 0"):
-        ops.random_choice([ops.flip_up_down], X, (0,))
-    with pytest.raises(PlanTypeError, match="random_choice needs p as a number for each function, got 'ab'"):
-        ops.random_choice([ops.flip_up_down], X, "ab")  # type: ignore[arg-type]
-    with pytest.raises(PlanTypeError, match="random_order needs a list of 1 to 6 functions of an image, got 7 of them"):
-        ops.random_order([ops.invert] * 7, X)
-    with pytest.raises(PlanTypeError, match="random_order needs a list of 1 to 6 functions of an image, got ndarray"):
-        ops.random_order(X, [ops.invert])  # type: ignore[arg-type]
-    with pytest.raises(PlanTypeError, match="random_order needs functions that return one image for each"):
-        ops.random_order([lambda y: (y, y)], X)
-    with pytest.raises(SpecError, match="random_order needs results of one type"):
-        ops.random_order([lambda x: x / 2, lambda x: x], X)
-    with pytest.raises(SpecError, match="random_apply needs images, got int64"):
-        Dataset.range(2).map(lambda x: ops.random_apply(lambda y: y, x))
+def applied_to_photos(function: Any) -> Any:
+    return dataset().map(lambda image, mask, label: ops.random_apply(function, photo(image)))
+
+
+test_mistakes_name_what_is_needed = refused(
+    (SpecError, r"one type.*uint8\[12,12,1\].*uint8\[12,12,3\]", lambda: applied_to_photos(ops.rgb_to_grayscale)),
+    (SpecError, r"one type.*float64.*uint8.*ops\.cast", lambda: ops.random_choice([lambda x: x / 2, lambda x: x], X)),
+    (SpecError, "results of one type", lambda: ops.random_choice([lambda x: x[:3], lambda x: x], X)),
+    (SpecError, "random_apply needs p from 0 to 1, got 2", lambda: ops.random_apply(ops.flip_up_down, X, 2)),
+    (PlanTypeError, "functions that return what they are given, got None", lambda: applied_to_photos(lambda x: None)),
+    (PlanTypeError, "random_apply needs functions of an image, got float", lambda: ops.random_apply(0.5, X)),  # type: ignore[arg-type]
+    (PlanTypeError, "random_choice needs a list of functions", lambda: ops.random_choice(ops.flip_up_down, X)),  # type: ignore[arg-type]
+    (SpecError, "p as 1 numbers, not all of them 0", lambda: ops.random_choice([ops.flip_up_down], X, (0,))),
+    (PlanTypeError, "p as a number for each function, got 'ab'", lambda: ops.random_choice([ops.invert], X, "ab")),  # type: ignore[arg-type]
+    (PlanTypeError, "a list of 1 to 6 functions of an image, got 7", lambda: ops.random_order([ops.invert] * 7, X)),
+    (PlanTypeError, "functions of an image, got ndarray", lambda: ops.random_order(X, [ops.invert])),  # type: ignore[arg-type]
+    (PlanTypeError, "functions that return one image for each", lambda: ops.random_order([lambda y: (y, y)], X)),
+    (SpecError, "random_order needs results of one type", lambda: ops.random_order([lambda x: x / 2, lambda x: x], X)),
+    (SpecError, "needs images, got int64", lambda: Dataset.range(2).map(lambda x: ops.random_apply(lambda y: y, x))),
+)
 
 
 # ---- return_params

@@ -12,12 +12,13 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
-from gpupipe.ops._shared.samples import noise, picture
-from gpupipe.ops.random_erasing import RandomErasing, erased_windows
+from gpupipe.ops._shared.samples import picture
+from gpupipe.ops.random_erasing import erased_windows
 from gpupipe.ops.random_resized_crop import RandomResizedCrop, crop_windows
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 from gpupipe.transform import machine
+from tests.ops.refusals import refused
 
 SCALE, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 
@@ -27,16 +28,21 @@ def numbers(count: int, seed: int = 3) -> BatchRng:
     return BatchRng(seed, 0, np.arange(count, dtype=np.uint64), site=7)
 
 
+def sides(u: list[float], attempt: int, area: int, scale: Any, ratio: Any) -> tuple[int, int]:
+    """Two lengths that the numbers of an attempt say: of this ratio, and of a share of an area together."""
+    part = area * (scale[0] + u[attempt] * (scale[1] - scale[0]))
+    low, high = math.log(ratio[0]), math.log(ratio[1])
+    shape = math.exp(low + u[10 + attempt] * (high - low))
+    return round(math.sqrt(part * shape)), round(math.sqrt(part / shape))
+
+
 def by_the_book(u: list[float], height: int, width: int) -> tuple[int, int, int, int]:
     """The law as its description in words says it, for one image, with the same numbers."""
     for attempt in range(10):
-        area = height * width * (SCALE[0] + u[attempt] * (SCALE[1] - SCALE[0]))
-        low, high = math.log(RATIO[0]), math.log(RATIO[1])
-        ratio = math.exp(low + u[10 + attempt] * (high - low))
-        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        w, h = sides(u, attempt, height * width, SCALE, RATIO)
         if 0 < w <= width and 0 < h <= height:
             return int(u[20] * (height - h + 1)), int(u[21] * (width - w + 1)), h, w
-    w, h = width, height
+    h, w = height, width
     if width / height < RATIO[0]:
         h = round(width / RATIO[0])
     elif width / height > RATIO[1]:
@@ -57,17 +63,6 @@ def test_windows_follow_the_description(height: int, width: int) -> None:
     assert start.dtype == shape.dtype == np.int32
 
 
-def test_a_row_does_not_depend_on_its_neighbours() -> None:
-    hw = np.tile([375, 500], (64, 1))
-
-    start, shape, size = RandomResizedCrop(9, 9).draw(numbers(64), hw)
-
-    for row in (0, 17, 63):
-        rng = BatchRng(3, 0, np.array([row], np.uint64), site=7)
-        alone = RandomResizedCrop(9, 9).draw(rng, hw[:1])
-        assert [part[0].tolist() for part in alone] == [part[row].tolist() for part in (start, shape, size)]
-
-
 def test_the_pixels_are_crop_then_resize() -> None:
     x = picture(61, 83)
 
@@ -80,61 +75,15 @@ def test_the_pixels_are_crop_then_resize() -> None:
     np.testing.assert_array_equal(got, np.asarray(expected))
 
 
-def test_image_and_mask_get_the_same_window() -> None:
-    y, x = np.mgrid[0:120, 0:100].astype(np.uint8)
-    image, mask = np.stack([y, x, y], axis=2), np.stack([y, x], axis=2)
-
-    a, b = ops.random_resized_crop((image, mask), (20, 30), interpolation="nearest", seed=5)
-    c, d = ops.random_resized_crop((image, mask), (20, 30), interpolation=("bilinear", "nearest"), seed=5)
-
-    np.testing.assert_array_equal(a[:, :, :2], b)
-    np.testing.assert_array_equal(b, d)
-    assert np.abs(c[1:-1, 1:-1, :2].astype(int) - d[1:-1, 1:-1]).max() <= 5  # about one source pixel apart
-
-
-def test_images_of_two_sizes_are_refused() -> None:
-    pair = TensorSpec((9, 9, 3), "uint8"), TensorSpec((9, 8, 1), "uint8")
-    two = RandomResizedCrop(4, 4, interpolation=("nearest",) * 2, images=2)
-
-    with pytest.raises(SpecError, match="needs images of one size"):
-        two.infer(*pair)
-    with pytest.raises(ShapeError, match=r"images of one size, got \[9, 9\] and \[9, 8\]"):
-        two.reference(noise(9, 9), noise(9, 8), *(np.array([2, 2], np.int32) for _ in range(3)))
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"size": 0}, SpecError, "height from 1"),
-        ({"scale": (0.5, 0.1)}, SpecError, "scale from small to large"),
-        ({"scale": (0, 0.1)}, SpecError, "scale from"),
-        ({"ratio": (2, 1)}, SpecError, "ratio from small to large"),
-        ({"ratio": 2.5}, PlanTypeError, "ratio as two numbers"),
-        ({"interpolation": "area"}, SpecError, "random_resized_crop needs interpolation from bilinear"),
-        ({"interpolation": ("nearest", "nearest")}, SpecError, "one interpolation, or one per image"),
-    ],
-    ids=str,
-)
-def test_wrong_arguments_of_crops_are_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        ops.random_resized_crop(noise(9, 9), **{"size": 4, **options})
-
-
 BACKENDS = ["numpy"] + ["dali"] * machine.has_dali()
 
 
 def restated(u: Any, height: int, width: int, scale: Any, ratio: Any) -> tuple[int, int, int, int]:
     """RandomErasing.get_params of torchvision with given uniform numbers: (y, x, h, w); nothing is erased by zeros."""
     for attempt in range(10):
-        area = height * width * (scale[0] + u[attempt] * (scale[1] - scale[0]))
-        low, high = math.log(ratio[0]), math.log(ratio[1])
-        shape = math.exp(low + u[10 + attempt] * (high - low))
-        h, w = round(math.sqrt(area * shape)), round(math.sqrt(area / shape))
-        if not (h < height and w < width):
-            continue
-        if not h or not w:
-            return 0, 0, 0, 0
-        return int(u[20] * (height - h + 1)), int(u[21] * (width - w + 1)), h, w
+        h, w = sides(u, attempt, height * width, scale, ratio)
+        if h < height and w < width:
+            return (int(u[20] * (height - h + 1)), int(u[21] * (width - w + 1)), h, w) if h and w else (0, 0, 0, 0)
     return 0, 0, 0, 0
 
 
@@ -149,16 +98,6 @@ def test_rectangles_are_torchvisions(scale: Any, ratio: Any) -> None:
 
     for row, (height, width), got in zip(u, hw.tolist(), np.concatenate([start, shape], 1).tolist(), strict=True):
         assert tuple(got) == restated(row, height, width, scale, ratio)
-
-
-def test_the_share_of_images_is_the_probability() -> None:
-    count = 4000
-    rng = BatchRng(1, 0, np.arange(count, dtype=np.uint64), 5)
-
-    _, shape = RandomErasing(0.3).draw(rng, np.full((count, 2), 64, np.int32))
-
-    # 5 standard deviations of a share of 0.3 among 4000
-    assert abs((shape[:, 0] > 0).mean() - 0.3) < 5 * math.sqrt(0.3 * 0.7 / count)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -205,19 +144,31 @@ def test_eager_calls_leave_their_input_alone() -> None:
     assert x.min() == 1
 
 
-def test_mistakes_are_plan_errors() -> None:
-    x = np.ones((9, 9, 3), np.uint8)
-    with pytest.raises(SpecError, match="values that fit the image"):
-        ops.random_erasing(x, value=300)
-    with pytest.raises(SpecError, match="values that fit the image"):
-        ops.random_erasing(x, value=0.5)
-    with pytest.raises(SpecError, match="one value or one per channel"):
-        ops.random_erasing(x, value=(1, 2))
-    with pytest.raises(SpecError, match="needs a number for value, or one per channel, got 'random'"):
-        ops.random_erasing(x, value="random")  # type: ignore[arg-type]
-    with pytest.raises(SpecError, match="scale from small to large"):
-        ops.random_erasing(x, scale=(0.5, 0.1))
-    with pytest.raises(SpecError, match="p from 0 to 1"):
-        ops.random_erasing(x, 1.5)
-    with pytest.raises(PlanTypeError, match="needs a number for value"):
-        ops.random_erasing(x, value=(None,))  # type: ignore[arg-type]
+X = np.ones((9, 9, 3), np.uint8)
+PLACE = np.array([2, 2], np.int32)
+TWO = RandomResizedCrop(4, 4, interpolation=("nearest",) * 2, images=2)
+OF_TWO_SIZES = TensorSpec((9, 9, 3), "uint8"), TensorSpec((9, 8, 1), "uint8")
+
+
+def resized_crop(**settings: Any) -> Any:
+    return ops.random_resized_crop(X, 4, **settings)
+
+
+test_mistakes_are_plan_errors = refused(
+    (SpecError, "height from 1", lambda: ops.random_resized_crop(X, 0)),
+    (SpecError, "scale from small to large", lambda: ops.random_resized_crop(X, 4, (0.5, 0.1))),
+    (SpecError, "scale from", lambda: ops.random_resized_crop(X, 4, (0, 0.1))),
+    (SpecError, "ratio from small to large", lambda: ops.random_resized_crop(X, 4, ratio=(2, 1))),
+    (PlanTypeError, "ratio as two numbers", lambda: ops.random_resized_crop(X, 4, ratio=2.5)),  # type: ignore[call-overload]
+    (SpecError, "random_resized_crop needs interpolation from bil", lambda: resized_crop(interpolation="area")),
+    (SpecError, "one interpolation, or one per image", lambda: resized_crop(interpolation=("nearest",) * 2)),
+    (SpecError, "needs images of one size", lambda: TWO.infer(*OF_TWO_SIZES)),
+    (ShapeError, r"images of one size, got \[9, 9\] and \[9, 8\]", lambda: TWO.reference(X, X[:, :8], *[PLACE] * 3)),
+    (SpecError, "values that fit the image", lambda: ops.random_erasing(X, value=300)),
+    (SpecError, "values that fit the image", lambda: ops.random_erasing(X, value=0.5)),
+    (SpecError, "one value or one per channel", lambda: ops.random_erasing(X, value=(1, 2))),
+    (SpecError, "a number for value, or one per channel, got 'random'", lambda: ops.random_erasing(X, value="random")),  # type: ignore[arg-type]
+    (SpecError, "scale from small to large", lambda: ops.random_erasing(X, scale=(0.5, 0.1))),
+    (SpecError, "p from 0 to 1", lambda: ops.random_erasing(X, 1.5)),
+    (PlanTypeError, "needs a number for value", lambda: ops.random_erasing(X, value=(None,))),  # type: ignore[arg-type]
+)

@@ -16,102 +16,71 @@ from gpupipe import ops
 README = Path(__file__).resolve().parents[2] / "ops" / "README.md"
 IMAGE = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)
 
-CALLS: dict[str, Callable[[Any], Any]] = {
-    "resize": lambda x: ops.resize(x, (20, 24)),
-    'resize, method="nearest"': lambda x: ops.resize(x, (20, 24), method="nearest"),
-    "resize_shorter": lambda x: ops.resize_shorter(x, 20),
-    "random_resized_crop": lambda x: ops.random_resized_crop(x, (20, 24)),
-    "random_shortest_size": lambda x: ops.random_shortest_size(x, (20, 24), 40),
-    "scale_jitter": lambda x: ops.scale_jitter(x, (20, 24)),
-    "center_crop": lambda x: ops.center_crop(x, (20, 24)),
-    "central_crop": lambda x: ops.central_crop(x, 0.5),
-    "crop_to_bounding_box": lambda x: ops.crop_to_bounding_box(x, 1, 2, 20, 24),
-    "crop_and_resize": lambda x: ops.crop_and_resize(x, [[0, 0, 0.5, 0.5]], (20, 24)),
-    "extract_patches": lambda x: ops.extract_patches(x, 8),
-    "pad": lambda x: ops.pad(x, 3),
-    "resize_with_pad": lambda x: ops.resize_with_pad(x, 20, 30),
-    "five_crop": lambda x: ops.five_crop(x, 20),
-    "ten_crop": lambda x: ops.ten_crop(x, 20),
-    "pad_to_bounding_box": lambda x: ops.pad_to_bounding_box(x, 1, 2, 60, 64),
-    "resize_with_crop_or_pad": lambda x: ops.resize_with_crop_or_pad(x, 30, 64),
-    "random_crop": lambda x: ops.random_crop(x, (20, 24)),
-    "random_size_crop": lambda x: ops.random_size_crop(x, 10, 20),
-    "random_zoom_out": ops.random_zoom_out,
-    "flip_left_right": ops.flip_left_right,
-    "flip_up_down": ops.flip_up_down,
-    "random_flip_left_right": ops.random_flip_left_right,
-    "random_flip_up_down": ops.random_flip_up_down,
-    "rgb_to_grayscale": ops.rgb_to_grayscale,
-    "affine": lambda x: ops.affine(x, 10),
-    "random_affine": lambda x: ops.random_affine(x, 10),
+Call = Callable[[Any], Any]
+
+PLAIN = """
+    random_zoom_out flip_left_right flip_up_down random_flip_left_right random_flip_up_down rgb_to_grayscale
+    random_perspective elastic rot90 invert gaussian_noise salt_and_pepper random_channel_permutation autocontrast
+    equalize random_autocontrast random_equalize clahe random_clahe random_grayscale random_invert
+    per_image_standardization transpose
+""".split()
+"""Ops that need nothing but an image."""
+
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "resize": ((20, 24),), "resize_shorter": (20,), "random_resized_crop": ((20, 24),),
+    "random_shortest_size": ((20, 24), 40), "scale_jitter": ((20, 24),), "center_crop": ((20, 24),),
+    "central_crop": (0.5,), "crop_to_bounding_box": (1, 2, 20, 24), "crop_and_resize": ([[0, 0, 0.5, 0.5]], (20, 24)),
+    "extract_patches": (8,), "pad": (3,), "resize_with_pad": (20, 30), "five_crop": (20,), "ten_crop": (20,),
+    "pad_to_bounding_box": (1, 2, 60, 64), "resize_with_crop_or_pad": (30, 64), "random_crop": ((20, 24),),
+    "random_size_crop": (10, 20), "affine": (10,), "random_affine": (10,), "random_transform": (10,), "rotate": (10,),
+    "random_rotation": (10,), "slice": ((1, 2, 0), (20, -1, -1)), "color_jitter": (0.2, 0.2, 0.2, 0.1),
+    "random_erasing": (1,), "permute_channels": ((2, 0, 1),), "gaussian_blur": (3,), "random_gaussian_blur": (3,),
+    "adjust_sharpness": (2,), "random_adjust_sharpness": (2,), "posterize": (4,), "solarize": (1,),
+    "random_posterize": (4,), "random_solarize": (1,), "adjust_brightness": (0.1,), "adjust_contrast": (0.5,),
+    "adjust_gamma": (2.2,), "adjust_hue": (0.1,), "adjust_jpeg_quality": (75,), "adjust_saturation": (0.5,),
+    "random_brightness": (0.1,), "random_contrast": (0.5, 1.5), "random_hue": (0.1,), "random_jpeg_quality": (50, 90),
+    "random_saturation": (0.5, 1.5), "normalize": (ops.IMAGENET_MEAN, ops.IMAGENET_STD), "clip": (3, 200),
+    "reshape": ((-1, 3),), "expand_dims": (0,), "gather": ([2, 1, 0], -1),
+}  # fmt: skip
+
+
+def _with(name: str, *arguments: Any) -> Call:
+    return lambda x: getattr(ops, name)(x, *arguments)
+
+
+def _after(change: Call, call: Call) -> Call:
+    return lambda x: call(change(x))
+
+
+def _mixing(name: str) -> Call:
+    return lambda x: getattr(ops, name)(x[None], np.zeros(1, np.int64), num_classes=2)[0]
+
+
+def _real(x: Any) -> Any:
+    return ops.convert_image_dtype(x, "float32")
+
+
+CALLS: dict[str, Call] = {
+    **{name: getattr(ops, name) for name in PLAIN},
+    **{name: _with(name, *arguments) for name, arguments in ARGUMENTS.items()},
+    **{
+        name: _after(_with("cast", "uint8"), getattr(ops, name))
+        for name in ("rand_augment", "trivial_augment_wide", "aug_mix", "auto_augment")
+    },
+    **{name: _mixing(name) for name in ("mixup", "cutmix", "mixup_or_cutmix")},
+    **{f"{name}, after convert_image_dtype": _after(_real, _with(name)) for name in ("rgb_to_hsv", "hsv_to_rgb")},
+    'resize, method="nearest"': _with("resize", (20, 24), "nearest"),
     "perspective": lambda x: ops.perspective(x, coefficients=(1, 0, 0, 0, 1, 0, 0, 0.01)),
-    "random_perspective": ops.random_perspective,
-    "random_transform": lambda x: ops.random_transform(x, 10),
-    "random_channel_shift, after cast": lambda x: ops.random_channel_shift(ops.cast(x, "float32"), 10),
-    "elastic": ops.elastic,
-    "rotate": lambda x: ops.rotate(x, 10),
-    "random_rotation": lambda x: ops.random_rotation(x, 10),
-    "rot90": ops.rot90,
-    "slice": lambda x: ops.slice(x, (1, 2, 0), (20, -1, -1)),
-    "color_jitter": lambda x: ops.color_jitter(x, 0.2, 0.2, 0.2, 0.1),
-    "random_erasing": lambda x: ops.random_erasing(x, 1),
-    "invert": ops.invert,
-    "rand_augment": lambda x: ops.rand_augment(ops.cast(x, "uint8")),
-    "trivial_augment_wide": lambda x: ops.trivial_augment_wide(ops.cast(x, "uint8")),
-    "aug_mix": lambda x: ops.aug_mix(ops.cast(x, "uint8")),
-    "auto_augment": lambda x: ops.auto_augment(ops.cast(x, "uint8")),
-    "gaussian_noise": ops.gaussian_noise,
-    "salt_and_pepper": ops.salt_and_pepper,
-    "permute_channels": lambda x: ops.permute_channels(x, (2, 0, 1)),
-    "random_channel_permutation": ops.random_channel_permutation,
-    "gaussian_blur": lambda x: ops.gaussian_blur(x, 3),
-    "random_gaussian_blur": lambda x: ops.random_gaussian_blur(x, 3),
-    "adjust_sharpness": lambda x: ops.adjust_sharpness(x, 2),
-    "random_adjust_sharpness": lambda x: ops.random_adjust_sharpness(x, 2),
-    "autocontrast": ops.autocontrast,
-    "equalize": ops.equalize,
-    "random_autocontrast": ops.random_autocontrast,
-    "random_equalize": ops.random_equalize,
-    "clahe": ops.clahe,
-    "random_clahe": ops.random_clahe,
-    "posterize": lambda x: ops.posterize(x, 4),
-    "solarize": lambda x: ops.solarize(x, 1),
-    "random_grayscale": ops.random_grayscale,
-    "random_invert": ops.random_invert,
-    "random_posterize": lambda x: ops.random_posterize(x, 4),
-    "random_solarize": lambda x: ops.random_solarize(x, 1),
-    "mixup": lambda x: ops.mixup(x[None], np.zeros(1, np.int64), num_classes=2)[0],
-    "cutmix": lambda x: ops.cutmix(x[None], np.zeros(1, np.int64), num_classes=2)[0],
-    "mixup_or_cutmix": lambda x: ops.mixup_or_cutmix(x[None], np.zeros(1, np.int64), num_classes=2)[0],
+    "random_channel_shift, after cast": _after(_with("cast", "float32"), _with("random_channel_shift", 10)),
     "grayscale_to_rgb": lambda x: ops.grayscale_to_rgb(x[..., :1]),
-    "adjust_brightness": lambda x: ops.adjust_brightness(x, 0.1),
-    "adjust_contrast": lambda x: ops.adjust_contrast(x, 0.5),
-    "adjust_gamma": lambda x: ops.adjust_gamma(x, 2.2),
-    "adjust_hue": lambda x: ops.adjust_hue(x, 0.1),
-    "adjust_jpeg_quality": lambda x: ops.adjust_jpeg_quality(x, 75),
-    "adjust_saturation": lambda x: ops.adjust_saturation(x, 0.5),
-    "random_brightness": lambda x: ops.random_brightness(x, 0.1),
-    "random_contrast": lambda x: ops.random_contrast(x, 0.5, 1.5),
-    "random_hue": lambda x: ops.random_hue(x, 0.1),
-    "random_jpeg_quality": lambda x: ops.random_jpeg_quality(x, 50, 90),
-    "random_saturation": lambda x: ops.random_saturation(x, 0.5, 1.5),
-    "rgb_to_hsv, after convert_image_dtype": lambda x: ops.rgb_to_hsv(ops.convert_image_dtype(x, "float32")),
-    "hsv_to_rgb, after convert_image_dtype": lambda x: ops.hsv_to_rgb(ops.convert_image_dtype(x, "float32")),
-    "per_image_standardization": ops.per_image_standardization,
-    "normalize": lambda x: ops.normalize(x, ops.IMAGENET_MEAN, ops.IMAGENET_STD),
-    "convert_image_dtype, to float32": lambda x: ops.convert_image_dtype(x, "float32"),
-    "cast, to int16": lambda x: ops.cast(x, "int16"),
-    "transpose": ops.transpose,
-    "clip": lambda x: ops.clip(x, 3, 200),
-    "minimum, with a float": lambda x: ops.minimum(x, 99.5),
-    "maximum, with an integer": lambda x: ops.maximum(x, 99),
+    "convert_image_dtype, to float32": _real,
+    "cast, to int16": _with("cast", "int16"),
+    "minimum, with a float": _with("minimum", 99.5),
+    "maximum, with an integer": _with("maximum", 99),
     "where, with an integer": lambda x: ops.where(x > 99, x, 0),
-    "reshape": lambda x: ops.reshape(x, (-1, 3)),
-    "expand_dims": lambda x: ops.expand_dims(x, 0),
     "squeeze": lambda x: ops.squeeze(x[..., :1], -1),
     "stack": lambda x: ops.stack([x, x]),
     "concat": lambda x: ops.concat([x, x], -1),
-    "gather": lambda x: ops.gather(x, [2, 1, 0], -1),
     "random_apply": lambda x: ops.random_apply(ops.flip_left_right, x),
     "random_choice": lambda x: ops.random_choice([ops.flip_left_right, ops.flip_up_down], x),
     "random_order": lambda x: ops.random_order([ops.flip_left_right, ops.flip_up_down], x),

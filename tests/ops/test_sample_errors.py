@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.errors import DataError, PlanTypeError, ShapeError, SpecError
+from gpupipe.errors import DataError, GpupipeError, PlanTypeError, ShapeError, SpecError
 from gpupipe.ops import Sample
 from gpupipe.ops._shared.samples import noise
 from gpupipe.transform.machine import has_dali
+from tests.ops.refusals import refused
+from tests.ops.test_result_dtypes import CALLS
+from tests.ops.value_chains import on, png
 
 IMAGE = np.zeros((20, 30, 3), np.uint8)
 MASK = np.zeros((20, 30, 1), np.uint8)
@@ -36,7 +37,7 @@ def boxed(image: Any = IMAGE, boxes: Any = BOX, **parts: Any) -> Sample:
     return Sample(image, boxes, **parts)
 
 
-BAD: list[tuple[type[Exception], str, Callable[[], Any]]] = [
+test_each_kind_of_bad_input_has_a_clear_error = refused(
     (SpecError, r"float32\[N,4\], got .*\[2,5\]; see ops.convert_boxes", lambda: boxed(boxes=np.zeros((2, 5)))),
     (SpecError, r"Sample needs boxes as float32\[N,4\], got", lambda: boxed(boxes=[1, 2, 3, 4])),
     (PlanTypeError, r"Sample needs boxes as float32\[N,4\], got a list", lambda: boxed(boxes=["a"])),
@@ -80,29 +81,15 @@ BAD: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     (PlanTypeError, "Samples with the same parts, got Sample", lambda: ops.random_choice([flip, image_of], boxed())),
     (PlanTypeError, "one array for each part of a batch", lambda: flip(Sample(IMAGE[None], np.zeros((3, 2, 4))))),
     (PlanTypeError, "iou_crop needs a Sample with boxes, got a", lambda: ops.random_iou_crop(Sample(IMAGE))),
-]
+)
 
 
-@pytest.mark.parametrize(("kind", "text", "call"), BAD)
-def test_each_kind_of_bad_input_has_a_clear_error(kind: type[Exception], text: str, call: Callable[[], Any]) -> None:
-    with pytest.raises(kind, match=text):
-        call()
-
-
-def test_an_error_of_a_traced_sample_names_the_line() -> None:
-    chain = Dataset.from_tensors((IMAGE, np.zeros((2, 5), np.float32)))
-    with pytest.raises(SpecError, match=r"float32\[N,4\], got float32\[2,5\].*test_sample_errors.py:\d+"):
-        chain.map(lambda image, boxes: ops.flip_left_right(Sample(image, boxes)), traced=True)
+TURNED_ROUND = ([5, 2, 3, 4], "flip_left_right.*x1 <= x2")
+TOO_FAR = ([1, 2, 3, 1e300], r"Sample: needs boxes of numbers up to 3\.4e38, .*")
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
-@pytest.mark.parametrize(
-    ("bad", "text"),
-    [
-        ([5, 2, 3, 4], "flip_left_right.*x1 <= x2"),
-        ([1, 2, 3, 1e300], r"Sample: needs boxes of numbers up to 3\.4e38, .*"),
-    ],
-)
+@pytest.mark.parametrize(("bad", "text"), [TURNED_ROUND, TOO_FAR])
 def test_a_bad_box_is_a_bad_element(bad: Any, text: str, on_error: Any) -> None:
     boxes = np.array([[[1, 2, 3, 4]], [bad], [[0, 0, 1, 1]]])
     chain = Dataset.from_tensor_slices((np.stack([IMAGE] * 3), boxes))
@@ -116,15 +103,7 @@ def test_a_bad_box_is_a_bad_element(bad: Any, text: str, on_error: Any) -> None:
             list(made.with_options(options))
 
 
-MOVING: dict[str, Callable[[Any], Any]] = {
-    "flip_left_right": ops.flip_left_right,
-    "flip_up_down": ops.flip_up_down,
-    "transpose": ops.transpose,
-    "rot90": ops.rot90,
-    "random_flip_left_right": ops.random_flip_left_right,
-    "center_crop": lambda s: ops.center_crop(s, (9, 9)),
-    "resize": lambda s: ops.resize(s, (9, 9)),
-}
+MOVING = "flip_left_right flip_up_down transpose rot90 random_flip_left_right center_crop resize".split()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -133,31 +112,12 @@ def test_masks_of_another_size_are_a_bad_element_for_every_op_that_moves_them(na
     mask = TensorSpec((None, None, 1), "uint8")
     masks = [MASK, MASK[1:], MASK]
     chain = Dataset.from_generator(lambda: ((IMAGE, mask) for mask in masks), output_signature=(SPEC, mask))
-    moved = chain.map(lambda image, mask: MOVING[name](Sample(image, masks=mask)), traced=True)
+    moved = chain.map(lambda image, mask: CALLS[name](Sample(image, masks=mask)), traced=True)
     options, skip = (Options(device="cpu", backend=backend, on_error=kind) for kind in ("raise", "skip"))
 
     with pytest.raises(ShapeError, match=rf"{name}: needs images of one size, got \[20, 30\] and \[19, 30\]; resize"):
         list(moved.with_options(options))
     assert len(list(moved.with_options(skip))) == 2
-
-
-@pytest.mark.parametrize("name", ["flip_left_right", "transpose"])
-def test_masks_whose_other_size_is_known_are_an_error_of_the_line(name: str) -> None:
-    chain = Dataset.from_tensors((IMAGE, MASK[1:]))
-
-    with pytest.raises(SpecError, match=rf"{name} needs images of one size, got \[20, 30\] and \[19, 30\].*\.py:\d+"):
-        chain.map(lambda image, mask: MOVING[name](Sample(image, masks=mask)), traced=True)
-
-
-def test_arrays_whose_masks_have_another_size_are_not_transposed() -> None:
-    with pytest.raises(ShapeError, match=r"transpose: needs images of one size, got \[20, 30\] and \[19, 30\]"):
-        ops.transpose(Sample(IMAGE, masks=MASK[1:]))
-    channels = np.zeros((3, 20, 30), np.uint8), np.zeros((1, 19, 30), np.uint8)
-    with pytest.raises(ShapeError, match=r"got \[20, 30\] and \[19, 30\]"):
-        ops.transpose(Sample(channels[0], masks=channels[1]), "HWC")
-    batch = Sample(np.stack([IMAGE] * 2), masks=np.stack([MASK[1:]] * 2))
-    with pytest.raises(ShapeError, match=r"got \[20, 30\] and \[19, 30\]"):
-        ops.transpose(batch)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -239,29 +199,16 @@ OPS: dict[str, Callable[[Any], Any]] = {
     "random_resized_crop": lambda pair: ops.random_resized_crop(pair, (9, 9), scale=(0.2, 0.5)),
     "random_crop": lambda pair: ops.random_crop(pair, (9, 9)),
     "center_crop": lambda pair: ops.center_crop(pair, (9, 9)),
-    "random_flip_left_right": lambda pair: tuple(ops.resize(x, (9, 9)) for x in ops.random_flip_left_right(pair)),
 }
-
-
-def _png(height: int, width: int) -> bytes:
-    out = io.BytesIO()
-    Image.fromarray(noise(height, width)).save(out, "PNG")
-    return out.getvalue()
 
 
 def _pairs(*sizes: tuple[int, int]) -> Dataset:
     """Encoded images of 30 x 40 with encoded masks of these sizes."""
-    return Dataset.from_tensor_slices(([_png(30, 40)] * len(sizes), [_png(*size) for size in sizes]))
+    return Dataset.from_tensor_slices(([png(noise(30, 40))] * len(sizes), [png(noise(*size)) for size in sizes]))
 
 
 def _decoded(op: Callable[[Any], Any]) -> Callable[..., Any]:
     return lambda x, y: op((ops.decode_png(x, channels=3), ops.decode_png(y, channels=3)))
-
-
-def _on(backend: Any, **options: Any) -> Options:
-    if backend == "dali" and not has_dali():
-        pytest.skip("DALI is not installed")
-    return Options(device="cpu", backend=backend, **options)
 
 
 # Smaller, and so large that the window of the image lies inside of it: DALI itself would not notice.
@@ -270,9 +217,9 @@ SIZES = [(20, 25), (60, 80), (40, 30)]
 
 @pytest.mark.parametrize("backend", ["numpy", "dali"])
 @pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("op", [OPS[name] for name in ("random_resized_crop", "random_crop", "center_crop")])
+@pytest.mark.parametrize("op", OPS.values(), ids=OPS)
 def test_an_image_and_a_mask_of_another_size(op: Callable[[Any], Any], size: tuple[int, int], backend: str) -> None:
-    chain = _pairs((30, 40), size).map(_decoded(op)).batch(1).with_options(_on(backend))
+    chain = _pairs((30, 40), size).map(_decoded(op)).batch(1).with_options(on(backend))
     items = iter(chain)
 
     assert [x.shape for x in next(items)] == [(1, 9, 9, 3)] * 2
@@ -286,17 +233,6 @@ def test_an_image_and_a_mask_of_another_size(op: Callable[[Any], Any], size: tup
     assert list(items) == []
 
 
-@pytest.mark.parametrize("backend", ["numpy", "dali"])
-@pytest.mark.parametrize("op", OPS.values(), ids=OPS.keys())
-def test_equal_images_are_cut_alike(op: Callable[[Any], Any], backend: str) -> None:
-    data = _png(30, 40)
-    chain = Dataset.from_tensors((data, data)).repeat(5).map(_decoded(op)).batch(5).with_options(_on(backend))
-
-    ((images, masks),) = chain
-
-    np.testing.assert_array_equal(images, masks)
-
-
 def test_images_with_channels_first_are_told_so() -> None:
     arrays = np.zeros((40, 60, 3), np.uint8), np.zeros((40, 60, 1), np.uint8)
     spec = gp.TensorSpec((None, None, 3), "uint8"), gp.TensorSpec((None, None, 1), "uint8")
@@ -308,18 +244,30 @@ def test_images_with_channels_first_are_told_so() -> None:
                 chain.map(lambda x, y, which=which: ops.flip_left_right(which(x, y)), traced=True)
 
 
-@pytest.mark.parametrize(
-    ("size", "hint"),
-    [((5, 40), True), ((60, 40), False), ((40, 40), False), ((5, 60), False)],
-    ids=["of 5 objects", "on its side", "square", "of another height"],
+def beside(height: int, width: int, *masks: int) -> Any:
+    return flip((np.zeros((height, width, 3), np.uint8), np.zeros(masks, np.uint8)))
+
+
+def traced(op: Callable[[Any], Any]) -> Dataset:
+    return Dataset.from_tensors((IMAGE, MASK[1:])).map(lambda x, mask: op(Sample(x, masks=mask)), traced=True)
+
+
+APART = r"needs images of one size, got \[20, 30\] and \[19, 30\]"
+FIVE = Dataset.from_tensors((IMAGE, np.zeros((2, 5), np.float32)))
+PLANES = np.zeros((3, 20, 30), np.uint8), np.zeros((1, 19, 30), np.uint8)
+TRANSPOSE = r"images of one size, .*ops\.transpose\(masks, 'HWC'\)"
+RESIZE = r"images of one size, got \[\d+, \d+\] and \[\d+, \d+\]; resize them first$"
+
+test_masks_of_another_size_are_refused = refused(
+    (SpecError, r"got float32\[2,5\].*_errors.py:\d+", lambda: FIVE.map(lambda x, b: flip(Sample(x, b)))),
+    (SpecError, rf"flip_left_right {APART}.*\.py:\d+", lambda: traced(flip)),
+    (SpecError, rf"transpose {APART}.*\.py:\d+", lambda: traced(ops.transpose)),
+    (ShapeError, rf"transpose: {APART}", lambda: ops.transpose(Sample(IMAGE, masks=MASK[1:]))),
+    (ShapeError, APART, lambda: ops.transpose(Sample(PLANES[0], masks=PLANES[1]), "HWC")),
+    (ShapeError, APART, lambda: ops.transpose(Sample(np.stack([IMAGE] * 2), masks=np.stack([MASK[1:]] * 2)))),
+    (GpupipeError, TRANSPOSE, lambda: beside(40, 60, 5, 40, 60)),  # looks like masks of 5 objects
+    (GpupipeError, RESIZE, lambda: beside(40, 60, 60, 40, 60)),  # on its side
+    (GpupipeError, RESIZE, lambda: beside(40, 60, 40, 40, 60)),  # a square
+    (GpupipeError, RESIZE, lambda: beside(40, 60, 5, 60, 60)),  # of another height
+    (GpupipeError, RESIZE, lambda: beside(40, 40, 60, 40, 1)),
 )
-def test_only_what_looks_like_masks_of_objects_is_told_so(size: tuple[int, int], hint: bool) -> None:
-    with pytest.raises(gp.errors.GpupipeError, match="images of one size") as raised:
-        ops.flip_left_right((np.zeros((40, 60, 3), np.uint8), np.zeros((*size, 60), np.uint8)))
-
-    assert ("ops.transpose(masks, 'HWC')" in str(raised.value)) == hint
-
-
-def test_masks_beside_a_square_image_are_not_told_so() -> None:
-    with pytest.raises(gp.errors.GpupipeError, match=r"got \[40, 40\] and \[60, 40\]; resize them first$"):
-        ops.flip_left_right((np.zeros((40, 40, 3), np.uint8), np.zeros((60, 40, 1), np.uint8)))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe import Dataset, TensorSpec, ops
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError
 from gpupipe.graph.op import Op
@@ -26,6 +26,7 @@ from gpupipe.spec import flatten
 from gpupipe.transform.machine import has_dali
 from tests.ops.painted import MOVES, Move, check, check_image, drawn, painted, program
 from tests.ops.test_result_dtypes import CALLS
+from tests.ops.value_chains import on
 
 BACKENDS = ["numpy"] + ["dali"] * has_dali()
 
@@ -33,10 +34,6 @@ COUNT = 6
 
 ENLARGING = {"rand_augment", "trivial_augment_wide", "auto_augment"}
 """Ops whose images differ by more than 2 levels between executors: equalizing enlarges 1 level."""
-
-
-def on(backend: Any, **settings: Any) -> Options:
-    return Options(device="cpu", backend=backend, **settings)
 
 
 def samples(count: int = COUNT, **settings: Any) -> Dataset:
@@ -95,6 +92,7 @@ def test_positions_are_those_computed_by_hand() -> None:
         (ops.resize_with_pad(s, 20, 20), [2, 6, 6, 9], [2.5, 6.5]),
         (ops.affine(s, translate=(2, -1)), [4, 0, 8, 3], [4.5, 0.5]),
         (ops.affine(s, scale=2.0), [-6, -3, 2, 3], [-5, -2]),
+        (ops.perspective(s, coefficients=(0.5, 0, 1, 0, 0.5, 0, 0, 0)), [2, 2, 10, 8], [3, 3]),
         (ops.rotate(s, 90), [6, 9, 9, 13], [6.5, 12.5]),
         (ops.rotate(s, 90, expand=True), [1, 14, 4, 18], [1.5, 17.5]),
     ):
@@ -264,19 +262,6 @@ def test_a_clip_moves_its_boxes_as_an_image_does(backend: str) -> None:
     )
 
 
-def test_a_state_continues_with_the_same_boxes() -> None:
-    chain = samples(12).shuffle(6, seed=1).map(augment).ragged_batch(2).with_options(on("numpy"))
-    whole = [batch.boxes for batch in chain.iterator(epoch=0)]
-    iterator = chain.iterator(epoch=0)
-    first = [next(iterator).boxes for _ in range(2)]
-    again = chain.iterator(epoch=0)
-    again.load_state_dict(iterator.state_dict())
-
-    for one, other in zip(whole, [*first, *(batch.boxes for batch in again)], strict=True):
-        for a, b in zip(one, other, strict=True):
-            np.testing.assert_array_equal(a, b)
-
-
 def python(s: Sample) -> Sample:
     if len(s.boxes) < 1:
         return s
@@ -415,23 +400,3 @@ def test_programs_have_every_op_that_can_be_seen_in_them() -> None:
     names = {move.name for number in range(300) for move in program(np.random.default_rng(number), 4)}
 
     assert names == {name for name, move in MOVES.items() if move.drawn}
-
-
-@pytest.mark.parametrize("number", range(8))
-def test_executors_move_boxes_by_whole_programs_alike(number: int) -> None:
-    rng = np.random.default_rng([99, number])
-    moves = program(rng, 3)
-    parts = [drawn(rng) for _ in range(4)]
-    columns = zip(*(flatten(part)[0] for part in parts), strict=True)
-    batch = flatten(parts[0])[1].unflatten([np.stack(column) for column in columns])
-    chain = Dataset.from_tensor_slices(batch).map(lambda s: through(moves, s, True), traced=True)
-    exact = all(move.exact for move in moves)
-
-    rows = list(chain.with_options(Options(device="cpu", backend="numpy")))
-    for row in rows:
-        check_image(row, exact)
-    if has_dali():
-        for row, other in zip(rows, chain.with_options(Options(device="cpu", backend="dali")), strict=True):
-            check_image(other, exact)
-            for name in ("boxes", "labels", "keypoints"):
-                np.testing.assert_array_equal(getattr(row, name), getattr(other, name))

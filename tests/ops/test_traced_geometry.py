@@ -1,4 +1,4 @@
-"""Geometry from traced host values: sizes, windows and probabilities that come from features."""
+"""Parameters that are features: windows, sizes, angles and factors that differ from image to image."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import ShapeError
-from gpupipe.graph.host_values import HostValues, is_image
+from gpupipe.graph.host_values import HostValues
 from gpupipe.graph.trace import trace
 from gpupipe.graph.values import Value
 from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.spec import TensorSpec, flatten
-from gpupipe.transform.program import Feed, Program
-from tests.conformance.harness import EXECUTORS, make_executor
+from tests.chains.data import on
+from tests.conformance.harness import EXECUTORS, host
 
 HEIGHTS, WIDTHS = np.array([20, 31, 44]), np.array([50, 37, 28])
 FILES = [encoded(picture(h, w), quality=90) for h, w in zip(HEIGHTS, WIDTHS, strict=True)]
@@ -34,43 +35,20 @@ def values_of(fn: Callable[..., Any], *columns: Any) -> tuple[tuple[Value, ...],
     return traced.outputs, HostValues(3, lambda i: list(columns[i]), lambda i: keys, seed=1, epoch=0)
 
 
-def run(kind: str, fn: Callable[..., Any], *columns: Any) -> list[Any]:
-    """The rows that an executor gives."""
-    outputs, values = values_of(fn, *columns)
-    assert all(map(is_image, outputs))
-    program = Program(outputs)
-    executor = make_executor(kind, program, 3)
-    try:
-        executor.submit(Feed.of(program, values))
-        (column,) = executor.collect()
-    finally:
-        executor.close()
-    return [row.get() if hasattr(row, "get") else row for row in column]
+def sized(data: Any, size: Any) -> Any:
+    return ops.resize_shorter(ops.center_crop(ops.decode_jpeg(data, 3), (size * 2, 16)), size, "nearest")
 
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("kind", EXECUTORS)
-def test_a_feature_can_be_the_window(kind: str) -> None:
-    rows = run(kind, lambda data, box: ops.decode_and_crop_jpeg(data, box), FILES, BOXES)
+@pytest.mark.parametrize(("op", "numbers"), [(ops.decode_and_crop_jpeg, BOXES), (sized, SIZES)], ids=["window", "size"])
+def test_a_feature_can_be_the_window_and_the_size(op: Any, numbers: Any, kind: str) -> None:
+    ds = gp.Dataset.from_tensor_slices((FILES, numbers)).map(op, traced=True)
 
-    for row, data, (y, x, h, w) in zip(rows, FILES, BOXES, strict=True):
-        expected = ops.decode_jpeg(data, 3)[y : y + h, x : x + w]
-        assert row.shape == expected.shape
-        assert np.abs(row.astype(int) - expected).max() <= (8 if kind == "dali-gpu" else 0)
-
-
-@pytest.mark.conformance
-@pytest.mark.parametrize("kind", EXECUTORS)
-def test_a_feature_can_be_the_size(kind: str) -> None:
-    def chain(data: Any, size: Any) -> Any:
-        return ops.resize_shorter(ops.center_crop(ops.decode_jpeg(data, 3), (size * 2, 16)), size, "nearest")
-
-    rows = run(kind, chain, FILES, SIZES)
-
-    for row, data, size in zip(rows, FILES, SIZES.tolist(), strict=True):
-        expected = chain(data, size)
-        assert row.shape == expected.shape
-        assert np.abs(row.astype(int) - expected).max() <= (8 if kind == "dali-gpu" else 0)
+    for got, data, number in zip(ds.with_options(on(kind)), FILES, numbers, strict=True):
+        expected = op(data, number)
+        assert got.shape == expected.shape
+        assert np.abs(host(got).astype(int) - expected).max() <= (8 if kind == "dali-gpu" else 0)
 
 
 def test_sizes_are_known_without_a_pixel() -> None:
@@ -92,3 +70,54 @@ def test_a_feature_that_does_not_fit_blames_its_row() -> None:
         values.sizes(image)
 
     assert getattr(caught.value, "rows", None) == (1,)
+
+
+IMAGES = np.stack([picture(18, 22) + np.uint8(40 * n) for n in range(3)])
+SIDES = np.array([[0, 0, 0, 0], [1, 2, 3, 4], [5, 0, 0, 5]])
+BOXES_OF_ONE = np.array([[0, 0, 1, 1], [0.2, 0.1, 0.7, 1.2], [0.9, 0.8, 0.1, 0.3]], np.float32)
+CORNERS = [(0, 0), (21, 0), (21, 17), (0, 17)]
+
+
+def shifted(x: Any, n: Any, method: str) -> Any:
+    return ops.perspective(x, CORNERS, [(a + n, b) for a, b in CORNERS], method)
+
+
+def padded(mode: str) -> Callable[[Any, Any], Any]:
+    return lambda x, s: ops.pad(x, (s[0], s[1], s[2], s[3]), padding_mode=mode)
+
+
+TRACED: dict[str, tuple[Callable[[Any, Any], Any], Any, float]] = {
+    "adjust_brightness": (ops.adjust_brightness, [-0.2, 0.0, 0.3], 1),
+    "adjust_contrast": (ops.adjust_contrast, [0.5, 1.0, 2.0], 1),
+    "adjust_saturation": (ops.adjust_saturation, [0.5, 1.0, 2.0], 1),
+    "adjust_hue": (ops.adjust_hue, [-1.0, 0.1, 0.5], 1),
+    "adjust_gamma": (ops.adjust_gamma, [0.5, 1.0, 2.0], 1),
+    "adjust_jpeg_quality": (ops.adjust_jpeg_quality, [0, 50, 100], 1),
+    "gaussian_blur": (lambda x, n: ops.gaussian_blur(x, 5, n), [0.5, 1.0, 1.5], 1),
+    "adjust_sharpness": (ops.adjust_sharpness, [0.0, 0.5, 1.5], 1),
+    "clahe": (lambda x, n: ops.clahe(x, n, 4), [1.5, 3.0, 4.0], 0),
+    "perspective": (lambda x, n: shifted(x, n, "bilinear"), [0, 1, 2], 0),
+    "perspective, nearest": (lambda x, n: shifted(x, n, "nearest"), [0, 1, 2], 0),
+    "affine, shear": (lambda x, n: ops.affine(x, shear=n), [0.0, 20.0, -30.0], 0),
+    "five_crop": (ops.five_crop, [3, 4, 5], 0),
+    **{f"pad, {mode}": (padded(mode), SIDES, 0) for mode in ("constant", "edge", "reflect", "symmetric")},
+    "crop_and_resize": (lambda x, b: ops.crop_and_resize(x, b, (9, 8)), BOXES_OF_ONE, 0.05),
+    "crop_and_resize, nearest": (lambda x, b: ops.crop_and_resize(x, b, (9, 8), "nearest"), BOXES_OF_ONE, 0),
+    "random_shortest_size": (lambda x, n: ops.random_shortest_size(x, (n, n), n + 2, "nearest"), [10, 14, 30], 0),
+    "scale_jitter": (lambda x, n: ops.scale_jitter(x, (n, n), (1, n / n), "nearest"), [10, 14, 30], 0),
+    "elastic": (lambda x, n: ops.elastic(x, (n, n), 2.0), [0.0, 0.0, 0.0], 0),
+}
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("kind", EXECUTORS)
+@pytest.mark.parametrize("name", TRACED)
+def test_a_feature_can_be_the_parameter(name: str, kind: str) -> None:
+    op, numbers, room = TRACED[name]
+    ds = gp.Dataset.from_tensor_slices((IMAGES, np.array(numbers))).map(op, traced=True)
+    room = 48 if (kind, name) == ("dali-gpu", "adjust_jpeg_quality") else room
+
+    for x, number, got in zip(IMAGES, np.array(numbers), ds.with_options(on(kind)), strict=True):
+        expected = op(x, number)
+        assert got.shape == expected.shape
+        assert np.abs(host(got).astype(float) - expected).max() <= room

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -65,3 +66,16 @@ def assert_equal(got: list[tuple[Any, ...]], expected: list[tuple[Any, ...]]) ->
         for one, other in zip(row, meant, strict=True):
             assert np.asarray(one).dtype == np.asarray(other).dtype
             np.testing.assert_array_equal(one, other)
+
+
+def assert_same_by_place_and_resumed(chain: Dataset) -> None:
+    """Elements by their places, and those behind a state, are those of one run."""
+    whole = list(chain.iterator(epoch=0))
+    assert_equal([chain[i] for i in range(len(whole))], whole)
+    items = chain.iterator(epoch=0)
+    next(items)
+    state = json.loads(json.dumps(items.state_dict()))
+    items.close()
+    again = iter(chain)
+    again.load_state_dict(state)
+    assert_equal(list(again), whole[1:])
