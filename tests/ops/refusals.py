@@ -21,4 +21,5 @@ def refused(*rows: Row) -> Callable[[Any, str, Callable[[], object]], None]:
         with pytest.raises(error, match=words):
             call()
 
-    return test
+    made: Callable[[Any, str, Callable[[], object]], None] = test
+    return made

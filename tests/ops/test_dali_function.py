@@ -186,7 +186,7 @@ test_mistakes_are_plan_errors = refused(
     (PlanError, "dali_function has no NumPy form and cannot take", lambda: ops.dali_function(fn.flip, X[0], spec=HWC)),
     (SpecError, "a numeric dtype and a rank", lambda: called(spec=gp.TensorSpec(None, "uint8"))),
     (PlanTypeError, "a TensorSpec for each result", lambda: called(spec="uint8")),
-    (PlanTypeError, "needs a function", lambda: called(3)),  # type: ignore[arg-type]
+    (PlanTypeError, "needs a function", lambda: called(3)),
     (PlanError, "at least one argument", lambda: IMAGES.map(lambda x: ops.dali_function(fn.flip, spec=HWC))),
 )
 

@@ -190,8 +190,8 @@ def test_policies_get_the_settings_of_torchvisions() -> None:
         "elastic(alpha=(30.0, 40.0), sigma=(3.0, 3.0), interpolation='nearest', fill=9) -> "
         "scale_jitter(target_size=(90, 70), scale_range=(0.5, 1.5), interpolation='bicubic', antialias=True) -> "
         "random_shortest_size(min_size=(64, 96), max_size=120, interpolation='bilinear', antialias=True) -> "
-        "random_crop(size=(9, 8)) -> random_erasing(p=0.3, scale=(0.1, 0.2), ratio=(0.5, 2.0), value=(1.0, 2.0, 3.0)) -> "
-        "transpose()"
+        "random_crop(size=(9, 8)) -> random_erasing(p=0.3, scale=(0.1, 0.2), ratio=(0.5, 2.0), "
+        "value=(1.0, 2.0, 3.0)) -> transpose()"
     )
 
 

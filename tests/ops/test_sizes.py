@@ -272,13 +272,13 @@ test_mistakes_are_plan_errors = refused(
     (SpecError, "height from 1", lambda: ops.resize(X, (0, 5))),
     (SpecError, "width from 1", lambda: ops.resize(X, (5, -1))),
     (PlanTypeError, "an integer for height", lambda: ops.resize(X, (5.5, 5))),
-    (PlanTypeError, "size as two numbers", lambda: ops.resize(X, (5, 5, 3))),  # type: ignore[arg-type]
+    (PlanTypeError, "size as two numbers", lambda: ops.resize(X, (5, 5, 3))),
     (SpecError, "method from area, bicubic", lambda: ops.resize(X, (5, 5), "cubic")),
     (SpecError, RESIZES, lambda: Resize(2, 2).infer(TensorSpec((4, 4, 1), "int64"))),
     (SpecError, RESIZES, lambda: Resize(2, 2).infer(TensorSpec((4, 4, 1), "float64"))),
     (SpecError, RESIZES, lambda: Resize(2, 2).infer(TensorSpec((4, 4, 1), "bool"))),
     (SpecError, "keeps all channels, got a size of 1", lambda: RandomCrop(4, 5, 1).infer(SMALL)),
-    (PlanTypeError, "size as", lambda: ops.random_crop(X, 4)),  # type: ignore[call-overload]
+    (PlanTypeError, "size as", lambda: ops.random_crop(X, 4)),
     (SpecError, "inside the image, got 3.5 of 7", lambda: CropToBoundingBox(3, 0, 5, 5).infer(SMALL)),
     (SpecError, "inside the image, got 0.10 of 9", lambda: CropToBoundingBox(0, 0, 5, 10).infer(SMALL)),
     (SpecError, "room for the image, got 7 at 3 in 9", lambda: PadToBoundingBox(3, 0, 9, 20).infer(SMALL)),
@@ -318,7 +318,7 @@ test_mistakes_are_plan_errors = refused(
 
 def test_an_image_and_its_mask_get_one_size_which_is_given() -> None:
     for op, size in ((ops.random_shortest_size, (20, 30, 40)), (ops.scale_jitter, (40, 50))):
-        (x, mask), given = op((X, X[..., :1]), size, return_params=True, seed=3)  # type: ignore[arg-type]
+        (x, mask), given = op((X, X[..., :1]), size, return_params=True, seed=3)
 
         assert x.shape == (*given, 3) and mask.shape == (*given, 1) and given.dtype == np.int32
 

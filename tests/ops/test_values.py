@@ -233,6 +233,7 @@ def test_what_explains_a_chain_shows_no_types_of_inputs() -> None:
 
 
 NAMES = Dataset.from_tensor_slices(["a"])
+MANY = Dataset.range(64)
 
 test_wrong_arguments_name_what_is_needed = refused(
     (PlanTypeError, "stack needs a list or tuple of values, got none", lambda: ops.stack([])),
@@ -311,9 +312,6 @@ test_mistakes_in_choices_name_what_is_needed = refused(
     (PlanTypeError, "maximum needs numbers, got Symbol and dict", lambda: MANY.map(lambda x: ops.maximum(x, {}))),
     (SpecError, r"supports \+ - \* / and comparisons, got 'pow'", lambda: list(on_photo(lambda x: x**2))),
 )
-
-
-MANY = Dataset.range(64)
 
 
 def drawn(fn: Any, chain: Dataset = MANY) -> Any:
