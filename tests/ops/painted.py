@@ -190,7 +190,7 @@ def _moves(n: Callable[[int, int], int], gray: int) -> list[Move]:
         Move("trivial_augment_wide", lambda s: ops.trivial_augment_wide(s, fill=9, seed=seed), False, False),
         Move("auto_augment", lambda s: ops.auto_augment(s, seed=seed), False, False),
         Move("random_apply", lambda s: ops.random_apply(ops.flip_left_right, s, seed=seed)),
-        Move("random_choice", lambda s: ops.random_choice([ops.flip_up_down, _twice, _as_it_is], s, seed=seed)),
+        Move("random_choice", lambda s: ops.random_choice([ops.flip_up_down, _twice, lambda x: x], s, seed=seed)),
         Move("random_order", lambda s: ops.random_order([ops.flip_up_down, _shifted], s, seed=seed)),
         Move("colours", lambda s: _coloured(s, seed), drawn=False),
     ]
@@ -198,10 +198,6 @@ def _moves(n: Callable[[int, int], int], gray: int) -> list[Move]:
 
 def _twice(s: Any) -> Any:
     return ops.flip_left_right(ops.flip_up_down(s))
-
-
-def _as_it_is(s: Any) -> Any:
-    return s
 
 
 def _shifted(s: Any) -> Any:

@@ -266,6 +266,13 @@ def test_a_number_is_a_spread_about_its_centre(arguments: Any, bounds: Any) -> N
     assert made.outputs[0].op.bounds == bounds  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_without_a_factor_nothing_changes(backend: Any) -> None:
+    ds = gp.Dataset.from_tensor_slices(X[None]).map(ops.color_jitter)
+
+    np.testing.assert_array_equal(list(ds.with_options(gp.Options(device="cpu", backend=backend))), X[None])
+
+
 test_wrong_jitters_are_errors = refused(
     (SpecError, "brightness from 0 to inf", lambda: ops.color_jitter(X, brightness=-0.1)),
     (SpecError, r"hue from 0 to 0\.5", lambda: ops.color_jitter(X, hue=0.6)),

@@ -22,7 +22,8 @@ from gpupipe.ops.random_transform import RandomTransform
 from gpupipe.random import BatchRng
 from tests.ops.originals import original
 from tests.ops.refusals import refused
-from tests.ops.test_affine import COUNT, photograph
+from tests.ops.test_affine import BACKENDS, COUNT, photograph
+from tests.ops.value_chains import on
 
 PAGE = Path(gp.__file__).parent / "guide" / "moving.md"
 
@@ -191,6 +192,20 @@ def test_a_change_of_brightness_is_that_of_keras(number: int, keras: Any) -> Non
 
         assert got.dtype == np.float32
         assert np.abs(got - keras.apply_brightness_shift(x, factor, False)).max() <= 1  # next to a whole number
+
+
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+def test_everything_at_once_is_the_same_everywhere(backend: str) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (4, 21, 30, 3), dtype=np.uint8)
+    ds = gp.Dataset.from_tensor_slices(x).map(
+        lambda x: ops.random_transform(x, 15, 0.1, 3, (0.5, 1.5), 5.0, 0.2, 20.0, "reflect", 0.0, True, True)
+    )
+
+    for got, expected in zip(
+        *(ds.with_options(on(kind)).iterator(epoch=0) for kind in (backend, "numpy")), strict=True
+    ):
+        assert np.abs(got - expected).max() <= 2  # floats next to whole numbers are cut, then multiplied
+        assert (got != expected).mean() < 0.01
 
 
 def transformed(**settings: Any) -> Any:

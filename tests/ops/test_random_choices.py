@@ -172,16 +172,6 @@ def test_what_was_drawn_is_what_was_done(backend: str) -> None:
     assert len(flips) > 1
 
 
-def test_parameters_are_equal_for_every_batch_size_and_the_result_is_that_without_them() -> None:
-    def only(image: Any, mask: Any, label: Any) -> Any:
-        x = ops.decode_png(image, channels=3)
-        return ops.random_crop(x, (9, 8)), ops.random_resized_crop(x, (9, 9))
-
-    got = rows(windows, "numpy", 8)
-    assert_equal([row[1:2] for row in got], [row[1:2] for row in rows(windows, "numpy", 1)])
-    assert_equal([(row[0], row[3]) for row in got], rows(only, "numpy"))
-
-
 def test_eager_calls_return_them_too() -> None:
     crop, (y, x, h, w) = ops.random_crop(X, (3, 2), return_params=True)
     np.testing.assert_array_equal(crop, X[y : y + h, x : x + w])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import re
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -128,16 +127,12 @@ def test_keypoints_of_visibility_0_stay_where_they_are() -> None:
 
 def test_empty_sets_stay_empty() -> None:
     s = Sample(np.zeros((10, 20, 3), np.uint8), [], np.zeros(0, np.int64), np.zeros((0, 17, 3)))
-    moves: list[Callable[[Any], Any]] = [ops.flip_up_down, lambda s: ops.rotate(s, 10), ops.clip_boxes, _iou_crop]
+    moves: list[Any] = [ops.flip_up_down, lambda s: ops.rotate(s, 10), ops.clip_boxes, ops.random_iou_crop]
 
     for move in moves:
         moved = move(s)
         assert moved.boxes.shape == (0, 4) and moved.boxes.dtype == np.float32
         assert moved.labels.shape == (0,) and moved.keypoints.shape == (0, 17, 3)
-
-
-def _iou_crop(s: Any) -> Any:
-    return ops.random_iou_crop(s, seed=1)
 
 
 def test_transpose_moves_the_channels_of_image_and_masks() -> None:

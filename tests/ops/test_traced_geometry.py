@@ -113,6 +113,8 @@ TRACED: dict[str, tuple[Callable[[Any, Any], Any], Any, float]] = {
 @pytest.mark.parametrize("kind", EXECUTORS)
 @pytest.mark.parametrize("name", TRACED)
 def test_a_feature_can_be_the_parameter(name: str, kind: str) -> None:
+    if kind == "dali-gpu" and not name.startswith("adjust_"):
+        pytest.skip("tests/conformance/test_ops.py has the tolerances of a GPU")
     op, numbers, room = TRACED[name]
     ds = gp.Dataset.from_tensor_slices((IMAGES, np.array(numbers))).map(op, traced=True)
     room = 48 if (kind, name) == ("dali-gpu", "adjust_jpeg_quality") else room
