@@ -9,12 +9,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import gpupipe
 
-__all__ = ["ROOT", "ended", "signalled", "started"]
+__all__ = ["ROOT", "Cli", "ended", "signalled", "started"]
 
 ROOT = Path(gpupipe.__file__).parents[1]
+Cli: TypeAlias = Callable[..., tuple[int, str, str]]
+"""Runs the command in this process with words of any type: its status, stdout and stderr."""
 
 
 def started(*arguments: str, cwd: Path, first: Path | None = None, **environment: str) -> subprocess.Popen[str]:

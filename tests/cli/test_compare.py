@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gpupipe.cli import main
 from gpupipe.comparison import contestants
 from gpupipe.comparison.photographs import encode, take, write_shards
 from gpupipe.transform.machine import has_dali
-from tests.cli.commands import ended, signalled, started
+from tests.cli.commands import Cli, ended, signalled, started
 
 NUMPY = ["--executor", "numpy"]
 
@@ -48,38 +47,37 @@ def shards(tmp_path: Path) -> str:
 @pytest.fixture
 def users_file(tmp_path: Path) -> str:
     for number in range(8):
-        shot, pixels = take(number)
-        (tmp_path / f"{number}.jpg").write_bytes(encode(pixels, shot.quality))
+        (tmp_path / f"{number}.jpg").write_bytes(encode(take(number)[1]))
     (tmp_path / "train_file.py").write_text(FILE.format(pattern=str(tmp_path / "*.jpg")))
     return str(tmp_path / "train_file.py")
 
 
-@pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
-def test_two_executors_are_compared_on_tfrecords(
-    shards: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contestants, "gpu_count", lambda: 0)
 
-    status = main(["compare", shards, "--size", "48", "--rate", "500"])
 
-    said = capsys.readouterr()
-    assert status == 0, said.err + said.out
-    assert said.err == ""  # not a terminal
-    assert re.search(r"^DALI GPU +not measured: no GPU$", said.out, re.MULTILINE)
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
+def test_two_executors_are_compared_on_tfrecords(shards: str, cli: Cli) -> None:
+    status, out, err = cli("compare", shards, "--size", 48, "--rate", 500)
+
+    assert (status, err) == (0, "")  # not a terminal
+    assert re.search(r"^DALI GPU +not measured: no GPU$", out, re.MULTILINE)
     for title in ("DALI CPU", "NumPy"):
-        assert re.search(rf"^{title} +\d+\.\d\d +[\d,]+ +[\d,]+-[\d,]+ +\d+\.\d\d s +[\d,]+ MiB +\d+%$", said.out, re.M)
-    assert re.search(r"^resize +DALI CPU +1 +[\d.]+ +1 / 18 ", said.out, re.MULTILINE)
-    assert re.search(r"^JPEG baseline\S* .* DALI( +0)+$", said.out, re.MULTILINE)
-    assert "no step differs beyond its stated tolerance" in said.out
-    assert "a consumer of 500 images/s waits" in said.out
+        assert re.search(rf"^{title} +\d+\.\d\d +[\d,]+ +[\d,]+-[\d,]+ +\d+\.\d\d s +[\d,]+ MiB +\d+%$", out, re.M)
+    assert re.search(r"^resize +DALI CPU +1 +[\d.]+ +1 / 18 ", out, re.MULTILINE)
+    assert re.search(r"^JPEG baseline\S* .* DALI( +0)+$", out, re.MULTILINE)
+    assert "no step differs beyond its stated tolerance" in out
+    assert "a consumer of 500 images/s waits" in out
 
 
 def test_json_has_all_figures_and_not_what_a_users_function_prints(
     users_file: str, tmp_path: Path, temporary: Path
 ) -> None:
-    arguments = ["compare", f"{users_file}:loud", "--json"]
+    process = started("compare", f"{users_file}:loud", "--json", cwd=tmp_path, TMPDIR=str(temporary))
 
-    status, out, err = ended(started(*arguments, cwd=tmp_path, TMPDIR=str(temporary)))
+    status, out, err = ended(process)
 
     assert status == 0, err
     found = json.loads(out)
@@ -93,66 +91,59 @@ def test_json_has_all_figures_and_not_what_a_users_function_prints(
     assert ("@said" in err) == has_dali()  # steps are compared in this process, and only between executors
 
 
-def test_a_chain_without_images_is_measured_and_has_no_steps(
-    users_file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status = main(["bench", f"{users_file}:numbers", *NUMPY])
+def test_a_chain_without_images_is_measured_and_has_no_steps(users_file: str, cli: Cli) -> None:
+    status, out, err = cli("bench", f"{users_file}:numbers", *NUMPY)
 
-    said = capsys.readouterr()
-    assert status == 0, said.err
-    assert "40 images a pass, batches of 8" in said.out
-    assert "crops" not in said.out
+    assert status == 0, err
+    assert "40 images a pass, batches of 8" in out
+    assert "crops" not in out
 
 
-def test_a_folder_of_jpegs_is_enough(users_file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = str(Path(users_file).parent)
+def test_a_folder_of_jpegs_is_enough(users_file: str, cli: Cli) -> None:
+    status, out, err = cli("bench", Path(users_file).parent, *NUMPY, "--size", 32, "--images", 6, "--json")
 
-    assert main(["bench", folder, *NUMPY, "--size", "32", "--images", "6", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["images"] == 6
+    assert status == 0, err
+    assert json.loads(out)["images"] == 6
 
 
-def test_damage_in_the_data_is_a_failure_that_names_the_file(
-    users_file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damage_in_the_data_is_a_failure_that_names_the_file(users_file: str, cli: Cli) -> None:
     file = Path(users_file).parent / "5.jpg"
     file.write_bytes(file.read_bytes()[:1000])
 
-    status = main(["compare", f"{users_file}:ds", *NUMPY])
+    status, _, err = cli("compare", f"{users_file}:ds", *NUMPY)
 
-    said = capsys.readouterr()
     assert status == 1
-    assert re.search(r"^gpupipe compare: no executor could be measured: NumPy: .*5\.jpg", said.err, re.MULTILINE)
-    assert "Traceback" not in said.err
+    assert re.search(r"^gpupipe compare: no executor could be measured: NumPy: .*5\.jpg", err, re.MULTILINE)
+    assert "Traceback" not in err
 
 
-def test_an_executor_that_is_not_there_is_a_reason_and_status_2(
-    shards: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(contestants, "gpu_count", lambda: 0)
+@pytest.mark.usefixtures("no_gpu")
+def test_an_executor_that_is_not_there_is_a_reason_and_status_2(shards: str, cli: Cli) -> None:
+    status, _, err = cli("compare", shards, "--executor", "dali-gpu")
 
-    assert main(["compare", shards, "--executor", "dali-gpu"]) == 2
-    assert "no executor could be measured: DALI GPU: no GPU" in capsys.readouterr().err
+    assert status == 2
+    assert "no executor could be measured: DALI GPU: no GPU" in err
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full disk to write to")
-def test_a_full_disk_is_a_failure_after_the_table(shards: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_is_a_failure_after_the_table(shards: str, cli: Cli) -> None:
     pytest.importorskip("jinja2")
 
-    status = main(["compare", shards, *NUMPY, "--size", "32", "--html", "/dev/full"])
+    status, out, err = cli("compare", shards, *NUMPY, "--size", 32, "--html", "/dev/full")
 
-    said = capsys.readouterr()
-    assert status == 1
-    assert said.err == "gpupipe compare: the disk is full: '/dev/full'\n"
-    assert "NumPy" in said.out
+    assert (status, err) == (1, "gpupipe compare: the disk is full: '/dev/full'\n")
+    assert "NumPy" in out
 
 
 def test_without_jinja2_a_page_is_refused_before_anything_is_measured(
-    shards: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    shards: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
 
-    assert main(["compare", shards, "--html", "page.html"]) == 1
-    assert "pip install jinja2" in capsys.readouterr().err
+    status, out, err = cli("compare", shards, "--html", "page.html")
+
+    assert (status, out) == (1, "")
+    assert "pip install jinja2" in err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals between processes")

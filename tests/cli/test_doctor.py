@@ -8,14 +8,16 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import gpupipe
-from gpupipe.cli import doctor, main
+from gpupipe.cli import doctor
 from gpupipe.tools.doctor.facts import Facts
-from tests.cli.commands import ended, signalled, started
+from tests.cli.commands import Cli, ended, signalled, started
 from tests.tools.machines import GPU, LAPTOP, without
 
 # Put first on Python's path as sitecustomize.py: DALI is installed, but cannot be imported.
@@ -31,51 +33,49 @@ sys.meta_path.insert(0, Blocker())
 """
 
 
-def here(facts: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "gather", lambda progress: facts)
+@pytest.fixture
+def here(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
+    """The status and stdout of the command on a made-up machine."""
+
+    def run(facts: Facts, *words: str) -> tuple[int, str]:
+        monkeypatch.setattr(doctor, "gather", lambda progress: facts)
+        return cli("doctor", *words)[:2]
+
+    return run
 
 
-def test_this_machine_is_told_in_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_machine_is_told_in_lines(here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    here(GPU, monkeypatch)
 
-    assert main(["doctor"]) == 0
+    status, out = here(GPU)
 
-    out = capsys.readouterr().out
+    assert status == 0
     assert out.startswith(f"gpupipe {gpupipe.__version__}, Python ")
     assert "\nok       GPU            NVIDIA H200 (compute capability 9.0); driver 580.65.06" in out
     assert out.endswith("\nall is well\n")
     assert max(map(len, out.splitlines())) <= 100
 
 
-def test_what_is_broken_gives_status_1_and_a_command(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here(without("cupy-cuda13x", "nvidia-dali-cuda130", facts=GPU), monkeypatch)
+def test_what_is_broken_gives_status_1_and_a_command(here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(GPU.machine.found, "dali", False)
 
-    assert main(["doctor"]) == 1
+    status, out = here(without("cupy-cuda13x", "nvidia-dali-cuda130", facts=GPU))
 
-    out = capsys.readouterr().out
+    assert status == 1
     assert "\nproblem  DALI" in out
-    assert re.search(
-        r"\n {10,}\$ pip install nvidia-dali-cuda130 cupy-cuda13x 'cuda-toolkit\[cudart,nvrtc\]==13\.\*'\n", out
-    )
+    remedy = "pip install nvidia-dali-cuda130 cupy-cuda13x 'cuda-toolkit[cudart,nvrtc]==13.*'"
+    assert re.search(rf"\n {{10,}}\$ {re.escape(remedy)}\n", out)
     assert out.endswith("\n1 problem, 1 warning\n")
 
 
-def test_warnings_alone_give_status_0_and_json_holds_checks_and_facts(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here(LAPTOP, monkeypatch)
+def test_warnings_alone_give_status_0_and_json_holds_checks_and_facts(here: Callable[..., Any]) -> None:
+    status, out = here(LAPTOP)
+    assert (status, out.splitlines()[-1]) == (0, "1 warning")
 
-    assert main(["doctor"]) == 0
-    assert capsys.readouterr().out.endswith("\n1 warning\n")
-    assert main(["doctor", "--json"]) == 0
+    status, out = here(LAPTOP, "--json")
 
-    found = json.loads(capsys.readouterr().out)
-    assert found["gpupipe"] == gpupipe.__version__
-    assert found["broken"] is False
+    found = json.loads(out)
+    assert (status, found["gpupipe"], found["broken"]) == (0, gpupipe.__version__, False)
     (dali,) = (check for check in found["checks"] if check["name"] == "DALI")
     assert (dali["status"], dali["command"]) == ("warning", "pip install nvidia-dali-cuda130")
     assert found["facts"]["packages"]["numpy"] == "2.4.6"

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpupipe.cli import main
-from tests.cli.commands import ended, started
+from tests.cli.commands import Cli, ended, started
 
 FILE = """
 import gpupipe as gp
@@ -42,33 +41,21 @@ def test_the_plan_and_its_findings_are_printed_without_iterating(folder: Path) -
     assert f"worth a look\n  {folder / 'train.py'}:9: shuffle comes after the repeat" in out
 
 
-def test_json_has_the_text_and_the_findings(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", f"{folder}/train.py:ds", "--json"]) == 0
+def test_json_has_the_text_and_the_findings(folder: Path, cli: Cli) -> None:
+    status, out, _ = cli("explain", f"{folder}/train.py:ds", "--json")
 
-    found = json.loads(capsys.readouterr().out)
-    assert found["explanation"].startswith("plan as written")
+    found = json.loads(out)
     (finding,) = found["findings"]
-    assert finding["rule"] == "repeat_before_shuffle"
-    assert finding["line"] == f"{folder / 'train.py'}:9"
+    assert status == 0 and found["explanation"].startswith("plan as written")
+    assert (finding["rule"], finding["line"]) == ("repeat_before_shuffle", f"{folder / 'train.py'}:9")
 
 
-def test_a_wrong_name_is_one_line_and_status_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", f"{folder}/train.py:dds"]) == 2
-
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "train.py has no 'dds'; did you mean ds? its datasets are ds" in said.err
-
-
-def test_an_error_in_the_file_is_status_1_and_the_users_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_in_the_file_is_status_1_and_the_users_lines(folder: Path, cli: Cli) -> None:
     (folder / "train.py").write_text("import gpupipe as gp\nds = gp.Dataset.range(3).batch(0)\n")
 
-    assert main(["explain", f"{folder}/train.py:ds"]) == 1
+    status, out, err = cli("explain", f"{folder}/train.py:ds")
 
-    said = capsys.readouterr()
-    assert said.err.splitlines()[:3] == [
-        f"gpupipe explain: {folder / 'train.py'} failed",
-        "Traceback (most recent call last):",
-        f'  File "{folder / "train.py"}", line 2, in <module>',
-    ]
-    assert (said.out, said.err.count('  File "')) == ("", 1)
+    first, second, third, *_ = err.splitlines()
+    assert first == f"gpupipe explain: {folder / 'train.py'} failed" and second.startswith("Traceback")
+    assert third == f'  File "{folder / "train.py"}", line 2, in <module>'
+    assert (status, out, err.count('  File "')) == (1, "", 1)

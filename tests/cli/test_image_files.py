@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from gpupipe.cli import main
 from gpupipe.comparison.photographs import encode, take
 from gpupipe.tools.image_files import LISTED
+from tests.cli.commands import Cli
 
 
 @pytest.fixture
@@ -29,35 +29,31 @@ def classes(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_folder_of_class_folders_is_summarised(classes: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", str(classes)]) == 0
+def test_a_folder_of_class_folders_is_summarised(classes: Path, cli: Cli) -> None:
+    status, out, err = cli("inspect", classes)
 
-    said = capsys.readouterr()
-    assert said.err == ""
-    lines = [line.split() for line in said.out.splitlines()]
-    assert said.out.startswith("46 image files, ")
-    assert ["JPEG", "baseline", "4:4:4", "42"] in lines
-    assert ["PNG", "4"] in lines
-    assert [[str(classes / name), str(n)] in lines for name, n in (("cat", 21), ("cat/more", 4), ("dog", 21))] == [
-        True
-    ] * 3
-    assert "heights: 6 min, 20 median, 20 max, in pixels" in said.out
+    assert (status, err) == (0, "")
+    lines = [line.split() for line in out.splitlines()]
+    for line in (
+        "JPEG baseline 4:4:4 42",
+        "PNG 4",
+        *(f"{classes}/{row}" for row in ("cat 21", "cat/more 4", "dog 21")),
+    ):
+        assert line.split() in lines
+    assert "heights: 6 min, 20 median, 20 max, in pixels" in out
     assert len(lines) < LISTED
-
-    assert main(["inspect", str(classes / "*" / "**" / "*.[Jp]*")]) == 0
-    assert capsys.readouterr().out.startswith("46 image files, ")
-
-
-def test_few_images_of_a_folder_are_described_one_by_one(classes: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", str(classes / "cat" / "more")]) == 0
-
-    assert capsys.readouterr().out.count("succeeds; by DALI") == 4
+    for said in (out, cli("inspect", classes / "*" / "**" / "*.[Jp]*")[1]):
+        assert said.startswith("46 image files, ")
 
 
-def test_verify_lists_bad_images_of_a_folder(classes: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", str(classes)]) == 0
-    assert "46 image files" in (said := capsys.readouterr().out)
-    assert "all good (headers and ends are complete; --decode checks the pixels)" in said
+def test_few_images_of_a_folder_are_described_one_by_one(classes: Path, cli: Cli) -> None:
+    assert cli("inspect", classes / "cat" / "more")[1].count("succeeds; by DALI") == 4
+
+
+def test_verify_lists_bad_images_of_a_folder(classes: Path, cli: Cli) -> None:
+    status, out, _ = cli("verify", classes)
+    assert status == 0 and "46 image files" in out
+    assert "all good (headers and ends are complete; --decode checks the pixels)" in out
 
     damaged, cut = classes / "cat" / "more" / "0.png", classes / "dog" / "1.JPEG"
     data = bytearray(damaged.read_bytes())
@@ -67,27 +63,22 @@ def test_verify_lists_bad_images_of_a_folder(classes: Path, capsys: pytest.Captu
     data[end : end + 4] = zlib.crc32(data[at:end]).to_bytes(4, "big")
     damaged.write_bytes(data)
     cut.write_bytes(cut.read_bytes()[:-20])
-    for given in (str(classes), str(classes / "**" / "*.*[Gg]")):
-        assert main(["verify", given]) == 1
-        said = capsys.readouterr().out
-        assert f"{cut}: " in said and f"{damaged}: " not in said
-        assert "46 image files" in said and ": 1 bad" in said
-    assert main(["verify", str(classes), "--decode", "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert [one["path"] for one in found["bad_images"]] == [str(damaged), str(cut)]
+    for given in (classes, classes / "**" / "*.*[Gg]"):
+        status, out, _ = cli("verify", given)
+        assert status == 1 and "46 image files" in out and ": 1 bad" in out
+        assert f"{cut}: " in out and f"{damaged}: " not in out
+    status, out, _ = cli("verify", classes, "--decode", "--json")
+    found = json.loads(out)
+    assert (status, [one["path"] for one in found["bad_images"]]) == (1, [str(damaged), str(cut)])
     assert (found["images"], found["bad"], found["good"], found["decoded"]) == (46, 2, False, True)
 
 
 @pytest.mark.parametrize("command", ["inspect", "verify"])
 @pytest.mark.parametrize(("data", "words"), [(b"", "the file is empty"), (b"words, no image", "")])
-def test_an_image_file_without_an_image_is_bad(
-    command: str, data: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_image_file_without_an_image_is_bad(command: str, data: bytes, words: str, tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "z.jpg").write_bytes(data)
 
-    assert main([command, str(tmp_path / "z.jpg")]) == 1
+    status, out, err = cli(command, tmp_path / "z.jpg")
 
-    said = capsys.readouterr()
-    assert said.out.startswith(f"{tmp_path / 'z.jpg'}: {words}")
-    assert "record" not in said.out
-    assert said.err == ""
+    assert (status, err) == (1, "")
+    assert out.startswith(f"{tmp_path / 'z.jpg'}: {words}") and "record" not in out

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import json
-import os
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ import pytest
 from PIL import Image
 
 import gpupipe as gp
-from gpupipe.cli import main
 from gpupipe.comparison.photographs import encode, take, write_shards
 from gpupipe.tools.thumbnails import SIDE
+from tests.cli.commands import Cli
 from tests.tools.damage import write
 
 
@@ -33,51 +32,45 @@ def photograph(path: Path, **options: Any) -> Path:
     return path
 
 
-def test_a_file_of_records_is_described_with_a_dict_to_paste(
-    photographs: list[Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    status = main(["inspect", str(photographs[0])])
+def test_a_file_of_records_is_described_with_a_dict_to_paste(photographs: list[Path], cli: Cli) -> None:
+    status, out, err = cli("inspect", photographs[0])
 
-    said = capsys.readouterr()
-    assert (status, said.err) == (0, "")
-    assert f"{photographs[0]}: 3 readable records" in said.out
-    assert "not compressed" in said.out
-    assert "checksums: all lengths match, all payloads match" in said.out
-    assert "3 records: each is a tf.train.Example" in said.out
-    assert "images in image/encoded: " in said.out and "x JPEG baseline" in said.out
-    code = said.out[said.out.index("features = {") :]
+    assert (status, err) == (0, "")
+    for words in (
+        f"{photographs[0]}: 3 readable records", "not compressed", "checksums: all lengths match, all payloads match",
+        "3 records: each is a tf.train.Example", "images in image/encoded: ", "x JPEG baseline",
+    ):  # fmt: skip
+        assert words in out
     scope: dict[str, Any] = {"gp": gp}
-    exec(code, scope)
+    exec(out[out.index("features = {") :], scope)
     (first, *_) = gp.TFRecordDataset(str(photographs[0]))
     parsed = gp.io.parse_single_example(first, scope["features"])
     assert parsed["image/encoded"][:2] == b"\xff\xd8"
     assert parsed["image/format"] == b"JPEG"
 
 
-def test_several_files_have_a_row_each_and_one_for_all(
-    photographs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = photographs[1].read_bytes()
-    (tmp_path / "photographs" / "x.tfrecord.gz").write_bytes(gzip.compress(data))
-    (tmp_path / "photographs" / "y.tfrecord").write_bytes(zlib.compress(data))
+def test_several_files_have_a_row_each_and_one_for_all(photographs: list[Path], cli: Cli) -> None:
+    folder, data = photographs[1].parent, photographs[1].read_bytes()
+    (folder / "x.tfrecord.gz").write_bytes(gzip.compress(data))
+    (folder / "y.tfrecord").write_bytes(zlib.compress(data))
 
-    assert main(["inspect", str(tmp_path / "photographs")]) == 0
+    status, out, _ = cli("inspect", folder)
 
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("/")]
-    rows = {Path(line.split()[0]).name: line for line in lines}
+    rows = {Path(line.split()[0]).name: line for line in out.splitlines() if line.startswith("/")}
     assert [rows[name].split()[3:5] for name in ("x.tfrecord.gz", "y.tfrecord")] == [["gzip", "3"], ["zlib", "3"]]
     assert all(row.endswith("good") for row in rows.values())
-    assert len(rows) == 4
+    assert (status, len(rows)) == (0, 4)
 
 
-def test_json_says_the_same(photographs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_says_the_same(photographs: list[Path], tmp_path: Path, cli: Cli) -> None:
     photo = photograph(tmp_path / "photo.jpg", subsampling="4:2:0", progressive=True)
 
-    assert main(["inspect", *map(str, photographs), str(photo), "--json"]) == 0
+    status, out, _ = cli("inspect", *photographs, photo, "--json")
 
-    said = json.loads(capsys.readouterr().out)
+    said = json.loads(out)
     (image,), records = said["images"], said["records"]
     pixels = take(3)[1]
+    assert status == 0
     assert (image["format"], image["height"], image["width"]) == ("jpeg", *pixels.shape[:2])
     assert (image["process"], image["subsampling"], image["error"]) == ("progressive", "4:2:0", None)
     assert records["readable_records"] == 6
@@ -88,15 +81,14 @@ def test_json_says_the_same(photographs: list[Path], tmp_path: Path, capsys: pyt
     assert records["parse_single_example"].startswith("features = {")
 
 
-def test_broken_files_say_where_and_what_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broken_files_say_where_and_what_can_be_read(tmp_path: Path, cli: Cli) -> None:
     data = bytearray(write(tmp_path / "a.tfrecord", [b"record %02d" % n for n in range(20)]))
     data[3 * 25 + 15] ^= 1
     data[5 * 25] ^= 1
     (tmp_path / "a.tfrecord").write_bytes(data[:-5])
 
-    status = main(["inspect", str(tmp_path / "a.tfrecord")])
+    status, said, _ = cli("inspect", tmp_path / "a.tfrecord")
 
-    said = capsys.readouterr().out
     assert status == 1
     assert "17 readable records" in said
     assert "checksums: 2 other damaged places, 1 wrong payload" in said
@@ -108,7 +100,7 @@ def test_broken_files_say_where_and_what_can_be_read(tmp_path: Path, capsys: pyt
     assert "features = {" not in said
 
 
-def test_a_photograph_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_photograph_is_described(tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "photo.jpg"
     exif = Image.Exif()
     exif[274] = 6
@@ -116,31 +108,24 @@ def test_a_photograph_is_described(tmp_path: Path, capsys: pytest.CaptureFixture
         image.save(path, "JPEG", subsampling=2, restart_marker_blocks=5, exif=exif)
         size = f"{image.height} x {image.width} pixels (height x width), as stored"
 
-    assert main(["inspect", str(path)]) == 0
+    status, out, _ = cli("inspect", path)
 
-    said = capsys.readouterr().out
+    assert status == 0
     for words in (
-        f"{path}: JPEG baseline 4:2:0",
-        size,
-        "YCbCr, 8 bits in 3 channels",
-        "every 5 blocks (MCUs)",
-        "6, to be rotated by 90 degrees clockwise",
-        "succeeds; by DALI",
-    ):
-        assert words in said
+        f"{path}: JPEG baseline 4:2:0", size, "YCbCr, 8 bits in 3 channels", "every 5 blocks (MCUs)",
+        "6, to be rotated by 90 degrees clockwise", "succeeds; by DALI",
+    ):  # fmt: skip
+        assert words in out
 
 
-def test_a_contact_sheet_shows_the_images_of_the_sample(
-    photographs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_contact_sheet_shows_the_images_of_the_sample(photographs: list[Path], tmp_path: Path, cli: Cli) -> None:
     sheet = tmp_path / "sheet.png"
 
-    assert main(["inspect", *map(str, photographs), "--thumbnails", str(sheet)]) == 0
+    status, _, err = cli("inspect", *photographs, "--thumbnails", sheet)
 
-    assert "contact sheet of 6 of 6 images: " in capsys.readouterr().err
+    assert status == 0 and "contact sheet of 6 of 6 images: " in err
     with Image.open(sheet) as image:
-        assert image.format == "PNG"
-        assert image.size == (6 * (SIDE + 4) + 4, SIDE + 8)
+        assert (image.format, image.size) == ("PNG", (6 * (SIDE + 4) + 4, SIDE + 8))
         first = np.asarray(image)[4 : 4 + SIDE, 4 : 4 + SIDE]
     wanted = Image.fromarray(np.asarray(take(0)[1])).convert("RGB")
     wanted.thumbnail((SIDE, SIDE))
@@ -149,39 +134,28 @@ def test_a_contact_sheet_shows_the_images_of_the_sample(
     assert np.abs(found.astype(int) - np.asarray(wanted)).mean() < 8  # of 255: the photograph is a JPEG here
 
 
-def test_a_contact_sheet_of_records_without_images_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_contact_sheet_of_records_without_images_is_refused(tmp_path: Path, cli: Cli) -> None:
     write(tmp_path / "plain.tfrecord", [b"no image"])
 
-    assert main(["inspect", str(tmp_path / "plain.tfrecord"), "--thumbnails", str(tmp_path / "sheet.png")]) == 2
-    assert "--thumbnails needs images, and the sample has none" in capsys.readouterr().err
+    status, _, err = cli("inspect", tmp_path / "plain.tfrecord", "--thumbnails", tmp_path / "sheet.png")
+
+    assert status == 2 and "--thumbnails needs images, and the sample has none" in err
     assert not (tmp_path / "sheet.png").exists()
 
 
-def test_an_empty_file_has_no_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_file_has_no_records(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "empty.tfrecord").touch()
 
-    assert main(["inspect", str(tmp_path / "empty.tfrecord")]) == 0
+    status, out, _ = cli("inspect", tmp_path / "empty.tfrecord")
 
-    assert "0 readable records, 0 B" in capsys.readouterr().out
+    assert status == 0 and "0 readable records, 0 B" in out
 
 
-def test_a_file_that_may_not_be_read_says_so(
-    photographs: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened = os.open
+def test_a_file_that_may_not_be_read_says_so(photographs: list[Path], cli: Cli, forbid: Callable[[Path], None]) -> None:
+    forbid(photographs[1])
 
-    def refused(path: Any, *arguments: Any, **named: Any) -> int:
-        if str(path) == str(photographs[1]):
-            raise PermissionError(errno.EACCES, "Permission denied", path)
-        return opened(path, *arguments, **named)
+    status, out, _ = cli("inspect", *photographs)
 
-    monkeypatch.setattr(os, "open", refused)
-
-    assert main(["inspect", *map(str, photographs)]) == 1
-
-    said = capsys.readouterr().out
-    assert f"{photographs[1]} is not read to its end: " in said
-    assert "Permission denied" in said
-    assert "3 records: each is a tf.train.Example" in said
+    assert status == 1 and "Permission denied" in out
+    assert f"{photographs[1]} is not read to its end: " in out
+    assert "3 records: each is a tf.train.Example" in out

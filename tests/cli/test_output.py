@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 import gpupipe as gp
-from gpupipe.cli import main
 from gpupipe.comparison.photographs import encode, take, write_shards
 from gpupipe.errors import PlanError
 from gpupipe.extract.storage.output import check_output
+from tests.cli.commands import Cli
 
 TRAIN = "raise SystemExit('the file ran')\n"
 
@@ -38,30 +38,27 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 REFUSED = {
-    "verify": ["verify", "shards", "--manifest", "shards/a.tfrecord"],
-    "verify a hard link": ["verify", "shards", "--manifest", "hard.png"],
-    "verify a link": ["verify", "shards", "--manifest", "link.jsonl"],
-    "inspect": ["inspect", "shards", "--thumbnails", "shards/a.tfrecord"],
-    "inspect a hard link": ["inspect", "shards", "--thumbnails", "hard.png"],
-    "preview": ["preview", "shards/*.tfrecord", "--out", "shards/a.tfrecord"],
-    "preview of classes": ["preview", "classes", "--out", "classes/a/a.jpg"],
-    "preview of a dataset": ["preview", "train.py:ds", "--out", "train.py"],
-    "demo": ["demo", "--data", "shards", "--out", "shards/a.tfrecord"],
-    "compare": ["compare", "shards", "--html", "train.py"],
-    "compare and an input": ["compare", "shards", "--html", "shards/a.tfrecord"],
+    "verify": "verify shards --manifest shards/a.tfrecord",
+    "verify a hard link": "verify shards --manifest hard.png",
+    "verify a link": "verify shards --manifest link.jsonl",
+    "inspect": "inspect shards --thumbnails shards/a.tfrecord",
+    "inspect a hard link": "inspect shards --thumbnails hard.png",
+    "preview": "preview shards/*.tfrecord --out shards/a.tfrecord",
+    "preview of classes": "preview classes --out classes/a/a.jpg",
+    "preview of a dataset": "preview train.py:ds --out train.py",
+    "demo": "demo --data shards --out shards/a.tfrecord",
+    "compare": "compare shards --html train.py",
+    "compare and an input": "compare shards --html shards/a.tfrecord",
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_an_input_or_a_file_of_another_kind_is_not_replaced(
-    name: str, data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_input_or_a_file_of_another_kind_is_not_replaced(name: str, data: Path, cli: Cli) -> None:
     before = contents(data)
 
-    status = main(REFUSED[name])
+    status, out, err = cli(*REFUSED[name].split())
 
-    said = capsys.readouterr()
-    assert (status, said.out, said.err.count("\n")) == (2, "", 1), said.err
+    assert (status, out, err.count("\n")) == (2, "", 1), err
     assert contents(data) == before
 
 
@@ -75,53 +72,48 @@ def test_a_file_without_content_is_replaced_unless_it_is_an_input(tmp_path: Path
         check_output("--out", tmp_path / "new", "PNG", ["s3://bucket/new", str(tmp_path / "same")])
 
 
-def test_what_a_command_wrote_it_replaces(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_command_wrote_it_replaces(data: Path, cli: Cli) -> None:
     for command in (
-        ["inspect", "shards", "--thumbnails", "out.png"],
-        ["preview", "classes", "--rows", "1", "--draws", "1", "--out", "out.png"],
-        ["verify", "shards", "hard.png", "--manifest", "out.jsonl"],
+        "inspect shards --thumbnails out.png",
+        "preview classes --rows 1 --draws 1 --out out.png",
+        "verify shards hard.png --manifest out.jsonl",
     ):
-        assert main(command) == 0, capsys.readouterr().err
-        assert main(command) == 0, capsys.readouterr().err
+        assert [cli(*command.split())[0] for _ in range(2)] == [0, 0]
 
     (data / "shards" / "a.tfrecord").write_bytes((data / "shards" / "a.tfrecord").read_bytes()[:-5])
-    for _ in range(2):
-        assert main(["verify", "shards", "--manifest", "out.jsonl"]) == 1
+    assert [cli("verify", "shards", "--manifest", "out.jsonl")[0] for _ in range(2)] == [1, 1]
     assert (data / "out.jsonl").read_text().count("\n") == 1
 
 
 def test_a_sheet_is_not_written_over_a_picture_of_another_program_or_under_the_name_of_another_kind(
-    data: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, cli: Cli
 ) -> None:
     Image.new("RGB", (9, 9)).save("photo.png")
     before = (data / "photo.png").read_bytes()
 
-    assert main(["inspect", "shards", "--thumbnails", "photo.png"]) == 2
-    assert "an older PNG of gpupipe to replace, got 'photo.png', which is something else" in capsys.readouterr().err
+    status, _, err = cli("inspect", "shards", "--thumbnails", "photo.png")
+    assert status == 2 and "an older PNG of gpupipe to replace, got 'photo.png', which is something else" in err
     assert (data / "photo.png").read_bytes() == before
 
-    assert main(["preview", "shards", "--out", "new.jpg"]) == 2
-    assert "--out writes a PNG file, got 'new.jpg'" in capsys.readouterr().err
+    status, _, err = cli("preview", "shards", "--out", "new.jpg")
+    assert status == 2 and "--out writes a PNG file, got 'new.jpg'" in err
 
 
 def test_an_output_that_cannot_be_written_is_found_before_any_work(
-    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    data: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["inspect", "shards", "--thumbnails", "out.png"]) == 0
+    assert cli("inspect", "shards", "--thumbnails", "out.png")[0] == 0
     os.chmod("out.png", 0o444)
-    capsys.readouterr()
-
-    assert main(["inspect", "shards", "--thumbnails", "out.png"]) == 2
 
     expected = "gpupipe inspect: --thumbnails needs a file that can be written, got 'out.png': permission denied\n"
-    assert capsys.readouterr() == ("", expected)
+    assert cli("inspect", "shards", "--thumbnails", "out.png") == (2, "", expected)
 
     def full(**_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("tempfile.TemporaryFile", full)
-    assert main(["demo", "--out", "new.png"]) == 2
-    assert "got 'new.png': the disk is full" in capsys.readouterr().err
+    status, _, err = cli("demo", "--out", "new.png")
+    assert status == 2 and "got 'new.png': the disk is full" in err
 
 
 def test_an_error_manifest_is_not_appended_to_a_file_of_records(data: Path) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from gpupipe.cli import main
 from gpupipe.comparison.photographs import write_shards
-from tests.cli.commands import ended, signalled, started
+from tests.cli.commands import Cli, ended, signalled, started
 
 FILE = """
 import time
@@ -37,21 +36,19 @@ def slow():
 """
 
 
-def test_data_gives_a_picture_and_words_or_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_gives_a_picture_and_words_or_json(tmp_path: Path, cli: Cli) -> None:
     write_shards(tmp_path, 3, 1)
-    out = tmp_path / "sheet.png"
+    sheet = tmp_path / "sheet.png"
 
-    status = main(["preview", str(tmp_path), "--rows", "2", "--draws", "3", "--size", "40", "--out", str(out)])
+    status, out, err = cli("preview", tmp_path, "--rows", 2, "--draws", 3, "--size", 40, "--out", sheet)
 
-    said = capsys.readouterr()
-    assert status == 0, said.err
-    assert said.out.startswith(f"saved {out}: 2 rows of 4\neach row: the original, then random_resized_crop")
-    assert said.err == ""  # not a terminal
-    with Image.open(out) as image:
+    assert (status, err) == (0, "")  # not a terminal
+    assert out.startswith(f"saved {sheet}: 2 rows of 4\neach row: the original, then random_resized_crop")
+    with Image.open(sheet) as image:
         assert (image.format, image.size) == ("PNG", (4 * 44 + 4, 2 * 44 + 4))
-    assert main(["preview", str(tmp_path), "--draws", "2", "--out", str(out), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["out"], found["rows"], found["columns"]) == (str(out), 3, 3)
+    status, out, _ = cli("preview", tmp_path, "--draws", 2, "--out", sheet, "--json")
+    found = json.loads(out)
+    assert (status, found["out"], found["rows"], found["columns"]) == (0, str(sheet), 3, 3)
     assert [len(row["windows"]) for row in found["details"]] == [2, 2, 2]
     assert set(found["details"][0]["windows"][0]) == {"top", "left", "height", "width", "mirrored"}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpupipe.cli import main
 from gpupipe.comparison.photographs import write_shards
+from tests.cli.commands import Cli
 from tests.tools.damage import write
 from tests.tools.packing import jpeg
 
@@ -96,15 +96,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("words", "said"), USAGE)
 def test_wrong_usage_is_one_line_and_status_2_before_any_work(
-    words: str, said: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: str, said: str, place: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     monkeypatch.chdir(place)
     before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
 
-    assert main(words.split()) == 2
+    status, out, err = cli(*words.split())
 
-    out, err = capsys.readouterr()
-    assert said in err
-    assert err.startswith(f"gpupipe {words.split()[0]}: ")
-    assert (err.count("\n"), out) == (1, "")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"gpupipe {words.split()[0]}: ") and said in err
     assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import gpupipe as gp
-from gpupipe.cli import main
 from gpupipe.comparison.photographs import encode, take, write_shards
-from tests.cli.commands import started
+from tests.cli.commands import Cli, started
 from tests.tools.damage import OLD_MANIFEST, write
 
 
@@ -36,98 +33,88 @@ def shards(tmp_path: Path) -> list[Path]:
     return paths
 
 
-def test_good_files_are_one_line_and_status_0(
-    shards: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_good_files_are_one_line_and_status_0(shards: list[Path], tmp_path: Path, cli: Cli) -> None:
     shards[1].unlink()
 
-    status = main(["verify", str(tmp_path / "data" / "*"), "--manifest", str(tmp_path / "bad.jsonl")])
+    found = cli("verify", tmp_path / "data" / "*", "--manifest", tmp_path / "bad.jsonl")
 
-    said = capsys.readouterr()
-    assert (status, said.err) == (0, "")
-    assert said.out == "3 files, 60 records, 1.50 kB: all good (lengths and payloads match their checksums)\n"
+    assert found == (0, "3 files, 60 records, 1.50 kB: all good (lengths and payloads match their checksums)\n", "")
     assert (tmp_path / "bad.jsonl").read_bytes() == b""
 
 
 def test_bad_records_are_listed_or_json_and_status_1(
-    shards: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    shards: list[Path], tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpupipe.tools.verify.WORTH", 1)
     path = tmp_path / "bad.jsonl"
 
-    status = main(["verify", str(tmp_path / "data"), "--manifest", str(path), "--workers", "2"])
+    status, out, err = cli("verify", tmp_path / "data", "--manifest", path, "--workers", 2)
 
-    said = capsys.readouterr()
-    assert (status, said.err) == (1, "")
-    (row,) = (line for line in said.out.splitlines() if line.startswith(str(shards[1])))
+    assert (status, err) == (1, "")
+    (row,) = (line for line in out.splitlines() if line.startswith(str(shards[1])))
     assert row.split()[1:3] == ["20", "2"]
     assert "at offset 75: record 3: the CRC of the payload does not match" in row
-    assert "4 files, 80 records, 2.00 kB: 2 bad in 1 file" in said.out
-    assert "1 x read: record N: its length exceeds the file" in said.out
-    assert f"Options(bad_records={str(path)!r})" in said.out
+    assert "4 files, 80 records, 2.00 kB: 2 bad in 1 file" in out
+    assert "1 x read: record N: its length exceeds the file" in out
+    assert f"Options(bad_records={str(path)!r})" in out
     chain = gp.TFRecordDataset(list(map(str, shards))).with_options(gp.Options(on_error="skip", bad_records=path))
     with chain.iterator(0) as items:
         assert len(list(items)) == 78
         assert [(one.file, one.offset) for one in items.errors] == [(str(shards[1]), 75), (str(shards[1]), 475)]
 
-    assert main(["verify", *map(str, shards), "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
+    status, out, _ = cli("verify", *shards, "--json")
+    found = json.loads(out)
     assert [found[name] for name in ("good", "records", "bad", "decoded", "manifest")] == [False, 80, 2, [], None]
     assert [(one["records"], one["bad"]) for one in found["files"]] == [(20, 0), (20, 2), (20, 0), (20, 0)]
     assert [one["offset"] for one in found["bad_records"]] == [75, 475]
-    assert sum(found["causes"].values()) == 2
+    assert (status, sum(found["causes"].values())) == (1, 2)
 
 
-def test_images_are_decoded_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_shards(tmp_path, count=3, shards=1)
-    (path,) = tmp_path.glob("*.tfrecord")
+def test_images_are_decoded_on_request(tmp_path: Path, cli: Cli) -> None:
+    (path,) = write_shards(tmp_path, count=3, shards=1)
     whole = path.read_bytes()
-
-    assert main(["verify", str(path), "--decode"]) == 0
-    assert "images in image/encoded decoded" in capsys.readouterr().out
+    status, out, _ = cli("verify", path, "--decode")
+    assert status == 0 and "images in image/encoded decoded" in out
 
     with gp.io.TFRecordWriter(str(path)) as writer:
         writer.write(gp.io.encode_example({"image/encoded": whole[whole.index(b"\xff\xd8") :][:900]}))
-    assert main(["verify", str(path)]) == 0
-    assert main(["verify", str(path), "--decode", "--feature", "image/encoded"]) == 1
-    assert "without the end marker" in capsys.readouterr().out
+    assert cli("verify", path)[0] == 0
+    status, out, _ = cli("verify", path, "--decode", "--feature", "image/encoded")
+    assert status == 1 and "without the end marker" in out
 
 
-def test_an_empty_file_is_said_to_have_no_records_and_text_is_bad(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "empty.tfrecord").touch()
-    (tmp_path / "text.tfrecord").write_text("this is no record file, only some text\n" * 9)
+def test_an_empty_file_is_said_to_have_no_records_and_text_is_bad(tmp_path: Path, cli: Cli) -> None:
+    empty, full, text = (tmp_path / f"{name}.tfrecord" for name in ("empty", "full", "text"))
+    empty.touch()
+    write(full, [b"one"])
+    text.write_text("this is no record file, only some text\n" * 9)
 
-    assert main(["verify", str(tmp_path / "empty.tfrecord")]) == 0
-    assert capsys.readouterr().out == "1 file, 0 records, 0 B: there is nothing to check\n"
-    write(tmp_path / "full.tfrecord", [b"one"])
-    assert main(["verify", str(tmp_path / "empty.tfrecord"), str(tmp_path / "full.tfrecord")]) == 0
-    assert capsys.readouterr().out.endswith("; 1 file without records\n")
-    assert main(["verify", str(tmp_path / "text.tfrecord")]) == 1
-    assert "(is this a TFRecord file?)" in capsys.readouterr().out
+    assert cli("verify", empty)[:2] == (0, "1 file, 0 records, 0 B: there is nothing to check\n")
+    status, out, _ = cli("verify", empty, full)
+    assert status == 0 and out.endswith("; 1 file without records\n")
+    status, out, _ = cli("verify", text)
+    assert status == 1 and "(is this a TFRecord file?)" in out
 
 
 def test_a_file_that_may_not_be_read_is_bad(
-    shards: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    shards: list[Path], tmp_path: Path, cli: Cli, forbid: Callable[[Path], None]
 ) -> None:
-    opened = os.open
+    forbid(shards[2])
 
-    def refused(path: Any, *arguments: Any, **named: Any) -> int:
-        if str(path) == str(shards[2]):
-            raise PermissionError(errno.EACCES, "Permission denied", path)
-        return opened(path, *arguments, **named)
+    status, out, _ = cli("verify", shards[0], shards[2], "--workers", 1, "--manifest", tmp_path / "bad.jsonl")
 
-    monkeypatch.setattr(os, "open", refused)
-    path = tmp_path / "bad.jsonl"
+    assert status == 1 and "Permission denied" in out and "2 files, 20 records" in out
+    assert json.loads((tmp_path / "bad.jsonl").read_bytes())["unit"] == "file"  # which a chain tries to read again
 
-    status = main(["verify", str(shards[0]), str(shards[2]), "--workers", "1", "--manifest", str(path)])
 
-    said = capsys.readouterr().out
-    assert status == 1
-    assert "Permission denied" in said
-    assert "2 files, 20 records" in said
-    assert json.loads(path.read_bytes())["unit"] == "file"  # which a chain tries to read again
+def test_one_image_that_cannot_be_read_makes_no_records_of_the_others(tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "0.jpg").write_bytes(encode(take(0)[1]))
+    (tmp_path / "broken.jpg").symlink_to(tmp_path / "nowhere")
+
+    status, out, err = cli("verify", tmp_path)
+
+    assert status == 1 and "broken.jpg" in out
+    assert "TFRecord" not in out + err and "0.jpg" not in out
 
 
 # ---- processes and signals
@@ -154,14 +141,14 @@ def settled(mark: str, count: int) -> bool:
 
 
 @pytest.fixture
-def many(tmp_path: Path) -> Iterator[str]:
+def many(tmp_path: Path) -> str:
     """A pattern of files that take minutes to check."""
     folder = tmp_path / "many"
     folder.mkdir()
     write(folder / "0.tfrecord", [b"a short record"] * 100_000)
     for number in range(1, 2000):
         os.link(folder / "0.tfrecord", folder / f"{number}.tfrecord")
-    yield str(folder / "*.tfrecord")
+    return str(folder / "*.tfrecord")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -198,17 +185,3 @@ def test_a_closed_pipe_is_no_traceback(shards: list[Path], tmp_path: Path) -> No
     assert process.wait(timeout=30) == 1
     assert said == ""
     process.stderr.close()
-
-
-def test_one_image_that_cannot_be_read_makes_no_records_of_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "0.jpg").write_bytes(encode(take(0)[1]))
-    (tmp_path / "broken.jpg").symlink_to(tmp_path / "nowhere")
-
-    assert main(["verify", str(tmp_path)]) == 1
-
-    printed = capsys.readouterr()
-    assert "broken.jpg" in printed.out
-    assert "TFRecord" not in printed.out + printed.err
-    assert "0.jpg" not in printed.out
