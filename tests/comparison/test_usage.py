@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,38 +10,25 @@ import pytest
 
 from gpupipe.comparison.usage import gpu, nvml
 from gpupipe.comparison.usage.gpu import GpuUse, GpuWatch
-
-
-class Driver:
-    """Reports more memory and load each time."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def nvmlDeviceGetHandleByIndex_v2(self, index: Any, handle: Any) -> int:
-        return 0
-
-    def nvmlDeviceGetMemoryInfo(self, handle: Any, memory: Any) -> int:
-        memory._obj.used = (100 + self.asked) << 20
-        return 0
-
-    def nvmlDeviceGetUtilizationRates(self, handle: Any, rates: Any) -> int:
-        rates._obj[0] = 20 * self.asked
-        self.asked += 1
-        return 0
-
-    def nvmlDeviceGetJpgUtilization(self, handle: Any, load: Any, period: Any) -> int:
-        return 3  # not supported
+from tests.tools.machines import gives
 
 
 def test_a_watch_sees_the_rise_of_memory_and_the_mean_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = Driver()
+    """The driver reports more memory and load each time."""
 
-    @contextlib.contextmanager
-    def opened() -> Iterator[Any]:
-        yield driver
+    def memory(handle: Any, found: Any) -> int:
+        found._obj.used = (100 + driver.asked) << 20
+        return 0
 
-    monkeypatch.setattr(gpu, "opened", opened)
+    def rates(handle: Any, found: Any) -> int:
+        found._obj[0] = 20 * driver.asked
+        driver.asked += 1
+        return 0
+
+    driver: Any = SimpleNamespace(asked=0, nvmlDeviceGetHandleByIndex_v2=gives())
+    driver.nvmlDeviceGetMemoryInfo, driver.nvmlDeviceGetUtilizationRates = memory, rates
+    driver.nvmlDeviceGetJpgUtilization = gives(status=3)  # not supported
+    monkeypatch.setattr(gpu, "opened", lambda: contextlib.nullcontext(driver))
     monkeypatch.setattr(gpu, "INTERVAL", 0.001)
 
     with GpuWatch() as watch:
@@ -55,45 +41,25 @@ def test_a_watch_sees_the_rise_of_memory_and_the_mean_load(monkeypatch: pytest.M
     assert use.jpeg_load is None
 
 
-def test_without_a_driver_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> Any:
-        raise OSError(name)
-
-    monkeypatch.setattr("ctypes.CDLL", missing)
-
-    with GpuWatch() as watch:
-        pass
-
-    assert watch.use == GpuUse()
-
-
 def card_driver() -> Any:
-    """An NVML of two cards, whose functions fill in what they are handed; the second card is partitioned."""
-
-    def gives(*values: Any) -> Any:
-        def function(handle: Any, *places: Any) -> int:
-            for value, place in zip(values, places, strict=False):
-                getattr(place, "_obj", place).value = value(handle) if callable(value) else value
-            return 0
-
-        return function
+    """An NVML of two cards, the second of which is partitioned."""
 
     def memory(handle: Any, found: Any) -> int:
         found._obj.total, found._obj.used = 80 << 30, handle.value << 20
         return 0
 
     return SimpleNamespace(
-        nvmlInit_v2=lambda: 0,
-        nvmlShutdown=lambda: 0,
-        nvmlDeviceGetCount_v2=lambda count: gives(2)(None, count),
-        nvmlDeviceGetHandleByIndex_v2=gives(lambda index: 100 + index.value),
-        nvmlDeviceGetName=gives(lambda handle: b"A card %d" % handle.value),
-        nvmlSystemGetDriverVersion=lambda text, size: gives(b"580.65.06")(None, text),
-        nvmlSystemGetCudaDriverVersion_v2=lambda version: gives(13010)(None, version),
-        nvmlDeviceGetCudaComputeCapability=gives(9, 0),
+        nvmlInit_v2=gives(),
+        nvmlShutdown=gives(),
+        nvmlDeviceGetCount_v2=gives(2),
+        nvmlDeviceGetHandleByIndex_v2=gives(None, lambda index, _: 100 + index.value),
+        nvmlDeviceGetName=gives(None, lambda handle, *_: b"A card %d" % handle.value),
+        nvmlSystemGetDriverVersion=gives(b"580.65.06"),
+        nvmlSystemGetCudaDriverVersion_v2=gives(13010),
+        nvmlDeviceGetCudaComputeCapability=gives(None, 9, 0),
         nvmlDeviceGetMemoryInfo=memory,
-        nvmlDeviceGetMigMode=gives(lambda handle: int(handle.value == 101)),
-        nvmlDeviceGetJpgUtilization=gives(42),
+        nvmlDeviceGetMigMode=gives(None, lambda handle, *_: int(handle.value == 101)),
+        nvmlDeviceGetJpgUtilization=gives(None, 42),
     )
 
 
@@ -118,3 +84,6 @@ def test_without_a_driver_there_are_no_cards(refuses: bool, monkeypatch: pytest.
     monkeypatch.setattr("ctypes.CDLL", load)
 
     assert (nvml.cards(), nvml.memory_used(), nvml.jpeg_load()) == ([], 0, None)
+    with GpuWatch() as watch:
+        pass
+    assert watch.use == GpuUse()

@@ -9,7 +9,7 @@ from gpupipe.tools.doctor.facts import Facts
 from gpupipe.tools.doctor.limits import Limits
 from gpupipe.tools.doctor.probe import Answer
 
-__all__ = ["GPU", "LAPTOP", "on_the_gpu", "without"]
+__all__ = ["GPU", "LAPTOP", "gives", "on_the_gpu", "without"]
 
 ROOMY = Limits(16, None, 128 << 30, None, 64 << 30, 65536, False)
 CORE = {"numpy": "2.4.6", "pillow": "13.0.0", "simplejpeg": "1.9.0", "crc32c": "2.9"}
@@ -52,3 +52,18 @@ def on_the_gpu(**found: Any) -> Facts:
 def without(*packages: str, facts: Facts = GPU) -> Facts:
     """A machine without some packages."""
     return replace(facts, packages={name: v for name, v in facts.packages.items() if name not in packages})
+
+
+def gives(*values: Any, status: int = 0) -> Any:
+    """A function of a driver that fills in what it is handed: a value for each argument, None for one that it reads.
+
+    What can be called is called with all arguments.
+    """
+
+    def function(*places: Any) -> int:
+        for value, place in zip(values, places, strict=False):
+            if value is not None:
+                getattr(place, "_obj", place).value = value(*places) if callable(value) else value
+        return status
+
+    return function

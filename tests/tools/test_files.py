@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import os
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +49,10 @@ def test_a_file_is_known_by_its_first_bytes(tmp_path: Path) -> None:
         **{image(kind): ("an image", "") for kind in ("BMP", "WEBP", "TIFF", "GIF")},
     }
     for data, kind in wanted.items():
-        path = tmp_path / "one"
-        path.write_bytes(data)
+        (tmp_path / "one").write_bytes(data)
+        found = kind_at(str(tmp_path / "one"))
 
-        assert kind_at(str(path)) == kind, data[:20]
-        assert kind_at(str(path)).is_image == kind[0].endswith("image")
+        assert (found, found.is_image) == (kind, kind[0].endswith("image")), data[:20]
 
 
 def test_a_folder_means_the_record_files_in_it(tmp_path: Path) -> None:
@@ -68,25 +69,26 @@ def test_a_folder_means_the_record_files_in_it(tmp_path: Path) -> None:
 
     assert names(str(shards)) == ["train-00000-of-00002", "train-00001-of-00002"]
     assert names(str(named)) == ["a.TFRecord.gz"]
-    assert names(str(named / "train-*"), str(named / "notes.txt"), str(named / "train-00000*")) == [
-        "notes.txt",
-        "train-00000-of-00002",
-        "train-00001-of-00002",
-    ]
+    several = names(str(named / "train-*"), str(named / "notes.txt"), str(named / "train-00000*"))
+    assert several == ["notes.txt", "train-00000-of-00002", "train-00001-of-00002"]
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files whose first bytes are read."""
-    found: list[str] = []
-    was = files.first_bytes
+def noted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], list[str]]:
+    """Notes the paths that a function of a module is called with from now on."""
 
-    def first_bytes(path: str, n: int = 4096) -> bytes:
-        found.append(Path(path).name)
-        return was(path, n)
+    def note(module: Any, name: str) -> list[str]:
+        asked: list[str] = []
+        call = getattr(module, name)
 
-    monkeypatch.setattr(files, "first_bytes", first_bytes)
-    return found
+        def noting(path: Any, *given: Any, **named: Any) -> Any:
+            asked.append(os.fspath(path))
+            return call(path, *given, **named)
+
+        monkeypatch.setattr(module, name, noting)
+        return asked
+
+    return note
 
 
 def _filled(folder: Path, count: int, name: str, data: bytes = b"") -> None:
@@ -95,36 +97,29 @@ def _filled(folder: Path, count: int, name: str, data: bytes = b"") -> None:
 
 
 def test_of_many_files_of_another_kind_few_are_opened_and_the_rest_not_even_looked_at(
-    tmp_path: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, noted: Callable[[Any, str], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "LOOKED_AT", 10)
     for name in ("{}.xml", "{}", "{}.5d41"):
         _filled(tmp_path, 95, name)
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "folder")
-    asked: list[str] = []
-    for module, call in ((os, "stat"), (os, "lstat"), (os.path, "isdir")):
-        monkeypatch.setattr(module, call, _noting(getattr(module, call), asked))
+    opened = noted(files, "first_bytes")
+    asked = [noted(module, call) for module, call in ((os, "stat"), (os, "lstat"), (os.path, "isdir"))]
 
     with pytest.raises(gp.PlanError, match=r"\(285 other files, of which up to 10 with each suffix were looked into\)"):
         find_files([str(tmp_path)])
 
-    assert len(opened) == 10 + 10  # of .xml, and of those whose suffix says nothing
-    assert [name for name in opened if name.endswith("xml")][:3] == ["0.xml", "17.xml", "26.xml"]  # from all of them
-    inside = [path for path in asked if Path(path).parent == tmp_path]
-    assert {Path(path).name for path in inside} - set(opened) <= {"folder", "link"}
+    names = [Path(path).name for path in opened]
+    assert len(names) == 10 + 10  # of .xml, and of those whose suffix says nothing
+    assert [name for name in names if name.endswith("xml")][:3] == ["0.xml", "17.xml", "26.xml"]  # from all of them
+    inside = {path.name for path in map(Path, itertools.chain(*asked)) if path.parent == tmp_path}
+    assert inside - set(names) <= {"folder", "link"}
 
 
-def _noting(call: Any, asked: list[str]) -> Any:
-    def noted(path: Any, *given: Any, **named: Any) -> Any:
-        asked.append(os.fspath(path))
-        return call(path, *given, **named)
-
-    return noted
-
-
-def test_images_are_not_opened_to_find_records(tmp_path: Path, opened: list[str]) -> None:
+def test_images_are_not_opened_to_find_records(tmp_path: Path, noted: Callable[[Any, str], list[str]]) -> None:
     _filled(tmp_path, 20, "{}.JPG", b"\xff\xd8\xff")
+    opened = noted(files, "first_bytes")
 
     assert len(names(str(tmp_path))) == 20
     assert opened == []
@@ -134,23 +129,23 @@ def test_the_names_of_files_are_those_of_list_files(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "1.tfrecord").write_bytes(b"")
-    pattern = str(tmp_path / "*" / "1.tfrecord")
 
-    found = find_files([pattern])
-
-    assert [file.name for file in found] == ["a/1.tfrecord", "b/1.tfrecord"]
+    assert [file.name for file in find_files([str(tmp_path / "*" / "1.tfrecord")])] == ["a/1.tfrecord", "b/1.tfrecord"]
 
 
-def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("none", r"^files are needed, got '.*none': it does not exist; check the path$"),
+        ("*.x", r"got '.*/\*\.x': no file matches it; check the path, and quote wildcards"),
+        ("empty", r"the folder '.*empty' has no TFRecord .* \(0 other files\)"),
+        ("e*", "only folders match"),
+    ],
+)
+def test_what_is_not_there_is_said(tmp_path: Path, name: str, words: str) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(gp.PlanError, match=r"^files are needed, got '.*none': it does not exist; check the path$"):
-        find_files([str(tmp_path / "none")])
-    with pytest.raises(gp.PlanError, match=r"got '.*/\*\.x': no file matches it; check the path, and quote wildcards"):
-        find_files([str(tmp_path / "*.x")])
-    with pytest.raises(gp.PlanError, match=r"the folder '.*empty' has no TFRecord .* \(0 other files\)"):
-        find_files([str(tmp_path / "empty")])
-    with pytest.raises(gp.PlanError, match="only folders match"):
-        find_files([str(tmp_path / "e*")])
+    with pytest.raises(gp.PlanError, match=words):
+        find_files([str(tmp_path / name)])
 
 
 def test_numbers_are_short() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
+import tempfile
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -73,7 +75,34 @@ def test_images_are_shuffled(tmp_path: Path) -> None:
     assert sum(a != b for a, b in pairwise(labels)) in range(70, 131)  # 100, and 7
 
 
-def test_shrunk_images_are_close_to_those_of_resize_shorter(tmp_path: Path) -> None:
+@pytest.fixture
+def packed(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """The records of one shard of a folder with these files, by their names."""
+
+    def run(files: dict[str, bytes], **how: Any) -> dict[str, Any]:
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        (folder / "photos").mkdir()
+        for name, data in files.items():
+            (folder / "photos" / name).write_bytes(data)
+        pack(folder / "photos", folder / "out", 1, **how)
+        return {bytes(record["image/filename"]).decode(): record for record in packed_records(folder / "out")}
+
+    return run
+
+
+def pixels(record: Any, *how: Any, **more: Any) -> Any:
+    return decode(bytes(record["image/encoded"]), *how, **more)
+
+
+def mean_gap(got: Any, expected: Any) -> float:
+    return float(np.abs(got.astype(int) - expected).mean())
+
+
+def size_of(record: Any) -> tuple[int, int]:
+    return record["image/height"], record["image/width"]
+
+
+def test_shrunk_images_are_close_to_those_of_resize_shorter(packed: Callable[..., Any]) -> None:
     kinds = {
         "wide.jpg": jpeg(300, 451),
         "high.jpg": jpeg(451, 300, subsampling="4:2:0"),
@@ -81,67 +110,49 @@ def test_shrunk_images_are_close_to_those_of_resize_shorter(tmp_path: Path) -> N
         "colours.png": png(200, 333),
         "clear.png": png(200, 333, "RGBA"),
     }
-    (tmp_path / "photos").mkdir()
-    for name, data in kinds.items():
-        (tmp_path / "photos" / name).write_bytes(data)
 
-    pack(tmp_path / "photos", tmp_path / "out", 1, resize_shorter=96, quality=95)
-
-    for record in packed_records(tmp_path / "out"):
-        name = bytes(record["image/filename"]).decode()
-        expected = ops.resize_shorter(decode(kinds[name]), 96)
-        got = decode(bytes(record["image/encoded"]))
+    for name, record in packed(kinds, resize_shorter=96, quality=95).items():
+        expected, got = ops.resize_shorter(decode(kinds[name]), 96), pixels(record)
         assert bytes(record["image/format"]) == b"JPEG", name
-        assert got.shape == expected.shape == (record["image/height"], record["image/width"], 3), name
+        assert got.shape == expected.shape == (*size_of(record), 3), name
         # JPEG costs about 1 level on average, and decoding at a part of the size less than that.
-        assert np.abs(got.astype(int) - expected).mean() < 2, name
+        assert mean_gap(got, expected) < 2, name
         assert record["image/class/label"] == -1, name  # a folder without directories has no labels
 
 
-def test_decoded_images_have_the_pixels_that_decoding_gives(tmp_path: Path) -> None:
+def test_decoded_images_have_the_pixels_that_decoding_gives(packed: Callable[..., Any]) -> None:
     kinds = {
-        "wide.jpg": jpeg(31, 53),
-        "gray.jpg": _gray(9, 10),
-        "colours.png": png(20, 33),
-        "clear.png": png(20, 33, "RGBA"),
-        "clear gray.png": png(8, 9, "LA"),
-        "deep.png": png(7, 9, "I;16"),
+        "wide.jpg": jpeg(31, 53), "gray.jpg": _gray(9, 10), "colours.png": png(20, 33),
+        "clear.png": png(20, 33, "RGBA"), "clear gray.png": png(8, 9, "LA"), "deep.png": png(7, 9, "I;16"),
         "palette.png": png(5, 6, "P"),
-    }
-    (tmp_path / "photos").mkdir()
-    for name, data in kinds.items():
-        (tmp_path / "photos" / name).write_bytes(data)
+    }  # fmt: skip
 
-    pack(tmp_path / "photos", tmp_path / "out", 1, decoded=True)
+    records = packed(kinds, decoded=True)
 
-    records = packed_records(tmp_path / "out")
-    assert len(records) == len(kinds)
-    for record in records:
-        name = bytes(record["image/filename"]).decode()
+    assert records.keys() == kinds.keys()
+    for name, record in records.items():
         encoded = bytes(record["image/encoded"])
         gray = "gray" in name or "deep" in name
         expected = decode(kinds[name], 1 if gray else 3)
-        assert (bytes(record["image/format"]), encoded[:2]) == (b"BMP", b"BM")
-        assert (record["image/height"], record["image/width"]) == expected.shape[:2]
+        assert (bytes(record["image/format"]), encoded[:2], size_of(record)) == (b"BMP", b"BM", expected.shape[:2])
         np.testing.assert_array_equal(decode(encoded, 0), expected, err_msg=name)
         assert len(encoded) == 54 + 1024 * gray + len(expected) * -(-expected[0].size // 4) * 4
 
 
 @pytest.mark.parametrize("orientation", [1, 6])
-def test_shrunk_and_decoded_images_are_those_that_would_be_encoded(tmp_path: Path, orientation: int) -> None:
-    (tmp_path / "photos").mkdir()
-    for number, size in enumerate([(60, 80), (300, 450), (20, 30)]):
-        data = jpeg(*size, number)
-        (tmp_path / f"photos/{number}.jpg").write_bytes(data[:2] + segment_of(orientation) + data[2:])
+def test_shrunk_and_decoded_images_are_those_that_would_be_encoded(
+    packed: Callable[..., Any], orientation: int
+) -> None:
+    sizes = [(60, 80), (300, 450), (20, 30)]
+    files = {f"{number}.jpg": turned(jpeg(*size, number), orientation) for number, size in enumerate(sizes)}
 
-    pack(tmp_path / "photos", tmp_path / "jpeg", 1, resize_shorter=40, quality=100)
-    pack(tmp_path / "photos", tmp_path / "bmp", 1, resize_shorter=40, decoded=True)
+    encoded, decoded = packed(files, resize_shorter=40, quality=100), packed(files, resize_shorter=40, decoded=True)
 
-    for jpg, bmp in zip(packed_records(tmp_path / "jpeg"), packed_records(tmp_path / "bmp"), strict=True):
-        assert jpg["image/filename"] == bmp["image/filename"]
-        expected, got = (decode(bytes(one["image/encoded"]), exif_orientation=True) for one in (jpg, bmp))
-        assert (bmp["image/height"], bmp["image/width"]) == got.shape[:2] == expected.shape[:2]
-        assert np.abs(got.astype(int) - expected).mean() < 1  # JPEG at quality 100, with 4:2:0
+    assert list(encoded) == list(decoded)
+    for jpg, bmp in zip(encoded.values(), decoded.values(), strict=True):
+        expected, got = (pixels(one, exif_orientation=True) for one in (jpg, bmp))
+        assert size_of(bmp) == got.shape[:2] == expected.shape[:2]
+        assert mean_gap(got, expected) < 1  # JPEG at quality 100, with 4:2:0
 
 
 def test_an_image_whose_pixels_are_too_many_for_a_record_is_bad(
@@ -155,49 +166,37 @@ def test_an_image_whose_pixels_are_too_many_for_a_record_is_bad(
     assert pack(source, tmp_path / "out-2", 1, decoded=True, resize_shorter=47).records == 2
 
 
-def test_shrinking_averages_over_all_pixels(tmp_path: Path) -> None:
-    (tmp_path / "photos").mkdir()
-    board = (np.indices((240, 320)).sum(0) % 2 * 255).astype(np.uint8)
-    Image.fromarray(board).save(tmp_path / "photos/board.png")
+def test_shrinking_averages_over_all_pixels(packed: Callable[..., Any]) -> None:
+    board = io.BytesIO()
+    Image.fromarray((np.indices((240, 320)).sum(0) % 2 * 255).astype(np.uint8)).save(board, "PNG")
 
-    pack(tmp_path / "photos", tmp_path / "out", 1, resize_shorter=77)
+    (record,) = packed({"board.png": board.getvalue()}, resize_shorter=77).values()
 
-    (record,) = packed_records(tmp_path / "out")
-    pixels = decode(bytes(record["image/encoded"]), 1)
-    assert pixels.shape == (77, 102, 1)
-    assert np.abs(pixels.astype(int) - 127).max() < 20  # the triangle is 3 pixels wide; without antialias it is 127
+    assert pixels(record, 1).shape == (77, 102, 1)
+    assert np.abs(pixels(record, 1).astype(int) - 127).max() < 20  # the triangle is 3 wide; without antialias it is 127
 
 
-def test_no_detail_is_lost_to_decoding_at_a_part_of_the_size(tmp_path: Path) -> None:
+def test_no_detail_is_lost_to_decoding_at_a_part_of_the_size(packed: Callable[..., Any]) -> None:
     """110 pixels have to be decoded in full for 100: half of them, enlarged, would have no stripes of 5 pixels."""
-    (tmp_path / "photos").mkdir()
     stripes = np.broadcast_to(127 + 100 * np.sin(np.arange(150) * 2 * np.pi / 5)[None, :, None], (110, 150, 3))
     data = encode(stripes.astype(np.uint8))
-    (tmp_path / "photos/stripes.jpg").write_bytes(data)
 
-    pack(tmp_path / "photos", tmp_path / "out", 1, resize_shorter=100, quality=100)
+    (record,) = packed({"stripes.jpg": data}, resize_shorter=100, quality=100).values()
 
-    (record,) = packed_records(tmp_path / "out")
-    difference = decode(bytes(record["image/encoded"])).astype(int) - ops.resize_shorter(decode(data), 100)
+    difference = pixels(record).astype(int) - ops.resize_shorter(decode(data), 100)
     assert np.abs(difference).max() <= 4  # JPEG at quality 100
 
 
-def test_gray_stays_gray_and_cmyk_becomes_colours(tmp_path: Path) -> None:
-    (tmp_path / "photos").mkdir()
-    stream = io.BytesIO()
-    Image.new("CMYK", (80, 60), (0, 255, 255, 0)).save(stream, "JPEG")  # red
-    (tmp_path / "photos/red.jpg").write_bytes(stream.getvalue())
-    (tmp_path / "photos/gray.jpg").write_bytes(_gray(60, 80))
-    (tmp_path / "photos/gray.png").write_bytes(png(60, 80, "LA"))
+def test_gray_stays_gray_and_cmyk_becomes_colours(packed: Callable[..., Any]) -> None:
+    red = io.BytesIO()
+    Image.new("CMYK", (80, 60), (0, 255, 255, 0)).save(red, "JPEG")
+    files = {"red.jpg": red.getvalue(), "gray.jpg": _gray(60, 80), "gray.png": png(60, 80, "LA")}
 
-    pack(tmp_path / "photos", tmp_path / "out", 1, resize_shorter=30)
+    images = {name: pixels(record, 0) for name, record in packed(files, resize_shorter=30).items()}
 
-    images = {
-        bytes(r["image/filename"]): decode(bytes(r["image/encoded"]), 0) for r in packed_records(tmp_path / "out")
-    }
-    assert images[b"gray.jpg"].shape == images[b"gray.png"].shape == (30, 40, 1)
-    assert images[b"red.jpg"].shape == (30, 40, 3)
-    assert np.abs(images[b"red.jpg"].astype(int) - (254, 0, 0)).max() <= 8  # JPEG, twice
+    assert images["gray.jpg"].shape == images["gray.png"].shape == (30, 40, 1)
+    assert images["red.jpg"].shape == (30, 40, 3)
+    assert np.abs(images["red.jpg"].astype(int) - (254, 0, 0)).max() <= 8  # JPEG, twice
 
 
 def _gray(height: int, width: int) -> bytes:
@@ -206,24 +205,22 @@ def _gray(height: int, width: int) -> bytes:
     return stream.getvalue()
 
 
+def turned(data: bytes, orientation: int) -> bytes:
+    return data[:2] + segment_of(orientation) + data[2:]
+
+
 @pytest.mark.parametrize("orientation", [1, 2, 6, 8])
-def test_shrunk_images_are_upright(tmp_path: Path, orientation: int) -> None:
-    plain = jpeg(60, 80)
-    turned = plain[:2] + segment_of(orientation) + plain[2:]
-    for folder in ("large", "small"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "x.jpg").write_bytes(turned)
+def test_shrunk_images_are_upright(packed: Callable[..., Any], orientation: int) -> None:
+    data = turned(jpeg(60, 80), orientation)
+    upright = decode(data, exif_orientation=True)
 
-    pack(tmp_path / "large", tmp_path / "out-large", 1, resize_shorter=30)
-    pack(tmp_path / "small", tmp_path / "out-small", 1, resize_shorter=60)
+    large, small = (packed({"x.jpg": data}, resize_shorter=side)["x.jpg"] for side in (30, 60))
 
-    (large,), (small,) = packed_records(tmp_path / "out-large"), packed_records(tmp_path / "out-small")
-    upright = decode(turned, exif_orientation=True)
-    assert bool(bytes(small["image/encoded"]) == turned) == (orientation == 1)  # not larger, and nothing to turn
+    assert bool(bytes(small["image/encoded"]) == data) == (orientation == 1)  # not larger, and nothing to turn
     for record, expected in ((large, ops.resize_shorter(upright, 30)), (small, upright)):
-        got = decode(bytes(record["image/encoded"]), exif_orientation=True)  # which finds none, or one to apply
-        assert (record["image/height"], record["image/width"]) == expected.shape[:2]
-        assert np.abs(got.astype(int) - expected).mean() < 2  # JPEG at quality 90, with 4:2:0
+        assert size_of(record) == expected.shape[:2]
+        got = pixels(record, exif_orientation=True)  # which finds none, or one to apply
+        assert mean_gap(got, expected) < 2  # JPEG at quality 90, with 4:2:0
 
 
 @ways

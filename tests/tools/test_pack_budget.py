@@ -26,23 +26,13 @@ def source(tmp_path: Path) -> Path:
 
 def contents(out: Path) -> dict[bytes, tuple[bytes, bytes]]:
     """The format and the bytes of each image, by its name."""
-    return {
-        bytes(r["image/filename"]): (bytes(r["image/format"]), bytes(r["image/encoded"])) for r in packed_records(out)
-    }
-
-
-def formats(out: Path, packed: Packed) -> list[list[bytes]]:
-    """The formats of the images of each shard."""
-    found = [bytes(record["image/format"]) for record in packed_records(out)]
-    size = COUNT // len(packed.files)
-    return [found[start : start + size] for start in range(0, COUNT, size)]
+    names = ("image/filename", "image/format", "image/encoded")
+    return {name: (form, data) for name, form, data in ([bytes(r[x]) for x in names] for r in packed_records(out))}
 
 
 def both(source: Path, tmp_path: Path) -> tuple[Packed, Packed]:
-    return (
-        pack(source, tmp_path / "encoded", SHARDS, resize_shorter=SIDE),
-        pack(source, tmp_path / "decoded", SHARDS, **FORM),
-    )
+    encoded = pack(source, tmp_path / "encoded", SHARDS, resize_shorter=SIDE)
+    return encoded, pack(source, tmp_path / "decoded", SHARDS, **FORM)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
@@ -54,12 +44,11 @@ def test_as_many_images_are_decoded_as_fit(source: Path, tmp_path: Path, share: 
 
     assert packed.bytes <= budget
     assert share * COUNT - 1 <= packed.decoded <= share * COUNT
-    forms = formats(tmp_path / "out", packed)
-    assert sum(form.count(b"BMP") for form in forms) == packed.decoded
-    assert max(form.count(b"BMP") for form in forms) - min(form.count(b"BMP") for form in forms) <= 1
+    found = contents(tmp_path / "out")
+    counts = np.array([form == b"BMP" for form, _ in found.values()]).reshape(SHARDS, -1).sum(1)
+    assert counts.sum() == packed.decoded and np.ptp(counts) <= 1  # of each shard as many
     wholly = {b"JPEG": contents(tmp_path / "encoded"), b"BMP": contents(tmp_path / "decoded")}
-    for name, (form, data) in contents(tmp_path / "out").items():
-        assert data == wholly[form][name][1]
+    assert all(data == wholly[form][name][1] for name, (form, data) in found.items())
 
 
 def test_the_shards_do_not_depend_on_workers_and_on_what_was_there_before(source: Path, tmp_path: Path) -> None:

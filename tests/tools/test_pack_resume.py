@@ -83,10 +83,8 @@ def test_after_a_kill_at_twenty_places_the_same_command_ends_with_the_same_bytes
     source = folder_of(tmp_path / "photos", 23)
     (tmp_path / "out").mkdir()
 
-    arguments = [str(source), str(tmp_path / "out"), "20"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", _KILLED, *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    command = [sys.executable, "-c", _KILLED, str(source), str(tmp_path / "out"), "20"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
 
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 23 + 5 * 4  # a record each; a shard is synced, renamed, its folder and its line synced
@@ -98,8 +96,12 @@ def test_after_a_kill_at_twenty_places_the_same_command_ends_with_the_same_bytes
     assert len(names) == len(packed_records(tmp_path / "out/killed-10")) == 23
 
 
-def test_finished_shards_are_not_written_again(tmp_path: Path) -> None:
-    source = folder_of(tmp_path / "photos", 12)
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return folder_of(tmp_path / "photos", 12)
+
+
+def test_finished_shards_are_not_written_again(source: Path, tmp_path: Path) -> None:
     first = pack(source, tmp_path / "out", 3)
     times = [path.stat().st_mtime_ns for path in first.files]
 
@@ -110,8 +112,7 @@ def test_finished_shards_are_not_written_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["removed", "cut", "overwritten"])
-def test_a_shard_that_is_not_as_it_was_is_written_again(tmp_path: Path, damage: str) -> None:
-    source = folder_of(tmp_path / "photos", 12)
+def test_a_shard_that_is_not_as_it_was_is_written_again(source: Path, tmp_path: Path, damage: str) -> None:
     path = pack(source, tmp_path / "out", 3).files[1]
     whole = digests(tmp_path / "out")
     data = path.read_bytes()
@@ -134,14 +135,10 @@ def test_a_shard_that_is_not_as_it_was_is_written_again(tmp_path: Path, damage: 
         ({"resize_shorter": None}, "--resize-shorter was 20, now not given"),
         ({"quality": 80}, "--quality was 90, now 80"),
         ({"name": "val"}, "--name was train, now val"),
-        (
-            {"decoded": True, "budget": 10**6},
-            "else: --budget was not given, now 1000000; --decoded was not given, now g",
-        ),
+        ({"decoded": True, "budget": 10**6}, "else: --budget was not given, now 1000000; --decoded was not given, now"),
     ],
 )
-def test_other_options_are_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:
-    source = folder_of(tmp_path / "photos", 12)
+def test_other_options_are_refused(source: Path, tmp_path: Path, options: dict[str, Any], words: str) -> None:
     pack(source, tmp_path / "out", 3, resize_shorter=20)
     before = digests(tmp_path / "out")
 
@@ -151,8 +148,7 @@ def test_other_options_are_refused(tmp_path: Path, options: dict[str, Any], word
     assert pack(source, tmp_path / "out", 3, resize_shorter=20, workers=1, on_error="skip").found == 3
 
 
-def test_other_images_are_refused(tmp_path: Path) -> None:
-    source = folder_of(tmp_path / "photos", 12)
+def test_other_images_are_refused(source: Path, tmp_path: Path) -> None:
     pack(source, tmp_path / "out", 3)
 
     os.utime(source / "class0/000.jpg", ns=(1, 1))
@@ -163,22 +159,22 @@ def test_other_images_are_refused(tmp_path: Path) -> None:
         pack(source, tmp_path / "out", 3)
 
 
-def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
-    source = folder_of(tmp_path / "photos", 4)
+def test_a_folder_with_something_else_is_refused(source: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/thesis.txt").write_text("all of it")
 
-    with pytest.raises(PlanError, match=r"1 other files \(thesis\.txt"):
-        pack(source, tmp_path / "out", 1)
-    with pytest.raises(PlanError, match="got the file"):
-        pack(source, tmp_path / "out/thesis.txt", 1)
-    with pytest.raises(PlanError, match="outside of its source"):
-        pack(source, source / "packed", 1)
+    refused = {
+        "out": r"1 other files \(thesis\.txt",
+        "out/thesis.txt": "got the file",
+        "photos/packed": "outside of its",
+    }
+    for place, words in refused.items():
+        with pytest.raises(PlanError, match=words):
+            pack(source, tmp_path / place, 1)
     assert os.listdir(tmp_path / "out") == ["thesis.txt"]
 
 
-def test_a_journal_that_is_none_is_refused_and_one_that_was_cut_off_is_mended(tmp_path: Path) -> None:
-    source = folder_of(tmp_path / "photos", 12)
+def test_a_journal_that_is_none_is_refused_and_one_that_was_cut_off_is_mended(source: Path, tmp_path: Path) -> None:
     pack(source, tmp_path / "out", 3)
     whole, journal = digests(tmp_path / "out"), tmp_path / "out/pack.jsonl"
     lines = journal.read_bytes()
@@ -194,15 +190,14 @@ def test_a_journal_that_is_none_is_refused_and_one_that_was_cut_off_is_mended(tm
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no lock of folders")
-def test_two_at_a_time_are_refused(tmp_path: Path) -> None:
-    source = folder_of(tmp_path / "photos", 12)
+def test_two_at_a_time_are_refused(source: Path, tmp_path: Path) -> None:
     refused: list[str] = []
 
     def meanwhile(task: str, done: int, total: int) -> None:
-        if task == "packing" and not refused:
-            with pytest.raises(PlanError, match="another process packs into") as caught:
+        if task == "packing":
+            with pytest.raises(PlanError, match="another process packs into"):
                 pack(source, tmp_path / "out", 3)
-            refused.append(str(caught.value))
+            refused.append(task)
 
     assert pack(source, tmp_path / "out", 3, progress=meanwhile).records == 12
-    assert len(refused) == 1
+    assert refused

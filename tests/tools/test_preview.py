@@ -27,24 +27,14 @@ def quiet(done: int, total: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def shards(tmp_path_factory: pytest.TempPathFactory) -> Source:
-    folder = tmp_path_factory.mktemp("shards")
-    write_shards(folder, 5, 2)
-    return find_source(str(folder), 5)
-
-
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Source:
-    folder = tmp_path_factory.mktemp("classes")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Source]:
+    """Photographs in shards and in folders of classes."""
+    shards, classes = (tmp_path_factory.mktemp(name) for name in ("shards", "classes"))
+    write_shards(shards, 5, 2)
     for number in range(4):
-        (folder / f"class{number % 2}").mkdir(exist_ok=True)
-        (folder / f"class{number % 2}/{number}.jpg").write_bytes(encode(take(number)[1], 90))
-    return find_source(str(folder), 4)
-
-
-@pytest.fixture(scope="module")
-def examples(shards: Source) -> list[Example]:
-    return augmentations(shards, 5, 2, 64, quiet)
+        (classes / f"class{number % 2}").mkdir(exist_ok=True)
+        (classes / f"class{number % 2}/{number}.jpg").write_bytes(encode(take(number)[1], 90))
+    return {"shards": find_source(str(shards), 5), "classes": find_source(str(classes), 4)}
 
 
 def crop(example: Example, draw: Draw) -> Any:
@@ -56,38 +46,32 @@ def crop(example: Example, draw: Draw) -> Any:
     return np.asarray(Image.fromarray(np.ascontiguousarray(part)).resize((64, 64), Image.Resampling.BILINEAR))
 
 
-def test_the_marked_window_is_what_the_draw_shows(examples: list[Example]) -> None:
-    for example in examples:
-        for draw in example.draws:
-            difference = np.abs(crop(example, draw).astype(int) - draw.image.astype(int))[1:-1, 1:-1]
-
-            assert (
-                difference.max() <= 1
-            )  # DALI and Pillow round differently; a window off by one pixel gives 10 and more
-    assert {draw.window.mirrored for example in examples for draw in example.draws} == {True, False}
+def test_the_marked_window_is_what_the_draw_shows(sources: dict[str, Source]) -> None:
+    drawn = [(one, draw) for one in augmentations(sources["shards"], 5, 2, 64, quiet) for draw in one.draws]
+    for example, draw in drawn:
+        difference = np.abs(crop(example, draw).astype(int) - draw.image.astype(int))[1:-1, 1:-1]
+        assert difference.max() <= 1  # DALI and Pillow round differently; a window off by one gives 10 and more
+    assert {draw.window.mirrored for _, draw in drawn} == {True, False}
 
 
 @pytest.mark.parametrize("kind", ["shards", "classes"])
-def test_a_preview_draws_what_the_training_chain_draws(kind: str, request: pytest.FixtureRequest) -> None:
-    source = request.getfixturevalue(kind)
-    count = 4
-    chain = training_chain(source, 5, 1, 64).unbatch()
-    for_each_epoch: list[list[Any]] = []
-    for epoch in range(2):
-        images = [to_uint8(image[None], ops.IMAGENET_MEAN, ops.IMAGENET_STD)[0] for image, _ in chain.epoch(epoch)]
-        for_each_epoch.append(images)
+def test_a_preview_draws_what_the_training_chain_draws(kind: str, sources: dict[str, Source]) -> None:
+    chain = training_chain(sources[kind], 5, 1, 64).unbatch()
+    every = [
+        [to_uint8(image[None], ops.IMAGENET_MEAN, ops.IMAGENET_STD)[0].astype(int) for image, _ in chain.epoch(epoch)]
+        for epoch in range(2)
+    ]
 
-    for example in augmentations(source, count, 2, 64, quiet):
+    for example in augmentations(sources[kind], 4, 2, 64, quiet):
         for draw in example.draws:
-            apart = [np.abs(image.astype(int) - draw.image) for image in for_each_epoch[draw.epoch]]
             # Normalised and back; DALI, which may run the chain, repeats pixels at the edge.
-            assert min(difference[1:-1, 1:-1].max() for difference in apart) <= 1
+            assert min(np.abs(image - draw.image)[1:-1, 1:-1].max() for image in every[draw.epoch]) <= 1
 
 
-def test_the_sheet_has_a_frame_for_each_window(shards: Source, tmp_path: Path) -> None:
+def test_the_sheet_has_a_frame_for_each_window(sources: dict[str, Source], tmp_path: Path) -> None:
     out = tmp_path / "sheet.png"
 
-    preview = save_preview(shards.name, out, rows=3, draws=2, size=64, progress=quiet)
+    preview = save_preview(sources["shards"].name, out, rows=3, draws=2, size=64, progress=quiet)
 
     assert (preview.rows, preview.columns) == (3, 3)
     with Image.open(out) as image:

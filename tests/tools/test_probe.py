@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import ctypes
 import json
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from gpupipe.tools.doctor import facts, probe
 from gpupipe.tools.doctor.facts import _card_on_bus, gather
 from gpupipe.tools.doctor.probe import Answer, ask, driver, engines
-
-
-def running(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_CODE", code)
+from tests.tools.machines import gives
 
 
 def test_an_answer_comes_from_a_process_of_its_own() -> None:
     answer = ask("numpy")
 
-    assert answer.error == ""
-    assert answer.found == {"shape": [2, 64, 64, 3]}
+    assert (answer.error, answer.found) == ("", {"shape": [2, 64, 64, 3]})
     assert answer.seconds > 0
 
 
 def test_what_a_library_prints_does_not_disturb_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     line = probe.MARK + json.dumps({"found": {"a": 1}, "seconds": 0.5})
-    running(f"print('noise'); print({line!r})".replace("{", "{{").replace("}", "}}"), monkeypatch)
+    monkeypatch.setattr(probe, "_CODE", f"print('noise'); print({line!r})".replace("{", "{{").replace("}", "}}"))
 
     assert ask("numpy") == Answer({"a": 1}, "", 0.5)
 
@@ -42,7 +40,7 @@ def test_what_a_library_prints_does_not_disturb_an_answer(monkeypatch: pytest.Mo
     ids=["crash", "exit", "hang"],
 )
 def test_a_process_that_ends_badly_is_an_answer(monkeypatch: pytest.MonkeyPatch, code: str, error: str) -> None:
-    running(code, monkeypatch)
+    monkeypatch.setattr(probe, "_CODE", code)
 
     assert ask("numpy", timeout=1).error == error
 
@@ -60,82 +58,51 @@ def test_an_exception_is_an_answer_in_one_line(
     assert json.loads(line.removeprefix(probe.MARK))["error"] == "ImportError: line one line two"
 
 
-class Nvml:
-    """NVML of a machine with one card, as far as it is asked."""
-
-    def nvmlInit_v2(self) -> int:
-        return 0
-
-    def nvmlShutdown(self) -> int:
-        return 0
-
-    def nvmlSystemGetDriverVersion(self, text: Any, size: int) -> int:
-        text.value = b"580.65.06"
-        return 0
-
-    def nvmlSystemGetCudaDriverVersion_v2(self, number: Any) -> int:
-        number._obj.value = 13010
-        return 0
-
-    def nvmlDeviceGetCount_v2(self, count: Any) -> int:
-        count._obj.value = 2
-        return 0
-
-    def nvmlDeviceGetHandleByIndex_v2(self, index: int, handle: Any) -> int:
-        return 15 if index else 0  # NVML_ERROR_GPU_IS_LOST
-
-    def nvmlDeviceGetName(self, handle: Any, text: Any, size: int) -> int:
-        text.value = b"NVIDIA H200"
-        return 0
-
-    def nvmlDeviceGetCudaComputeCapability(self, handle: Any, major: Any, minor: Any) -> int:
-        major._obj.value, minor._obj.value = 9, 0
-        return 0
+def nvml(**changes: Any) -> Any:
+    """NVML of a machine with two cards, one of which is lost, as far as it is asked."""
+    functions: dict[str, Any] = {
+        "nvmlInit_v2": gives(),
+        "nvmlShutdown": gives(),
+        "nvmlSystemGetDriverVersion": gives(b"580.65.06"),
+        "nvmlSystemGetCudaDriverVersion_v2": gives(13010),
+        "nvmlDeviceGetCount_v2": gives(2),
+        "nvmlDeviceGetHandleByIndex_v2": lambda index, handle: 15 if index else 0,  # NVML_ERROR_GPU_IS_LOST
+        "nvmlDeviceGetName": gives(None, b"NVIDIA H200"),
+        "nvmlDeviceGetCudaComputeCapability": gives(None, 9, 0),
+    }
+    return SimpleNamespace(**functions | changes)
 
 
-def test_the_driver_names_its_cards_and_one_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert driver(Nvml()) == {
+def test_the_driver_names_its_cards_and_one_that_is_lost() -> None:
+    assert driver(nvml()) == {
         "driver": "580.65.06",
         "cuda": [13, 1],
         "cards": [{"name": "NVIDIA H200", "capability": [9, 0]}, {"name": "GPU 1, of which the driver says nothing"}],
     }
-    monkeypatch.setattr(Nvml, "nvmlInit_v2", lambda self: 9)
-    assert driver(Nvml()) == {}
+    assert driver(nvml(nvmlInit_v2=gives(status=9))) == {}
 
 
-class Nvjpeg:
+def nvjpeg(created: int = 0, told: int = 0) -> Any:
     """nvJPEG with seven engines, or one that fails."""
 
-    def __init__(self, created: int = 0, told: int = 0) -> None:
-        self.created, self.told = created, told
-        self.destroyed = False
-
-    def nvjpegCreateEx(self, backend: int, device: None, pinned: None, flags: int, handle: Any) -> int:
+    def create(backend: int, device: None, pinned: None, flags: int, handle: Any) -> int:
         assert (backend, flags) == (3, 0)  # NVJPEG_BACKEND_HARDWARE, NVJPEG_FLAGS_DEFAULT
         assert isinstance(handle._obj, ctypes.c_void_p)
-        return self.created
+        return created
 
-    def nvjpegGetHardwareDecoderInfo(self, handle: Any, count: Any, cores: Any) -> int:
-        count._obj.value, cores._obj.value = 7, 1
-        return self.told
-
-    def nvjpegDestroy(self, handle: Any) -> int:
-        self.destroyed = True
-        return 0
+    info = gives(None, 7, 1, status=told)
+    return SimpleNamespace(nvjpegCreateEx=create, nvjpegGetHardwareDecoderInfo=info, nvjpegDestroy=Mock())
 
 
 def test_nvjpeg_tells_the_number_of_engines() -> None:
-    library = Nvjpeg()
+    library = nvjpeg()
 
     assert engines(library) == 7
-    assert library.destroyed
-    assert engines(Nvjpeg(created=7)) == 0  # NVJPEG_STATUS_ARCH_MISMATCH: a card without engines
-
-
-@pytest.mark.parametrize("library", [Nvjpeg(created=6), Nvjpeg(told=8)], ids=["create", "info"])
-def test_an_nvjpeg_that_fails_is_an_error(library: Nvjpeg) -> None:
-    with pytest.raises(OSError, match=r"returned [68]"):
-        engines(library)
+    library.nvjpegDestroy.assert_called_once()
+    assert engines(nvjpeg(created=7)) == 0  # NVJPEG_STATUS_ARCH_MISMATCH: a card without engines
+    for library in (nvjpeg(created=6), nvjpeg(told=8)):
+        with pytest.raises(OSError, match=r"returned [68]"):
+            engines(library)
 
 
 def test_only_what_can_run_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,13 +134,8 @@ def test_requirements_that_are_not_met_are_found(monkeypatch: pytest.MonkeyPatch
         "nvidia-nvimgcodec-cu13": ['nvidia-nvjpeg; extra == "all"'],
         "cupy-cuda13x": [],
     }
-    have = {
-        "numpy": "1.26.4",
-        "torch": "2.0",
-        "nvidia-nvimgcodec-cu13": "0.8.0.22",
-        "six": "1.17.0",
-        "cupy-cuda13x": "13.6",
-    }
+    have = {"numpy": "1.26.4", "torch": "2.0", "nvidia-nvimgcodec-cu13": "0.8.0.22", "six": "1.17.0"}
+    have["cupy-cuda13x"] = "13.6"
     monkeypatch.setattr("importlib.metadata.requires", lambda name: needs[name])
     monkeypatch.setattr(facts, "_version", have.get)
 

@@ -17,6 +17,7 @@ from gpupipe.tools.sample import Sample
 from gpupipe.tools.schema import parse_call, schema_of, values_of
 from gpupipe.tools.survey import survey
 from tests.chains.damage import jpeg
+from tests.fuzz.building import entry, field
 from tests.tools.damage import write
 
 ROWS: list[dict[str, Any]] = [
@@ -49,10 +50,8 @@ def test_features_are_described_by_what_all_records_have() -> None:
         "text": ("bytes", "1", 5),
         "weights": ("float32", "2", 8),
     }
-    assert columns["text"].example == '"some words"'
-    assert columns['odd "name"'].example == "ff fe 00 (3 bytes)"
-    assert columns["corners"].example == "0, 1, 2, 3"
-    assert columns["image"].example == "JPEG baseline 4:2:0, 24x32"
+    shown = [columns[name].example for name in ("text", 'odd "name"', "corners", "image")]
+    assert shown == ['"some words"', "ff fe 00 (3 bytes)", "0, 1, 2, 3", "JPEG baseline 4:2:0, 24x32"]
     images = columns["image"].json()["images"]
     assert images["kinds"] == {"JPEG baseline 4:2:0": 10}
     assert (images["height"], images["width"]) == ([24, 32], [32, 32])
@@ -66,13 +65,11 @@ def test_the_dict_that_is_printed_parses_every_record() -> None:
     scope: dict[str, Any] = {"gp": gp}
     exec(text, scope)
     features = scope["features"]
-    assert "# both: bytes in 5, int64 in 5 records" in text.replace('"', "")
-    assert features["image"] == gp.io.FixedLenFeature((), bytes)
-    assert features["corners"] == gp.io.FixedLenFeature((4,), "float32")
-    assert features["box"] == gp.io.VarLenFeature("float32")
-    assert features["text"] == gp.io.FixedLenFeature((), bytes, default_value=b"")
-    assert features["weights"] == gp.io.VarLenFeature("float32")
-    assert "missing in 5 of 10 records" in text
+    assert "# both: bytes in 5, int64 in 5 records" in text.replace('"', "") and "missing in 5 of 10 records" in text
+    fixed, of_any_length = gp.io.FixedLenFeature, gp.io.VarLenFeature("float32")
+    assert (features["image"], features["corners"]) == (fixed((), bytes), fixed((4,), "float32"))
+    assert features["box"] == features["weights"] == of_any_length
+    assert features["text"] == fixed((), bytes, default_value=b"")
     for row, record in zip(ROWS, records, strict=True):
         parsed = gp.io.parse_single_example(record, features)
         assert parsed["label"] == row["label"]
@@ -81,21 +78,13 @@ def test_the_dict_that_is_printed_parses_every_record() -> None:
 
 
 def test_types_are_listed_by_the_rules_of_the_parser() -> None:
-    def field(number: int, value: bytes) -> bytes:
-        return bytes([number << 3 | 2, len(value)]) + value
-
-    def entry(name: bytes, feature: bytes) -> bytes:
-        return field(1, field(1, name) + field(2, feature))
-
     ints, floats = field(3, field(1, b"\x05")), field(2, field(1, bytes(4)))
     features = entry(b"a", ints) + entry(b"b", b"") + entry(b"c", ints + floats) + entry(b"a", floats)
     record = field(1, features + entry(b"\xff", ints)) + field(2, b"of a SequenceExample")
 
     assert feature_types(record) == {"a": "float32", "b": None, "c": "float32", "\\xff": "int64"}
-    assert {name: values.dtype for name, values in values_of(field(1, features)).items()} == {
-        "a": "float32",
-        "c": "float32",
-    }
+    known = {name: values.dtype for name, values in values_of(field(1, features)).items()}
+    assert known == {"a": "float32", "c": "float32"}
     for other in (b"", b"no example", field(1, b""), field(3, b"x"), record[:-1], b"\xff" * 50):
         with pytest.raises(ParseError, match=r"a tf\.train\.Example is needed, got \d+ bytes"):
             feature_types(other)
@@ -110,8 +99,7 @@ def test_a_sample_is_evenly_spread_over_any_number(count: int, most: int, block:
         sample.add(range(start, min(start + block, count)))
 
     steps = set(np.diff(sample.kept).tolist())
-    assert len(sample.kept) <= most
-    assert len(sample.kept) >= min(count, (most + 1) // 2)
+    assert min(count, (most + 1) // 2) <= len(sample.kept) <= most
     assert sample.kept[:1] == [0][:count]
     assert len(steps) <= 1
     assert not count or count - sample.kept[-1] <= max(steps | {2 * count // most + 1})
@@ -134,8 +122,5 @@ def test_a_survey_finds_sizes_and_damage_and_looks_into_a_sample(tmp_path: Path)
     assert (a.whole, b.whole, found.whole) == (False, True, False)
     assert (found.sample, found.examples, len(found.images)) == (8, 7, 4)
     assert "a tf.train.Example is needed, got 10 bytes" in found.other
-    assert found.json()["payload_bytes"] == {
-        "min": 10,
-        "median": int(np.median([10, *map(len, records[2:9])])),
-        "max": max(map(len, records[2:9])),
-    }
+    sizes = [10, *map(len, records[2:9])]
+    assert found.json()["payload_bytes"] == {"min": 10, "median": int(np.median(sizes)), "max": max(sizes)}

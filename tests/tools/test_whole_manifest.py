@@ -46,10 +46,8 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
     monkeypatch.setattr(manifest, "open", full, raising=False)
 
     kept = "an older one is unchanged" if old else "nothing is left of it"
-    with (
-        pytest.raises(gp.GpupipeError, match=f"cannot be written, {kept}: the disk is full"),
-        WholeManifest(str(path)) as written,
-    ):
+    said = f"cannot be written, {kept}: the disk is full"
+    with pytest.raises(gp.GpupipeError, match=said), WholeManifest(str(path)) as written:
         written.write(["x" * 99 + "\n"] * lines)
 
     assert os.listdir(tmp_path) == ["bad.jsonl"] * old
@@ -66,10 +64,8 @@ def test_a_place_where_no_file_can_be_is_refused_at_once(tmp_path: Path) -> None
 
 def test_there_are_no_more_records_than_a_chain_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "RECORDS", 3)
-    with (
-        pytest.raises(gp.GpupipeError, match="4 bad records are more than the 3"),
-        WholeManifest(str(tmp_path / "bad.jsonl")) as written,
-    ):
+    path, said = str(tmp_path / "bad.jsonl"), "4 bad records are more than the 3"
+    with pytest.raises(gp.GpupipeError, match=said), WholeManifest(path) as written:
         written.write(["{}\n"] * 4)
 
     assert os.listdir(tmp_path) == []
