@@ -12,9 +12,7 @@ it, with those of pytest-xdist's workers; fewer batches than `--stand-in-batches
 
 from __future__ import annotations
 
-import operator
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -24,6 +22,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 REFUSAL = (
     "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly."
@@ -33,36 +32,21 @@ CUDA = 2
 """DLPack's number for memory of an NVIDIA GPU."""
 
 
-LEFT_OUT = {
-    "tests/algebra/test_random_rewrites.py": "programs on NumPy",
-    "tests/benchmarks": "starts processes, which have no stand-in",
-    "tests/cli": "starts processes",
-    "tests/docs": "hands tensors to PyTorch, which takes no arrays of the simulated GPU",
-    "tests/tensors": "starts processes",
-    "tests/behaviour/test_image_folder.py": "compares resized pixels with those of Keras",
-    "tests/fuzz": "bytes of the host alone",
-    "tests/extract": "bytes of the host alone",
-    "tests/behaviour/test_process_functions.py": "processes of the host alone",
-    "tests/behaviour/test_process_map.py": "processes of the host alone",
-    "tests/chains/test_memory.py": "starts processes",
-    "tests/conformance/test_gpu_graphs.py": "lowers for a real GPU itself",
-    "tests/conformance/test_references.py": "a table of names, and starts a process",
-    "tests/conformance/test_tfdata_names.py": "a table of names",
-    "tests/differential": "chains on the CPU beside those of tf.data",
-    "tests/reliability/test_failed_reads.py": "bytes of the host alone",
-    "tests/reliability/test_formats.py": "chains on the CPU",
-    "tests/reliability/test_hostile_files.py": "chains on the CPU",
-    "tests/reliability/test_interrupts.py": "signals and clocks, chains on the CPU",
-    "tests/reliability/test_kill.py": "starts processes",
-    "tests/reliability/test_reader_faults.py": "bytes of the host alone",
-    "tests/reliability/test_resume_programs.py": "programs on the CPU",
-    "tests/reliability/test_shutdown.py": "chains on the CPU, most of them in processes",
-    "tests/reliability/test_soak.py": "starts processes",
-    "tests/test_imports.py": "starts processes",
-    "tests/test_packaging.py": "the wheel",
-    "tests/test_security.py": "reads sources",
-    "tests/test_sizes.py": "reads sources",
+WHY_LEFT_OUT = {
+    "starts processes, which have no stand-in": "benchmarks cli tensors chains/test_memory.py reliability/test_kill.py "
+    "reliability/test_soak.py test_imports.py test_packaging.py",
+    "chains or programs on the CPU": "algebra/test_random_rewrites.py differential reliability/test_formats.py "
+    "reliability/test_hostile_files.py reliability/test_interrupts.py reliability/test_resume_programs.py "
+    "reliability/test_shutdown.py",
+    "bytes or processes of the host alone": "fuzz extract behaviour/test_process_functions.py behaviour/test_process_map.py reliability/test_failed_reads.py "
+    "reliability/test_reader_faults.py",
+    "hands tensors to PyTorch, which takes no arrays of the simulated GPU": "docs",
+    "compares resized pixels with those of Keras": "behaviour/test_image_folder.py",
+    "lowers for a real GPU itself": "conformance/test_gpu_graphs.py",
+    "reads sources, or a table of names": "conformance/test_references.py conformance/test_tfdata_names.py "
+    "test_security.py test_sizes.py",
 }
+LEFT_OUT = [f"tests/{name}" for names in WHY_LEFT_OUT.values() for name in names.split()]
 """What is not run, since no batch of it would go through the stand-in. Nearly all slow tests are among it."""
 ON_THE_HOST = frozenset({"numpy", "fast", "dali-cpu"})
 """Executors, which tests take as `backend`, `executor` or `kind`, that no batch goes through the stand-in with."""
@@ -95,20 +79,12 @@ class Stream:
         """Nothing runs behind anybody's back."""
 
 
-class Device:
+class Device(Stream):
     """A GPU; a context, as CuPy's."""
 
     def __init__(self, ordinal: int = 0) -> None:
+        super().__init__()
         self.id = int(ordinal)
-
-    def __enter__(self) -> Device:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def synchronize(self) -> None:
-        """Nothing runs behind anybody's back."""
 
 
 def host(x: Any) -> Any:
@@ -131,11 +107,15 @@ def index(key: Any) -> Any:
     return key.values if isinstance(key, DeviceNumbers) else key
 
 
-class DeviceNumbers:
+OF_THE_HOST = "shape dtype ndim size nbytes item tolist strides flags".split()
+OF_THE_DEVICE = "astype reshape view transpose copy sum mean min max all any std T".split()
+"""What an array gives for its host, and what is an array again."""
+
+
+class DeviceNumbers(NDArrayOperatorsMixin):
     """What gpupipe, its tests and their users may ask of a CuPy array."""
 
     __array_priority__ = 1000
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, values: Any) -> None:
         self.values = np.asarray(values)
@@ -163,23 +143,9 @@ class DeviceNumbers:
         return Device()
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("shape", "dtype", "ndim", "size", "nbytes", "item", "tolist", "strides", "flags"):
+        if name in OF_THE_HOST:
             return getattr(self.values, name)
-        if name in (
-            "astype",
-            "reshape",
-            "view",
-            "transpose",
-            "copy",
-            "sum",
-            "mean",
-            "min",
-            "max",
-            "all",
-            "any",
-            "std",
-            "T",
-        ):
+        if name in OF_THE_DEVICE:
             found = getattr(self.values, name)
             return (lambda *a, **k: DeviceNumbers(found(*a, **k))) if callable(found) else DeviceNumbers(found)
         raise AttributeError(name)
@@ -214,28 +180,6 @@ class DeviceNumbers:
         return float(self.values)
 
 
-def _binary(name: str) -> Callable[[Any, Any], Any]:
-    def method(self: DeviceNumbers, other: Any) -> Any:
-        result = getattr(self.values, name)(host(other))
-        return self if name.startswith("__i") else DeviceNumbers(result)
-
-    return method
-
-
-for _name in "add radd sub rsub mul rmul truediv rtruediv floordiv mod pow eq ne lt le gt ge and or xor".split():
-    setattr(DeviceNumbers, f"__{_name}__", _binary(f"__{_name}__"))
-for _name in "iadd isub imul itruediv".split():
-    setattr(DeviceNumbers, f"__{_name}__", _binary(f"__{_name}__"))
-
-
-def _unary(do: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda self: DeviceNumbers(do(self.values))
-
-
-for _do in (operator.neg, operator.abs, operator.invert):
-    setattr(DeviceNumbers, f"__{_do.__name__.strip('_')}__", _unary(_do))
-
-
 class DeviceTensor:
     """What gpupipe asks of DALI's `TensorGPU`."""
 
@@ -255,6 +199,11 @@ class DeviceTensor:
 
     def as_cpu(self) -> Any:
         return self.tensor
+
+
+def in_memory(array: DeviceNumbers | DeviceTensor) -> Any:
+    """What lies in the memory of the GPU, on the host."""
+    return array.values if isinstance(array, DeviceNumbers) else array.tensor
 
 
 class DeviceTensors:
@@ -305,12 +254,8 @@ def stand_in_cupy() -> ModuleType:
     cupy.stack, cupy.concatenate = several(np.stack), several(np.concatenate)
     cupy.roll = lambda x, shift, axis=None: DeviceNumbers(np.roll(host(x), shift, axis))
     cupy.asnumpy = lambda x: x.get()
-    cupy.cuda = SimpleNamespace(
-        Device=Device,
-        runtime=SimpleNamespace(deviceSynchronize=lambda: None),
-        Stream=Stream,
-        get_current_stream=Stream,
-    )
+    runtime = SimpleNamespace(deviceSynchronize=lambda: None)
+    cupy.cuda = SimpleNamespace(Device=Device, runtime=runtime, Stream=Stream, get_current_stream=Stream)
     for name in "float16 float32 float64 uint8 int32 int64 bool_".split():
         setattr(cupy, name, getattr(np, name))
     return cupy  # type: ignore[no-any-return]
@@ -345,19 +290,17 @@ def install() -> None:
         USED.executors += device_id is not None
         make(self, program, batch_size, threads, device_id, *others, **named)
 
-    tensors = SimpleNamespace(
-        TensorCPU=real.tensors.TensorCPU,
-        TensorListCPU=real.tensors.TensorListCPU,
-        TensorGPU=lambda array, layout, device_id: real.tensors.TensorCPU(host(array)),
-    )
+    tensor = real.tensors.TensorCPU
+    tensors = SimpleNamespace(TensorCPU=tensor, TensorListCPU=real.tensors.TensorListCPU)
+    tensors.TensorGPU = lambda array, layout, device_id: tensor(host(array))
 
     sys.modules["cupy"] = stand_in_cupy()
     machine.installed = lambda: (1, 13)  # type: ignore[assignment]
     library.import_dali = lambda: replace(real, pipeline=Pipeline, tensors=tensors)  # type: ignore[assignment]
     dali.to_device_array = lambda output, size: hand_over(DeviceTensors(output), size)  # type: ignore[attr-defined]
-    copying.copy_to_gpu = lambda array, device_id: DeviceTensor(real.tensors.TensorCPU(feeding.wrap(array).copy()))
+    copying.copy_to_gpu = lambda array, device_id: DeviceTensor(tensor(feeding.wrap(array).copy()))
     copying.copy_on_gpu = lambda array, device_id: DeviceTensor(
-        real.tensors.TensorCPU((array.values if isinstance(array, DeviceNumbers) else np.asarray(array.tensor)).copy())
+        tensor(np.array(getattr(array, "values", array.tensor)))
     )
     dali.Lowering = lambda fn, types, math, device, decoder, regions, *others: lowering(  # type: ignore[assignment,misc]
         fn, types, math, "cpu", "cpu", regions, *others
@@ -411,9 +354,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def names_the_host(item: pytest.Item) -> bool:
     """Whether a test is for an executor of the host."""
     given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    return any(
-        isinstance(given.get(name), str) and given[name] in ON_THE_HOST for name in ("backend", "executor", "kind")
-    )
+    named = (given.get(name) for name in ("backend", "executor", "kind"))
+    return any(isinstance(value, str) and value in ON_THE_HOST for value in named)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

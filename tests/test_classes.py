@@ -50,16 +50,16 @@ def _derived(make: Make, **settings: Any) -> Any:
     return make(**settings)(Derived)
 
 
-SETTINGS = [
-    {},
-    {"frozen": True},
-    {"frozen": True, "slots": True},
-    {"slots": True},
-    {"eq": False},
-    {"frozen": True, "eq": False, "slots": True},
-    {"repr": False},
-    {"kw_only": True},
-    {"init": False},
+LEFT_OUT = ("eq", "repr", "init")
+ASKED = ("", "frozen", "frozen slots", "slots", "eq", "frozen eq slots", "repr", "kw_only", "init")
+SETTINGS = [{name: name not in LEFT_OUT for name in names.split()} for names in ASKED]
+
+CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((), {}),
+    *((given, {}) for given in [(1, "b", [2], 4), (1, "b", [2], 4, True), (1, "b", [2], 4, 1.5, 6, True)]),
+    *(((), given) for given in [{"x": 1, "told": 2}, {"x": 1, "loud": True}]),
+    ((1,), {"x": 1}),
+    *((given, {}) for given in [(dataclasses.MISSING,), (1, "b", dataclasses.MISSING)]),  # is not "not given"
 ]
 
 
@@ -84,15 +84,7 @@ def test_a_class_does_what_the_standard_library_s_does(kind: Callable[..., Any],
             _outcome(lambda: one),
             repr(cls.__dataclass_params__),
             cls.__match_args__,
-            _outcome(lambda: cls()),
-            _outcome(lambda: cls(1, "b", [2], 4)),
-            _outcome(lambda: cls(1, "b", [2], 4, True)),
-            _outcome(lambda: cls(1, "b", [2], 4, 1.5, 6, True)),
-            _outcome(lambda: cls(1, x=1)),
-            _outcome(lambda: cls(x=1, told=2)),
-            _outcome(lambda: cls(x=1, loud=True)),
-            _outcome(lambda: cls(dataclasses.MISSING)),  # not given is another thing than this value
-            _outcome(lambda: cls(1, "b", dataclasses.MISSING)),
+            *(_outcome(lambda given=given, named=named: cls(*given, **named)) for given, named in CALLS),
             cls(x=1) == cls(x=1, loud=False, secret=9),
             cls(x=1) == cls(x=2),
             cls(x=1) == 1,
