@@ -82,8 +82,7 @@ KEPT: list[tuple[str, Dataset]] = [
 def test_what_is_no_left_side_stays(dataset: Dataset) -> None:
     plan, fired = rewrite(dataset.plan)
 
-    assert plan is dataset.plan
-    assert fired == {}
+    assert plan is dataset.plan and fired == {}
 
 
 @pytest.mark.parametrize("count", [2, 5, -1])
@@ -93,8 +92,7 @@ def test_shuffle_and_repeat_become_one_node_with_every_parameter(count: int) -> 
     plan, fired = rewrite(dataset.plan)
 
     assert plan == ShuffleRepeat(R.plan, 3, 4, False, count, branch=dataset.plan.branch)
-    assert plan.element == dataset.plan.element
-    assert plan.cardinality == dataset.cardinality()
+    assert (plan.element, plan.cardinality) == (dataset.plan.element, dataset.cardinality())
     assert fired == {"shuffle_and_repeat": 1}
 
 
@@ -123,15 +121,10 @@ def test_optimising_twice_changes_nothing(program: Program) -> None:
 
     again, fired = rewrite(once)
 
-    assert again is once
-    assert fired == {}
+    assert again is once and fired == {}
 
 
 # ---- the same elements, whatever is left out
-
-
-def _with(dataset: Dataset, rules: tuple[str, ...]) -> Dataset:
-    return dataset.with_options(Options(disabled_rules=rules))
 
 
 @settings(max_examples=40, deadline=None, database=None, derandomize=True)
@@ -165,7 +158,7 @@ def test_a_map_and_its_batch_give_the_same_fused_or_not(rules: tuple[str, ...]) 
     data = Dataset.from_tensor_slices({"x": np.arange(12.0).reshape(6, 2), "y": list(range(6))})
     dataset = data.map(lambda d: (d["x"] * 2, d["y"] + 1)).batch(4).map(lambda x, y: (x + 1, y * 3))
 
-    assert run(_with(dataset, rules)) == [
+    assert run(dataset.with_options(Options(disabled_rules=rules))) == [
         ([[1, 3], [5, 7], [9, 11], [13, 15]], [3, 6, 9, 12]),
         ([[17, 19], [21, 23]], [15, 18]),
     ]

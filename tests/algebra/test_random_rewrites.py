@@ -68,92 +68,69 @@ def _records(damaged: int) -> tuple[bytes, ...]:
 
 # ---- programs
 
-_PASS: list[st.SearchStrategy[Step]] = [
-    st.tuples(st.just("take"), st.integers(-1, 5)),
-    st.tuples(st.just("skip"), st.integers(0, 3)),
-    st.tuples(st.just("repeat"), st.integers(1, 2)),
-    st.tuples(st.just("shard"), st.integers(1, 2), st.just(0)),
-    st.tuples(st.just("prefetch"), st.integers(-1, 2)),
-    st.tuples(st.just("shuffle"), st.integers(1, 9), st.integers(0, 2)),
-    st.tuples(st.just("epochs"), st.integers(1, 9), st.integers(0, 2), st.integers(2, 3)),
+N = st.integers
+
+
+def _one(*names: str) -> st.SearchStrategy[Step]:
+    """One of some steps without arguments."""
+    return st.tuples(st.sampled_from(names))
+
+
+def _each(**steps: tuple[st.SearchStrategy[Any], ...]) -> list[st.SearchStrategy[Step]]:
+    """A strategy for each step, by its name with _ for spaces, and its arguments."""
+    return [st.tuples(st.just(name.replace("_", " ")), *given) for name, given in steps.items()]
+
+
+_PASS = _each(
+    take=(N(-1, 5),), skip=(N(0, 3),), repeat=(N(1, 2),), shard=(N(1, 2), st.just(0)), prefetch=(N(-1, 2),),
+    shuffle=(N(1, 9), N(0, 2)), epochs=(N(1, 9), N(0, 2), N(2, 3)),
+)  # fmt: skip
+_PLACES = _each(  # for chains whose elements can be had by their places
+    slice=(N(-3, 3), N(-3, 6), st.sampled_from([1, 2, -1])), shuffle_all=(N(0, 2),), split=(N(0, 1),)
+)
+_SHARD = st.tuples(st.just("shard"), st.just(2), N(0, 1))
+_JOINS = _each(  # of a chain with parts of itself
+    concatenate=(N(0, 3),),
+    sample=(N(0, 3), st.booleans()),
+    choose=(st.lists(N(0, 1), max_size=6).map(tuple), st.booleans()),
+)
+_HELD = [_one("cache", "cache file"), _one("ignore errors")]
+_RECORDS = [*_PASS, *_PASS, *_HELD, *_JOINS, _one("unique")]
+_ANY_PLACE = _each(enumerate=(N(0, 1),), zip_numbers=(N(3, 9),))
+_SMALL_STEPS = [
+    *_each(filter=(N(2, 3),), python_filter=(N(2, 3),), take_while=(N(3, 6), st.booleans()), scan=(st.booleans(),)),
+    *_each(zip_with_itself=(N(0, 2),)),
+    *_ANY_PLACE,
+    _one("note"),
 ]
-_PLACES: list[st.SearchStrategy[Step]] = [  # for chains whose elements can be had by their places
-    st.tuples(st.just("slice"), st.integers(-3, 3), st.integers(-3, 6), st.sampled_from([1, 2, -1])),
-    st.tuples(st.just("shuffle all"), st.integers(0, 2)),
-    st.tuples(st.just("split"), st.integers(0, 1)),
-]
-_SHARD = st.tuples(st.just("shard"), st.just(2), st.integers(0, 1))
-_JOINS: list[st.SearchStrategy[Step]] = [  # of a chain with parts of itself
-    st.tuples(st.just("concatenate"), st.integers(0, 3)),
-    st.tuples(st.just("sample"), st.integers(0, 3), st.booleans()),
-    st.tuples(st.just("choose"), st.lists(st.integers(0, 1), max_size=6).map(tuple), st.booleans()),
-]
-_HELD: list[st.SearchStrategy[Step]] = [
-    st.tuples(st.sampled_from(["cache", "cache file"])),
-    st.tuples(st.just("ignore errors")),
-]
-_RECORDS: list[st.SearchStrategy[Step]] = [*_PASS, *_PASS, *_HELD, *_JOINS, st.tuples(st.just("unique"))]
-_SMALL_STEPS: list[st.SearchStrategy[Step]] = [
-    st.tuples(st.just("filter"), st.integers(2, 3)),
-    st.tuples(st.just("python filter"), st.integers(2, 3)),
-    st.tuples(st.just("note")),
-    st.tuples(st.just("take while"), st.integers(3, 6), st.booleans()),
-    st.tuples(st.just("scan"), st.booleans()),
-    st.tuples(st.just("enumerate"), st.integers(0, 1)),
-    st.tuples(st.just("zip numbers"), st.integers(3, 9)),
-    st.tuples(st.just("zip with itself"), st.integers(0, 2)),
-]
-# Steps that make batches of elements (x, label).
-_GATHER: list[st.SearchStrategy[Step]] = [
-    st.tuples(st.just("windows"), st.integers(1, 3), st.integers(1, 3), st.integers(1, 2), st.booleans()),
-    st.tuples(st.just("padded batch"), st.integers(1, 3), st.booleans()),
-    st.tuples(st.just("buckets"), st.integers(1, 3), st.booleans()),
-    st.tuples(st.just("groups"), st.integers(1, 3), st.integers(1, 2)),
-]
+_GATHER = _each(  # steps that make batches of elements (x, label)
+    windows=(N(1, 3), N(1, 3), N(1, 2), st.booleans()), padded_batch=(N(1, 3), st.booleans()),
+    buckets=(N(1, 3), st.booleans()), groups=(N(1, 3), N(1, 2)),
+)  # fmt: skip
 # Steps behind which elements can still be had by their places, as `choose_rows` needs them.
-_IN_PLACE: list[st.SearchStrategy[Step]] = [
-    *_PASS[:5],
-    *_PLACES,
-    st.tuples(st.sampled_from(["note", "cache"])),
-    st.tuples(st.just("concatenate"), st.integers(0, 3)),
-    st.tuples(st.just("enumerate"), st.integers(0, 1)),
-    st.tuples(st.just("zip numbers"), st.integers(3, 9)),
-]
-_LABELLED: list[st.SearchStrategy[Step]] = [
-    *_PASS,
-    *_PLACES,
-    *_SMALL_STEPS,
-    *_SMALL_STEPS,
-    *_HELD,
-    *_JOINS,
-    st.tuples(st.just("rows of"), st.one_of(_GATHER)),
-]
+_IN_PLACE = [*_PASS[:5], *_PLACES, *_ANY_PLACE, _JOINS[0], _one("note", "cache")]
+_ROWS_OF = st.tuples(st.just("rows of"), st.one_of(_GATHER))
+_LABELLED = [*_PASS, *_PLACES, *_SMALL_STEPS, *_SMALL_STEPS, *_HELD, *_JOINS, _ROWS_OF]
 # What an image can go through; all images of a chain keep one shape.
-_IMAGE: list[st.SearchStrategy[Step]] = [
-    st.tuples(st.sampled_from(["left_right", "up_down", "random_left_right", "random_up_down"])),
-    st.tuples(st.just("window"), st.integers(4, 8), st.integers(4, 8)),
-    st.tuples(st.just("random_crop"), st.integers(3, 4)),
-    st.tuples(st.just("random_resized_crop"), st.integers(3, 7)),
-    st.tuples(st.just("resize"), st.integers(3, 7), st.sampled_from(["nearest", "bilinear"])),
-    st.tuples(st.just("cast")),
-    st.tuples(st.just("gray and back")),
-    st.tuples(st.just("mirrored twice")),
-    st.tuples(st.sampled_from(["random_brightness", "random_contrast", "random_hue", "color_jitter"])),
+_IMAGE = [
+    _one("left_right", "up_down", "random_left_right", "random_up_down"),
+    *_each(window=(N(4, 8), N(4, 8)), resize=(N(3, 7), st.sampled_from(["nearest", "bilinear"]))),
+    *(
+        st.tuples(st.just(name), N(*sizes))
+        for name, sizes in (("random_crop", (3, 4)), ("random_resized_crop", (3, 7)))
+    ),
+    *map(_one, ("cast", "gray and back", "mirrored twice", "random_erasing")),
+    _one("random_brightness", "random_contrast", "random_hue", "color_jitter"),
     st.tuples(st.just("adjust_saturation"), st.sampled_from([0.5, 1.0, 1.5])),
-    st.tuples(st.just("random_erasing")),
 ]
-_LAST: list[st.SearchStrategy[Step]] = [
-    st.tuples(st.just("normalize"), st.booleans()),
-    st.tuples(st.just("nothing")),
-]
-_REBATCH = st.tuples(st.just("rebatch"), st.lists(st.integers(1, 3), min_size=1, max_size=2).map(tuple), st.booleans())
+_LAST = [*_each(normalize=(st.booleans(),)), _one("nothing")]
+_REBATCH = st.tuples(st.just("rebatch"), st.lists(N(1, 3), min_size=1, max_size=2).map(tuple), st.booleans())
 _BATCHED: list[st.SearchStrategy[Step]] = [
-    st.tuples(st.sampled_from(["take", "prefetch"]), st.integers(-1, 2)),
-    st.tuples(st.just("repeat"), st.integers(1, 2)),
-    st.tuples(st.just("concatenate"), st.integers(0, 2)),
+    st.tuples(st.sampled_from(["take", "prefetch"]), N(-1, 2)),
+    *_each(repeat=(N(1, 2),), concatenate=(N(0, 2),)),
     *_PLACES,
     *_HELD,
-    *([st.tuples(st.just("flip batch")), _REBATCH, st.tuples(st.just("unbatch"))] * 2),
+    *([_one("flip batch"), _REBATCH, _one("unbatch")] * 2),
 ]
 
 
@@ -257,7 +234,7 @@ def _transformed(image: Any, steps: tuple[Step, ...]) -> Any:
 
 
 def _build(program: Program, damaged: int, logs: list[list[int]]) -> Dataset:
-    def noted() -> Callable[[Any, Any], Any]:
+    def noted(ds: Dataset) -> Dataset:
         log: list[int] = []
         logs.append(log)
 
@@ -265,7 +242,8 @@ def _build(program: Program, damaged: int, logs: list[list[int]]) -> Dataset:
             log.append(int(label))
             return encoded, label
 
-        return note
+        # With a type it is not called once more, to learn it. Behind `scan` nobody knows one.
+        return ds.map(note, spec=ds.element_spec if ds.plan.element.known else None)
 
     ds = Dataset.from_tensor_slices(np.array(_records(damaged), object))
     rows = True
@@ -279,62 +257,20 @@ def _build(program: Program, damaged: int, logs: list[list[int]]) -> Dataset:
                 ds, rows = _GATHERED[name](ds, *args), False
             case ("rows of", (name, *args)):
                 ds = _GATHERED[name](ds, *args).unbatch()
-            case (name, *args) if name in _JOINED:
-                ds = _JOINED[name](ds, *args)
-            case ("cache",):
-                ds = ds.cache()
-            case ("cache file",):
-                ds = ds.cache(CACHES[0] / str(next(_NAMES)))
-            case ("ignore errors",):
-                ds = ds.ignore_errors()
-            case ("unique",):
-                ds = ds.unique()
-            case ("take while", most, traced):
-                below = (
-                    (lambda x, label, most=most: label < most)
-                    if traced
-                    else _python(lambda label, most: label < most, most)
-                )
-                ds = ds.take_while(below)
-            case ("scan", declared):
-                spec = ds.element_spec if declared and ds.plan.element.known else None
-                ds = ds.scan(np.int64(0), _added, spec=spec)
-            case ("enumerate", start):
-                ds = ds.enumerate(start).map(lambda i, x: (x[0], x[1] + i))
-            case ("batch", *args):
-                ds, rows = ds.batch(*args), False
-            case ("take" | "skip" | "repeat" | "shard" | "prefetch" | "shuffle", *args):
-                ds = getattr(ds, step[0])(*args)
-            case ("epochs", size, seed, count):
-                ds = ds.shuffle(size, seed).repeat(count)
+            case ("note",):
+                ds = noted(ds)
             case ("slice" | "shuffle all" | "split", *_):
                 ds = _by_place(ds, step)
-            case ("parse",):
-                ds = ds.map(lambda record: _parsed(record))
-            case ("decode", images):
-                ds = ds.map(lambda encoded, label, images=images: (_decoded(encoded, images), label))
-            case ("parse and decode", images):
-                ds = ds.map(lambda record, images=images: _parsed_and_decoded(record, images))
-            case ("filter", m):
-                ds = ds.filter(lambda image, label, m=m: label % m != 1)
-            case ("python filter", m):
-                ds = ds.filter(_python(lambda label, m: label % m != 1, m))
-            case ("note",):
-                # With a type it is not called once more, to learn it. Behind `scan` nobody knows one.
-                ds = ds.map(noted(), spec=ds.element_spec if ds.plan.element.known else None)
-            case ("flip batch",):
-                ds = ds.map(_flip) if ds.plan.element.batched else ds
-            case _:
-                raise AssertionError(step)
+            case (name, *args) if name in _STEPS:
+                ds = _STEPS[name](ds, *args)
+            case (name, *args):
+                ds = getattr(ds, name.replace(" ", "_"))(*args)
     return ds
 
 
-def _padded_windows(ds: Dataset, *args: Any) -> Dataset:
-    return ds.window(*args).flat_map(lambda x, label: Dataset.zip(x.batch(2), label.batch(2)))
-
-
 _GATHERED: dict[str, Callable[..., Dataset]] = {
-    "windows": _padded_windows,
+    "batch": lambda ds, *args: ds.batch(*args),
+    "windows": lambda ds, *args: ds.window(*args).flat_map(lambda x, n: Dataset.zip(x.batch(2), n.batch(2))),
     "padded batch": lambda ds, size, drop: ds.padded_batch(size, drop_remainder=drop),
     "buckets": lambda ds, size, drop: ds.bucket_by_sequence_length(
         lambda x, label: label, [2, 5], [size, 1, size + 1], drop_remainder=drop
@@ -345,16 +281,31 @@ _GATHERED: dict[str, Callable[..., Dataset]] = {
 }
 """Batches of elements (x, label)."""
 
-_JOINED: dict[str, Callable[..., Dataset]] = {
-    "concatenate": lambda ds, few: ds.concatenate(ds.take(few)),
+_STEPS: dict[str, Callable[..., Dataset]] = {
     "sample": lambda ds, seed, stop: Dataset.sample_from_datasets([ds, ds.skip(1)], [0.6, 0.4], seed, stop),
     "choose": lambda ds, picks, stop: Dataset.choose_from_datasets(
         [ds, ds.take(2)], Dataset.from_tensor_slices(np.array(picks, np.int64)), stop
     ),
+    "concatenate": lambda ds, few: ds.concatenate(ds.take(few)),
     "zip with itself": lambda ds, ahead: Dataset.zip(ds, ds.skip(ahead)).map(lambda a, b: (a[0], a[1] + b[1])),
     "zip numbers": lambda ds, few: Dataset.zip(ds, Dataset.range(few)).map(lambda a, b: (a[0], a[1] + b)),
+    "cache file": lambda ds: ds.cache(CACHES[0] / str(next(_NAMES))),
+    "take while": lambda ds, most, traced: ds.take_while(
+        (lambda x, label: label < most) if traced else _python(lambda label, most: label < most, most)
+    ),
+    "scan": lambda ds, declared: ds.scan(
+        np.int64(0), _added, spec=ds.element_spec if declared and ds.plan.element.known else None
+    ),
+    "enumerate": lambda ds, start: ds.enumerate(start).map(lambda i, x: (x[0], x[1] + i)),
+    "epochs": lambda ds, size, seed, times: ds.shuffle(size, seed).repeat(times),
+    "parse": lambda ds: ds.map(lambda record: _parsed(record)),
+    "decode": lambda ds, images: ds.map(lambda encoded, label: (_decoded(encoded, images), label)),
+    "parse and decode": lambda ds, images: ds.map(lambda record: _parsed_and_decoded(record, images)),
+    "filter": lambda ds, m: ds.filter(lambda image, label: label % m != 1),
+    "python filter": lambda ds, m: ds.filter(_python(lambda label, m: label % m != 1, m)),
+    "flip batch": lambda ds: ds.map(_flip) if ds.plan.element.batched else ds,
 }
-"""A chain and parts of itself in one, or numbers beside it."""
+"""Steps that are no method of the same name and arguments."""
 
 
 def _by_place(ds: Dataset, step: Step) -> Dataset:

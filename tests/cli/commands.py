@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from typing import TypeAlias
 
 import gpupipe
 
-__all__ = ["ROOT", "Cli", "ended", "signalled", "started"]
+__all__ = ["ROOT", "Cli", "ended", "marked", "signalled", "started"]
 
 ROOT = Path(gpupipe.__file__).parents[1]
 Cli: TypeAlias = Callable[..., tuple[int, str, str]]
@@ -48,3 +49,13 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     finally:
         process.kill()
     return process.returncode, out, err
+
+
+def marked(mark: str) -> set[int]:
+    """The processes that run with a mark in their environment."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
+            if mark.encode() in (folder / "environ").read_bytes():
+                found.add(int(folder.name))
+    return found

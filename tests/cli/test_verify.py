@@ -15,7 +15,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.comparison.photographs import encode, take, write_shards
-from tests.cli.commands import Cli, started
+from tests.cli.commands import Cli, marked, started
 from tests.tools.damage import OLD_MANIFEST, write
 
 
@@ -118,18 +118,6 @@ def test_one_image_that_cannot_be_read_makes_no_records_of_the_others(tmp_path: 
 
 
 # ---- processes and signals
-
-
-def marked(mark: str) -> set[int]:
-    """The processes that run with a mark in their environment."""
-    found = set()
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (folder / "environ").read_bytes():
-                found.add(int(folder.name))
-        except OSError:  # it has ended, or belongs to another user
-            continue
-    return found
 
 
 def settled(mark: str, count: int) -> bool:

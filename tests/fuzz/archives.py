@@ -62,10 +62,8 @@ def checked(found: list[tuple[int, Any]], archive: bytes) -> None:
     assert offsets == sorted(offsets)
     assert len(found) <= 2 * (len(archive) // BLOCK + 2)
     for offset, item in found:
-        assert 0 <= offset <= len(archive)
-        assert offset % BLOCK == 0
-        if not isinstance(item, str):
-            assert item[0] in archive[offset + BLOCK :]
+        assert 0 <= offset <= len(archive) and offset % BLOCK == 0
+        assert isinstance(item, str) or item[0] in archive[offset + BLOCK :]
 
 
 def archive_of(described: bytes, kept: int) -> bytes:

@@ -6,6 +6,7 @@ that is parsed before: what a parser learns from one record must not show in the
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -27,29 +28,21 @@ LOW = 8
 
 ASKED: tuple[dict[str, Feature], ...] = (
     {
-        "image": FixedLenFeature((), bytes),
-        "label": FixedLenFeature((), "int64", -1),
-        "score": FixedLenFeature((), "float32", 0.5),
-        "boxes": VarLenFeature("float32"),
-        "many": FixedLenSequenceFeature((2,), "int64", True),
-        "names": VarLenFeature(bytes),
+        "image": FixedLenFeature((), bytes), "label": FixedLenFeature((), "int64", -1),
+        "score": FixedLenFeature((), "float32", 0.5), "boxes": VarLenFeature("float32"),
+        "many": FixedLenSequenceFeature((2,), "int64", True), "names": VarLenFeature(bytes),
     },
     {
-        "": VarLenFeature("int64"),
-        "a": RaggedFeature("int64"),
-        "bb": RaggedFeature("float32"),
+        "": VarLenFeature("int64"), "a": RaggedFeature("int64"), "bb": RaggedFeature("float32"),
         "cc": RaggedFeature(bytes),
     },
     {
-        "a": FixedLenFeature((2,), "int64", (1, 2)),
-        "b": FixedLenFeature((2, 1), "float32", (1, 2)),
-        "c": FixedLenFeature((2,), bytes, ("x", "y")),
-        "d": FixedLenSequenceFeature((), bytes, True),
-        "e": FixedLenSequenceFeature((1, 3), "float32", True),
-        "f": FixedLenFeature((), bytes, b"none"),
+        "a": FixedLenFeature((2,), "int64", (1, 2)), "b": FixedLenFeature((2, 1), "float32", (1, 2)),
+        "c": FixedLenFeature((2,), bytes, ("x", "y")), "d": FixedLenSequenceFeature((), bytes, True),
+        "e": FixedLenSequenceFeature((1, 3), "float32", True), "f": FixedLenFeature((), bytes, b"none"),
     },
     {"a": FixedLenFeature((), "int64"), "b": FixedLenFeature((), "float32")},
-)
+)  # fmt: skip
 PARSERS = tuple(map(ExampleParser, ASKED))
 NUMPY: dict[str, Any] = {"bytes": object, "int64": np.int64, "float32": np.float32}
 
@@ -58,10 +51,7 @@ def one(data: bytes, thorough: bool = True) -> None:
     """Parse two records with one parser; if `thorough`, compare each with the model."""
     if len(data) < 2:
         return
-    if data[0] & LOW:
-        with lowered(wire, _PIECE=16):
-            parsed(data, thorough)
-    else:
+    with lowered(wire, _PIECE=16) if data[0] & LOW else contextlib.nullcontext():
         parsed(data, thorough)
 
 
@@ -74,16 +64,13 @@ def parsed(data: bytes, thorough: bool) -> None:
         try:
             got: tuple[Any, ...] | None = parser.parse(record)
         except ParseError as error:
-            assert error.stage == "parse_single_example"
-            assert len(str(error)) < 400
+            assert error.stage == "parse_single_example" and len(str(error)) < 400
             got = None
         if not thorough:
             continue
         expected = parse_slowly(record, ASKED[chosen])
-        if got is None or expected is None:
-            assert got is None, got
-            assert expected is None, expected
-        else:
+        assert (got is None) == (expected is None), (got, expected)
+        if got is not None and expected is not None:
             for value, wanted, feature in zip(got, expected, ASKED[chosen].values(), strict=True):
                 same(value, wanted, feature)
     assert len(parser._steps) <= 1 << 14
@@ -91,17 +78,12 @@ def parsed(data: bytes, thorough: bool) -> None:
 
 def same(value: Any, wanted: list[Any], feature: Feature) -> None:
     """Compare one value with the list that the model gives."""
-    dtype = NUMPY[feature.dtype]
-    if isinstance(feature, FixedLenFeature) and feature.shape == ():
-        assert len(wanted) == 1
-        if feature.dtype == "bytes":
-            assert bytes(value) == wanted[0]
-        else:
-            assert value.dtype == dtype
-            assert value.tobytes() == dtype(wanted[0]).tobytes()
+    fixed = isinstance(feature, FixedLenFeature)
+    shape, dtype = getattr(feature, "shape", ()), NUMPY[feature.dtype]
+    if fixed and shape == () and feature.dtype == "bytes":
+        assert [bytes(value)] == wanted
         return
-    shape = feature.shape if isinstance(feature, FixedLenFeature | FixedLenSequenceFeature) else ()
-    assert value.shape == (shape if isinstance(feature, FixedLenFeature) else (value.shape[0], *shape))
+    assert value.shape == (shape if fixed else (value.shape[0], *shape))
     assert value.dtype == dtype
     if feature.dtype == "bytes":
         assert list(value.ravel()) == wanted

@@ -39,9 +39,7 @@ class Memory:
         return len(self.data), "tag"
 
     def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
-        assert tag == "tag"
-        assert offset >= 0
-        assert n >= 0
+        assert tag == "tag" and offset >= 0 and n >= 0
         if n and offset + n > self.broken:
             error = RecordError("cannot be read", file=name, offset=None if offset & 1 else offset, stage="read")
             error.passing = self.passing
@@ -59,17 +57,16 @@ class Network(Memory):
     """The same over a network that changes a byte of what it is asked for the first time."""
 
     random_reads = False
-    reads_ahead = False
+    _sent = 0
 
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data)
-        self._sent = 0
-
-    def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
-        super().readinto(name, offset, out, tag)
+    def change(self, offset: int, out: bytearray | memoryview) -> None:
         if offset >= self._sent and len(out):
             self._sent = offset + len(out)
             out[len(out) // 2] ^= 0xA5
+
+    def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
+        super().readinto(name, offset, out, tag)
+        self.change(offset, out)
 
 
 class Once(Network):
@@ -86,9 +83,7 @@ class Wire(Network):
 
     def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
         data = bytearray(super().read(name, offset, n, tag))
-        if offset >= self._sent and data:
-            self._sent = offset + n
-            data[n // 2] ^= 0xA5
+        self.change(offset, data)
         return bytes(data)
 
 
@@ -128,15 +123,17 @@ def one(data: bytes, thorough: bool = True) -> None:
         start += len(stream or b"")  # no record begins there
     low = bool(shape & LOW)
 
-    reader = RecordReader("a", compression=compression, check_crc=check, block=block, start=start, storage=storage)
+    def read(storage: Memory, start: int) -> list[Any]:
+        reader = RecordReader("a", compression=compression, check_crc=check, block=block, start=start, storage=storage)
+        return [item for items in reader.blocks() for item in items]
+
     with lowered(tfrecord, longest_record=lambda size: 40, _MOST=8) if low else contextlib.nullcontext():
-        items = [item for items in reader.blocks() for item in items]
+        items = read(storage, start)
 
     consistent(items, None if compression and stream is None else len(stream or b""))
-    found = [(at, None if isinstance(x, DataError) else bytes(x)) for at, x in items]
+    found = plain(items)
     if compression:
-        reader = RecordReader("a", compression=compression, check_crc=check, block=block, storage=Wire(body))
-        consistent([item for items in reader.blocks() for item in items], None)
+        consistent(read(Wire(body), 0), None)
         if stream is not None and broken is None and not low and thorough and start <= len(stream):
             # Behind a damaged length more is believed of a stream whose end is not known yet.
             expected = read_slowly(stream, start, check, search=False)
@@ -146,12 +143,10 @@ def one(data: bytes, thorough: bool = True) -> None:
         # What a network changed in a good header is not found behind one that is damaged in the file, too.
         sound = not any(isinstance(x, DataError) and "the length of a record" in x.reason for _, x in items)
         for other in (Worn(body), Network(body), Once(body)):
-            reader = RecordReader("a", check_crc=check, block=block, start=start, storage=other)
-            again = [item for items in reader.blocks() for item in items]
+            again = read(other, start)
             consistent(again, len(body))
-            if isinstance(other, Once) or (isinstance(other, Network) and not (check and sound)):
-                continue
-            assert [(at, None if isinstance(x, DataError) else bytes(x)) for at, x in again] == found
+            if not isinstance(other, Once) and (not isinstance(other, Network) or (check and sound)):
+                assert plain(again) == found
     assert len(items) <= 2 * (len(body) // 16) + 1  # between two records, and around them, one error
     if broken is None and thorough:
         assert found == read_slowly(body, start, check)
@@ -160,8 +155,11 @@ def one(data: bytes, thorough: bool = True) -> None:
         assert [at for at, _ in walked] == [at for at, _ in items]
         for (_, length), (_, item) in zip(walked, items, strict=True):
             assert isinstance(item, DataError) or length == len(item)
-            if length is None:
-                assert isinstance(item, DataError)
+
+
+def plain(items: list[Any]) -> list[tuple[int, bytes | None]]:
+    """Offsets and payloads, with None for what is damaged."""
+    return [(at, None if isinstance(item, DataError) else bytes(item)) for at, item in items]
 
 
 def walk(storage: Memory, start: int) -> list[tuple[int, int | None]]:
@@ -170,12 +168,10 @@ def walk(storage: Memory, start: int) -> list[tuple[int, int | None]]:
     for part in walk_headers("a", start=start, storage=storage):
         if isinstance(part, Good):
             stops = [*part.offsets[1:], part.end]
-            assert part.offsets
-            assert part.end <= len(storage.data)
+            assert part.offsets and part.end <= len(storage.data)
             out += [(at, stop - at - 16) for at, stop in zip(part.offsets, stops, strict=True)]
         else:
-            assert isinstance(part, Bad)
-            assert part.error.offset == part.offset
+            assert isinstance(part, Bad) and part.error.offset == part.offset
             out.append((part.offset, None))
     return out
 

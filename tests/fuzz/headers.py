@@ -30,11 +30,8 @@ def one(data: bytes, thorough: bool = True) -> None:
 
 def checked(data: bytes, thorough: bool) -> None:
     """Check one image."""
-    image: bytes | bytearray | memoryview = data[1:]
-    if data[0] & 1:
-        image = memoryview(image)
-    elif data[0] & 2:
-        image = bytearray(image)
+    kind = memoryview if data[0] & 1 else bytearray if data[0] & 2 else bytes
+    image: bytes | bytearray | memoryview = kind(data[1:])
     turned = header(image, True)
     plain = header(image, False) if thorough else turned and replace(turned, orientation=1)
     if thorough and not data[0] & LOW and data[1:3] == b"\xff\xd8":
@@ -45,15 +42,12 @@ def checked(data: bytes, thorough: bool) -> None:
         assert plain is None or plain.format == "png"  # whose EXIF block may stand behind its pixels: they are cut
         return
     largest = LARGEST[plain.format]
-    assert 0 < plain.height <= largest
-    assert 0 < plain.width <= largest
-    assert plain.channels > 0
-    assert plain.bits > 0 or plain.format == "jpeg"
+    assert 0 < plain.height <= largest and 0 < plain.width <= largest
+    assert plain.channels > 0 and (plain.bits > 0 or plain.format == "jpeg")
     assert plain.orientation == 1 <= turned.orientation <= 8
     assert plain.format == turned.format
     assert turned.size in ((plain.height, plain.width), (plain.width, plain.height))
-    if turned.orientation <= 4:
-        assert turned.size == plain.size
+    assert turned.orientation > 4 or turned.size == plain.size
     if thorough:
         assert header(bytes(image) + b"\0 more", False) == plain  # it is all in the bytes that are there
     whole = True
@@ -75,9 +69,7 @@ def checked(data: bytes, thorough: bool) -> None:
         cut = first_marker_in_scan(image, plain.channels)
         if cut is not None:
             after = bytes(image[cut:]).lstrip(b"\xff")[:1]
-            assert image[cut] == 0xFF
-            assert after
-            assert after not in b"\x00\xd0\xd1\xd2\xd3\xd4\xd5\xd6\xd7\xd9"
+            assert image[cut] == 0xFF and after and after not in b"\x00\xd0\xd1\xd2\xd3\xd4\xd5\xd6\xd7\xd9"
         assert jpeg.is_ordinary(image) <= (plain.channels in (1, 3))
         assert not (jpeg.is_ordinary(image) and plain.progressive and is_unfinished(image, plain.channels))
         shorter = jpeg.of_upper_rows(image, 1 + data[0] % 64)
@@ -104,8 +96,7 @@ def header(image: bytes | bytearray | memoryview, orientation: bool) -> ImageHea
 
 def explained(error: DecodeError) -> str:
     """The reason of an error, of bounded length; the decoder that asks puts its name there."""
-    assert not error.stage
-    assert len(str(error)) < 300
+    assert not error.stage and len(str(error)) < 300
     return error.reason
 
 

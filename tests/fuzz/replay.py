@@ -15,31 +15,16 @@ __all__ = ["CORPUS", "TARGETS", "arcs", "inputs", "target"]
 
 CORPUS = Path(__file__).parent / "corpus"
 
-TARGETS: dict[str, tuple[str, ...]] = {
-    "framing": ("gpupipe.extract.records.framing",),
-    "files": (
-        "gpupipe.extract.records.framing",
-        "gpupipe.extract.records.tfrecord",
-        "gpupipe.extract.records.inflate",
-        "gpupipe.extract.records.walk",
-    ),
-    "example": ("gpupipe.extract.examples.example", "gpupipe.extract.examples.wire"),
-    "columns": ("gpupipe.serial.columns",),
-    "headers": (
-        "gpupipe.extract.images.headers",
-        "gpupipe.extract.images.jpeg",
-        "gpupipe.extract.images.png",
-        "gpupipe.extract.images.pillow",
-        "gpupipe.extract.images.exif",
-    ),
-    "archives": (
-        "gpupipe.extract.shards.header",
-        "gpupipe.extract.shards.members",
-        "gpupipe.extract.shards.names",
-        "gpupipe.extract.shards.samples",
-    ),
-    "ipc": ("gpupipe.extract.tables.ipc",),
+_OF_EXTRACT = {
+    "framing": "records.framing",
+    "files": "records.framing records.tfrecord records.inflate records.walk",
+    "example": "examples.example examples.wire",
+    "headers": "images.headers images.jpeg images.png images.pillow images.exif",
+    "archives": "shards.header shards.members shards.names shards.samples",
+    "ipc": "tables.ipc",
 }
+TARGETS = {name: tuple(f"gpupipe.extract.{module}" for module in of.split()) for name, of in _OF_EXTRACT.items()}
+TARGETS["columns"] = ("gpupipe.serial.columns",)
 """Name of a target -> the modules that it is about."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import tracemalloc
 import zlib
 from typing import Any
@@ -158,10 +159,7 @@ def test_an_error_that_is_kept_holds_no_buffer(compression: str) -> None:
 
     errors = [item for item in items + walked + missing if isinstance(item, DataError)]
 
-    assert len(errors) == 3
-    for error in errors:
-        assert error.__traceback__ is None
-        assert error.__context__ is None
+    assert [(error.__traceback__, error.__context__) for error in errors] == [(None, None)] * 3
     assert isinstance(errors[-1].__cause__, FileNotFoundError)
     assert errors[-1].__cause__.__traceback__ is None
 
@@ -199,9 +197,7 @@ def test_an_archive_that_ends_in_the_list_of_a_sparse_file_is_truncated(compress
     ((offset, reason),) = archives.items(packed, 1024, None, compression)
 
     assert offset == 0
-    assert (
-        "the archive has at most 0 after its header" in reason or "512 bytes of the last member are missing" in reason
-    )
+    assert re.search("has at most 0 after its header|512 bytes of the last member are missing", reason)
 
 
 def test_a_number_does_not_go_on_in_the_next_piece_of_a_list() -> None:

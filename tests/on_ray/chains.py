@@ -6,7 +6,6 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +13,22 @@ import numpy as np
 
 import gpupipe as gp
 from gpupipe import ops
+from tests.tools.damage import write
 
 FEATURES = {"image": gp.io.FixedLenFeature((), bytes), "label": gp.io.FixedLenFeature((), "int64")}
 
 
 def write_images(folder: Path, files: int = 3, each: int = 32) -> None:
     """Records of small JPEGs, and their manifest."""
-    from PIL import Image
-
+    from gpupipe.comparison.photographs import encode
     from gpupipe.extract.records.manifest_writer import write_manifest
 
     rng = np.random.default_rng(0)
-    paths = [str(folder / f"{file}.tfrecord") for file in range(files)]
+    paths = [folder / f"{file}.tfrecord" for file in range(files)]
     for file, path in enumerate(paths):
-        with gp.io.TFRecordWriter(path) as writer:
-            for i in range(each):
-                bytes_ = BytesIO()
-                Image.fromarray(rng.integers(0, 255, (48, 64, 3), np.uint8)).save(bytes_, "JPEG")
-                features = {"image": [bytes_.getvalue()], "label": [file * each + i]}
-                writer.write(gp.io.encode_example(features))
-    write_manifest(paths, str(folder / "files.gpindex"), 1)
+        jpegs = [encode(rng.integers(0, 255, (48, 64, 3), np.uint8)) for _ in range(each)]
+        write(path, [gp.io.encode_example({"image": x, "label": file * each + i}) for i, x in enumerate(jpegs)])
+    write_manifest(list(map(str, paths)), str(folder / "files.gpindex"), 1)
 
 
 def example(record: Any) -> Any:
@@ -97,10 +92,7 @@ class Noted:
 def write_damaged(folder: Path) -> None:
     """64 records of numbers, some of which have a wrong checksum."""
     path = folder / "damaged.tfrecord"
-    with gp.io.TFRecordWriter(str(path)) as writer:
-        for i in range(64):
-            writer.write(np.int64(i).tobytes())
-    data = bytearray(path.read_bytes())
+    data = bytearray(write(path, [np.int64(i).tobytes() for i in range(64)]))
     for i in (0, 13, 16, 17, 37):
         data[(12 + 8 + 4) * i + 12] ^= 1
     path.write_bytes(data)
@@ -108,8 +100,8 @@ def write_damaged(folder: Path) -> None:
 
 def damaged(folder: Path) -> gp.Dataset:
     """8 batches of 8 numbers from the records of `write_damaged`."""
-    path = folder / "damaged.tfrecord"
-    records = gp.Dataset.list_files(str(path), shuffle=False).interleave(gp.TFRecordDataset)
+    files = gp.Dataset.list_files(f"{folder}/damaged.tfrecord", shuffle=False)
+    records = files.interleave(gp.TFRecordDataset)
     return records.map(number).batch(8, drop_remainder=True).with_options(gp.Options(device="cpu", threads=1))
 
 
@@ -121,12 +113,8 @@ def number(record: Any) -> Any:
 def odd(x: Any) -> Any:
     """Leaves of all kinds, whose types only the first element tells."""
     n = int(x)
-    return {
-        "text": b"x" * n,
-        "rows": np.arange(n % 3, dtype=np.float32),
-        "pair": (n, bool(n % 2)),
-        "half": np.float16(n),
-    }
+    rows = np.arange(n % 3, dtype=np.float32)
+    return {"text": b"x" * n, "rows": rows, "pair": (n, bool(n % 2)), "half": np.float16(n)}
 
 
 def ragged(batch: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -19,21 +20,19 @@ FOLDER = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
 RAY = os.environ.get("RAY_TEST_FOLDER")
 
 
-def noted(name: str, seconds: float) -> Noted:
+def noted(name: str, seconds: float = 0.0, size: int = 2) -> Noted:
     """A function that leaves notes in a folder of its own."""
     (FOLDER / name).mkdir()
-    return Noted(FOLDER / name, seconds)
+    return Noted(FOLDER / name, seconds, size)
 
 
 def kill_one(fn: Noted, killed: list[int]) -> None:
     """End a process that makes elements, by its number."""
     for pid in fn.pids() - set(killed):
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-        killed.append(pid)
-        return
+            killed.append(pid)
+            return
 
 
 def six_kills() -> Any:
@@ -98,10 +97,8 @@ def a_node() -> Any:
     cluster = Cluster(initialize_head=True, head_node_args=head)
     first = cluster.add_node(num_cpus=1, object_store_memory=size)
     ray.init(address=cluster.address, log_to_driver=False)
-    (FOLDER / "node").mkdir()
-    fn = Noted(FOLDER / "node", 0.002, size=16384)
     wanted = digests(numbers(240, fn=Noted(FOLDER, size=16384)).iterator(epoch=3))
-    items = numbers(240, fn=fn).on_ray(1).iterator(epoch=3)
+    items = numbers(240, fn=noted("node", 0.002, 16384)).on_ray(1).iterator(epoch=3)
 
     def lose_a_node(count: int) -> None:
         if count == 9:

@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.commands import marked
+
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "GPUPIPE_TEST_OF_RAY"
 UP = 'ip link set lo up && exec "$@"'
@@ -41,18 +43,6 @@ def apart() -> list[str]:
     except (OSError, subprocess.TimeoutExpired):
         allowed = False
     return prefix if allowed else []
-
-
-def _left(mark: str) -> list[int]:
-    """Processes with a mark in their environment."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"{MARK}={mark}".encode() in (path / "environ").read_bytes() and int(path.name) != os.getpid():
-                found.append(int(path.name))
-        except OSError:
-            continue
-    return found
 
 
 def shared(factory: pytest.TempPathFactory, module: str, seconds: float = 240) -> dict[str, Any]:
@@ -107,13 +97,13 @@ def said(module: str, folder: Path, seconds: float = 240) -> dict[str, Any]:
             pytest.fail(f"no end within {seconds} s: {texts[1].read_text(errors='replace')[-5000:]}")
         out, err = (path.read_text(errors="replace") for path in texts)
         end = time.monotonic() + 20
-        while (left := _left(mark)) and time.monotonic() < end:
+        while (left := marked(mark)) and time.monotonic() < end:
             time.sleep(0.2)
         assert process.returncode == 0, f"{out[-3000:]}\n{err[-5000:]}"
         assert not left, f"processes are left: {left}"
     finally:
         process.kill()
-        for pid in _left(mark):
+        for pid in marked(mark):
             os.kill(pid, signal.SIGKILL)
         process.wait()
         shutil.rmtree(ray, ignore_errors=True)

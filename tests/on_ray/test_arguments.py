@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import json
 import pickle
+import subprocess
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -23,15 +24,9 @@ from gpupipe.ray import to_dataset
 from tests.on_ray.chains import digest, digests, drawn, numbers
 
 
-def step_of(ds: gp.Dataset) -> OnRay:
-    found = workers_of(ds.plan)
-    assert found is not None
-    return found
-
-
 def test_numpys_integers_are_pythons() -> None:
     n: Any = np.int64
-    step = step_of(numbers().on_ray(n(2), segment=n(3), ahead=n(5), num_cpus=n(1), max_restarts=n(4)))
+    step: Any = workers_of(numbers().on_ray(n(2), segment=n(3), ahead=n(5), num_cpus=n(1), max_restarts=n(4)).plan)
 
     found = (step.workers, step.segment, step.ahead, step.resources["CPU"], step.max_restarts)
     assert found == (2, 3, 5, 1, 4)
@@ -46,10 +41,7 @@ def test_numpys_integers_are_pythons() -> None:
         (lambda: numbers().on_ray(2, resources={"GPU": 1}), "on_ray needs resources that you named yourself"),
         (lambda: numbers().on_ray(2).on_ray(2), "on_ray needs a chain without workers"),
         (lambda: gp.Dataset.range(9).shuffle(4).on_ray(2), r"cannot be indexed; use shuffle\(gp.ALL\)"),
-        (
-            lambda: gp.Dataset.range(9).map(len, num_parallel_calls=2, deterministic=False).on_ray(2),
-            "on_ray needs elements in one order, got map",
-        ),
+        (lambda: gp.Dataset.range(9).map(len, 2, deterministic=False).on_ray(2), "elements in one order, got map"),
         (lambda: numbers().with_options(gp.Options(on_error="skip")).on_ray(2), "got 'skip': rows that are left out"),
     ],
 )
@@ -72,8 +64,6 @@ def test_what_follows_workers_and_cannot_is_refused_when_it_starts(make: Callabl
 
 
 def test_importing_gpupipe_and_writing_a_chain_imports_no_ray() -> None:
-    import subprocess
-
     code = "import sys, gpupipe; gpupipe.Dataset.range(8).on_ray(2); raise SystemExit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=100).returncode == 0
 
@@ -197,5 +187,6 @@ def test_ray_data_draws_by_the_seed_of_the_caller(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_chain_of_workers_counts_its_epochs_like_any_other() -> None:
-    assert step_of(numbers().on_ray(2)).describe() == "on_ray(workers=2, segment=4)"
+    step = workers_of(numbers().on_ray(2).plan)
+    assert step is not None and step.describe() == "on_ray(workers=2, segment=4)"
     assert numbers().on_ray(2).plan.fingerprint != numbers().on_ray(3).plan.fingerprint

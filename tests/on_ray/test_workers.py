@@ -102,3 +102,10 @@ def test_a_worker_that_always_dies_is_an_error(results: dict[str, Any]) -> None:
     assert wanted in found["said"]
     assert found["seconds"] < 120
     assert found["killed"] >= 2
+
+
+def test_a_removed_node_costs_no_batch(tmp_path_factory: pytest.TempPathFactory) -> None:
+    found = shared(tmp_path_factory, "killed_program")
+
+    assert found["longest"] < 60
+    assert (found["equal"], found["count"]) == (True, 30)

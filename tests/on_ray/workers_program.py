@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -19,7 +20,6 @@ import gpupipe as gp
 from gpupipe.on_ray import segments, team
 from gpupipe.on_ray.worker import part_of
 from tests.on_ray.chains import (
-    Noted,
     damaged,
     digest,
     digests,
@@ -31,20 +31,9 @@ from tests.on_ray.chains import (
     write_damaged,
     write_images,
 )
-from tests.on_ray.killed_program import endless_kills, six_kills
+from tests.on_ray.killed_program import endless_kills, noted, six_kills
 
 FOLDER = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
-
-
-@contextmanager
-def instead(module: Any, name: str, value: Any) -> Iterator[None]:
-    """Another value of a module for a while."""
-    before = getattr(module, name)
-    setattr(module, name, value)
-    try:
-        yield
-    finally:
-        setattr(module, name, before)
 
 
 def error_of(make: Callable[[], Any]) -> str:
@@ -161,20 +150,18 @@ def asleep() -> Any:
     """Elements that were made, and what lies in Ray's memory, while the loop sleeps."""
     from ray._private.internal_api import memory_summary
 
-    notes = FOLDER / "asleep"
-    notes.mkdir()
-    noted = Noted(notes, size=16384)  # 128 KiB an element
-    items = numbers(400, fn=noted).on_ray(1, segment=2, ahead=4).iterator(epoch=0)
+    fn = noted("asleep", size=16384)  # 128 KiB an element
+    items = numbers(400, fn=fn).on_ray(1, segment=2, ahead=4).iterator(epoch=0)
     for _ in range(9):
         first = next(items)
     until = time.monotonic() + 30
-    while len(noted.made()) < 16 * 8 and time.monotonic() < until:  # what four segments have
+    while len(fn.made()) < 16 * 8 and time.monotonic() < until:  # what four segments have
         time.sleep(0.05)
     time.sleep(1)  # a worker makes more than 16 batches in it
     text = memory_summary(stats_only=True)
     used = next(line for line in text.splitlines() if line.startswith("Plasma memory usage"))
     items.close()
-    return {"batches": len(noted.made()) / 8, "batch": first.nbytes, "mib": float(used.split()[3]), "text": used}
+    return {"batches": len(fn.made()) / 8, "batch": first.nbytes, "mib": float(used.split()[3]), "text": used}
 
 
 def told(items: Any) -> dict[str, Any]:
@@ -218,7 +205,7 @@ def bad_replaced() -> Any:
         lines = sorted(manifest.read_text().splitlines())
         reasons = sorted((r.offset, r.action, r.key) for r in items.errors)
         said[name] = [found, valid, items.left_out, reasons, [json.loads(line)["offset"] for line in lines]]
-    return {"equal": said["loop"] == said["workers"], "left_out": said["workers"][2], "said": said}
+    return {"left_out": said["workers"][2], "said": said}
 
 
 def too_many_bad() -> Any:
@@ -228,13 +215,11 @@ def too_many_bad() -> Any:
 
 def kept_workers() -> Any:
     """The second loop has the worker of the first; it ends with the dataset."""
-    notes = FOLDER / "kept"
-    notes.mkdir()
-    noted = Noted(notes)
-    ds = numbers(64, fn=noted).on_ray(1, segment=1)
+    fn = noted("kept")
+    ds = numbers(64, fn=fn).on_ray(1, segment=1)
     for epoch in range(2):
         digests(ds.iterator(epoch=epoch))
-    pids = noted.pids()
+    pids = fn.pids()
     alive = [os.path.exists(f"/proc/{pid}") for pid in pids]
     del ds
     return {"pids": len(pids), "alive": all(alive), "ended": ended(pids)}
@@ -242,15 +227,13 @@ def kept_workers() -> Any:
 
 def stopped_early() -> Any:
     """Both workers make elements; they end with a loop that is left."""
-    notes = FOLDER / "early"
-    notes.mkdir()
-    noted = Noted(notes, seconds=0.01)
-    items = numbers(4000, fn=noted).on_ray(2).iterator(epoch=0)
+    fn = noted("early", seconds=0.01)
+    items = numbers(4000, fn=fn).on_ray(2).iterator(epoch=0)
     for _ in items:
-        if len(noted.pids()) == 2:
+        if len(fn.pids()) == 2:
             break
     items.close()
-    return {"pids": len(noted.pids()), "ended": ended(noted.pids())}
+    return {"pids": len(fn.pids()), "ended": ended(fn.pids())}
 
 
 def ended(pids: set[int]) -> bool:
@@ -269,13 +252,13 @@ def other_files() -> Any:
         part = real(*args)
         return {**part, "files": {**part["files"], "count": 7}, "options": {**part["options"], "seed": 9}}
 
-    with instead(segments, "part_of", changed):
+    with patch.object(segments, "part_of", changed):
         return error_of(lambda: next(images(FOLDER).on_ray(1).iterator(epoch=0)))
 
 
 def no_room() -> Any:
     """Workers that ask for what the cluster has not."""
-    with instead(team, "WAIT", 1.0):
+    with patch.object(team, "WAIT", 1.0):
         return error_of(lambda: next(numbers().on_ray(2, resources={"moon": 1}).iterator(epoch=0)))
 
 
@@ -286,8 +269,6 @@ def more_than_cpus() -> Any:
 
 
 def not_pickled() -> Any:
-    import threading
-
     lock = threading.Lock()
     return error_of(lambda: next(gp.Dataset.range(8).map(lambda x: [lock, x][1] + 0).on_ray(1).iterator()))
 
