@@ -3,13 +3,11 @@
 import logging
 import sys
 from logging.handlers import BufferingHandler
-from typing import Any
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 
-from tests.tensors.programs import chain, tell
+from tests.tensors.programs import chain, converted, tell
 
 said = BufferingHandler(100)
 logging.getLogger("gpupipe").addHandler(said)
@@ -18,19 +16,8 @@ model = torch.nn.Linear(2, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 model, optimizer, loader = accelerator.prepare(model, optimizer, chain().as_torch())
 batches, ends, steps, state = [], [], 0, {}
-arrays: list[Any] = []  # those of gpupipe
-own = True  # whether each batch is one of them
-convert = loader._convert
-
-
-def noting(leaf: Any) -> Any:
-    """Convert; a leaf that was looked at ahead comes a second time, as a tensor."""
-    if isinstance(leaf, np.ndarray):
-        arrays.append(leaf)
-    return convert(leaf)
-
-
-loader._convert = noting
+arrays = converted(loader)
+own = True  # whether each batch is one of gpupipe's
 for step, (inputs, numbers) in enumerate(loader):
     pair = arrays[2 * step : 2 * step + 2]
     own &= [inputs.data_ptr(), numbers.data_ptr()] == [array.ctypes.data for array in pair]

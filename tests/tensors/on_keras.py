@@ -54,27 +54,8 @@ rest = noting(chain().epoch(1).skip(4))
 model.fit(rest, initial_epoch=1, epochs=2, verbose=0)
 
 
-class Places(keras.Sequential):
-    """Notes where the batches of its training steps are in memory, with PyTorch."""
-
-    def train_step(self, data: Any) -> Any:
-        places.extend(leaf.data_ptr() for leaf in data)
-        return super().train_step(data)
-
-
-places: list[int] = []
-arrays: list[Any] = []  # kept, so that no place is used twice
-if keras.backend.backend() == "torch":
-    loader = chain().map(lambda x, y: (x, y % 2)).as_keras()
-    convert = loader._convert
-    loader._convert = lambda leaf: arrays.append(leaf) or convert(leaf)  # type: ignore[func-returns-value]
-    watched: Any = Places([keras.layers.Dense(2)])
-    watched.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    watched.fit(loader, verbose=0)
 tell(
     0,
-    places=places,
-    own=[array.ctypes.data for array in arrays],
     train=train.passes,
     test=test.passes,
     steps=steps,

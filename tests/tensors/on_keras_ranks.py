@@ -7,19 +7,17 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.tensors.programs import chain, tell
+from tests.tensors.programs import chain, converted, tell
 
 dist.init_process_group("gloo")
 rank, ranks = dist.get_rank(), dist.get_world_size()
-arrays: list[Any] = []
 
 
 def trained(state: Any = None) -> tuple[list[Any], list[Any], Any, bool]:
     """The batches, the weights after them, the state after two, and whether each batch is the chain's own array."""
     keras.utils.set_random_seed(0)
     loader = chain().shard(ranks, rank, even="drop").as_keras()
-    convert = loader._convert
-    loader._convert = lambda leaf: arrays.append(leaf) or convert(leaf)  # type: ignore[func-returns-value]
+    arrays = converted(loader)
     if state is not None:
         loader.load_state_dict(state["loader"])
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])

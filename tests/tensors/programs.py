@@ -16,6 +16,20 @@ def chain() -> gp.Dataset:
     return gp.Dataset.from_tensor_slices((inputs, np.arange(44))).shuffle(gp.ALL, seed=1).batch(4).prefetch(2)
 
 
+def converted(loader: Any) -> list[Any]:
+    """The arrays that a loader converts from now on, kept, so that no place in memory is used twice."""
+    arrays: list[Any] = []
+    convert = loader._convert
+
+    def noting(leaf: Any) -> Any:
+        if isinstance(leaf, np.ndarray):  # a leaf that was looked at ahead may come a second time, as a tensor
+            arrays.append(leaf)
+        return convert(leaf)
+
+    loader._convert = noting
+    return arrays
+
+
 def tell(rank: int, **found: Any) -> None:
     """Print what a rank found as one line, in one write: other ranks print to the same pipe."""
     print(json.dumps({"rank": rank, **found}) + "\n", end="", flush=True)

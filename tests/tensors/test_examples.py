@@ -20,12 +20,7 @@ from tests.chains.data import ROOT, records
 from tests.tensors.launch import run
 
 EXAMPLES = ROOT / "gpupipe" / "guide" / "examples"
-EPOCHS, SAVED, STOPPED, BATCHES = (
-    3,
-    7,
-    9,
-    5,
-)  # of each epoch; the second one is broken off, and continued after 2 of its 5
+EPOCHS, SAVED, STOPPED, BATCHES = 3, 7, 9, 5  # the second epoch is broken off, and continued after 2 of its 5
 
 pytestmark = pytest.mark.timeout(240)  # programs that import a framework, two at a time
 

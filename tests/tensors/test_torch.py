@@ -11,6 +11,7 @@ import pytest
 
 import gpupipe as gp
 from tests.tensors.launch import expected, run
+from tests.tensors.programs import converted
 
 torch = pytest.importorskip("torch")
 
@@ -26,15 +27,9 @@ def images() -> gp.Dataset:
 
 
 def test_a_batch_on_the_host_is_shared_not_copied() -> None:
-    arrays: list[Any] = []
     loader = images().batch(4).as_torch()
-    convert = loader._convert
+    arrays = converted(loader)
 
-    def noting(leaf: Any) -> Any:
-        arrays.append(leaf)
-        return convert(leaf)
-
-    loader._convert = noting
     batch = next(iter(loader))
 
     assert [tensor.data_ptr() for tensor in batch.values()] == [array.ctypes.data for array in arrays]
@@ -169,22 +164,11 @@ def test_accelerate_gives_each_rank_its_shard_and_resumes(ranks: int, tmp_path: 
     every = expected(0)
     wrapped = [*every, *every[: -len(every) % ranks]]
     assert [one["batches"] for one in found] == [wrapped[rank::ranks] for rank in range(ranks)]
+    warned = [] if ranks == 1 else [True] * 2  # when it saves and loads
     for one in found:
         assert one["ends"] == [False] * (len(one["batches"]) - 1) + [True]
         assert one["own"]  # no copy
         assert one["rest"] == one["batches"][3:]
         assert one["next"] == [*expected(1), *expected(1)[: -len(every) % ranks]][one["rank"] :: ranks]
-        said = "one file for the loaders of all ranks"
-        assert [said in words for words in one["warnings"]] == (
-            [] if ranks == 1 else [True] * 2
-        )  # when it saves and loads
+        assert ["one file for the loaders of all ranks" in words for words in one["warnings"]] == warned
         assert (one["length"], one["device"], one["steps"]) == (len(one["batches"]), "cpu", len(one["batches"]))
-
-
-def test_a_training_step_of_lightning_gets_the_arrays_of_the_chain() -> None:
-    pytest.importorskip("lightning")
-
-    (found,) = run("on_lightning")
-
-    assert found["batches"] == [*expected(0), *expected(1)]
-    assert found["places"] == found["own"]  # no copy
