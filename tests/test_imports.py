@@ -88,7 +88,7 @@ def _below(folder: Path) -> Iterator[Path]:
     )
 
 
-def _imports(source: str, package: tuple[str, ...]) -> Iterator[Import]:
+def imports(source: str, package: tuple[str, ...]) -> Iterator[Import]:
     """Yield every import of a module that lies in `package`."""
     tree = ast.parse(source)
     at_import = {id(node) for node in _run_at_import(tree.body)}
@@ -137,7 +137,7 @@ def _violations(path: str, source: str) -> list[str]:
     """What a file of the package, at `path` below it, imports against the rules."""
     parts = Path(path).with_suffix("").parts
     found: list[str] = []
-    for module, name, line, runs_at_import in _imports(source, ("gpupipe", *parts[:-1])):
+    for module, name, line, runs_at_import in imports(source, ("gpupipe", *parts[:-1])):
         if module == "gpupipe" and name in RANKS[""]:  # `from gpupipe import ops`
             module = f"gpupipe.{name}"
         top, _, below = module.partition(".")
@@ -172,7 +172,7 @@ def _graph() -> dict[str, set[str]]:
     graph = {_name(path): set[str]() for path in _sources()}
     for path in _sources():
         parts = path.relative_to(PACKAGE).with_suffix("").parts
-        for module, name, _, _ in _imports(path.read_text(encoding="utf-8"), ("gpupipe", *parts[:-1])):
+        for module, name, _, _ in imports(path.read_text(encoding="utf-8"), ("gpupipe", *parts[:-1])):
             base = module.replace(".", "/").removeprefix("gpupipe").strip("/")
             inside = f"{base}/{name}".strip("/")
             graph[_name(path)].update({inside if inside in graph else base} & (graph.keys() - {""}))

@@ -17,8 +17,7 @@ class Terminal(io.StringIO):
 
 
 class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
+    now = 100.0
 
     def monotonic(self) -> float:
         return self.now
@@ -51,7 +50,7 @@ def test_a_long_task_is_shown_on_a_terminal_with_the_time_that_is_left(clock: Cl
 def test_a_narrow_terminal_shows_what_fits_on_one_line(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(terminal, "fileno", lambda: 7)
-    monkeypatch.setattr(os, "get_terminal_size", lambda number: os.terminal_size((20, 24) if number == 7 else (80, 24)))
+    monkeypatch.setattr(os, "get_terminal_size", {7: os.terminal_size((20, 24))}.__getitem__)
 
     lines = work(terminal, clock, 400).replace("\r\x1b[K", "\n").splitlines()
 

@@ -9,12 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = sorted(
-    path
-    for folder in ("gpupipe", "ops")
-    for path in (ROOT / folder).rglob("*.py")
-    if folder == "ops" or "ops" not in path.relative_to(ROOT / folder).parts
-)
+EVERY = [path.relative_to(ROOT) for folder in ("gpupipe", "ops") for path in (ROOT / folder).rglob("*.py")]
+SOURCES = [path for path in EVERY if path.parts[:2] != ("gpupipe", "ops")]  # a link to the other folder
 
 UNSAFE = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml", "runpy", "code"}
 HOMES = {
@@ -53,22 +49,16 @@ def unsafe(path: str, source: str) -> Iterator[str]:
 
 
 def test_no_file_makes_code_of_data() -> None:
-    found = [x for path in SOURCES for x in unsafe(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))]
+    found = [x for path in SOURCES for x in unsafe(path.as_posix(), (ROOT / path).read_text(encoding="utf-8"))]
 
     assert len(SOURCES) > 500
     assert found == []
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import pickle",
-        "def f(x):\n    import marshal",
-        "eval(text)",
-        "np.load(file, allow_pickle=True)",
-        "importlib.import_module(name)",
-        "archive.extractall(folder)",
-    ],
-)
+PLANTED = ("import pickle", "def f(x):\n    import marshal", "eval(text)", "np.load(file, allow_pickle=True)",
+           "importlib.import_module(name)", "archive.extractall(folder)")  # fmt: skip
+
+
+@pytest.mark.parametrize("source", PLANTED)
 def test_what_makes_code_of_data_is_found(source: str) -> None:
     assert len(list(unsafe("gpupipe/io.py", source))) == 1

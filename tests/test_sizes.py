@@ -11,10 +11,7 @@ LINES = 700
 
 
 def test_no_file_is_long() -> None:
-    files = [
-        *PACKAGE.rglob("*.py"),
-        *(PACKAGE / "ops").rglob("*.py"),
-    ]  # the symlink: some Pythons follow it, some do not
+    files = [*PACKAGE.rglob("*.py"), *(PACKAGE / "ops").rglob("*.py")]  # a symlink, which some Pythons follow
     lines = {path.relative_to(PACKAGE).as_posix(): len(path.read_text("utf-8").splitlines()) for path in files}
 
     assert len(lines) > 500

@@ -95,8 +95,7 @@ def test_the_note_of_what_passed_may_be_there_before(tmp_path: Path) -> None:
     (tmp_path / "passed").touch()
     words = [sys.executable, "-m", "tests", "-n", "0", "--ignore-glob=*/test_*"]
 
-    done = subprocess.run(
-        words, cwd=ROOT, env=os.environ | {"GPUPIPE_PASSED": str(tmp_path / "passed")}, capture_output=True, timeout=100
-    )
+    env = os.environ | {"GPUPIPE_PASSED": str(tmp_path / "passed")}
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, timeout=100)
 
     assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stderr.decode()

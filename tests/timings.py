@@ -35,18 +35,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Collect; with pytest-xdist in the process that reports, too, where only its numbers are written."""
-    FOUND[function_of(report.nodeid)].extend(
-        float(str(value)) for name, value in report.user_properties if name == "cpu"
-    )
+    seconds = (float(str(value)) for name, value in report.user_properties if name == "cpu")
+    FOUND[function_of(report.nodeid)].extend(seconds)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput"):
         return
     known: dict[str, float] = json.loads(TIMINGS.read_text(encoding="utf-8")) if TIMINGS.exists() else {}
-    known = {
-        name: value for name, value in known.items() if name not in FOUND and Path(name.partition("::")[0]).exists()
-    }
+    known = {x: value for x, value in known.items() if x not in FOUND and Path(x.partition("::")[0]).exists()}
     known |= {name: round(sum(all_) / len(all_), 4) for name, all_ in FOUND.items() if sum(all_) > BUDGET}
     TIMINGS.write_text(json.dumps(dict(sorted(known.items())), indent=0) + "\n", encoding="utf-8")
 

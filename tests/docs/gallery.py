@@ -49,33 +49,26 @@ LENGTHS = {
 }  # fmt: skip
 """Settings that count pixels, of all ops."""
 
-WITHOUT = {
-    "Sample": "it is what ops take",
-    "cast": "its results are equal to the eye",
-    "clip": "it is minimum and maximum",
-    "clip_boxes": "it changes boxes, not the image",
-    "concat": "its result has more channels, rows or columns",
-    "convert_image_dtype": "its results are equal to the eye",
-    "convert_boxes": "it changes boxes, not the image",
-    "dali_function": "it runs any operator of DALI",
-    "decode_and_crop_jpeg": "it is decode_jpeg and crop_to_bounding_box",
-    "expand_dims": "its result is no image",
-    "extract_jpeg_shape": "its result is a shape",
-    "from_hf": "it makes a function of other ops",
-    "from_timm": "it makes a function of other ops",
-    "from_torchvision": "it makes a function of other ops",
-    "gather": "it looks numbers up in a table",
-    "maximum": "it compares numbers",
-    "minimum": "it compares numbers",
-    "one_hot": "its result is a vector",
-    "py_function": "it runs any Python function",
-    "random_uniform": "its result is a number",
-    "reshape": "its result is no image",
-    "sample_distorted_bounding_box": "its result is a box",
-    "squeeze": "its result is no image",
-    "stack": "its result is no image",
-    "where": "it chooses between numbers",
+_WHY_WITHOUT = {
+    "it is what ops take": "Sample",
+    "its results are equal to the eye": "cast convert_image_dtype",
+    "it is minimum and maximum": "clip",
+    "it changes boxes, not the image": "clip_boxes convert_boxes",
+    "its result has more channels, rows or columns": "concat",
+    "it runs any operator of DALI": "dali_function",
+    "it is decode_jpeg and crop_to_bounding_box": "decode_and_crop_jpeg",
+    "its result is no image": "expand_dims reshape squeeze stack",
+    "its result is a shape": "extract_jpeg_shape",
+    "it makes a function of other ops": "from_hf from_timm from_torchvision",
+    "it looks numbers up in a table": "gather",
+    "it compares numbers": "maximum minimum",
+    "its result is a vector": "one_hot",
+    "it runs any Python function": "py_function",
+    "its result is a number": "random_uniform",
+    "its result is a box": "sample_distorted_bounding_box",
+    "it chooses between numbers": "where",
 }
+WITHOUT = {name: why for why, names in _WHY_WITHOUT.items() for name in names.split()}
 """Functions that have no picture, and why."""
 
 
@@ -97,8 +90,8 @@ class Shown:
 @cache
 def shown(name: str) -> list[Shown]:
     """What is shown of an op: up to `SETTINGS` of its settings, if possible such that change something."""
-    if name in CALLED:
-        return [_called(name)]
+    if calls := [call for call in CALLED if call.startswith(f"{name}(")]:
+        return list(map(_called, calls))
     (kind,) = (kind for kind in CATALOGUE if kind.__name__.lower() == name.replace("_", ""))
     found: dict[str, Shown] = {}
     for case in kind.cases():
@@ -179,36 +172,26 @@ def _of_boxes(image: Array, seed: int) -> Array:
 
 
 STEPS: list[Callable[[Any], Any]] = [ops.flip_left_right, lambda x: ops.solarize(x, 100), ops.autocontrast]
+_STEPS = "[flip_left_right, lambda x: solarize(x, 100), autocontrast]"
 
-CALLED: dict[str, tuple[str, Callable[[Array, int], Array]]] = {
-    "extract_patches": (
-        "extract_patches(image, 44)",
-        lambda x, _: _beside(ops.extract_patches(x, 44).reshape(-1, x.shape[1] // 44, 44, 44, 3)),
+CALLED: dict[str, Callable[[Array, int], Array]] = {
+    "extract_patches(image, 44)": lambda x, _: _beside(
+        ops.extract_patches(x, 44).reshape(-1, x.shape[1] // 44, 44, 44, 3)
     ),
-    "five_crop": ("five_crop(image, (60, 90))", lambda x, _: _beside(ops.five_crop(x, (60, 90)))),
-    "random_apply": (
-        "random_apply(invert, image, p=0.5)",
-        lambda x, seed: ops.random_apply(ops.invert, x, 0.5, seed=seed),
-    ),
-    "random_choice": (
-        "random_choice([flip_left_right, lambda x: solarize(x, 100), autocontrast], image)",
-        lambda x, seed: ops.random_choice(STEPS, x, seed=seed),
-    ),
-    "random_iou_crop": ("random_iou_crop(Sample(image, boxes, labels))", _of_boxes),
-    "random_order": (
-        "random_order([flip_left_right, lambda x: solarize(x, 100), autocontrast], image)",
-        lambda x, seed: ops.random_order(STEPS, x, seed=seed),
-    ),
-    "ten_crop": ("ten_crop(image, (60, 90))", lambda x, _: _beside(ops.ten_crop(x, (60, 90)))),
+    "five_crop(image, (60, 90))": lambda x, _: _beside(ops.five_crop(x, (60, 90))),
+    "random_apply(invert, image, p=0.5)": lambda x, seed: ops.random_apply(ops.invert, x, 0.5, seed=seed),
+    f"random_choice({_STEPS}, image)": lambda x, seed: ops.random_choice(STEPS, x, seed=seed),
+    "random_iou_crop(Sample(image, boxes, labels))": _of_boxes,
+    f"random_order({_STEPS}, image)": lambda x, seed: ops.random_order(STEPS, x, seed=seed),
+    "ten_crop(image, (60, 90))": lambda x, _: _beside(ops.ten_crop(x, (60, 90))),
 }
 """Functions that are no op of their own: the call, and its result of a photograph and a seed."""
 
 
-def _called(name: str) -> Shown:
-    call, make = CALLED[name]
+def _called(call: str) -> Shown:
     before = _photograph(0, 2 * HEIGHT, 3 * HEIGHT, 3)
-    after = [make(before, seed) for seed in range(ROWS if name.startswith("random") else 1)]
-    if name == "random_iou_crop":
+    after = [CALLED[call](before, seed) for seed in range(ROWS if call.startswith("random") else 1)]
+    if call.startswith("random_iou_crop"):
         before = _boxed(before, BOXES * np.tile(before.shape[1::-1], 2))
     return Shown(call, before, after)
 
@@ -224,18 +207,14 @@ def _of_batches(case: Case) -> Iterator[Array]:
 
 @cache
 def _photograph(number: int, height: int, width: int, channels: int) -> Array:
-    drawn = Image.fromarray(photograph(np.random.default_rng((0, number)), 240, 320)).resize(
-        (width, height), Image.Resampling.BICUBIC
-    )
+    drawn = Image.fromarray(photograph(np.random.default_rng((0, number)), 240, 320))
+    drawn = drawn.resize((width, height), Image.Resampling.BICUBIC)
     return np.asarray(drawn.convert("L"))[..., None] if channels == 1 else np.asarray(drawn)
 
 
 def _like(image: Array, array: Array) -> Array:
     """The photograph in the dtype and the range of a case's array."""
-    if array.dtype == np.uint8:
-        return image
-    scaled: Array = image.astype(array.dtype) / array.dtype.type(255 if array.max() <= 2 else 1)
-    return scaled
+    return image if array.dtype == np.uint8 else image.astype(array.dtype) / np.float32(255 if array.max() <= 2 else 1)
 
 
 def _enlarged(op: Op, by: int) -> Op:
@@ -244,7 +223,7 @@ def _enlarged(op: Op, by: int) -> Op:
         name: value * by for name, value in lengths.items() if isinstance(value, int) and value > 0
     }
     scaled |= {name: tuple(n * by for n in value) for name, value in lengths.items() if isinstance(value, tuple)}
-    return replace(op, **scaled) if scaled else op
+    return replace(op, **scaled)
 
 
 def _seen(image: Array) -> Array:

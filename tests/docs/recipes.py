@@ -19,7 +19,7 @@ from gpupipe.comparison.photographs import encode, take
 from gpupipe.graph.op import Array
 from gpupipe.structure import flatten
 
-__all__ = ["BLOCK", "made", "picture", "with_pictures"]
+__all__ = ["BLOCK", "COUNT", "made", "picture", "with_pictures", "write_photographs"]
 
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", flags=re.DOTALL | re.MULTILINE)
 """Python in a page of Markdown."""
@@ -70,15 +70,20 @@ def drawn(shape: tuple[int, int, int, int]) -> Array:
     return np.stack([sized[number % len(sized)] for number in range(count)])
 
 
+def write_photographs(folder: Path) -> None:
+    """Write the photographs that the page reads, by classes."""
+    for number in range(COUNT):
+        place = folder / "photos" / "abc"[number % 3]
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{number:03}.jpg").write_bytes(encode(take(number)[1]))
+
+
 @contextmanager
 def _photographs() -> Iterator[None]:
     """Inside, the current folder has the photographs that the page reads."""
     here = Path.cwd()
     with TemporaryDirectory() as folder:
-        for number in range(COUNT):
-            place = Path(folder, "photos", "abc"[number % 3])
-            place.mkdir(parents=True, exist_ok=True)
-            (place / f"{number:03}.jpg").write_bytes(encode(take(number)[1]))
+        write_photographs(Path(folder))
         os.chdir(folder)
         try:
             yield
@@ -93,9 +98,8 @@ def picture(name: str, chain: Any) -> Array:
     if name == "masked":
         rows.append(_row(_seen_by_the_encoder(*leaves)))
     width = max(row.shape[1] for row in rows)
-    return np.concatenate(
-        [np.pad(row, ((0, 0), (0, width - row.shape[1]), (0, 0)), constant_values=255) for row in rows]
-    )
+    wide = [np.pad(row, ((0, 0), (0, width - row.shape[1]), (0, 0)), constant_values=255) for row in rows]
+    return np.concatenate(wide)
 
 
 def _is_seen(leaf: Array) -> bool:

@@ -13,18 +13,17 @@ import pytest
 import gpupipe as gp
 from benchmarks import chart
 from gpupipe import errors
-from gpupipe.comparison.photographs import encode, take, write_shards
+from gpupipe.comparison.photographs import write_shards
 from gpupipe.spec import flatten
+from tests.docs.recipes import BLOCK, COUNT, write_photographs
 
 GUIDE = Path(gp.__file__).parent / "guide"
 NEEDS = {"import tensorflow": "tensorflow", "import torch": "torch", "as_torch": "torch", "nvidia.dali": "nvidia"}
-COUNT = 24
 
 
 def blocks(name: str) -> list[str]:
     """The Python of a page."""
-    text = (GUIDE / f"{name}.md").read_text(encoding="utf-8")
-    return re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    return BLOCK.findall((GUIDE / f"{name}.md").read_text(encoding="utf-8"))
 
 
 def lacks(code: str) -> str:
@@ -38,20 +37,21 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for shard in write_shards(tmp_path, COUNT, 3):
         shard.rename(shard.name.replace("photos-", "train-"))
-    for number in range(COUNT):
-        folder = tmp_path / "photos" / "abc"[number % 3]
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{number:03}.jpg").write_bytes(encode(take(number)[1]))
+    write_photographs(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["performance", "errors", "stability"])
 def test_the_code_of_a_page_runs(name: str, data: None) -> None:
     """As one program, from top to bottom; filters of warnings that it sets are the test's own."""
-    code = blocks(name)
-    assert code
+    assert run(blocks(name))
+
+
+def run(code: list[str]) -> dict[str, Any]:
+    """The names that blocks of code make, one after the other."""
     names: dict[str, Any] = {}
     for block in code:
         exec(block, names)
+    return names
 
 
 RECIPES: dict[str, list[tuple[tuple[int | None, ...], str]]] = {
@@ -78,9 +78,7 @@ RECIPES: dict[str, list[tuple[tuple[int | None, ...], str]]] = {
 
 
 def test_every_recipe_gives_batches_of_its_shapes_that_depend_on_the_epoch(data: None) -> None:
-    names: dict[str, Any] = {}
-    for block in blocks("recipes"):
-        exec(block, names)
+    names = run(blocks("recipes"))
     chains = {name: value for name, value in names.items() if isinstance(value, gp.Dataset) and name != "photos"}
 
     assert list(chains) == list(RECIPES)
@@ -110,9 +108,7 @@ def _run(index: int) -> dict[str, Any]:
     code = blocks("moving")[index]
     if missing := lacks(code):
         pytest.skip(f"{missing} is not installed")
-    names: dict[str, Any] = {}
-    exec(code, names)
-    return names
+    return run([code])
 
 
 def _same(theirs: list[tuple[Any, Any]], ours: list[tuple[Any, Any]], levels: float) -> None:
@@ -141,9 +137,7 @@ def test_the_port_from_pytorch_gives_what_the_original_gives(data: None) -> None
 
 
 def test_what_the_page_says_of_buckets_gives_batches_of_one_shape_each(data: None) -> None:
-    names: dict[str, Any] = {}
-    for code in blocks("moving")[6:]:
-        exec(code, names)
+    names = run(blocks("moving")[6:])
 
     shapes = [images.shape for images, _ in names["of_one_shape"]]
     assert {shape[1:3] for shape in shapes} <= set(names["buckets"])
@@ -157,12 +151,11 @@ def test_what_the_page_says_of_buckets_gives_batches_of_one_shape_each(data: Non
 def test_the_port_from_dali_gives_what_the_original_gives(data: None) -> None:
     pytest.importorskip("nvidia.dali")
     theirs, ours = _run(4)["of_dali"], _run(5)["like_dali"]
-    runs = [theirs.run() for _ in range(2)]
-    first = [(np.asarray(images.as_array()), np.asarray(labels.as_array())) for images, labels in runs]
-    first[1] = (
-        first[1][0][: COUNT - 16],
-        first[1][1][: COUNT - 16],
-    )  # DALI's reader starts again to fill its last batch
+    # DALI's reader starts again to fill its last batch
+    first = [
+        tuple(np.asarray(column.as_array())[:size] for column in batch)
+        for batch, size in ((theirs.run(), 16), (theirs.run(), COUNT - 16))
+    ]
     # DALI's resize rounds to levels, gpupipe's stays float32: half a level
     _same(first, list(ours.with_options(gp.Options(device="cpu", backend="dali"))), 0.51 / 127.5)
 
@@ -173,11 +166,9 @@ def test_every_exception_has_a_row() -> None:
     classes = {name: getattr(errors, name) for name in errors.__all__ if name not in ("GpupipeError", "BadRecord")}
 
     assert rows.keys() == classes.keys()
-    builtin = {
-        name: {base.__name__ for base in cls.__bases__ if base.__module__ == "builtins"}
-        for name, cls in classes.items()
-    }
-    assert {name: {said} if said else set() for name, said in rows.items()} == builtin
+    for name, said in rows.items():
+        builtin = {base.__name__ for base in classes[name].__bases__ if base.__module__ == "builtins"}
+        assert builtin == ({said} if said else set()), name
 
 
 def test_the_measurements_are_those_of_the_files() -> None:

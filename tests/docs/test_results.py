@@ -21,6 +21,7 @@ OTHER = {"compare-2026-11-24.json"}
 """Results with a format of their own: `Comparison.to_dict`."""
 
 
+PREPARED = "prepared-2026-11-28-2"
 ROWS: Mapping[str, tuple[str, ...]] = {
     'the README chain, "fast", against a pipeline written by hand for DALI': ("chain-2026-11-28-10", "gpupipe-fast"),
     "the same against torch's DataLoader with Pillow and no workers": ("chain-2026-11-28-8", "gpupipe-fast"),
@@ -36,12 +37,8 @@ ROWS: Mapping[str, tuple[str, ...]] = {
     "the same against it with 2 workers": ("cifar-2026-11-28-3", "", "cifar-torch-workers"),
     "the same against tf.data with whole batches": ("cifar-2026-11-28-2", "", "cifar-tfdata-batched"),
     "the same against torch with whole batches": ("cifar-2026-11-28-2", "", "cifar-torch-batched"),
-    "later epochs over prepared shards": ("prepared-2026-11-28-2", "prepared-decoded"),
-    "the same against TurboLoader's decoded images": (
-        "prepared-2026-11-28-2",
-        "prepared-decoded",
-        "prepared-turboloader",
-    ),
+    "later epochs over prepared shards": (PREPARED, "prepared-decoded"),
+    "the same against TurboLoader's decoded images": (PREPARED, "prepared-decoded", "prepared-turboloader"),
     '"fast" on one thread, from files': ("overhead-2026-11-29", "fast-chain"),
     "the same with records from memory": ("overhead-2026-11-29", "fast-memory"),
     "the README chain on an NVIDIA H200": ("chain-gpu-2026-11-27", "gpupipe-gpu"),
@@ -56,9 +53,8 @@ def result(name: str) -> Any:
 def rows() -> list[list[str]]:
     """The cells of the table of CPU and rate ratios."""
     _, _, text = README.partition("| | CPU ratio | rate ratio |")
-    return [
-        [cell.strip() for cell in line.strip("|\n").split(" | ")] for line in text.split("\n\n")[0].splitlines()[2:]
-    ]
+    lines = text.split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|\n").split(" | ")] for line in lines]
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.name)
@@ -110,24 +106,15 @@ def test_the_ratios_of_the_readme_are_those_of_the_committed_results() -> None:
         assert [cpu, rate.replace("*", "")] == expected(*source), what
         itself = result(source[0])
         itself = itself["summary"][itself["reference"]]
-        noises = [spread(itself[ratio]) for ratio in ("cpu_ratio", "rate_ratio")]
-        if noise == "as above":
-            assert last == source[0], what
-        else:
-            assert noise == ", ".join(noises), what
+        noises = ", ".join(spread(itself[ratio]) for ratio in ("cpu_ratio", "rate_ratio"))
+        assert noise == noises or (noise == "as above" and last == source[0]), what
         last = source[0]
 
 
 def test_the_files_that_pages_name_are_there() -> None:
-    pages = [
-        *ROOT.glob("*.md"),
-        *ROOT.glob("gpupipe/**/*.md"),
-        *ROOT.glob("gpupipe/**/*.py"),
-        *ROOT.glob("benchmarks/*.md"),
-    ]
-    named = {
-        name for page in pages for name in re.findall(r"[\w-]+-20\d\d-\d\d-\d\d[\w-]*\.jsonl?", page.read_text("utf-8"))
-    }
+    places = ("*.md", "gpupipe/**/*.md", "gpupipe/**/*.py", "benchmarks/*.md")
+    text = "".join(page.read_text("utf-8") for place in places for page in ROOT.glob(place))
+    named = set(re.findall(r"[\w-]+-20\d\d-\d\d-\d\d[\w-]*\.jsonl?", text))
 
     assert len(named) > 10
     assert sorted(name for name in named if not (RESULTS / name).is_file()) == []

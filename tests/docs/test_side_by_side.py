@@ -31,7 +31,6 @@ from tests.ops.originals import torchvision
 from tests.ops.test_policies import THEIRS
 
 PHOTOGRAPHS, DRAWS = 6, 2
-
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -78,12 +77,8 @@ def fed(transform: Any, draws: Draws) -> Any:
             params = {"top": int(top), "left": int(left), "height": int(height), "width": int(width)}
             transform.make_params = lambda _: params
             transform.get_params = lambda *_: tuple(params.values())  # of the transforms on Pillow's images
-        case "RandomHorizontalFlip":
-            transform.p = float(draws.next("RandomFlipLeftRight")[0])
-        case "RandomGrayscale":
-            transform.p = float(draws.next("RandomGrayscale")[0])
-        case "RandomSolarize":
-            transform.p = float(draws.next("RandomSolarize")[0])
+        case "RandomHorizontalFlip" | "RandomGrayscale" | "RandomSolarize" as kind:
+            transform.p = float(draws.next({"RandomHorizontalFlip": "RandomFlipLeftRight"}.get(kind, kind))[0])
         case "ColorJitter":
             order, factors = draws.next("ColorJitter")
             names = ("brightness_factor", "contrast_factor", "saturation_factor", "hue_factor")

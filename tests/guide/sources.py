@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
 import sqlite3
 import struct
-import tarfile
 import threading
 import wave
 import zipfile
@@ -23,7 +23,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import gpupipe as gp
+from tests.tools.damage import write
+from tests.tools.packing import archive
 
 COUNT = 5
 NAMED = [{"n": i, "name": f"row {i}"} for i in range(COUNT)]
@@ -73,10 +74,8 @@ def sounds(monkeypatch: pytest.MonkeyPatch) -> Given:
         file.setparams((1, 2, 16000, 0, "NONE", ""))
         file.writeframes((levels[1] * 32768).astype("<i2").tobytes())
     soundfile.write("2.ogg", tones[2], 8000)
-    yield (
-        {},
-        [(levels[0], 8000), (levels[1], 16000), (soundfile.read("2.ogg", dtype="float32", always_2d=True)[0], 8000)],
-    )
+    ogg, _ = soundfile.read("2.ogg", dtype="float32", always_2d=True)
+    yield {}, [(levels[0], 8000), (levels[1], 16000), (ogg, 8000)]
 
 
 def dicom(monkeypatch: pytest.MonkeyPatch) -> Given:
@@ -146,9 +145,8 @@ def seven(monkeypatch: pytest.MonkeyPatch) -> Given:
 def sql(monkeypatch: pytest.MonkeyPatch) -> Given:
     connection = sqlite3.connect("a.db")
     connection.execute("CREATE TABLE photos (id INTEGER PRIMARY KEY, label INTEGER, image BLOB)")
-    connection.executemany("INSERT INTO photos VALUES (?, ?, ?)", [(i, 10 * i, png(i)) for i in range(COUNT)])
-    connection.commit()
-    connection.close()
+    with contextlib.closing(connection), connection:
+        connection.executemany("INSERT INTO photos VALUES (?, ?, ?)", [(i, 10 * i, png(i)) for i in range(COUNT)])
     names: dict[str, Any] = {}
     yield names, [(10 * i, png(i)) for i in range(COUNT)]
     if "connection" in names:
@@ -249,9 +247,8 @@ def kinesis(monkeypatch: pytest.MonkeyPatch) -> Given:
 
 
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Given:
-    producer = library("confluent_kafka").Producer(
-        {"bootstrap.servers": "none", "test.mock.num.brokers": 1}
-    )  # has the broker as long as it lives
+    settings = {"bootstrap.servers": "none", "test.mock.num.brokers": 1}
+    producer = library("confluent_kafka").Producer(settings)  # has the broker as long as it lives
     (broker,) = producer.list_topics(timeout=10).brokers.values()
     for i in range(COUNT):
         producer.produce("photos", png(i), partition=0)
@@ -303,9 +300,9 @@ def pubsub(monkeypatch: pytest.MonkeyPatch) -> Given:
         return types.PullResponse()  # no bytes, as those of an Empty
 
     path = "/google.pubsub.v1.Subscriber/"
-    with grpc_server(
-        {f"{path}Pull": (types.PullRequest, pull), f"{path}Acknowledge": (types.AcknowledgeRequest, acknowledge)}
-    ) as address:
+    methods = {f"{path}Pull": (types.PullRequest, pull)}
+    methods[f"{path}Acknowledge"] = types.AcknowledgeRequest, acknowledge
+    with grpc_server(methods) as address:
         monkeypatch.setenv("PUBSUB_EMULATOR_HOST", address)
         yield {}, [png(i) for i in range(COUNT)]
     assert not left
@@ -320,30 +317,20 @@ def bigquery(monkeypatch: pytest.MonkeyPatch) -> Given:
 
     def session(request: Any) -> Any:
         assert request.read_session.table == "projects/p/datasets/d/tables/photos"
-        return types.ReadSession(
-            name="s", data_format="ARROW", arrow_schema=schema, streams=[types.ReadStream(name="s/streams/0")]
-        )
+        streams = [types.ReadStream(name="s/streams/0")]
+        return types.ReadSession(name="s", data_format="ARROW", arrow_schema=schema, streams=streams)
 
     def read(request: Any) -> list[Any]:
         assert request.read_stream == "s/streams/0"
-        return [
-            types.ReadRowsResponse(
-                row_count=batch.num_rows,
-                arrow_record_batch={"serialized_record_batch": batch.serialize().to_pybytes()},
-            )
-            for batch in table.to_batches(max_chunksize=2)
-        ]
+        batches = table.to_batches(max_chunksize=2)
+        columns = [{"serialized_record_batch": batch.serialize().to_pybytes()} for batch in batches]
+        pairs = zip(batches, columns, strict=True)
+        return [types.ReadRowsResponse(row_count=rows.num_rows, arrow_record_batch=column) for rows, column in pairs]
 
     path = "/google.cloud.bigquery.storage.v1.BigQueryRead/"
-    with (
-        grpc_server(
-            {
-                f"{path}CreateReadSession": (types.CreateReadSessionRequest, session),
-                f"{path}ReadRows": (types.ReadRowsRequest, read),
-            }
-        ) as address,
-        grpc.insecure_channel(address) as channel,
-    ):
+    methods = {f"{path}CreateReadSession": (types.CreateReadSessionRequest, session)}
+    methods[f"{path}ReadRows"] = types.ReadRowsRequest, read
+    with grpc_server(methods) as address, grpc.insecure_channel(address) as channel:
         yield {"client": bq.BigQueryReadClient(transport=transport(channel=channel))}, NAMED
 
 
@@ -362,61 +349,27 @@ def in_memory() -> str:
     return "memory://sources/"
 
 
-FILES = (
-    "MNIST",
-    "LIBSVM",
-    "JSON lines",
-    "WAV, FLAC, OGG",
-    "DICOM",
-    "Avro",
-    "ORC",
-    "Video",
-    "Zip",
-    "7z, ISO, cpio",
-    "Pcap",
-)
+FILES: dict[str, Callable[[pytest.MonkeyPatch], Given]] = {
+    "MNIST": mnist, "LIBSVM": libsvm, "JSON lines": json_lines, "WAV, FLAC, OGG": sounds, "DICOM": dicom, "Avro": avro,
+    "ORC": orc, "Video": video, "Zip": zipped, "7z, ISO, cpio": seven, "Pcap": pcap,
+}  # fmt: skip
 """Recipes that read files, of any storage."""
 
-RECIPES: dict[str, Callable[[pytest.MonkeyPatch], Given]] = {
-    "MNIST": mnist,
-    "LIBSVM": libsvm,
-    "JSON lines": json_lines,
-    "WAV, FLAC, OGG": sounds,
-    "DICOM": dicom,
-    "Avro": avro,
-    "ORC": orc,
-    "Video": video,
-    "Zip": zipped,
-    "7z, ISO, cpio": seven,
-    "SQL": sql,
-    "SQL by key": sql,
-    "Pcap": pcap,
-    "S3": s3,
-    "HTTP": http,
-    "Kafka": kafka,
-    "Kinesis": kinesis,
-    "Pub/Sub": pubsub,
-    "BigQuery": bigquery,
-    "Prometheus": prometheus,
-    "MongoDB": mongodb,
-}
+RECIPES = {
+    **FILES, "SQL": sql, "SQL by key": sql, "S3": s3, "HTTP": http, "Kafka": kafka, "Kinesis": kinesis,
+    "Pub/Sub": pubsub, "BigQuery": bigquery, "Prometheus": prometheus, "MongoDB": mongodb,
+}  # fmt: skip
 
 
 def built_in() -> None:
     """Write the files that the sources that are built in name, each of three elements."""
-    with gp.io.TFRecordWriter("a.tfrecord") as out:
-        for i in range(3):
-            out.write(b"%d" % i)
+    write(Path("a.tfrecord"), [b"0", b"1", b"2"])
     Path("a.txt").write_bytes(b"0\n1\n2\n")
     Path("a.bin").write_bytes(bytes(12))
     Path("a.csv").write_bytes(b"0,a\n1,b\n2,c\n")
     np.savez("a.npz", n=np.arange(3))
-    with tarfile.open("a.tar", "w") as archive:
-        for i in range(3):
-            for name, data in ((f"{i}.png", png(i)), (f"{i}.cls", b"%d" % i)):
-                info = tarfile.TarInfo(name)
-                info.size = len(data)
-                archive.addfile(info, io.BytesIO(data))
+    members = ((f"{i}.{kind}", data) for i in range(3) for kind, data in (("png", png(i)), ("cls", b"%d" % i)))
+    archive(Path("a.tar"), *members)
     for i in range(3):
         folder = Path("photos") / "ab"[i % 2]
         folder.mkdir(parents=True, exist_ok=True)

@@ -119,10 +119,9 @@ def test_the_example_of_a_docstring_gives_what_it_says(
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_and_names_of_files_lead_somewhere(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
-    named = re.findall(
-        r"`((?:gpupipe|ops|tests|benchmarks|docker|notebooks|optimize|flow|plan|load|transform)/[\w/.]*)`", text
-    )
+    links = [link for link in re.findall(r'(?:\]\(|<img[^>]* src=")([^)#"]+)', text) if "://" not in link]
+    folders = "gpupipe|ops|tests|benchmarks|docker|notebooks|optimize|flow|plan|load|transform"
+    named = re.findall(rf"`((?:{folders})/[\w/.]*)`", text)
     places = (path.parent, ROOT, ROOT / "gpupipe")
 
     missing = [link for link in links if not (path.parent / link).exists()]

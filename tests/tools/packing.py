@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe.comparison.photographs import encode
 
-__all__ = ["FEATURES", "digests", "folder_of", "jpeg", "packed_records", "png"]
+__all__ = ["FEATURES", "archive", "digests", "folder_of", "jpeg", "packed_records", "png"]
 
 FEATURES = {
     "image/encoded": gp.io.FixedLenFeature((), bytes),
@@ -63,6 +64,16 @@ def packed_records(out: Path) -> list[Mapping[str, Any]]:
         for path in sorted(out.glob("*.tfrecord"))
         for record in gp.TFRecordDataset(str(path))
     ]
+
+
+def archive(path: Path, *members: tuple[str, bytes]) -> Path:
+    """Write a tar archive."""
+    with tarfile.open(path, "w") as tar:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
 
 
 def digests(out: Path) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import sys
@@ -16,7 +15,7 @@ import pytest
 from gpupipe.errors import PlanError
 from gpupipe.tools.pack import pack
 from tests.tools.damage import write
-from tests.tools.packing import jpeg, packed_records
+from tests.tools.packing import archive, jpeg, packed_records
 
 Found = Mapping[str, tuple[int, str]]
 
@@ -24,13 +23,11 @@ Found = Mapping[str, tuple[int, str]]
 def found(source: Path | str, out: Path, **options: Any) -> Found:
     """What `pack` finds in a source: name -> (label, class)."""
     pack(source, out, 1, **options)
-    return {
-        bytes(record["image/filename"]).decode(): (
-            int(record["image/class/label"]),
-            bytes(record["image/class/text"]).decode(),
-        )
-        for record in packed_records(out)
-    }
+    texts = [
+        [bytes(record[f"image/{x}"]).decode() for x in ("filename", "class/text")] for record in packed_records(out)
+    ]
+    labels = [int(record["image/class/label"]) for record in packed_records(out)]
+    return {name: (label, text) for (name, text), label in zip(texts, labels, strict=True)}
 
 
 def written(root: Path, *names: str) -> Path:
@@ -81,16 +78,6 @@ def test_a_link_to_a_class_is_followed_and_one_inside_of_a_class_is_not(tmp_path
     assert found(source, tmp_path / "out") == {"a/1.jpg": (0, "a"), "b/2.jpg": (1, "b")}
 
 
-def archive(path: Path, *members: tuple[str, bytes]) -> Path:
-    """Write a tar archive."""
-    with tarfile.open(path, "w") as tar:
-        for name, data in members:
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    return path
-
-
 IMAGE = jpeg(8, 8)
 
 
@@ -133,13 +120,11 @@ def test_several_archives_are_one_source(tmp_path: Path) -> None:
 
 
 def test_only_files_of_an_archive_are_images(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "x.tar", "w") as tar:
-        link = tarfile.TarInfo("passwd.jpg")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    archive(tmp_path / "x.tar", ("1.jpg", IMAGE))
+    link = tarfile.TarInfo("passwd.jpg")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    with tarfile.open(tmp_path / "x.tar", "a") as tar:
         tar.addfile(link)
-        info = tarfile.TarInfo("1.jpg")
-        info.size = len(IMAGE)
-        tar.addfile(info, io.BytesIO(IMAGE))
 
     assert found(tmp_path / "x.tar", tmp_path / "out") == {"1.jpg": (-1, "")}
     assert pack(tmp_path / "x.tar", tmp_path / "out", 1).ignored == 1
@@ -159,10 +144,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
         "JPEG": (IMAGE, "which is a JPEG image$"),
         "TFRecord": (write(tmp_path / "z.tfrecord", [b"a record"] * 99), "which is a TFRecord file$"),
         "anything": (bytes(range(1, 256)) * 9, "which is a file of another kind$"),
-        "damaged": (
-            b"\1" + archive(tmp_path / "y.tar", ("1.jpg", IMAGE)).read_bytes()[1:],
-            "is a tar archive that is dam",
-        ),
+        "damaged": (b"\1" + whole[1:], "is a tar archive that is dam"),
         "gzip": (b"\x1f\x8b" + bytes(100), "uncompressed tar archive"),
         "no image": (archive(tmp_path / "y.tar", ("1.txt", b"")).read_bytes(), r"with none \(1 other files"),
     }
@@ -210,9 +192,8 @@ def structs(count: int, path: str | None = "{}.jpg") -> list[dict[str, Any]]:
 
 def test_a_data_set_of_hugging_face_has_images_in_structs_and_names_of_classes(tmp_path: Path) -> None:
     about = {"info": {"features": {"label": {"_type": "ClassLabel", "names": ["cat", "dog"]}}}}
-    path = parquet(
-        tmp_path / "x.parquet", {"huggingface": json.dumps(about)}, image=structs(5), label=[0, 1, 1, 0, 1], n=[0] * 5
-    )
+    columns = {"image": structs(5), "label": [0, 1, 1, 0, 1], "n": [0] * 5}
+    path = parquet(tmp_path / "x.parquet", {"huggingface": json.dumps(about)}, **columns)
 
     assert found(path, tmp_path / "out") == {f"{k}.jpg": ((0, "cat"), (1, "dog"))[k in (1, 2, 4)] for k in range(5)}
     images = {bytes(r["image/filename"]).decode(): bytes(r["image/encoded"]) for r in packed_records(tmp_path / "out")}
@@ -225,11 +206,8 @@ def test_binary_columns_and_names_as_labels(tmp_path: Path) -> None:
     first = parquet(tmp_path / "s/1.parquet", png=[IMAGE, IMAGE], kind=["b", "a"])
     parquet(tmp_path / "s/2.parquet", png=[IMAGE], kind=["c"])
 
-    assert found(tmp_path / "s", tmp_path / "out", label_column="kind") == {
-        "1.parquet/0": (1, "b"),
-        "1.parquet/1": (0, "a"),
-        "2.parquet/0": (2, "c"),
-    }
+    named = {"1.parquet/0": (1, "b"), "1.parquet/1": (0, "a"), "2.parquet/0": (2, "c")}
+    assert found(tmp_path / "s", tmp_path / "out", label_column="kind") == named
     assert found(first, tmp_path / "none") == {"1.parquet/0": (-1, ""), "1.parquet/1": (-1, "")}
 
 
@@ -238,9 +216,8 @@ def test_a_row_without_an_image_is_bad(tmp_path: Path) -> None:
 
     packed = pack(path, tmp_path / "out", 1, on_error="skip")
 
-    assert [(one.image, one.reason) for one in packed.skipped] == [
-        (f"{path} row 2", "an image is needed, got no bytes")
-    ]
+    (one,) = packed.skipped
+    assert (one.image, one.reason) == (f"{path} row 2", "an image is needed, got no bytes")
     assert packed.records == 2
 
 
