@@ -17,7 +17,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,18 +26,10 @@ from PIL import Image
 __all__ = ["Box", "Browser", "chromium"]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-FLAGS = (
-    "--headless=new",
-    "--remote-debugging-pipe",
-    "--no-sandbox",  # Chromium refuses to run as root with it
-    "--disable-gpu",
-    "--disable-dev-shm-usage",  # containers have a small /dev/shm
-    "--no-first-run",
-    "--disable-extensions",
-    "--disable-component-update",
-    "--disable-background-networking",
-    "--hide-scrollbars",
-)
+# Chromium refuses to run as root with a sandbox, and containers have a small /dev/shm.
+FLAGS = [f"--{flag}" for flag in "headless=new remote-debugging-pipe no-sandbox disable-dev-shm-usage".split()]
+FLAGS += [f"--disable-{what}" for what in "gpu extensions component-update background-networking".split()]
+FLAGS += ["--no-first-run", "--hide-scrollbars"]
 # Descriptors are numbered by this process; the browser expects 3 and 4.
 _MOVE = "import os, sys; a, b, *c = sys.argv[1:]; os.dup2(int(a), 3); os.dup2(int(b), 4); os.execv(c[0], c)"
 SECONDS = 60
@@ -63,14 +54,11 @@ class Browser:
         there, self._to = _pipe()
         self._from, back = _pipe()
         here = [sys.executable, "-c", _MOVE, str(there), str(back)]
+        none = subprocess.DEVNULL
         self._process = subprocess.Popen(
             [*here, program, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
-            pass_fds=(there, back),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+            pass_fds=(there, back), stdin=none, stdout=none, stderr=none, start_new_session=True,
+        )  # fmt: skip
         os.close(there)
         os.close(back)
         self._number, self._session, self._pending = 0, "", b""
@@ -83,9 +71,7 @@ class Browser:
             self.call(f"{domain}.enable")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         os.close(self._to)
@@ -121,9 +107,8 @@ class Browser:
         """Open an address in a window of that size, and wait until it is loaded."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", media=media, features=features)
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
-        )
+        window = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", **window)
         self.call("Page.navigate", url="about:blank")
         self.evaluate("0")
         self.events.clear()
@@ -156,20 +141,13 @@ class Browser:
     def requests(self) -> list[str]:
         """Addresses that the page asked for since it was opened, other than its own and those within it."""
         sent = [event["params"] for event in self.events if event["method"] == "Network.requestWillBeSent"]
-        return [
-            one["request"]["url"]
-            for one in sent
-            if one.get("type") != "Document" and one["request"]["url"][:5] != "data:"
-        ]
+        asked = [one["request"]["url"] for one in sent if one.get("type") != "Document"]
+        return [url for url in asked if not url.startswith("data:")]
 
     def complaints(self) -> list[str]:
         """What the browser's console and its list of issues say of the page."""
-        return [
-            json.dumps(event["params"])
-            for event in self.events
-            if event["method"]
-            in ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Audits.issueAdded")
-        ]
+        kinds = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Audits.issueAdded")
+        return [json.dumps(event["params"]) for event in self.events if event["method"] in kinds]
 
 
 def _pipe() -> tuple[int, int]:

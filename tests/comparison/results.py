@@ -1,6 +1,7 @@
 """A comparison in which everything is there: three executors, one that is missing, a step beyond its tolerance.
 
-Its figures are made up, its pictures are photographs that were drawn; what really runs is in `test_page_browser.py`.
+Its figures are made up, its pictures are photographs that were drawn; tests/guide/test_pictures.py writes the page of
+one that ran.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -54,10 +55,9 @@ def test_a_model_gives_the_same_classes_on_equal_executors() -> None:
 
     found = gp.compare(ds, ("dali-cpu", "numpy"), images=16, steps=False, model=lambda x: x.mean((1, 2)))
 
-    assert found.cost("dali-cpu").accuracy == found.cost("numpy").accuracy
     accuracy = found.cost("numpy").accuracy
-    assert accuracy is not None
-    assert (accuracy.images, accuracy.agreement) == (16, 1.0)
+    assert found.cost("dali-cpu").accuracy == accuracy
+    assert accuracy is not None and (accuracy.images, accuracy.agreement) == (16, 1.0)
     assert "the model gives the same class for 100.0% of 16 images on DALI CPU" in found.verdict
     assert found.equal
     assert [labels.tolist() for _, labels in ds] == before  # comparing is no epoch
@@ -83,13 +83,10 @@ def test_a_model_whose_answers_are_no_classes_is_refused(model: Any, got: str) -
 @needs_dali
 def test_kinds_of_jpegs_are_told_apart_with_the_decoder_of_each(tmp_path: Path) -> None:
     pixels = np.kron(IMAGES[0], np.ones((2, 2, 1), np.uint8))
-    for name, mode, settings in (
-        ("a", "RGB", {"subsampling": "4:2:0"}),
-        ("b", "RGB", {"subsampling": "4:2:0"}),
-        ("c", "RGB", {"progressive": True, "subsampling": "4:4:4"}),
-        ("d", "CMYK", {}),
-    ):
-        Image.fromarray(pixels).convert(mode).save(tmp_path / f"{name}.jpg", "JPEG", **settings)
+    half: dict[str, Any] = {"subsampling": "4:2:0"}
+    for name, settings in (("a", half), ("b", half), ("c", {"progressive": True, "subsampling": "4:4:4"})):
+        Image.fromarray(pixels).save(tmp_path / f"{name}.jpg", "JPEG", **settings)
+    Image.fromarray(pixels).convert("CMYK").save(tmp_path / "d.jpg", "JPEG")
     files = Dataset.list_files(str(tmp_path / "*.jpg"), shuffle=False)
     ds = files.map(lambda path: ops.resize(ops.decode_jpeg(gp.io.read_file(path), channels=3), (16, 16)))
 
@@ -99,8 +96,7 @@ def test_kinds_of_jpegs_are_told_apart_with_the_decoder_of_each(tmp_path: Path) 
     assert kinds.pop("JPEG baseline 4:2:0") == (2, "DALI")
     assert kinds.pop("JPEG progressive 4:4:4") == (1, "DALI")
     ((kind, of_cmyk),) = kinds.items()
-    assert "CMYK" in kind or "YCCK" in kind
-    assert of_cmyk == (1, "host")
+    assert ("CMYK" in kind or "YCCK" in kind) and of_cmyk == (1, "host")
     assert all(one.gaps["dali-cpu"].psnr is None for one in found.classes)  # one decoder decides: all are equal
     assert f"25% of the images are decoded on the host by every executor: {kind} (1)" in found.verdict
 
@@ -153,8 +149,7 @@ def test_a_consumer_that_is_slower_than_the_chain_hardly_waits_and_a_faster_one_
     runner = Runner.on(chain().repeat(3), "cpu", "numpy", 48)
     fast, slow = runner.waiting(1e8), runner.waiting(200)
 
-    assert fast is not None
-    assert slow is not None
+    assert fast is not None and slow is not None
     assert 0 <= slow < fast <= 1
 
 
@@ -182,19 +177,23 @@ def cost(key: str, cpu_ms: float, rate: float) -> Cost:
     return Cost(key, key, cpu_ms=Spread.of([cpu_ms]), rate=Spread.of([rate]))
 
 
+def said(costs: list[Cost], rate: float | None, prices: dict[str, float], even: Any) -> str:
+    """What is found of costs, the last of which is the reference."""
+    return "\n".join(one.text for one in findings_of(costs, costs[-1], {}, {}, "", (), (), rate, prices, even))
+
+
 def test_break_even_counts_cores_saved_and_the_gpus_share() -> None:
     costs = [cost("dali-gpu", 0.5, 5000), cost("dali-cpu", 2.5, 800), cost("numpy", 3.0, 700)]
 
     even = break_even(costs, 1000, check_prices({"core_hour": 0.05, "gpu_hour": 0.4}))
 
-    assert even is not None
-    assert even.cpu == "dali-cpu"
+    assert even is not None and even.cpu == "dali-cpu"
     assert even.cores_saved == pytest.approx(2.0)  # (2.5 - 0.5) ms x 1000/s
     assert even.gpu_share == pytest.approx(0.2)
     assert even.saved_per_hour == pytest.approx(2.0 * 0.05 - 0.2 * 0.4)
     assert even.from_core_price == pytest.approx(0.04)  # at which 2 cores cost as much as a fifth of the GPU
     assert even.from_rate == pytest.approx(4000)  # 8 cores at 0.05 cost as much as the whole GPU
-    text = "\n".join(one.text for one in findings_of(costs, costs[2], {}, {}, "", (), (), 1000, {}, even))
+    text = said(costs, 1000, {}, even)
     assert "the GPU saves 2.00 CPU-ms an image against dali-cpu: 2.0 cores at 1,000 images/s" in text
     assert "pays from 0.04 a core-hour on" in text
     assert "saves 0.02 an hour" in text
@@ -204,9 +203,7 @@ def test_without_a_gpu_there_is_no_break_even_and_cores_are_counted() -> None:
     costs = [Cost("dali-gpu", "DALI GPU", "no GPU"), cost("numpy", 3.0, 700)]
 
     assert break_even(costs, None, {}) is None
-    text = "\n".join(
-        one.text for one in findings_of(costs, costs[1], {}, {}, "", (), (), None, {"core_hour": 0.1}, None)
-    )
+    text = said(costs, None, {"core_hour": 0.1}, None)
     assert "numpy keeps 3.0 cores busy at 1,000 images/s, which costs 0.3 an hour" in text
     assert "none was measured here" in text
 
@@ -215,10 +212,8 @@ def test_a_gpu_that_saves_no_cpu_time_never_pays() -> None:
     costs = [cost("dali-gpu", 3.0, 5000), cost("numpy", 2.0, 700)]
     even = break_even(costs, None, {"core_hour": 1.0, "gpu_hour": 1.0})
 
-    assert even is not None
-    assert even.from_core_price is even.from_rate is None
-    (finding,) = findings_of(costs, costs[1], {}, {}, "", (), (), None, {}, even)
-    assert finding.text == "the GPU saves no CPU time: -1.00 CPU-ms an image"
+    assert even is not None and even.from_core_price is even.from_rate is None
+    assert said(costs, None, {}, even) == "the GPU saves no CPU time: -1.00 CPU-ms an image"
 
 
 @pytest.mark.parametrize(
@@ -271,9 +266,9 @@ def test_a_resize_with_antialias_of_values_that_are_no_bytes_is_within_its_toler
 
     found = gp.compare(ds.batch(4), images=16, compared=8)
 
+    own = found.steps[-1].gaps[0].own
     assert found.equal, found.verdict
-    assert found.steps[-1].gaps[0].own is not None
-    assert found.steps[-1].gaps[0].own.ring > 0.02  # of float32 sums, which is all that a resize without antialias has
+    assert own is not None and own.ring > 0.02  # of float32 sums, which is all that a resize without antialias has
 
 
 def test_a_tolerance_shrinks_with_the_range_of_values_but_not_for_dark_images() -> None:
@@ -286,14 +281,11 @@ def test_a_tolerance_shrinks_with_the_range_of_values_but_not_for_dark_images() 
     assert tolerance_of(op, [bright * 0, bright * 2]).ring == pytest.approx(36)
 
 
-def test_the_json_of_a_comparison_is_strict(tmp_path: Path) -> None:
-    import json
-
+def test_the_json_of_a_comparison_is_strict() -> None:
     found = gp.compare(chain().repeat(), "numpy", images=16, steps=False)
 
     again = json.loads(found.json(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert again["costs"][0]["images"] == 16
-    assert "pairs" not in again
+    assert again["costs"][0]["images"] == 16 and "pairs" not in again
     assert str(found) == repr(found)
     with pytest.raises(gp.GpupipeError, match="NumPy: compare needs a dataset with elements, got an empty one"):
         gp.compare(chain().take(0), "numpy")
@@ -319,9 +311,8 @@ def test_a_rate_that_one_gpu_does_not_give_is_none_from_which_it_pays() -> None:
 
     even = break_even(costs, None, {"core_hour": 0.05, "gpu_hour": 0.4})
 
-    assert even is not None
+    assert even is not None and even.from_rate is None
     assert even.from_core_price == pytest.approx(0.4 / 3.9 / 2)  # above the price of a core
-    assert even.from_rate is None
 
 
 def test_a_tolerance_grows_with_values_in_floating_point_and_with_the_unit() -> None:

@@ -40,7 +40,7 @@ class Elements(HTMLParser):
         assert self._open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, {name: value or "" for name, value in attrs}))
+        self.handle_startendtag(tag, attrs)
         if tag not in ("meta", "link", "br", "img"):
             self._open.append(tag)
 
@@ -82,12 +82,8 @@ def alone() -> Result:
 def test_a_page_says_all_that_was_found(result: Result) -> None:
     text = " ".join(Elements(page_of(result)).text.split())
 
-    said = [finding.text for finding in result.findings]
-    said += (
-        [cost.title for cost in result.costs]
-        + [cost.bottleneck for cost in result.costs]
-        + list(result.machine.values())
-    )
+    said = [finding.text for finding in result.findings] + list(result.machine.values())
+    said += [text for cost in result.costs for text in (cost.title, cost.bottleneck)]
     said += [step.name for step in result.steps] + [step.tolerance_from for step in result.steps]
     said += [text for one in result.classes for text in (one.kind, one.decoder)]
     said += [*result.methods.values(), "CPU-ms per image"]
@@ -144,8 +140,7 @@ def test_a_page_refers_to_nothing_outside_of_it(result: Result) -> None:
         assert "style" not in attributes
     assert page.named("script", "iframe", "object") == []
     (policy,) = [one["content"] for one in page.named("meta") if one.get("http-equiv") == "Content-Security-Policy"]
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy and "unsafe" not in policy
 
 
 def test_the_pairs_beyond_a_tolerance_come_first_and_a_page_stays_below_two_megabytes(result: Result) -> None:
@@ -169,6 +164,12 @@ def test_the_file_is_what_the_page_is(result: Result, tmp_path: Path) -> None:
     assert "caf\\udce9.jpg" in (tmp_path / "page.html").read_text(encoding="utf-8")  # a name that is no text
     with pytest.raises(PlanError, match=r"needs an existing folder.*nowhere"):
         write_page(result, tmp_path / "nowhere" / "page.html")
+
+
+def test_a_comparison_that_runs_writes_its_page(tmp_path: Path) -> None:
+    gp.compare(gp.Dataset.range(8).batch(4), "numpy", images=8, steps=False, out=tmp_path / "page.html")
+
+    assert "NumPy" in Elements((tmp_path / "page.html").read_text(encoding="utf-8")).text
 
 
 def test_a_page_that_the_disk_has_no_room_for_leaves_the_older_one(
@@ -201,22 +202,16 @@ def test_a_single_wrong_pixel_is_still_there_when_its_picture_is_shrunk() -> Non
 
     small = shrunk(picture, brightest=True)
 
-    assert max(small.shape) <= SIDE
-    assert small.max() == 255
-    assert np.count_nonzero(small) == 1
+    assert max(small.shape) <= SIDE and small.max() == 255 and np.count_nonzero(small) == 1
     assert shrunk(picture).max() < 255
     assert shrunk(picture[:SIDE, :SIDE]).shape == (SIDE, SIDE, 3)
 
 
 @pytest.mark.parametrize(
     ("most", "ticks"),
-    [
-        (0.0, (0, 0.25, 0.5, 0.75, 1)),
-        (8.4, (0, 2.5, 5, 7.5, 10)),
-        (1000.0, (0, 250, 500, 750, 1000)),
-        (31, (0, 10, 20, 30, 40)),
-    ],
-)
+    [(0.0, (0, 0.25, 0.5, 0.75, 1)), (8.4, (0, 2.5, 5, 7.5, 10)), (31, (0, 10, 20, 30, 40)),
+     (1000.0, (0, 250, 500, 750, 1000))],
+)  # fmt: skip
 def test_ticks_are_round_and_reach_beyond_the_longest_bar(most: float, ticks: tuple[float, ...]) -> None:
     chart = Chart("", "", (Bar("", most / 2, "", 0, (most,)), Bar("", 0, "", 0)))
 

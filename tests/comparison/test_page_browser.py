@@ -9,19 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gpupipe.comparison.chain import training_chain
-from gpupipe.comparison.contest import Request, contest
 from gpupipe.comparison.page.write import page_of
-from gpupipe.comparison.photographs import write_shards
-from gpupipe.comparison.source import find_source
-from gpupipe.progress import Progress
-from gpupipe.transform.machine import has_dali
 from tests.comparison.browser import Browser, chromium
 from tests.comparison.looks import PHONE, SCREEN, problems
 from tests.comparison.results import full, with_texts
 
-IMAGES = 12
-FOLDER = "<img src=x onerror=alert(1)>"
 HOSTILE = "<script>console.error(1)</script>\"'><img src=x onerror=console.error(2)>{{ 7 * 7 }}&lt;"
 
 
@@ -48,33 +40,7 @@ def page(text: str, tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a real comparison, of photographs in a folder whose name is markup."""
-    if not has_dali():
-        pytest.skip("DALI is not installed: there is one executor, and nothing to compare it with")
-    folder = tmp_path_factory.mktemp("photographs") / FOLDER
-    folder.mkdir()
-    write_shards(folder, IMAGES, 2)
-    chain = training_chain(find_source(str(folder), IMAGES), IMAGES, 4, 96)
-    page = folder.parent / "comparison.html"
-    request = Request(chain, str(folder), IMAGES, IMAGES, rate=200, model=lambda images: images.mean((1, 2)))
-    contest(request, ("dali-cpu", "numpy"), lambda executor, runner: runner, Progress()).save(page)
-    return page
-
-
-WINDOWS = pytest.mark.parametrize(("width", "scheme"), [(SCREEN, "light"), (PHONE, "dark")])
-
-
-@WINDOWS
-def test_the_page_of_a_real_comparison_asks_for_nothing_and_shows_plots_and_pictures(
-    browser: Browser, measured: Path, width: int, scheme: str
-) -> None:
-    assert problems(browser, measured, width, scheme) == []
-    assert FOLDER in browser.evaluate("document.body.textContent")
-
-
-@WINDOWS
+@pytest.mark.parametrize(("width", "scheme"), [(SCREEN, "light"), (PHONE, "dark")])
 def test_a_page_asks_for_nothing_and_shows_plots_and_pictures(
     browser: Browser, page: Path, width: int, scheme: str
 ) -> None:

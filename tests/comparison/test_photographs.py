@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
+import gpupipe as gp
 from gpupipe.comparison.photographs import Shot, encode, take, write_shards
 from gpupipe.comparison.scene import KINDS, photograph
-from gpupipe.errors import DataError
-from gpupipe.extract.examples.example import ExampleParser
-from gpupipe.extract.examples.features import FixedLenFeature
-from gpupipe.extract.records.tfrecord import RecordReader
+from tests.tools.packing import packed_records
 
 SMALL = 30  # photographs; by their numbers they hold every size and every kind of JPEG
-
-
-def records(path: Path) -> list[bytes]:
-    payloads = [payload for _, payload in RecordReader(str(path))]
-    assert not any(isinstance(payload, DataError) for payload in payloads)
-    return [bytes(payload) for payload in payloads if not isinstance(payload, DataError)]
 
 
 def test_a_number_gives_the_same_photograph_whatever_was_drawn_before() -> None:
@@ -67,19 +58,17 @@ def test_files_have_the_bytes_of_real_ones_and_are_what_their_shot_says() -> Non
     files = [encode(pixels, s.quality, s.subsampling, s.progressive) for s, pixels in map(take, range(SMALL))]
 
     assert 90e3 < np.mean([len(file) for file in files]) < 130e3
-    seen: set[str] = set()
-    for number, file in enumerate(files):
-        shot = Shot.of(number)
+    shots = list(map(Shot.of, range(SMALL)))
+    for shot, file in zip(shots, files, strict=True):
         with Image.open(io.BytesIO(file)) as image:
             assert (image.height, image.width) == (shot.height, shot.width)
             assert image.mode == ("L" if shot.gray else "RGB")
             assert ("progressive" in image.info) == shot.progressive
-            if not shot.gray:
-                sampling = image.layer[0][1:3]  # type: ignore[attr-defined]
-                assert sampling == ((2, 2) if shot.subsampling == "4:2:0" else (1, 1))
-        seen |= {"gray"} if shot.gray else {shot.subsampling}
-        seen |= ({"progressive"} if shot.progressive else set()) | ({"tall"} if shot.height > shot.width else set())
-    assert seen == {"gray", "4:4:4", "4:2:0", "progressive", "tall"}
+            sampling = image.layer[0][1:3]  # type: ignore[attr-defined]
+            assert shot.gray or sampling == ((2, 2) if shot.subsampling == "4:2:0" else (1, 1))
+    assert {shot.subsampling for shot in shots if not shot.gray} == {"4:4:4", "4:2:0"}
+    for seen in ([x.gray for x in shots], [x.progressive for x in shots], [x.height > x.width for x in shots]):
+        assert any(seen) and not all(seen)
 
 
 def test_shards_hold_the_photographs_in_order_with_the_features_of_imagenet(tmp_path: Path) -> None:
@@ -89,29 +78,14 @@ def test_shards_hold_the_photographs_in_order_with_the_features_of_imagenet(tmp_
 
     assert [path.name for path in paths] == [f"photos-{shard:05d}-of-00004.tfrecord" for shard in range(4)]
     assert progress == list(range(1, 12))
-    assert [len(records(path)) for path in paths] == [2, 3, 3, 3]
-    features: dict[str, Any] = {
-        "image/encoded": FixedLenFeature((), bytes),
-        "image/format": FixedLenFeature((), bytes),
-        "image/filename": FixedLenFeature((), bytes),
-        "image/class/text": FixedLenFeature((), bytes),
-        "image/class/label": FixedLenFeature((), "int64"),
-        "image/height": FixedLenFeature((), "int64"),
-        "image/width": FixedLenFeature((), "int64"),
-    }
-    parser = ExampleParser(features)
-    for number, record in enumerate(record for path in paths for record in records(path)):
-        x = dict(zip(features, parser.parse(record), strict=True))
+    assert [len(list(gp.TFRecordDataset(str(path)))) for path in paths] == [2, 3, 3, 3]
+    for number, x in enumerate(packed_records(tmp_path)):
         shot, pixels = take(number, seed=2)
-        assert bytes(x["image/encoded"]) == encode(pixels, shot.quality, shot.subsampling, shot.progressive)
-        assert bytes(x["image/format"]) == b"JPEG"
-        assert bytes(x["image/filename"]) == b"photo-%05d.jpg" % number
+        assert x["image/encoded"] == encode(pixels, shot.quality, shot.subsampling, shot.progressive)
+        assert (x["image/format"], x["image/filename"]) == (b"JPEG", b"photo-%05d.jpg" % number)
         assert bytes(x["image/class/text"]).decode() == KINDS[shot.label][0]
-        assert [int(x[f"image/{name}"]) for name in ("class/label", "height", "width")] == [
-            shot.label,
-            shot.height,
-            shot.width,
-        ]
+        numbers = [int(x[f"image/{name}"]) for name in ("class/label", "height", "width")]
+        assert numbers == [shot.label, shot.height, shot.width]
 
 
 @pytest.mark.parametrize(("count", "shards"), [(0, 1), (4, 5), (4, 0)])

@@ -6,7 +6,6 @@ import gc
 import os
 import threading
 import time
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -322,15 +321,12 @@ def test_close_while_rows_wait_for_a_thread_ends_the_request(monkeypatch: pytest
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python warns of forking with threads: that is the test
 @on_each
 def test_a_forked_process_starts_anew(backend: str) -> None:
     with gp.preprocessor(plain, options(backend), example=IMAGES[0]) as preprocess:
         wanted = preprocess(IMAGES)
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # Python warns of forking with threads: that is the test
-            child = os.fork()
+        child = os.fork()
         if not child:
             status = 1
             try:
