@@ -70,14 +70,9 @@ def test_a_process_with_another_gpupipe_than_that_of_the_folder_fails(
 
 @pytest.mark.parametrize(
     ("ratio", "noise", "said"),
-    [
-        (1.02, 1.0, "no worse: 1.020"),
-        (1.0201, 1.0, "worse: 1.020"),
-        (1.04, 1.04, "no worse: 1.040"),
-        (1.04, 1 / 1.04, "no worse: 1.040"),
-        (1.041, 1 / 1.04, "worse: 1.041"),
-    ],
-)
+    [(1.02, 1.0, "no worse: 1.020"), (1.0201, 1.0, "worse: 1.020"), (1.04, 1.04, "no worse: 1.040"),
+     (1.04, 1 / 1.04, "no worse: 1.040"), (1.041, 1 / 1.04, "worse: 1.041")],
+)  # fmt: skip
 def test_no_worse_is_two_per_cent_or_as_near_to_1_as_the_noise(ratio: float, noise: float, said: str) -> None:
     found = verdict(Spread.of([ratio] * 9), Spread.of([noise] * 9))
 

@@ -16,7 +16,6 @@ import os
 import re
 import shlex
 import shutil
-import stat
 import string
 import subprocess
 import sys
@@ -99,9 +98,8 @@ class Image:
         environment = {name: self.here(value) for name, value in self.environment.items()} | index
         environment |= {"PATH": f"{self.root}/stand-ins:{path}", "HOME": f"{self.root}/home/gpupipe"}
         folder = Path(self.here(self.folder)) if self.folder != "/" else self.root
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=timeout
-        )
+        streams: dict[str, Any] = {"capture_output": True, "text": True, "check": False, "timeout": timeout}
+        done = subprocess.run(command, cwd=folder, env=environment, **streams)
         assert done.returncode == 0, f"{shlex.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done
 
@@ -135,8 +133,16 @@ def carry_out(
             for words, others in (instead or {}).items():
                 value = value.replace(words, others)
             image.run("/bin/sh", "-c", image.here(value), timeout=280)
+        elif instruction == "WORKDIR":
+            image.folder = value
+        elif instruction == "USER":
+            image.user = value
+        elif instruction == "CMD":
+            image.command = json.loads(value)
+        elif instruction == "HEALTHCHECK":
+            image.health = json.loads(value.partition(" CMD ")[2])
         else:
-            _set(image, instruction, value)
+            raise AssertionError(f"this Dockerfile has {instruction}, which carry_out does not know")
     image.environment = variables
     return image
 
@@ -146,10 +152,8 @@ def _simulate(root: Path) -> None:
     for name, lines in STAND_INS.items():
         path = root / "stand-ins" / name
         python = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
-        path.write_text(
-            f"#!/bin/sh -eu\n{lines.format(python=python, root=root, log=root / 'asked')}", encoding="utf-8"
-        )
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        path.write_text("#!/bin/sh -eu\n" + lines.format(python=python, root=root, log=root / "asked"))
+        path.chmod(0o755)
 
 
 def _copy(value: str, root: Path) -> None:
@@ -170,16 +174,3 @@ def _copy(value: str, root: Path) -> None:
 def _left_out(folder: str, names: list[str]) -> list[str]:
     below = Path(folder).relative_to(ROOT)
     return [name for name in names if not let_through((below / name).as_posix())]
-
-
-def _set(image: Image, instruction: str, value: str) -> None:
-    if instruction == "WORKDIR":
-        image.folder = value
-    elif instruction == "USER":
-        image.user = value
-    elif instruction == "CMD":
-        image.command = json.loads(value)
-    elif instruction == "HEALTHCHECK":
-        image.health = json.loads(value.partition(" CMD ")[2])
-    else:
-        raise AssertionError(f"this Dockerfile has {instruction}, which carry_out does not know")

@@ -33,12 +33,10 @@ def test_the_image_for_the_cpu_is_well_and_runs_the_chain_of_the_readme(tmp_path
     said = image.run(*image.health).stdout
     assert re.search(r"^ok +DALI on CPU", said, re.MULTILINE) and "all is well" in said
     shards = readme_chain.draw(tmp_path / "drawn")
-    frozen = image.run(python, "-m", "pip", "freeze").stdout
-    installed = {
-        canonicalize_name(name): version for name, version in re.findall(r"^(.+)==(.+)$", frozen, re.MULTILINE)
-    }
+    frozen = re.findall(r"^(.+)==(.+)$", image.run(python, "-m", "pip", "freeze").stdout, re.MULTILINE)
+    installed = {(canonicalize_name(name), version) for name, version in frozen}
     assert len(installed) > 10
-    assert installed.items() <= {(canonicalize_name(pin.name), str(pin.specifier)[2:]) for pin in pins("cpu")}
+    assert installed <= {(canonicalize_name(pin.name), str(pin.specifier)[2:]) for pin in pins("cpu")}
 
     assert image.run(python, "-c", readme_chain.program(shards)).stdout == readme_chain.SAYS
     assert image.run(*image.command, "--help").stdout.startswith("usage: gpupipe demo")

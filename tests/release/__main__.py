@@ -57,9 +57,8 @@ def _try_all(archives: tuple[Path, Path], folder: Path) -> bool:
         }
         for (minor, name), answer in running.items():
             error = answer.result()
-            print(
-                f"Python 3.{minor}, {name}: {error or 'installed alone, and runs the chain of the README'}", flush=True
-            )
+            said = error or "installed alone, and runs the chain of the README"
+            print(f"Python 3.{minor}, {name}: {said}", flush=True)
     for minor in MINORS:
         if minor not in found:
             print(f"Python 3.{minor}: not found on this machine, so not tried")

@@ -39,15 +39,11 @@ def wrong(archive: Path, tree: Path) -> list[str]:
         code = {name for name in code if not name.startswith("gpupipe/guide/")}
     code |= {f"gpupipe/ops/{path.relative_to(tree / 'ops').as_posix()}" for path in _python(tree / "ops")}
     allowed = WHEEL if wheel else SOURCES
-    found = [
-        f"{archive.name} holds {name}"
-        for name in names
-        if not re.fullmatch(allowed, name) or (wheel and name.startswith("gpupipe/guide/"))
-    ]
-    found += [
-        f"{archive.name} holds {name} more than once" for name in sorted({n for n in names if names.count(n) > 1})
-    ]
-    return found + [f"{archive.name} lacks {name}" for name in sorted((code | NEEDED) - set(names))]
+    guide = "gpupipe/guide/" if wheel else "none in a source archive"
+    found = [f"holds {name}" for name in names if not re.fullmatch(allowed, name) or name.startswith(guide)]
+    found += [f"holds {name} more than once" for name in sorted({name for name in names if names.count(name) > 1})]
+    found += [f"lacks {name}" for name in sorted((code | NEEDED) - set(names))]
+    return [f"{archive.name} {what}" for what in found]
 
 
 def _python(folder: Path) -> Iterable[Path]:

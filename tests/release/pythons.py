@@ -17,10 +17,10 @@ MINORS = range(10, 15)
 ASK = "import sys, venv; print(*sys.version_info[:2], sys.implementation.name)"
 
 
-def find(path: str | None = None, home: Path | None = None) -> dict[int, str]:
+def find() -> dict[int, str]:
     """The interpreters in PATH and among pyenv's, by their minor version; only those that run count."""
-    folders = [Path(folder) for folder in (os.environ["PATH"] if path is None else path).split(os.pathsep) if folder]
-    pyenv = Path(os.environ.get("PYENV_ROOT", (home or Path.home()) / ".pyenv"))
+    folders = [Path(folder) for folder in os.environ["PATH"].split(os.pathsep) if folder]
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     found: dict[int, str] = {}
     for minor in MINORS:
         places = [folder / f"python3.{minor}" for folder in folders]
