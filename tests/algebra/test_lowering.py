@@ -30,8 +30,7 @@ def test_every_class_of_nodes_has_a_lowering() -> None:
 class _Counted:
     """A generator that counts how often it was called, and what it gave."""
 
-    def __init__(self) -> None:
-        self.calls = self.given = 0
+    calls = given = 0
 
     def __call__(self) -> Iterator[int]:
         self.calls += 1
@@ -49,14 +48,10 @@ def test_lowering_reads_nothing_and_says_which_first_element_it_needs() -> None:
     dataset = _chain(source)
 
     steps = lower(dataset.plan, dataset.options().resolve())
-    need = next(steps)
-
-    assert isinstance(need.node, FromGenerator)
-    assert source.calls == 0
-    second = steps.send((TensorSpec((), "int64"),))
-    assert second.node.name == "map"
+    assert isinstance(next(steps).node, FromGenerator)
+    assert steps.send(NUMBER.specs).node.name == "map"
     with pytest.raises(StopIteration) as done:
-        steps.send((TensorSpec((), "int64"),))
+        steps.send(NUMBER.specs)
     assert source.calls == 0
     assert done.value.value.element.specs == (TensorSpec((None,), "int64"),)
 
@@ -86,10 +81,6 @@ def test_a_chain_that_will_not_run_asks_for_nothing() -> None:
     assert source.calls == 0
 
 
-def _flow() -> RangeFlow:
-    return RangeFlow(range(3), NUMBER.specs[0].dtype)
-
-
 @pytest.mark.parametrize(
     ("wrong", "complaint"),
     [
@@ -101,7 +92,7 @@ def _flow() -> RangeFlow:
     ],
 )
 def test_an_illegal_chain_on_its_way_is_refused(wrong: dict[str, Any], complaint: str) -> None:
-    good = Pending.columns_of(_flow(), NUMBER)
+    good = Pending.columns_of(RangeFlow(range(3), NUMBER.specs[0].dtype), NUMBER)
     given = {"flow": good.flow, "columns": 1, "values": good.values, "element": NUMBER, **wrong}
 
     with pytest.raises(GpupipeError, match=complaint):

@@ -114,8 +114,16 @@ def _pair(number: int) -> Pair:
     _, image = take(number)
     other = np.clip(image.astype(np.int16) + (np.indices(image.shape).sum(0) % 7 == 0) * (number + 1), 0, 255)
     gap = np.clip(np.abs(other - image) * 60, 0, 255).astype(np.uint8)
-    step = ("decode_jpeg", "resize", "random_flip_left_right", "crop_mirror_normalize (flip, normalize)")[number]
-    return Pair("dali-gpu", step, number, image, other.astype(np.uint8), gap, 60.0, f"max {number + 1}.0 {LEVELS}")
+    return Pair(
+        "dali-gpu",
+        _steps()[number].name,
+        number,
+        image,
+        other.astype(np.uint8),
+        gap,
+        60.0,
+        f"max {number + 1}.0 {LEVELS}",
+    )
 
 
 def with_texts(value: Any, change: Callable[[str], str]) -> Any:

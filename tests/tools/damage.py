@@ -31,21 +31,17 @@ def write(path: Path, records: Sequence[bytes]) -> bytes:
 def broken(data: bytes, rng: np.random.Generator) -> bytes:
     """The bytes of a file after up to three kinds of damage."""
     for kind in rng.choice(["flip", "zeros", "cut", "drop", "insert", "length"], rng.integers(1, 4)):
-        at = int(rng.integers(0, max(len(data), 1)))
-        n = int(rng.integers(1, 40))
+        at, n = int(rng.integers(0, max(len(data), 1))), int(rng.integers(1, 40))
         noise = rng.integers(0, 256, n, np.uint8).tobytes()
-        if kind == "flip":
-            data = data[:at] + bytes(byte ^ 16 for byte in data[at : at + 1]) + data[at + 1 :]
-        elif kind == "zeros":
-            data = data[:at] + bytes(n) + data[at + n :]
-        elif kind == "cut":
-            data = data[:at]
-        elif kind == "drop":
-            data = data[:at] + data[at + n :]
-        elif kind == "insert":
-            data = data[:at] + noise + data[at:]
-        else:
-            data = data[:at] + (1 << 50).to_bytes(8, "little") + data[at + 8 :]
+        instead, taken = {
+            "flip": (bytes(byte ^ 16 for byte in data[at : at + 1]), 1),
+            "zeros": (bytes(n), n),
+            "cut": (b"", len(data)),
+            "drop": (b"", n),
+            "insert": (noise, 0),
+            "length": ((1 << 50).to_bytes(8, "little"), 8),
+        }[kind]
+        data = data[:at] + instead + data[at + taken :]
     return data
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import gpupipe as gp
 from gpupipe import ops
@@ -19,6 +17,7 @@ from gpupipe.tools.files import find_files
 from gpupipe.tools.verify import image_features, verify
 from tests.chains.damage import bad_scan, bad_tables, bomb, cut, jpeg
 from tests.tools.damage import PACK, broken, lines_of, write
+from tests.tools.packing import png
 
 
 def skipping(**options: Any) -> gp.Options:
@@ -78,12 +77,9 @@ def test_images_are_bad_for_the_reasons_of_a_chain_that_decodes_them(tmp_path: P
     rng = np.random.default_rng(threads)
     damaged: list[Any] = [bytes, bytes, bad_scan, bad_tables, bomb, cut, lambda data: broken(data, rng), lambda _: b""]
     rows = [{"image": damaged[n % len(damaged)](jpeg(n)), "n": n} for n in range(60)]
-    stream = io.BytesIO()
-    Image.new("RGB", (9, 7)).save(stream, "PNG")
-    rows += [{"image": stream.getvalue(), "n": 60}, {"n": 61}, {"image": 4, "n": 62}]
-    data = bytearray(
-        write(tmp_path / "a.tfrecord", [b"damaged", *map(encode_example, rows), b"no example", b"damaged"])
-    )
+    rows += [{"image": png(7, 9), "n": 60}, {"n": 61}, {"image": 4, "n": 62}]
+    payloads = [b"damaged", *map(encode_example, rows), b"no example", b"damaged"]
+    data = bytearray(write(tmp_path / "a.tfrecord", payloads))
     data[12] ^= 1
     data[-5] ^= 1
     (tmp_path / "a.tfrecord").write_bytes(data)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -43,45 +40,33 @@ def test_several_processes_write_the_manifest_that_one_writes(tmp_path: Path, mo
 
 
 def test_a_name_that_is_not_text_reaches_a_process(tmp_path: Path) -> None:
-    path = os.path.join(os.fsencode(tmp_path), b"\xff.tfrecord")
-    with open(path, "wb") as file:
-        file.write(write(tmp_path / "a.tfrecord", [b"x"])[:-1])
+    good, odd = tmp_path / "a.tfrecord", tmp_path / os.fsdecode(b"\xff.tfrecord")
+    odd.write_bytes(write(good, [b"x"])[:-1])
 
-    parts = list(spread.check_all([Job(os.fsdecode(path), "x"), Job(str(tmp_path / "a.tfrecord"), "y")], 2))
+    parts = list(spread.check_all([Job(str(odd), "x"), Job(str(good), "y")], 2))
 
     assert {index: part.bad for index, part in parts} == {0: 1, 1: 0}
 
 
 def test_processes_end_when_nobody_asks_for_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[subprocess.Popen[bytes]] = []
-    start = spread._start
-
-    def noted() -> subprocess.Popen[bytes]:
-        started.append(start())
-        return started[-1]
-
-    monkeypatch.setattr(spread, "_start", noted)
+    started = [spread._start() for _ in range(2)]
+    monkeypatch.setattr(spread, "_start", iter(started).__next__)
     found = spread.check_all(jobs(tmp_path), 2)
     next(found)
 
     found.close()  # type: ignore[attr-defined]  # a generator
 
-    assert len(started) == 2
-    assert all(process.returncode is not None for process in started)
+    assert None not in [process.returncode for process in started]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_a_process_that_is_killed_is_an_error_that_names_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = spread._start
-
-    def doomed() -> subprocess.Popen[bytes]:
-        process = start()
-        os.kill(process.pid, signal.SIGKILL)
-        return process
-
-    monkeypatch.setattr(spread, "_start", doomed)
+    doomed = [spread._start() for _ in range(2)]
+    for process in doomed:
+        process.kill()
+    monkeypatch.setattr(spread, "_start", iter(doomed).__next__)
 
     with pytest.raises(gp.GpupipeError, match=r"the process that checked .*\.tfrecord ended with -9"):
         list(spread.check_all(jobs(tmp_path), 2))
@@ -95,12 +80,8 @@ def test_a_process_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
 
     process.stdin.write(b'{"path": "%s", "name": "x"}\n' % job.path.encode())
     process.stdin.close()
-    deadline = time.monotonic() + 30
-    while process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
 
-    assert process.poll() == 0
-    process.kill()
+    assert process.wait(timeout=30) == 0
 
 
 def test_long_files_are_reported_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,10 +61,8 @@ def test_a_dataset_is_found_and_a_function_is_called(
 
     dataset = find_dataset(f"{file}:{name}")
 
-    assert isinstance(dataset, gp.Dataset)
-    assert dataset.cardinality() == count
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "noise of the file\n")
+    assert isinstance(dataset, gp.Dataset) and dataset.cardinality() == count
+    assert capsys.readouterr() == ("", "noise of the file\n")
     assert sys.argv is arguments
     assert sys.path[0] == str(Path(file).parent)
     assert sys.modules["my_input"].arguments == [file]  # as if there were none
@@ -111,10 +109,9 @@ def test_an_error_in_the_users_code_shows_the_users_lines_alone(file: str) -> No
         find_dataset(f"{file}:fails")
 
     first, *lines = str(caught.value).splitlines()
-    assert first == f"{file}:fails() failed"
-    assert [line for line in lines if line.startswith("  File")] == [
-        f'  File "{file}", line {FILE.splitlines().index("    return ds.batch(0)") + 1}, in fails'
-    ]
+    (place,) = (line for line in lines if line.startswith("  File"))
+    number = FILE.splitlines().index("    return ds.batch(0)") + 1
+    assert (first, place) == (f"{file}:fails() failed", f'  File "{file}", line {number}, in fails')
     assert lines[-1].startswith("gpupipe.errors.PlanError: batch needs batch_size >= 1, got 0")
     assert not isinstance(caught.value, PlanError)
 
