@@ -28,9 +28,8 @@ MARKED = re.compile(r"pytest\.mark\.(alone|gpu)\b|import .*\bEXECUTORS\b")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--passed", metavar="FILE", help="tests that need not run again: see tests/passed.py")
-    parser.addoption(
-        "--alone", choices=("with", "without", "only"), default="with", help="what to do with tests marked alone"
-    )
+    which = ("with", "without", "only")
+    parser.addoption("--alone", choices=which, default="with", help="what to do with tests marked alone")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

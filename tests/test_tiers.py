@@ -41,8 +41,8 @@ def run(folder: Path, tests: str, *more: str, **environment: str) -> str:
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    alone\n    gpu\n    programs\n    installed\n")
     words = [sys.executable, *"-m pytest -v -rA -p tests.conftest -p no:cacheprovider test_it.py".split(), *more]
     asked = ("GPUPIPE_QUICK", "GPUPIPE_ALL_LIBRARIES")
-    settings = {name: value for name, value in os.environ.items() if name not in asked}
-    settings |= {"PYTHONPATH": str(ROOT)} | environment
+    settings = {name: value for name, value in os.environ.items() if name not in asked} | environment
+    settings["PYTHONPATH"] = str(ROOT)
     return subprocess.run(words, cwd=folder, env=settings, capture_output=True, text=True, timeout=100).stdout
 
 

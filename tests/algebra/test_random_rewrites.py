@@ -6,7 +6,6 @@ a rule that fires too rarely here is not tested.
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -18,10 +17,10 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
+from gpupipe.comparison.photographs import encode
 from gpupipe.ops._shared import decode_smaller
 from gpupipe.optimize.lower.compile import RULES, lower_dry
 from gpupipe.plan.index import loses_batches
@@ -55,10 +54,7 @@ def _records(damaged: int) -> tuple[bytes, ...]:
     """Examples with a small JPEG each. Bits of `damaged` say which is cut in its scan, and which lacks its label."""
     out = []
     for i in range(RECORDS):
-        file = io.BytesIO()
-        pixels = np.random.default_rng(i).integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(file, "JPEG", quality=95)
-        jpeg = file.getvalue()
+        jpeg = encode(np.random.default_rng(i).integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8), 95)
         features: dict[str, Any] = {"image": jpeg[: len(jpeg) // 2] if damaged >> i & 1 else jpeg, "label": i}
         if damaged >> (RECORDS + i) & 1:
             del features["label"]
@@ -409,14 +405,8 @@ def _alike(program: Program, damaged: int, on_error: Any) -> None:
     for disabled in ((), off):
         logs: list[list[int]] = []
         smaller = len(program) % 2 == 0  # in the others a decoder and a crop become one op
-        options = Options(
-            device="cpu",
-            backend="numpy",
-            threads=1,
-            on_error=on_error,
-            disabled_rules=disabled,
-            approximate_decode=smaller,
-        )
+        how: Any = {"device": "cpu", "backend": "numpy", "threads": 1, "approximate_decode": smaller}
+        options = Options(**how, on_error=on_error, disabled_rules=disabled)
         try:
             ds = _build(program, damaged, logs).with_options(options)
         except gp.SpecError:  # a window that the image is too small for: the same chain either way

@@ -15,38 +15,19 @@ from tests.docs import gallery, recipes
 __all__ = ["MODULES", "PAGES", "ROOT", "build", "rendered"]
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = (
-    "gpupipe",
-    "gpupipe.ops",
-    "gpupipe.io",
-    "gpupipe.errors",
-    "gpupipe.compat",
-    "gpupipe.load.iterator",
-    "gpupipe.tensors.loader",
-    "gpupipe.profile.report",
-    "gpupipe.comparison.comparison",
-)
+MODULES = [f"gpupipe{name}" for name in ("", ".ops", ".io", ".errors", ".compat", ".load.iterator", ".tensors.loader")]
+MODULES += ["gpupipe.profile.report", "gpupipe.comparison.comparison"]
 """The public ones, and those of what their functions return."""
 
-PAGES = {
-    "overview": "README.md",
-    "moving": "gpupipe/guide/moving.md",
-    "sources": "gpupipe/guide/sources.md",
-    "recipes": "gpupipe/guide/recipes.md",
-    "examples": "gpupipe/guide/examples/README.md",
-    "performance": "gpupipe/guide/performance.md",
-    "scale": "gpupipe/guide/scale.md",
-    "errors": "gpupipe/guide/errors.md",
-    "stability": "gpupipe/guide/stability.md",
-    "names": "gpupipe/dataset/README.md",
-    "epochs": "gpupipe/dataset/EPOCHS.md",
-    "dtypes": "ops/README.md",
-    "docker": "docker/README.md",
-    "benchmarks": "benchmarks/README.md",
-    "notebooks": "notebooks/README.md",
-    "security": "SECURITY.md",
-    "changelog": "CHANGELOG.md",
+_GUIDES = {
+    name: f"gpupipe/guide/{name}.md" for name in "moving sources recipes performance scale errors stability".split()
 }
+PAGES = {
+    "overview": "README.md", **_GUIDES, "examples": "gpupipe/guide/examples/README.md",
+    "names": "gpupipe/dataset/README.md", "epochs": "gpupipe/dataset/EPOCHS.md", "dtypes": "ops/README.md",
+    "docker": "docker/README.md", "benchmarks": "benchmarks/README.md", "notebooks": "notebooks/README.md",
+    "security": "SECURITY.md", "changelog": "CHANGELOG.md",
+}  # fmt: skip
 """The pages, by their names in the documentation."""
 
 STYLE = """\
@@ -87,10 +68,8 @@ def _link(source: Path, target: str, text: str) -> str:
         return f'<a href="{target}">{text}</a>'
     path, _, part = target.partition("#")
     place = Path(os.path.normpath(source.parent / path)).relative_to(ROOT).as_posix()
-    for name, file in PAGES.items():
-        if file == place:
-            return f'<a href="{name}.html{"#" * bool(part)}{part}">{text}</a>'
-    return text
+    name = next((name for name, file in PAGES.items() if file == place), "")
+    return f'<a href="{name}.html{"#" * bool(part)}{part}">{text}</a>' if name else text
 
 
 def _write(path: Path, title: str, body: str) -> None:
@@ -103,13 +82,13 @@ def _write(path: Path, title: str, body: str) -> None:
 
 
 def _index() -> str:
-    first = {
-        name: (ROOT / file).read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for name, file in PAGES.items()
-    }
-    rows = "".join(f'<li><a href="{name}.html">{html.escape(title)}</a></li>' for name, title in first.items())
-    modules = "".join(f'<li><a href="{name.replace(".", "/")}.html">{name}</a></li>' for name in MODULES)
-    rows += '<li><a href="gallery.html">What the ops do</a></li>'
-    return f"<h1>gpupipe</h1><ul>{rows}</ul><h2>Reference</h2><ul>{modules}</ul>"
+    titles = {name: (ROOT / file).read_text("utf-8").partition("\n")[0].lstrip("# ") for name, file in PAGES.items()}
+    lists = [{**titles, "gallery": "What the ops do"}, {name.replace(".", "/"): name for name in MODULES}]
+    pages, modules = (
+        "".join(f'<li><a href="{name}.html">{html.escape(title)}</a></li>' for name, title in links.items())
+        for links in lists
+    )
+    return f"<h1>gpupipe</h1><ul>{pages}</ul><h2>Reference</h2><ul>{modules}</ul>"
 
 
 def _reference(out: Path) -> None:

@@ -129,10 +129,9 @@ def _seen_by_the_encoder(images: Array, noise: Array) -> list[Array]:
     """Images of which the patches that are not among the first quarter of an order are gray."""
     shown = []
     for image, numbers in zip(images[:SHOWN], noise, strict=False):
-        keep = np.zeros(numbers.size, bool)
-        keep[np.argsort(numbers)[: numbers.size // 4]] = True
         side = int(numbers.size**0.5)
-        patches = np.kron(keep.reshape(side, side), np.ones((image.shape[0] // side,) * 2, bool))
+        keep = (numbers.argsort().argsort() < numbers.size // 4).reshape(side, side)
+        patches = np.kron(keep, np.ones((image.shape[0] // side,) * 2, bool))
         shown.append(np.where(patches[..., None], _visible(image), np.uint8(128)))
     return shown
 

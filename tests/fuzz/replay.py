@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import coverage
 
-__all__ = ["CORPUS", "TARGETS", "arcs", "inputs", "target"]
+__all__ = ["CORPUS", "TARGETS", "arcs", "inputs", "peak_of", "target"]
 
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -38,6 +39,16 @@ def inputs(folder: Path) -> Iterator[tuple[str, bytes]]:
     """Name and bytes of each input in a folder."""
     for path in sorted(folder.iterdir()):
         yield path.name, path.read_bytes()
+
+
+def peak_of(call: Callable[[], object]) -> int:
+    """Bytes of memory that a call takes at most."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def arcs(name: str, data: bytes) -> set[tuple[str, tuple[int, int]]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tracemalloc
+from functools import partial
 
 import pytest
 
-from tests.fuzz.replay import CORPUS, TARGETS, inputs, target
+from tests.fuzz.replay import CORPUS, TARGETS, inputs, peak_of, target
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -17,14 +17,10 @@ def test_every_saved_input_is_survived_in_little_memory(name: str) -> None:
     one(saved[0][1])  # imports
 
     for file, data in saved:
-        tracemalloc.start()
         try:
-            one(data)
-            peak = tracemalloc.get_traced_memory()[1]
+            peak = peak_of(partial(one, data))
         except Exception as error:
             raise AssertionError(f"the input {name}/{file} is not survived") from error
-        finally:
-            tracemalloc.stop()
         assert peak < 16 << 20, f"{name}/{file}"
 
 

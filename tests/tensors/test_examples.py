@@ -94,10 +94,8 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def free_ports(number: int) -> list[str]:
     """Ports that nobody listens on."""
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for one in sockets:
-            one.bind(("localhost", 0))
-        return [str(one.getsockname()[1]) for one in sockets]
+        servers = [stack.enter_context(socket.create_server(("localhost", 0))) for _ in range(number)]
+        return [str(server.getsockname()[1]) for server in servers]
 
 
 def runs_of(name: str, *lists: list[str], out: Path, ranks: int = 1) -> list[Any]:
@@ -119,25 +117,16 @@ def test_a_stopped_run_ends_as_one_that_was_not_stopped(example: Example, photog
         common += [str(tmp_path / "run"), "--val", f"{photographs}/*-00000-*", option]
     batches = BATCHES if not example.whole else -(-44 // example.batch // example.ranks)
 
-    found = runs_of(
-        example.name,
-        [*common, f"{tmp_path}/whole{suffix}"],
-        [*common, f"{tmp_path}/stopped{suffix}", "--steps", str(STOPPED)],
-        [*common, f"{tmp_path}/stopped{suffix}"],
-        out=tmp_path,
-        ranks=example.ranks,
-    )
+    whole, stopped = [*common, f"{tmp_path}/whole{suffix}"], [*common, f"{tmp_path}/stopped{suffix}"]
+    words = whole, [*stopped, "--steps", str(STOPPED)], stopped
+    found = runs_of(example.name, *words, out=tmp_path, ranks=example.ranks)
 
     for rank, runs in enumerate(found):
         every = [batch for epoch in range(EPOCHS) for batch in example.expected(photographs, rank, epoch)]
         assert len(every) == EPOCHS * batches
-        whole, stopped, rest = (
-            [b for _, seen in one["given"] for b in seen if len(seen[-1]) == example.batch] for one in runs
-        )
-        assert whole == every
-        assert stopped == every[:STOPPED]
-        assert rest == every[SAVED:]
-        assert [epoch for epoch, seen in runs[2]["given"] if len(seen[-1]) == example.batch] == [SAVED // batches, 2]
+        seen = [[b for _, part in one["given"] for b in part if len(part[-1]) == example.batch] for one in runs]
+        assert seen == [every, every[:STOPPED], every[SAVED:]]
+        assert [epoch for epoch, part in runs[2]["given"] if len(part[-1]) == example.batch] == [SAVED // batches, 2]
     losses = [re.findall(r"loss:? (\d+\.\d+)", "\n".join(one["printed"])) for one in found[0]]
     assert losses[0][-1] == losses[2][-1]
 
@@ -155,13 +144,8 @@ def test_a_folder_is_classified_to_its_end_by_two_runs(
     common = [f"{tmp_path}/photos", "--checkpoint", f"{tmp_path}/run.pt", "--batch", "4", "--size", "32"]
     common += ["--save-every", "2", "--out"]
 
-    ((whole, stopped, rest),) = runs_of(
-        "infer_folder",
-        [*common, f"{tmp_path}/whole.csv"],
-        [*common, f"{tmp_path}/stopped.csv", "--steps", "3"],
-        [*common, f"{tmp_path}/stopped.csv"],
-        out=tmp_path,
-    )
+    first, again = [*common, f"{tmp_path}/whole.csv"], [*common, f"{tmp_path}/stopped.csv"]
+    ((whole, stopped, rest),) = runs_of("infer_folder", first, [*again, "--steps", "3"], again, out=tmp_path)
 
     names = [f"{tmp_path}/photos/some/{number:02}.jpg" for number in range(20) if number != 3]
     rows = list(csv.reader((tmp_path / "whole.csv").read_text().splitlines()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,7 @@ def test_each_loop_is_the_next_epoch_and_the_length_is_the_number_of_steps() -> 
 @pytest.mark.parametrize("steps", range(6))
 def test_a_position_is_loaded_into_the_next_loop_and_the_epochs_after_it_follow(steps: int) -> None:
     items = loader(chain())
-    running = iter(items)
-    for _ in range(steps):
-        next(running)
+    list(islice(items, steps))
     state = json.loads(json.dumps(items.state_dict()))
 
     again = loader(chain())
@@ -110,9 +109,7 @@ def test_an_element_whose_conversion_fails_is_given_by_the_next_call() -> None:
 def test_a_look_at_some_elements_is_no_epoch_where_the_library_looks() -> None:
     items = loader(chain(), Passes)
     for looked in range(1, LOOK + 1):
-        running = iter(items)
-        for _ in range(looked):
-            next(running)
+        list(islice(items, looked))
     assert list(items) == epoch(chain(), 0)
     assert list(items) == epoch(chain(), 1)
 
@@ -120,9 +117,7 @@ def test_a_look_at_some_elements_is_no_epoch_where_the_library_looks() -> None:
     items.set_epoch(5)
     assert list(items) == epoch(chain(), 5)
 
-    running = iter(items)
-    for _ in range(LOOK + 1):
-        next(running)
+    list(islice(items, LOOK + 1))
     assert list(items) == epoch(chain(), 7)  # what was broken off later was an epoch
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +145,7 @@ def test_torchdata_saves_and_restores_its_position() -> None:
     ds = images().batch(4)
     loader = stateful(ds.as_torch().dataset, batch_size=None)
     items = iter(loader)
-    for _ in range(2):
-        next(items)
+    list(islice(items, 2))
     state = json.loads(json.dumps(loader.state_dict()))
 
     again = stateful(images().batch(4).as_torch().dataset, batch_size=None)
