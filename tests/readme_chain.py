@@ -13,7 +13,6 @@ BATCH = 256
 
 BEFORE = """\
 import os
-
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # what is installed here is for a CPU
 kept = []
 """

@@ -13,16 +13,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = """
 import pytest
-
 @pytest.mark.parametrize("a", [1, 2])
 @pytest.mark.parametrize("b", ["x", "y", "z"])
 def test_slow(a, b): pass
-
 @pytest.mark.parametrize("a", range(9))
 def test_cheap(a): pass
-
 def test_endless(): pass
-
 @pytest.mark.programs
 def test_random(): pass
 """

@@ -15,29 +15,19 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = """
 import time
 from pathlib import Path
-
 import pytest
-
 HERE = Path(__file__).parent
-
-
 @pytest.fixture
 def slow_to_end():
     (HERE / "began").touch()
     yield
     time.sleep(1)
     (HERE / "tidied").touch()
-
-
 def test_long(slow_to_end):
     time.sleep({seconds})
     assert {good}
-
-
 def test_next():
     (HERE / "next").touch()
-
-
 @pytest.mark.alone
 def test_alone():
     (HERE / "alone").touch()

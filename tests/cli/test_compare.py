@@ -21,14 +21,11 @@ pytestmark = pytest.mark.usefixtures("temporary")
 
 FILE = """
 from gpupipe import Dataset, io, ops
-
 def crop(path):
     return ops.random_crop(ops.decode_jpeg(io.read_file(path), channels=3), (32, 32, 3))
-
 def said(path):
     print("@said without the end of a line", end="", flush=True)
     return path
-
 ds = Dataset.list_files({pattern!r}, seed=1).map(crop).batch(4)
 loud = Dataset.list_files({pattern!r}, seed=1).map(said).map(crop).batch(4)
 numbers = Dataset.range(40).batch(8)

@@ -23,12 +23,10 @@ from tests.tools.machines import GPU, LAPTOP, without
 # Put first on Python's path as sitecustomize.py: DALI is installed, but cannot be imported.
 BLOCKER = """
 import sys
-
 class Blocker:
     def find_spec(self, name, path=None, target=None):
         if name == "nvidia.dali" or name.startswith("nvidia.dali."):
             raise ImportError("libdali_core.so: cannot open shared object file")
-
 sys.meta_path.insert(0, Blocker())
 """
 

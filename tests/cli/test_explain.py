@@ -12,14 +12,11 @@ from tests.cli.commands import Cli, ended, started
 
 FILE = """
 import gpupipe as gp
-
 def never():
     raise AssertionError("the dataset was iterated over")
     yield 1
-
 print("noise")
 ds = gp.Dataset.from_generator(never, output_signature=gp.TensorSpec((), "int64")).repeat(2).shuffle(5).batch(2)
-
 if __name__ == "__main__":
     raise AssertionError("the main block ran")
 """
@@ -38,7 +35,7 @@ def test_the_plan_and_its_findings_are_printed_without_iterating(folder: Path) -
     assert (status, err) == (0, "noise\n")
     assert out.startswith("plan as written (last step first)\n  batch(2)")
     assert "as it will run" in out
-    assert f"worth a look\n  {folder / 'train.py'}:9: shuffle comes after the repeat" in out
+    assert f"worth a look\n  {folder / 'train.py'}:7: shuffle comes after the repeat" in out
 
 
 def test_json_has_the_text_and_the_findings(folder: Path, cli: Cli) -> None:
@@ -47,7 +44,7 @@ def test_json_has_the_text_and_the_findings(folder: Path, cli: Cli) -> None:
     found = json.loads(out)
     (finding,) = found["findings"]
     assert status == 0 and found["explanation"].startswith("plan as written")
-    assert (finding["rule"], finding["line"]) == ("repeat_before_shuffle", f"{folder / 'train.py'}:9")
+    assert (finding["rule"], finding["line"]) == ("repeat_before_shuffle", f"{folder / 'train.py'}:7")
 
 
 def test_an_error_in_the_file_is_status_1_and_the_users_lines(folder: Path, cli: Cli) -> None:

@@ -17,16 +17,12 @@ FILE = """
 import time
 import numpy as np
 import gpupipe as gp
-
 x = np.zeros((5, 20, 30, 3), np.uint8)
-
 def bright(image):
     print("said")
     return image + np.uint8(9)
-
 def in_processes():
     return gp.Dataset.from_tensor_slices(x).map(bright, num_parallel_calls=1, workers="process")
-
 def slow():
     def wait(image):
         open("waiting", "w").close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -125,30 +124,21 @@ def ragged(batch: Any) -> Any:
 
 def digest(element: Any) -> str:
     """An element by kinds, dtypes, shapes and bytes."""
-    parts = hashlib.blake2b(digest_size=8)
-    for part in _parts(element):
-        parts.update(part)
-    return parts.hexdigest()
+    return hashlib.blake2b(repr(_plain(element)).encode(), digest_size=8).hexdigest()
 
 
-def _parts(element: Any) -> Iterator[bytes]:
-    if isinstance(element, gp.Ragged):
-        yield b"ragged"
-        element = (element.values, element.row_splits)
-    if isinstance(element, dict):
-        element = tuple(element.items())
-    if isinstance(element, (tuple, list)):
-        yield f"{type(element).__name__} {len(element)}".encode()
-        for one in element:
-            yield from _parts(one)
-    elif isinstance(element, np.ndarray) and element.dtype == object:
-        yield f"objects {element.shape}".encode()
-        yield from _parts(list(element.flat))
-    elif isinstance(element, (np.ndarray, np.generic)):
-        yield f"{type(element).__name__} {element.dtype} {element.shape}".encode()
-        yield np.ascontiguousarray(element).tobytes()
-    else:
-        yield repr((type(element).__name__, element)).encode()
+def _plain(x: Any) -> Any:
+    if isinstance(x, gp.Ragged):
+        return "ragged", _plain(x.values), _plain(x.row_splits)
+    if isinstance(x, dict):
+        return {name: _plain(value) for name, value in x.items()}
+    if isinstance(x, (tuple, list)):
+        return type(x).__name__, [_plain(one) for one in x]
+    if isinstance(x, np.ndarray) and x.dtype == object:
+        return x.shape, [_plain(one) for one in x.flat]
+    if isinstance(x, (np.ndarray, np.generic)):
+        return type(x).__name__, str(x.dtype), x.shape, x.tobytes()
+    return type(x).__name__, x
 
 
 def digests(items: Any) -> list[str]:

@@ -27,9 +27,7 @@ from gpupipe.extract.records import writer
 from gpupipe.tools.pack import pack
 from gpupipe.tools.pack import shard as files
 import PIL.Image, simplejpeg
-
 source, out, places = sys.argv[1], sys.argv[2], int(sys.argv[3])
-
 def run(folder, at):
     count = 0
     def event():
@@ -51,7 +49,6 @@ def run(folder, at):
     os.fsync, os.replace, os.truncate = counted(os.fsync), counted(os.replace), counted(os.truncate)
     pack(source, folder, 5, resize_shorter=24, workers=2)
     return count
-
 def forked(folder, at):
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
@@ -61,7 +58,6 @@ def forked(folder, at):
     status = os.waitpid(child, 0)[1]
     with os.fdopen(reading, "rb") as pipe:
         return os.waitstatus_to_exitcode(status), pipe.read().decode()
-
 status, events = forked(out + "/whole", -1)
 assert status == 0, status
 print(events)

@@ -15,28 +15,21 @@ FILE = """
 import sys
 import gpupipe as gp
 import beside_it
-
 print("noise of the file")
 ds = gp.Dataset.range(beside_it.COUNT).batch(2)
 other = ds.take(1)
 number = 3
 arguments = sys.argv
-
 class Inputs:
     train = ds.skip(1)
-
 def make(count=2):
     return ds.take(count)
-
 def needs(path):
     return ds
-
 def fails():
     return ds.batch(0)
-
 def gives_a_number():
     return 3
-
 if __name__ == "__main__":
     raise SystemExit("the main block ran")
 """
