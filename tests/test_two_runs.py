@@ -40,9 +40,8 @@ def started(folder: Path, *words: str, seconds: float = 0, good: bool = True) ->
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    alone\n")
     usual = ["-n", "0", "-c", str(folder / "pytest.ini"), "-p", "tests.conftest", "-p", "no:cacheprovider"]
     script = f"import sys; from tests.__main__ import main; sys.exit(main({[*usual, *words, str(folder)]!r}, 1))"
-    return subprocess.Popen(
-        [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+    command = [sys.executable, "-c", script]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def left(folder: Path) -> set[str]:
@@ -63,13 +62,9 @@ def test_ctrl_c_lets_pytest_tidy_up_and_say_what_it_has_seen(tmp_path: Path) -> 
 
 
 def test_both_runs_run_where_a_test_fails_unless_the_first_failure_ends_it(tmp_path: Path) -> None:
-    (whole := tmp_path / "whole").mkdir()
-    (stopped := tmp_path / "stopped").mkdir()
-
-    for folder, words in ((whole, ()), (stopped, ("-x",))):
-        process = started(folder, *words, good=False)
+    for name, words, ran in (("whole", (), {"next", "alone"}), ("stopped", ("-x",), set[str]())):
+        (tmp_path / name).mkdir()
+        process = started(tmp_path / name, *words, good=False)
         process.communicate(timeout=60)
         assert process.returncode in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)
-
-    assert left(whole) == {"began", "tidied", "next", "alone"}
-    assert left(stopped) == {"began", "tidied"}
+        assert left(tmp_path / name) == {"began", "tidied"} | ran

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpupipe as gp
@@ -480,19 +480,3 @@ def test_random_chains_give_the_same_with_all_rewrites_and_with_none() -> None:
     assert not rare, f"these rules fired too rarely to be tested: {rare}"
     assert len(RAN) >= STEPS or not FULL
     assert not [(step, count) for step, count in RAN.items() if count < LEAST]
-
-
-def test_the_comparison_sees_a_wrong_rewrite(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rule below takes one element too few; programs are found that show it."""
-    from gpupipe.optimize.rules import plan_rules as rules
-    from gpupipe.plan.node import Node
-    from gpupipe.plan.order import Take
-
-    def merge_takes(node: Node) -> Node | None:
-        if isinstance(node, Take) and node.count > 1:
-            return Take(node.source, node.count - 1, line=node.line)
-        return None
-
-    monkeypatch.setattr(rules, "PLAN_RULES", (merge_takes,))
-    with pytest.raises(AssertionError):
-        settings(_SETTINGS, phases=[Phase.generate])(_PROGRAMS(_alike))()  # found is enough, it need not be small

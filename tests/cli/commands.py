@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import gpupipe
 
-__all__ = ["ROOT", "Cli", "ended", "marked", "signalled", "started"]
+__all__ = ["ROOT", "Cli", "ended", "marked", "settled", "signalled", "started"]
 
 ROOT = Path(gpupipe.__file__).parents[1]
 Cli: TypeAlias = Callable[..., tuple[int, str, str]]
@@ -59,3 +59,11 @@ def marked(mark: str) -> set[int]:
             if mark.encode() in (folder / "environ").read_bytes():
                 found.add(int(folder.name))
     return found
+
+
+def settled(mark: str, count: int) -> bool:
+    """Whether so many marked processes run, within some seconds."""
+    deadline = time.monotonic() + 60
+    while len(marked(mark)) != count and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return len(marked(mark)) == count

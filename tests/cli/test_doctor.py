@@ -7,7 +7,7 @@ import json
 import re
 import signal
 import sys
-import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pytest
 import gpupipe
 from gpupipe.cli import doctor
 from gpupipe.tools.doctor.facts import Facts
-from tests.cli.commands import Cli, ended, signalled, started
+from tests.cli.commands import Cli, ended, settled, signalled, started
 from tests.tools.machines import GPU, LAPTOP, without
 
 # Put first on Python's path as sitecustomize.py: DALI is installed, but cannot be imported.
@@ -98,20 +98,12 @@ def test_of_a_real_machine_a_dali_that_cannot_be_imported_is_a_problem_with_its_
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT between processes")
 def test_ctrl_c_ends_it_and_its_probe(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os, sys, time\n"
-        "if sys.argv[0] == '-c':\n"
-        "    open('probe', 'w').write(str(os.getpid()))\n"
-        "    os.rename('probe', 'probing')\n"
-        "    time.sleep(60)\n"
-    )
-    process = started("doctor", cwd=tmp_path, first=tmp_path)
+    code = "import sys, time\nif sys.argv[0] == '-c':\n    open('probing', 'w').close()\n    time.sleep(60)\n"
+    (tmp_path / "sitecustomize.py").write_text(code)
+    mark = uuid.uuid4().hex
+    process = started("doctor", cwd=tmp_path, first=tmp_path, GPUPIPE_MARK=mark)
 
     found = signalled(process, signal.SIGINT, (tmp_path / "probing").exists)
 
     assert found == (130, "", "gpupipe: interrupted\n")
-    probe = Path("/proc", (tmp_path / "probing").read_text(), "stat")
-    if sys.platform == "linux":  # gone, or dead and not yet collected by the process that inherited it
-        deadline = time.monotonic() + 10  # it ends a moment after its signal
-        while probe.exists() and probe.read_text().rpartition(")")[2].split()[0] != "Z":
-            assert time.monotonic() < deadline
+    assert settled(mark, 0)

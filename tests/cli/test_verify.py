@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.comparison.photographs import encode, take, write_shards
-from tests.cli.commands import Cli, marked, started
+from tests.cli.commands import Cli, settled, started
 from tests.tools.damage import OLD_MANIFEST, write
 
 
@@ -120,14 +119,6 @@ def test_one_image_that_cannot_be_read_makes_no_records_of_the_others(tmp_path: 
 # ---- processes and signals
 
 
-def settled(mark: str, count: int) -> bool:
-    """Whether so many marked processes run, within some seconds."""
-    deadline = time.monotonic() + 60
-    while len(marked(mark)) != count and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return len(marked(mark)) == count
-
-
 @pytest.fixture
 def many(tmp_path: Path) -> str:
     """A pattern of files that take minutes to check."""
@@ -147,9 +138,8 @@ def test_an_end_before_the_end_leaves_no_process_and_no_manifest(
     mark, out = uuid.uuid4().hex, tmp_path / "out"
     out.mkdir()
     (out / "bad.jsonl").write_text(OLD_MANIFEST)
-    process = started(
-        "verify", many, "--workers", "2", "--manifest", str(out / "bad.jsonl"), cwd=tmp_path, GPUPIPE_MARK=mark
-    )
+    words = ["--workers", "2", "--manifest", str(out / "bad.jsonl")]
+    process = started("verify", many, *words, cwd=tmp_path, GPUPIPE_MARK=mark)
     assert settled(mark, 3)
 
     process.send_signal(number)

@@ -14,7 +14,6 @@ from gpupipe.comparison.measure import Job
 from gpupipe.comparison.pixels import gap_of, same_images
 from gpupipe.comparison.sheet import contact_sheet, save_png, to_uint8
 from gpupipe.comparison.source import Source
-from gpupipe.comparison.terminal import laid_out
 from gpupipe.errors import GpupipeError
 
 
@@ -50,14 +49,6 @@ def test_one_mirrored_image_among_many_is_noticed(scale: tuple[int, ...] | None)
 
     assert not same_images(gap)
     assert gap.worst == 17
-
-
-def test_the_table_has_reasons_where_it_has_no_figures() -> None:
-    rows = [("executor", "a", "b"), ("DALI GPU", "not measured: no GPU"), ("NumPy", "1.23", "800")]
-
-    lines = laid_out(rows, left=1).splitlines()
-
-    assert lines == ["executor     a    b", "-" * 19, "DALI GPU  not measured: no GPU", "NumPy     1.23  800"]
 
 
 def test_normalised_images_are_seen_again_as_they_were() -> None:

@@ -14,14 +14,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.commands import marked
+from tests.cli.commands import marked, settled
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "GPUPIPE_TEST_OF_RAY"
@@ -96,11 +95,8 @@ def said(module: str, folder: Path, seconds: float = 240) -> dict[str, Any]:
         except subprocess.TimeoutExpired:
             pytest.fail(f"no end within {seconds} s: {texts[1].read_text(errors='replace')[-5000:]}")
         out, err = (path.read_text(errors="replace") for path in texts)
-        end = time.monotonic() + 20
-        while (left := marked(mark)) and time.monotonic() < end:
-            time.sleep(0.2)
         assert process.returncode == 0, f"{out[-3000:]}\n{err[-5000:]}"
-        assert not left, f"processes are left: {left}"
+        assert settled(mark, 0), f"processes are left: {marked(mark)}"
     finally:
         process.kill()
         for pid in marked(mark):

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import gpupipe as gp
 from tests.on_ray.sessions import needs_ray, said
 from tests.on_ray.train_program import DIES_AT, SAVED
+from tests.tensors.test_examples import TRAINING
+
+(EXAMPLE,) = (example for example in TRAINING if example.name == "ray_train")
 
 pytestmark = [
     *needs_ray,
@@ -18,22 +20,12 @@ pytestmark = [
 ]
 
 
-def expected(folder: Path, rank: int) -> list[list[int]]:
-    """The labels of a rank's rows of the batches of two epochs, as a loop without ranks has them."""
-    files = gp.Dataset.list_files(f"{folder}/*.tfrecord", shuffle=False)
-    features = {"image/class/label": gp.io.FixedLenFeature((), "int64")}
-    examples = files.interleave(gp.TFRecordDataset, cycle_length=8).shuffle(gp.ALL, seed=1)
-    labels = examples.map(lambda record: gp.io.parse_single_example(record, features)["image/class/label"])
-    batches = labels.batch(8, drop_remainder=True)
-    return [batch.tolist()[rank::2] for epoch in (0, 1) for batch in batches.iterator(epoch=epoch)]
-
-
 def test_training_with_a_worker_that_is_killed_takes_each_record_once(tmp_path: Path) -> None:
     found = said("train_program", tmp_path)
 
     assert (found["error"], found["killed"]) == ("", True)
     for rank, seen in enumerate(found["seen"]):
-        wanted = expected(tmp_path, rank)
+        wanted = [batch for epoch in (0, 1) for batch in EXAMPLE.expected(tmp_path, rank, epoch)]
         assert len(wanted) == 10
         first = [one["labels"] for one in seen if one["pid"] == seen[0]["pid"]]
         second = [one["labels"] for one in seen if one["pid"] == seen[-1]["pid"]]

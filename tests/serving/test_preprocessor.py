@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -149,8 +150,7 @@ def test_bad_images_are_left_out_or_replaced_by_the_last_good_one(backend: str) 
 
     for found in (left, replaced):
         assert found.valid.tolist() == [False, True, False, True, False, False]
-        assert sorted(found.errors) == [0, 2, 4, 5]
-        assert all("index" in str(error) for error in found.errors.values())
+        assert sorted(found.errors) == [0, 2, 4, 5] and all("index" in str(e) for e in found.errors.values())
     assert left.batch["image"].shape == (2, 8, 9, 3)
     np.testing.assert_array_equal(left.batch["image"][0], rows["image"][1])  # with its own numbers
 
@@ -159,9 +159,7 @@ def test_bad_images_are_left_out_or_replaced_by_the_last_good_one(backend: str) 
 def test_without_a_good_image_there_is_no_batch(on_error: Any) -> None:
     with gp.preprocessor(plain, gp.Options(on_error=on_error)) as preprocess:
         found = preprocess.checked([CUT, b"?"])
-        assert found.batch is None
-        assert not found.valid.any()
-        assert sorted(found.errors) == [0, 1]
+        assert found.batch is None and not found.valid.any() and sorted(found.errors) == [0, 1]
         with pytest.raises(gp.DataError, match="images at index 0"):
             preprocess([CUT, b"?"])
 
@@ -201,16 +199,22 @@ def test_many_threads_get_the_right_results_at_once(backend: str) -> None:
     assert threading.active_count() <= before
 
 
-def test_requests_are_computed_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    both = threading.Barrier(2, timeout=20)
-    compute = NumpyExecutor.run
+@pytest.fixture
+def before_numpy(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Feed], object]], None]:
+    """Has a function called before NumPy computes a batch."""
 
-    def run(self: NumpyExecutor, feed: Feed) -> list[Any]:
-        both.wait()  # fails unless two are inside
-        return compute(self, feed)
+    def put(call: Callable[[Feed], object]) -> None:
+        compute = NumpyExecutor.run
+        monkeypatch.setattr(NumpyExecutor, "run", lambda self, feed: (call(feed), compute(self, feed))[1])
+
+    return put
+
+
+def test_requests_are_computed_at_the_same_time(before_numpy: Callable[..., None]) -> None:
+    both = threading.Barrier(2, timeout=20)
 
     with gp.preprocessor(plain, options("numpy"), example=IMAGES[0]) as preprocess, ThreadPoolExecutor(2) as pool:
-        monkeypatch.setattr(NumpyExecutor, "run", run)
+        before_numpy(lambda feed: both.wait())  # fails unless two are inside
         first, second = pool.map(preprocess, [IMAGES[:1], IMAGES[:1]])
 
     same(first, second)
@@ -230,20 +234,13 @@ def test_an_interrupted_request_spoils_no_later_one(backend: str, monkeypatch: p
             same(preprocess(IMAGES[5 : 5 + count]), of_chain(plain, IMAGES[5 : 5 + count], options(backend)))
 
 
-def test_a_request_over_the_budget_of_the_device_is_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = []
-    compute = NumpyExecutor.run
-
-    def run(self: NumpyExecutor, feed: Feed) -> list[Any]:
-        sizes.append(feed.size)
-        return compute(self, feed)
-
-    monkeypatch.setattr(NumpyExecutor, "run", run)
+def test_a_request_over_the_budget_of_the_device_is_computed_in_parts(before_numpy: Callable[..., None]) -> None:
+    sizes: list[int] = []
+    before_numpy(lambda feed: sizes.append(feed.size))
     with gp.preprocessor(plain, options("numpy", device_memory=7000)) as preprocess:
         same(preprocess(IMAGES), of_chain(plain, IMAGES, options("numpy")))
 
-    assert sum(sizes) == 11
-    assert len(sizes) > 3
+    assert sum(sizes) == 11 and len(sizes) > 3
 
 
 def test_the_limit_of_pixels_holds() -> None:
@@ -276,20 +273,12 @@ def test_the_garbage_collector_ends_its_threads() -> None:
     for thread in started:
         thread.join(20)
 
-    assert started
-    assert set(threading.enumerate()) <= before
+    assert started and set(threading.enumerate()) <= before
 
 
-def test_close_during_a_request_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_during_a_request_ends_it(before_numpy: Callable[..., None]) -> None:
     inside, go_on = threading.Event(), threading.Event()
-    compute = NumpyExecutor.run
-
-    def run(self: NumpyExecutor, feed: Feed) -> list[Any]:
-        inside.set()
-        go_on.wait(20)
-        return compute(self, feed)
-
-    monkeypatch.setattr(NumpyExecutor, "run", run)
+    before_numpy(lambda feed: (inside.set(), go_on.wait(20)))
     preprocess = gp.preprocessor(plain, options("numpy"))
     with ThreadPoolExecutor(1) as pool:
         request = pool.submit(preprocess, IMAGES)
