@@ -109,14 +109,22 @@ _ROWS_OF = st.tuples(st.just("rows of"), st.one_of(_GATHER))
 _LABELLED = [*_PASS, *_PLACES, *_SMALL_STEPS, *_SMALL_STEPS, *_HELD, *_JOINS, _ROWS_OF]
 # What an image can go through; all images of a chain keep one shape.
 _IMAGE = [
-    _one("left_right", "up_down", "random_left_right", "random_up_down"),
+    _one("flip_left_right", "flip_up_down", "random_flip_left_right", "random_flip_up_down"),
     *_each(window=(N(4, 8), N(4, 8)), resize=(N(3, 7), st.sampled_from(["nearest", "bilinear"]))),
     *(
         st.tuples(st.just(name), N(*sizes))
         for name, sizes in (("random_crop", (3, 4)), ("random_resized_crop", (3, 7)))
     ),
-    *map(_one, ("cast", "gray and back", "mirrored twice", "random_erasing")),
-    _one("random_brightness", "random_contrast", "random_hue", "color_jitter"),
+    *map(_one, ("gray and back", "mirrored twice", "random_erasing")),
+    st.just(("cast", "uint8")),
+    st.sampled_from(
+        [
+            ("random_brightness", 0.3),
+            ("random_contrast", 0.5, 1.5),
+            ("random_hue", 0.2),
+            ("color_jitter", 0.4, 0.4, 0.4),
+        ]
+    ),
     st.tuples(st.just("adjust_saturation"), st.sampled_from([0.5, 1.0, 1.5])),
 ]
 _LAST = [*_each(normalize=(st.booleans(),)), _one("nothing")]
@@ -138,7 +146,9 @@ def _programs(draw: st.DrawFn) -> Program:
     in_place = draw(st.integers(0, 4)) == 0
     labelled = _IN_PLACE if in_place else _LABELLED
     parts: list[Step] = some(_PASS[:5] if in_place else _RECORDS, 2)
-    cropped = draw(st.sampled_from([(), (), (), (("cast",), ("random_crop", 3))]))  # too rare where left to chance
+    cropped = draw(
+        st.sampled_from([(), (), (), (("cast", "uint8"), ("random_crop", 3))])
+    )  # too rare where left to chance
     images = (*some(_IMAGE, 4), *cropped, draw(st.one_of(_LAST)))
     if draw(st.booleans()):
         parts.append(("parse and decode", images))
@@ -201,31 +211,21 @@ def _normalized(image: Any, chw: bool) -> Any:
 
 
 _TRANSFORMS: dict[str, Callable[..., Any]] = {
-    "left_right": lambda x: ops.flip_left_right(x),
-    "up_down": lambda x: ops.flip_up_down(x),
-    "random_left_right": lambda x: ops.random_flip_left_right(x),
-    "random_up_down": lambda x: ops.random_flip_up_down(x),
     "mirrored twice": lambda x: ops.flip_left_right(ops.flip_left_right(x)),
     "window": _window,
     "random_crop": lambda x, size: ops.random_crop(ops.resize_with_crop_or_pad(x, 6, 6), (size, size, 3)),
     "random_resized_crop": _cut,
     "resize": lambda x, size, method: ops.cast(ops.resize(x, (size, size), method=method), "uint8"),
-    "cast": lambda x: ops.cast(x, "uint8"),
     "gray and back": lambda x: ops.grayscale_to_rgb(ops.rgb_to_grayscale(x)),
-    "random_brightness": lambda x: ops.random_brightness(x, 0.3),
-    "random_contrast": lambda x: ops.random_contrast(x, 0.5, 1.5),
-    "random_hue": lambda x: ops.random_hue(x, 0.2),
-    "color_jitter": lambda x: ops.color_jitter(x, brightness=0.4, contrast=0.4, saturation=0.4),
-    "adjust_saturation": lambda x, factor: ops.adjust_saturation(x, factor),
-    "random_erasing": lambda x: ops.random_erasing(x),
     "normalize": _normalized,
     "nothing": lambda x: x,
 }
+"""Steps of images that are no op of the same name and arguments."""
 
 
 def _transformed(image: Any, steps: tuple[Step, ...]) -> Any:
     for name, *args in steps:
-        image = _TRANSFORMS[name](image, *args)
+        image = (_TRANSFORMS.get(name) or getattr(ops, name))(image, *args)
     return image
 
 

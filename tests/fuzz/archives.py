@@ -7,6 +7,7 @@ its bytes.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import struct
 from typing import Any
@@ -32,7 +33,7 @@ def one(data: bytes, thorough: bool = True) -> None:
         archive = archive[: len(archive) * shape >> 8]
     broken = len(archive) * shape >> 8 if flags & BROKEN else None
     few = {"SEARCHED": 1024, "_SEARCH": 512, "_MOST_EXTENDED": 64} if flags & LOW else {}
-    with lowered(members, **few):
+    with lowered(members, **few) if few else contextlib.nullcontext():
         found = items(archive, 64 << (shape & 7), broken)
         checked(found, archive)
         if thorough and broken is None and not flags & LOW:  # how far a stream is searched depends on its unknown end

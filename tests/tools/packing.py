@@ -18,12 +18,9 @@ from gpupipe.comparison.photographs import encode
 
 __all__ = ["FEATURES", "archive", "digests", "folder_of", "jpeg", "packed_records", "png"]
 
-FEATURES = {
-    "image/encoded": gp.io.FixedLenFeature((), bytes),
-    "image/format": gp.io.FixedLenFeature((), bytes),
-    "image/filename": gp.io.FixedLenFeature((), bytes),
-    "image/height": gp.io.FixedLenFeature((), "int64"),
-    "image/width": gp.io.FixedLenFeature((), "int64"),
+FEATURES: dict[str, Any] = {
+    **{f"image/{name}": gp.io.FixedLenFeature((), bytes) for name in ("encoded", "format", "filename")},
+    **{f"image/{name}": gp.io.FixedLenFeature((), "int64") for name in ("height", "width")},
     "image/class/label": gp.io.FixedLenFeature((), "int64", default_value=-1),
     "image/class/text": gp.io.FixedLenFeature((), bytes, default_value=b""),
 }
