@@ -46,9 +46,7 @@ def test_arrays_go_to_a_device_or_a_sharding_of_this_process() -> None:
 
 
 @pytest.mark.parametrize("backend", ["dali", "numpy"])
-def test_a_batch_of_a_stage_is_shared_with_jax_on_the_cpu_and_stays_as_it_is(
-    backend: Literal["dali", "numpy"],
-) -> None:
+def test_a_batch_of_a_stage_is_shared_with_jax_on_the_cpu_and_stays_as_it_is(backend: Literal["dali", "numpy"]) -> None:
     if backend == "dali":
         pytest.importorskip("nvidia.dali")
     pixels = np.random.default_rng(0).integers(0, 256, (60, 9, 7, 3), np.uint8)
