@@ -108,23 +108,21 @@ _IN_PLACE = [*_PASS[:5], *_PLACES, *_ANY_PLACE, _JOINS[0], _one("note", "cache")
 _ROWS_OF = st.tuples(st.just("rows of"), st.one_of(_GATHER))
 _LABELLED = [*_PASS, *_PLACES, *_SMALL_STEPS, *_SMALL_STEPS, *_HELD, *_JOINS, _ROWS_OF]
 # What an image can go through; all images of a chain keep one shape.
+_CAST: Step = ("cast", "uint8")
+_COLOURS = [
+    ("random_brightness", 0.3),
+    ("random_contrast", 0.5, 1.5),
+    ("random_hue", 0.2),
+    ("color_jitter", *[0.4] * 3),
+]
 _IMAGE = [
     _one("flip_left_right", "flip_up_down", "random_flip_left_right", "random_flip_up_down"),
     *_each(window=(N(4, 8), N(4, 8)), resize=(N(3, 7), st.sampled_from(["nearest", "bilinear"]))),
-    *(
-        st.tuples(st.just(name), N(*sizes))
-        for name, sizes in (("random_crop", (3, 4)), ("random_resized_crop", (3, 7)))
-    ),
+    st.tuples(st.just("random_crop"), N(3, 4)),
+    st.tuples(st.just("random_resized_crop"), N(3, 7)),
     *map(_one, ("gray and back", "mirrored twice", "random_erasing")),
-    st.just(("cast", "uint8")),
-    st.sampled_from(
-        [
-            ("random_brightness", 0.3),
-            ("random_contrast", 0.5, 1.5),
-            ("random_hue", 0.2),
-            ("color_jitter", 0.4, 0.4, 0.4),
-        ]
-    ),
+    st.just(_CAST),
+    st.sampled_from(_COLOURS),
     st.tuples(st.just("adjust_saturation"), st.sampled_from([0.5, 1.0, 1.5])),
 ]
 _LAST = [*_each(normalize=(st.booleans(),)), _one("nothing")]
@@ -146,9 +144,7 @@ def _programs(draw: st.DrawFn) -> Program:
     in_place = draw(st.integers(0, 4)) == 0
     labelled = _IN_PLACE if in_place else _LABELLED
     parts: list[Step] = some(_PASS[:5] if in_place else _RECORDS, 2)
-    cropped = draw(
-        st.sampled_from([(), (), (), (("cast", "uint8"), ("random_crop", 3))])
-    )  # too rare where left to chance
+    cropped = draw(st.sampled_from([(), (), (), (_CAST, ("random_crop", 3))]))  # too rare where left to chance
     images = (*some(_IMAGE, 4), *cropped, draw(st.one_of(_LAST)))
     if draw(st.booleans()):
         parts.append(("parse and decode", images))

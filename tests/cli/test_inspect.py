@@ -15,6 +15,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe.comparison.photographs import encode, take, write_shards
+from gpupipe.ops._shared.samples import encoded
 from gpupipe.tools.thumbnails import SIDE
 from tests.cli.commands import Cli
 from tests.tools.damage import write
@@ -25,11 +26,6 @@ def photographs(tmp_path: Path) -> list[Path]:
     folder = tmp_path / "photographs"
     folder.mkdir()
     return write_shards(folder, count=6, shards=2)
-
-
-def photograph(path: Path, **options: Any) -> Path:
-    path.write_bytes(encode(take(3)[1], **options))
-    return path
 
 
 def test_a_file_of_records_is_described_with_a_dict_to_paste(photographs: list[Path], cli: Cli) -> None:
@@ -63,13 +59,13 @@ def test_several_files_have_a_row_each_and_one_for_all(photographs: list[Path], 
 
 
 def test_json_says_the_same(photographs: list[Path], tmp_path: Path, cli: Cli) -> None:
-    photo = photograph(tmp_path / "photo.jpg", subsampling="4:2:0", progressive=True)
+    pixels = take(3)[1]
+    (tmp_path / "photo.jpg").write_bytes(encode(pixels, subsampling="4:2:0", progressive=True))
 
-    status, out, _ = cli("inspect", *photographs, photo, "--json")
+    status, out, _ = cli("inspect", *photographs, tmp_path / "photo.jpg", "--json")
 
     said = json.loads(out)
     (image,), records = said["images"], said["records"]
-    pixels = take(3)[1]
     assert status == 0
     assert (image["format"], image["height"], image["width"]) == ("jpeg", *pixels.shape[:2])
     assert (image["process"], image["subsampling"], image["error"]) == ("progressive", "4:2:0", None)
@@ -101,12 +97,9 @@ def test_broken_files_say_where_and_what_can_be_read(tmp_path: Path, cli: Cli) -
 
 
 def test_a_photograph_is_described(tmp_path: Path, cli: Cli) -> None:
-    path = tmp_path / "photo.jpg"
-    exif = Image.Exif()
-    exif[274] = 6
-    with Image.open(photograph(tmp_path / "plain.jpg")) as image:
-        image.save(path, "JPEG", subsampling=2, restart_marker_blocks=5, exif=exif)
-        size = f"{image.height} x {image.width} pixels (height x width), as stored"
+    path, pixels = tmp_path / "photo.jpg", take(3)[1]
+    path.write_bytes(encoded(pixels, orientation=6, subsampling=2, restart_marker_blocks=5))
+    size = f"{pixels.shape[0]} x {pixels.shape[1]} pixels (height x width), as stored"
 
     status, out, _ = cli("inspect", path)
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
+from gpupipe.ops._shared.samples import encoded
 from tests.tools.damage import write
 from tests.tools.packing import archive
 
@@ -33,9 +33,7 @@ Given = Iterator[tuple[dict[str, Any], list[Any]]]
 
 
 def png(i: int) -> bytes:
-    out = io.BytesIO()
-    Image.fromarray(np.full((4, 4, 3), i, np.uint8)).save(out, "png")
-    return out.getvalue()
+    return encoded(np.full((4, 4, 3), i, np.uint8), "PNG")
 
 
 def library(name: str) -> Any:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
 import gpupipe as gp
 from gpupipe.comparison.photographs import encode
+from gpupipe.ops._shared.samples import encoded
 
 __all__ = ["FEATURES", "archive", "digests", "folder_of", "jpeg", "packed_records", "png"]
 
@@ -40,9 +40,7 @@ def jpeg(height: int, width: int, number: int = 0, **how: Any) -> bytes:
 
 def png(height: int, width: int, mode: str = "RGB") -> bytes:
     """A PNG in one of Pillow's modes."""
-    stream = io.BytesIO()
-    Image.fromarray(picture(height, width)).convert(mode).save(stream, "PNG")
-    return stream.getvalue()
+    return encoded(picture(height, width), "PNG", mode)
 
 
 def folder_of(root: Path, count: int, classes: int = 3, size: tuple[int, int] = (48, 64)) -> Path:

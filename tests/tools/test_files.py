@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import itertools
 import os
 import zlib
@@ -12,20 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 import gpupipe as gp
 from gpupipe.load.table import table
+from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.tools import files
 from gpupipe.tools.files import find_files, kind_at
 from gpupipe.tools.text import byte_count, counted
 from tests.tools.damage import write
-
-
-def image(kind: str) -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", (8, 6), (200, 10, 10)).save(stream, kind)
-    return stream.getvalue()
 
 
 def names(*given: str) -> list[str]:
@@ -44,9 +37,9 @@ def test_a_file_is_known_by_its_first_bytes(tmp_path: Path) -> None:
         b"x\x9c" + bytes(40): ("TFRecord", ""),  # looks like zlib, is none: the reader will say so
         b"PK\x03\x04" + bytes(40): ("a zip archive", ""),
         b"PAR1" + bytes(40): ("a Parquet file", ""),
-        image("JPEG"): ("a JPEG image", ""),
-        image("PNG"): ("a PNG image", ""),
-        **{image(kind): ("an image", "") for kind in ("BMP", "WEBP", "TIFF", "GIF")},
+        encoded(picture(6, 8)): ("a JPEG image", ""),
+        encoded(picture(6, 8), "PNG"): ("a PNG image", ""),
+        **{encoded(picture(6, 8), kind): ("an image", "") for kind in ("BMP", "WEBP", "TIFF", "GIF")},
     }
     for data, kind in wanted.items():
         (tmp_path / "one").write_bytes(data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 import tempfile
 from collections.abc import Callable
@@ -20,8 +19,9 @@ from gpupipe.comparison.photographs import encode
 from gpupipe.errors import DecodeError, MissingDependencyError
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.exif import segment_of
+from gpupipe.ops._shared.samples import encoded
 from gpupipe.tools.pack import Skipped, pack
-from tests.tools.packing import digests, folder_of, jpeg, packed_records, png
+from tests.tools.packing import digests, folder_of, jpeg, packed_records, picture, png
 
 pytest.importorskip("simplejpeg", reason="pack shrinks and decodes with simplejpeg")
 
@@ -122,7 +122,7 @@ def test_shrunk_images_are_close_to_those_of_resize_shorter(packed: Callable[...
 
 def test_decoded_images_have_the_pixels_that_decoding_gives(packed: Callable[..., Any]) -> None:
     kinds = {
-        "wide.jpg": jpeg(31, 53), "gray.jpg": _gray(9, 10), "colours.png": png(20, 33),
+        "wide.jpg": jpeg(31, 53), "gray.jpg": encoded(picture(9, 10), mode="L"), "colours.png": png(20, 33),
         "clear.png": png(20, 33, "RGBA"), "clear gray.png": png(8, 9, "LA"), "deep.png": png(7, 9, "I;16"),
         "palette.png": png(5, 6, "P"),
     }  # fmt: skip
@@ -167,10 +167,9 @@ def test_an_image_whose_pixels_are_too_many_for_a_record_is_bad(
 
 
 def test_shrinking_averages_over_all_pixels(packed: Callable[..., Any]) -> None:
-    board = io.BytesIO()
-    Image.fromarray((np.indices((240, 320)).sum(0) % 2 * 255).astype(np.uint8)).save(board, "PNG")
+    board = encoded((np.indices((240, 320, 1)).sum(0) % 2 * 255).astype(np.uint8), "PNG")
 
-    (record,) = packed({"board.png": board.getvalue()}, resize_shorter=77).values()
+    (record,) = packed({"board.png": board}, resize_shorter=77).values()
 
     assert pixels(record, 1).shape == (77, 102, 1)
     assert np.abs(pixels(record, 1).astype(int) - 127).max() < 20  # the triangle is 3 wide; without antialias it is 127
@@ -188,21 +187,14 @@ def test_no_detail_is_lost_to_decoding_at_a_part_of_the_size(packed: Callable[..
 
 
 def test_gray_stays_gray_and_cmyk_becomes_colours(packed: Callable[..., Any]) -> None:
-    red = io.BytesIO()
-    Image.new("CMYK", (80, 60), (0, 255, 255, 0)).save(red, "JPEG")
-    files = {"red.jpg": red.getvalue(), "gray.jpg": _gray(60, 80), "gray.png": png(60, 80, "LA")}
+    red = encoded(np.full((60, 80, 3), (255, 0, 0), np.uint8), mode="CMYK")
+    files = {"red.jpg": red, "gray.jpg": encoded(picture(60, 80), mode="L"), "gray.png": png(60, 80, "LA")}
 
     images = {name: pixels(record, 0) for name, record in packed(files, resize_shorter=30).items()}
 
     assert images["gray.jpg"].shape == images["gray.png"].shape == (30, 40, 1)
     assert images["red.jpg"].shape == (30, 40, 3)
     assert np.abs(images["red.jpg"].astype(int) - (254, 0, 0)).max() <= 8  # JPEG, twice
-
-
-def _gray(height: int, width: int) -> bytes:
-    stream = io.BytesIO()
-    Image.open(io.BytesIO(jpeg(height, width))).convert("L").save(stream, "JPEG")
-    return stream.getvalue()
 
 
 def turned(data: bytes, orientation: int) -> bytes:
