@@ -131,12 +131,12 @@ def test_decoded_images_have_the_pixels_that_decoding_gives(packed: Callable[...
 
     assert records.keys() == kinds.keys()
     for name, record in records.items():
-        encoded = bytes(record["image/encoded"])
+        stored = bytes(record["image/encoded"])
         gray = "gray" in name or "deep" in name
         expected = decode(kinds[name], 1 if gray else 3)
-        assert (bytes(record["image/format"]), encoded[:2], size_of(record)) == (b"BMP", b"BM", expected.shape[:2])
-        np.testing.assert_array_equal(decode(encoded, 0), expected, err_msg=name)
-        assert len(encoded) == 54 + 1024 * gray + len(expected) * -(-expected[0].size // 4) * 4
+        assert (bytes(record["image/format"]), stored[:2], size_of(record)) == (b"BMP", b"BM", expected.shape[:2])
+        np.testing.assert_array_equal(decode(stored, 0), expected, err_msg=name)
+        assert len(stored) == 54 + 1024 * gray + len(expected) * -(-expected[0].size // 4) * 4
 
 
 @pytest.mark.parametrize("orientation", [1, 6])
