@@ -77,15 +77,8 @@ class Import(NamedTuple):
 
 def _sources() -> list[Path]:
     """Every source file of the package; those of ops through the symlink, as Python imports them; no programs."""
-    every = (path for folder in (PACKAGE, PACKAGE / "ops") for path in _below(folder))
+    every = {*PACKAGE.rglob("*.py"), *(PACKAGE / "ops").rglob("*.py")}  # some Pythons follow the symlink
     return sorted(path for path in every if "guide" not in path.relative_to(PACKAGE).parts)
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    # rglob of some Python versions follows symlinks and of others does not: leave ops out, then add it once.
-    return (
-        path for path in folder.rglob("*.py") if folder.name == "ops" or "ops" not in path.relative_to(folder).parts
-    )
 
 
 def imports(source: str, package: tuple[str, ...]) -> Iterator[Import]:

@@ -132,7 +132,7 @@ _BATCHED: list[st.SearchStrategy[Step]] = [
     *_each(repeat=(N(1, 2),), concatenate=(N(0, 2),)),
     *_PLACES,
     *_HELD,
-    *([_one("flip batch"), _REBATCH, _one("unbatch")] * 2),
+    *([_one("cast batch"), _REBATCH, _one("unbatch")] * 2),
 ]
 
 
@@ -295,7 +295,7 @@ _STEPS: dict[str, Callable[..., Dataset]] = {
     "parse and decode": lambda ds, images: ds.map(lambda record: _parsed_and_decoded(record, images)),
     "filter": lambda ds, m: ds.filter(lambda image, label: label % m != 1),
     "python filter": lambda ds, m: ds.filter(_python(lambda label, m: label % m != 1, m)),
-    "flip batch": lambda ds: ds.map(_flip) if ds.plan.element.batched else ds,
+    "cast batch": lambda ds: ds.map(lambda x, n: (ops.cast(x, "float32"), n)) if ds.plan.element.batched else ds,
 }
 """Steps that are no method of the same name and arguments."""
 
@@ -342,11 +342,6 @@ def _python(predicate: Callable[[int, int], bool], number: int) -> Callable[[Any
 def _added(total: Any, element: Any) -> Any:
     x, label = element
     return np.int64(total + label), (x, np.int64(total + label))
-
-
-def _flip(image: Any, label: Any) -> Any:
-    # An image that is channels-first cannot be flipped by this op; then the batch stays.
-    return ops.cast(image, "float32"), label
 
 
 def _outcomes(ds: Dataset, epoch: int) -> list[Any]:
