@@ -7,8 +7,6 @@ import dataclasses
 import inspect
 import pickle
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import KW_ONLY, FrozenInstanceError, field
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 
 import gpupipe
 from gpupipe import classes
+from tests.test_imports import in_a_new_process
 
 Make = Callable[..., Any]
 
@@ -204,7 +203,5 @@ def test_a_class_that_is_pickled_whole_is_made_as_before(made: int) -> None:
     del cls
 
     code = f"import pickle; cls = pickle.loads({pickled!r}); print(cls(1), [cls(n).x for n in range(30)][-1])"
-    root = Path(gpupipe.__file__).parents[1]
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, timeout=60)
-    assert "Local(x=1, tags=[], name='a') " in done.stdout, done.stderr
-    assert done.stdout.endswith("29\n")
+    said = in_a_new_process(code)
+    assert "Local(x=1, tags=[], name='a') " in said and said.endswith("29")

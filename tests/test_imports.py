@@ -224,10 +224,11 @@ def test_the_rules_allow(path: str, source: str) -> None:
     assert not _violations(path, source)
 
 
-def _in_a_new_process(code: str, folder: Path = ROOT) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True, timeout=60
-    )
+def in_a_new_process(code: str, folder: Path = ROOT) -> str:
+    """What Python code prints, which writes no error."""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stderr == ""
     return done.stdout.strip()
 
 
@@ -236,7 +237,7 @@ def test_import_gpupipe_loads_no_heavy_library() -> None:
     heavy = (*HOMES, "scipy")
     code = f"import sys, gpupipe, gpupipe.ops; print(*sorted(set({heavy!r}) & set(sys.modules)))"
 
-    assert _in_a_new_process(code) == ""
+    assert in_a_new_process(code) == ""
 
 
 def test_writing_a_chain_leaves_what_runs_it_for_later() -> None:
@@ -248,7 +249,7 @@ gp.Dataset.range(9).shuffle(4).map(lambda x: x + 1).batch(2)
 print(*sorted(set({later!r}) & set(sys.modules)))
 """
 
-    assert _in_a_new_process(code) == ""
+    assert in_a_new_process(code) == ""
 
 
 def test_a_chain_loads_the_steps_that_it_has_and_no_library_for_what_few_chains_do(tmp_path: Path) -> None:
@@ -270,10 +271,10 @@ assert len(list(ds.shuffle(4).map(lambda x: x).batch(2).prefetch(1))) == 5
 print(*sorted(set({rare!r}) & set(sys.modules) - of_numpy))
 """
 
-    assert _in_a_new_process(code, tmp_path) == ""
+    assert in_a_new_process(code, tmp_path) == ""
 
 
 def test_the_folder_ops_is_not_a_package_of_its_own() -> None:
     with pytest.raises(subprocess.CalledProcessError) as failed:
-        _in_a_new_process("import ops")
+        in_a_new_process("import ops")
     assert "write 'from gpupipe import ops'" in failed.value.stderr

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
-import subprocess
-import sys
 from types import ModuleType
 
 import pytest
@@ -15,6 +13,7 @@ import gpupipe as gp
 from gpupipe import compat, io, ops
 from gpupipe.graph.op import Op
 from gpupipe.ops.catalogue import CATALOGUE
+from tests.test_imports import in_a_new_process
 
 
 @pytest.mark.parametrize("module", [gp, ops, io, compat], ids=lambda module: module.__name__)
@@ -35,14 +34,7 @@ def test_a_fresh_process_shows_nothing_else() -> None:
         "assert dir(gp) == sorted(gp.__all__) and dir(ops) == sorted(ops.__all__)\n"
         "print([name for name in dir(ops) if type(getattr(ops, name)) is type(gp)])"
     )
-    assert _fresh(code) == "[]\n"
-
-
-def _fresh(code: str) -> str:
-    """What a program prints in a process of its own, which writes no error."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.stderr == ""
-    return done.stdout
+    assert in_a_new_process(code) == "[]"
 
 
 @pytest.mark.parametrize(
@@ -89,16 +81,16 @@ def test_the_module_of_ops_is_pickled_by_name_and_shows_its_files() -> None:
 
     code = "import gpupipe.ops.resize, gpupipe.ops.catalogue; from gpupipe import ops; "
     code += "print(ops.catalogue.__name__, ops.resize.__name__, type(ops.resize).__name__)"
-    assert _fresh(code).split() == ["gpupipe.ops.catalogue", "resize", "function"]
+    assert in_a_new_process(code).split() == ["gpupipe.ops.catalogue", "resize", "function"]
 
 
 def test_ops_that_are_reloaded_are_imported_again() -> None:
     code = "import importlib, sys; from gpupipe import ops; ops.resize; "
     code += "new = importlib.reload(sys.modules['gpupipe.ops.resize']).resize; "
     code += "print(importlib.reload(ops).resize is new)"
-    assert _fresh(code).strip() == "True"
+    assert in_a_new_process(code) == "True"
 
 
 @pytest.mark.parametrize("name", ["errors", "dataset", "options", "compat", "io", "ops"])
 def test_a_module_is_there_before_anything_of_it_was_used(name: str) -> None:
-    assert _fresh(f"import gpupipe; print(bool(gpupipe.{name}.__all__))") == "True\n"
+    assert in_a_new_process(f"import gpupipe; print(bool(gpupipe.{name}.__all__))") == "True"

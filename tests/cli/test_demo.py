@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +14,8 @@ from PIL import Image
 
 import gpupipe
 from gpupipe.transform.machine import has_dali
-from tests.cli.commands import ROOT, Cli, ended, signalled, started
+from tests.cli.commands import Cli, ended, signalled, started
+from tests.test_imports import in_a_new_process
 
 NUMPY = ["--executor", "numpy"]
 
@@ -56,10 +56,8 @@ def test_interrupting_leaves_nothing_behind(
 
 def test_the_command_starts_at_once_and_knows_its_version(tmp_path: Path) -> None:
     assert ended(started("--version", cwd=tmp_path)) == (0, f"gpupipe {gpupipe.__version__}\n", "")
-    code = "import sys, gpupipe.cli; print(*sys.modules)"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert not {"numpy", "PIL", "nvidia", "gpupipe.dataset", "gpupipe.comparison.contest"} & set(answer.stdout.split())
+    imported = in_a_new_process("import sys, gpupipe.cli; print(*sys.modules)").split()
+    assert not {"numpy", "PIL", "nvidia", "gpupipe.dataset", "gpupipe.comparison.contest"} & set(imported)
 
 
 def test_a_full_disk_for_temporary_files_is_named(
