@@ -12,6 +12,7 @@ import re
 import signal
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,19 +93,14 @@ def pytest_runtest_call() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fail where a library is missing that has to be there."""
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    """Fail where a library is missing that has to be there: a test, or a whole file."""
     report = yield
     fail_without_library(report)
     return report
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Fail where a whole file is left out for want of a library that has to be there."""
-    report = yield
-    fail_without_library(report)
-    return report
+pytest_make_collect_report = pytest_runtest_makereport
 
 
 @pytest.fixture(autouse=True)
