@@ -166,9 +166,10 @@ def _graph() -> dict[str, set[str]]:
     for path in _sources():
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         for module, name, _, _ in imports(path.read_text(encoding="utf-8"), ("gpupipe", *parts[:-1])):
-            base = module.replace(".", "/").removeprefix("gpupipe").strip("/")
+            top, _, base = module.replace(".", "/").partition("/")
             inside = f"{base}/{name}".strip("/")
-            graph[_name(path)].update({inside if inside in graph else base} & (graph.keys() - {""}))
+            if top == "gpupipe":
+                graph[_name(path)].update({inside if inside in graph else base} & (graph.keys() - {""}))
     return graph
 
 

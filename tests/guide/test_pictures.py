@@ -23,7 +23,7 @@ def test_the_chart_shows_the_committed_measurements(tmp_path: Path) -> None:
     draw(tmp_path / "measured.svg", bars())
 
     shown = _text(ROOT / "gpupipe" / "guide" / "pictures" / "measured.svg")
-    assert '"gpupipe/guide/pictures/measured.svg"' in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "(gpupipe/guide/pictures/measured.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert shown == _text(tmp_path / "measured.svg"), "python -m benchmarks.chart gpupipe/guide/pictures/measured.svg"
     assert all(text in shown for bar in bars() for text in (bar.name, f"against {bar.against}"))
     assert [f"{bar.median:.2f}" for bar in bars()[::-1]] == [word for word in shown if re.fullmatch(r"\d\.\d\d", word)]
