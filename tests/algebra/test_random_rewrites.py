@@ -7,7 +7,7 @@ a rule that fires too rarely here is not tested.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -383,7 +383,7 @@ RAN: Counter[str] = Counter()
 """Of how many programs that give elements each step was a part, by its name."""
 CACHES: list[Path] = []
 """Where caches in files go; each run of a program has its own."""
-_NAMES = count()
+_NAMES: Iterator[int] = count()
 
 
 def _alike(program: Program, damaged: int, on_error: Any) -> None:

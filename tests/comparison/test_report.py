@@ -25,7 +25,7 @@ def test_pixel_differences_are_in_levels_and_tell_the_ring_from_the_inside() -> 
 
     gap = gap_of(list(images), list(reference), (10, 20, 30))
 
-    assert (gap.worst, gap.ring, gap.maximum) == (0, pytest.approx(10), pytest.approx(3))
+    assert gap.worst == 0 and gap.ring == pytest.approx(10) and gap.maximum == pytest.approx(3)
     assert gap.mean == pytest.approx(13 / images.size)
     assert gap.worst_mean == pytest.approx(10 / images[0].size)
     assert gap.psnr == pytest.approx(10 * np.log10(255**2 / ((10**2 + 3**2) / images.size)))

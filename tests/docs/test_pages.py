@@ -152,10 +152,8 @@ def test_the_port_from_dali_gives_what_the_original_gives(data: None) -> None:
     pytest.importorskip("nvidia.dali")
     theirs, ours = _run(4)["of_dali"], _run(5)["like_dali"]
     # DALI's reader starts again to fill its last batch
-    first = [
-        tuple(np.asarray(column.as_array())[:size] for column in batch)
-        for batch, size in ((theirs.run(), 16), (theirs.run(), COUNT - 16))
-    ]
+    runs = [(size, *theirs.run()) for size in (16, COUNT - 16)]
+    first = [(np.asarray(x.as_array())[:size], np.asarray(y.as_array())[:size]) for size, x, y in runs]
     # DALI's resize rounds to levels, gpupipe's stays float32: half a level
     _same(first, list(ours.with_options(gp.Options(device="cpu", backend="dali"))), 0.51 / 127.5)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from unittest.mock import patch
 
-lowered = patch.multiple
+lowered: Callable[..., AbstractContextManager[object]] = patch.multiple

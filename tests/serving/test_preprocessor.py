@@ -278,7 +278,12 @@ def test_the_garbage_collector_ends_its_threads() -> None:
 
 def test_close_during_a_request_ends_it(before_numpy: Callable[..., None]) -> None:
     inside, go_on = threading.Event(), threading.Event()
-    before_numpy(lambda feed: (inside.set(), go_on.wait(20)))
+
+    def wait(feed: Feed) -> None:
+        inside.set()
+        go_on.wait(20)
+
+    before_numpy(wait)
     preprocess = gp.preprocessor(plain, options("numpy"))
     with ThreadPoolExecutor(1) as pool:
         request = pool.submit(preprocess, IMAGES)
