@@ -299,9 +299,7 @@ def install() -> None:
     library.import_dali = lambda: replace(real, pipeline=Pipeline, tensors=tensors)  # type: ignore[assignment]
     dali.to_device_array = lambda output, size: hand_over(DeviceTensors(output), size)  # type: ignore[attr-defined]
     copying.copy_to_gpu = lambda array, device_id: DeviceTensor(tensor(feeding.wrap(array).copy()))
-    copying.copy_on_gpu = lambda array, device_id: DeviceTensor(
-        tensor(np.array(getattr(array, "values", array.tensor)))
-    )
+    copying.copy_on_gpu = lambda array, device_id: DeviceTensor(tensor(np.asarray(in_memory(array)).copy()))
     dali.Lowering = lambda fn, types, math, device, decoder, regions, *others: lowering(  # type: ignore[assignment,misc]
         fn, types, math, "cpu", "cpu", regions, *others
     )
