@@ -20,7 +20,8 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
 
     def run(*words: object) -> tuple[int, str, str]:
         capsys.readouterr()
-        return main(list(map(str, words))), *capsys.readouterr()
+        status, said = main(list(map(str, words))), capsys.readouterr()
+        return status, said.out, said.err
 
     return run
 
