@@ -38,8 +38,8 @@ WHY_LEFT_OUT = {
     "chains or programs on the CPU": "algebra/test_random_rewrites.py differential reliability/test_formats.py "
     "reliability/test_hostile_files.py reliability/test_interrupts.py reliability/test_resume_programs.py "
     "reliability/test_shutdown.py",
-    "bytes or processes of the host alone": "fuzz extract behaviour/test_process_functions.py behaviour/test_process_map.py reliability/test_failed_reads.py "
-    "reliability/test_reader_faults.py",
+    "bytes or processes of the host alone": "fuzz extract behaviour/test_process_functions.py "
+    "behaviour/test_process_map.py reliability/test_failed_reads.py reliability/test_reader_faults.py",
     "hands tensors to PyTorch, which takes no arrays of the simulated GPU": "docs",
     "compares resized pixels with those of Keras": "behaviour/test_image_folder.py",
     "lowers for a real GPU itself": "conformance/test_gpu_graphs.py",
