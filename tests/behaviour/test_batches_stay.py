@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpupipe import Dataset, Options, ops
-from gpupipe.spec import TensorSpec
+from gpupipe.spec import TensorSpec, map_structure
 from gpupipe.transform.array import on_gpu, to_host
 from tests.behaviour.a_gpu import a_gpu, is_same
 from tests.transform.tiny import damaged, jpeg
@@ -32,6 +32,10 @@ def _rows() -> Dataset:
     return Dataset.from_tensor_slices(IMAGES).map(ops.flip_left_right)
 
 
+def _pairs() -> Dataset:
+    return Dataset.zip((_batches(), _batches()))
+
+
 def _labels() -> Dataset:
     return Dataset.range(16).batch(4)
 
@@ -50,19 +54,11 @@ def _by_value(n: Any) -> Dataset:
 
 def _where(element: Any) -> Any:
     """The same structure, with the place of each leaf in its stead."""
-    if isinstance(element, dict):
-        return {key: _where(leaf) for key, leaf in element.items()}
-    if isinstance(element, tuple):
-        return tuple(map(_where, element))
-    return "gpu" if on_gpu(element) else "host"
+    return map_structure(lambda leaf: "gpu" if on_gpu(leaf) else "host", element)
 
 
 def _on_host(element: Any) -> Any:
-    if isinstance(element, dict):
-        return {key: _on_host(leaf) for key, leaf in element.items()}
-    if isinstance(element, tuple):
-        return tuple(map(_on_host, element))
-    return to_host(element)
+    return map_structure(to_host, element)
 
 
 PASSING: dict[str, tuple[Callable[[], Dataset], Any]] = {
@@ -78,16 +74,10 @@ PASSING: dict[str, tuple[Callable[[], Dataset], Any]] = {
     "assert_cardinality": (lambda: _batches().assert_cardinality(4), "gpu"),
     "zip": (lambda: Dataset.zip((_batches(), _batches(IMAGES[::-1]))), ("gpu", "gpu")),
     "zip beside numbers": (lambda: Dataset.zip((_batches(), _labels())), ("gpu", "host")),
-    "zip, further": (
-        lambda: Dataset.zip((_batches(), _batches())).skip(1).shuffle(2, seed=1).repeat(2).prefetch(2),
-        ("gpu", "gpu"),
-    ),
+    "zip, further": (lambda: _pairs().skip(1).shuffle(2, seed=1).repeat(2).prefetch(2), ("gpu", "gpu")),
     "enumerate": (lambda: _batches().enumerate(start=3), ("host", "gpu")),
     "concatenate": (lambda: _batches().concatenate(_batches(IMAGES[::-1])), "gpu"),
-    "concatenate behind what was on the host": (
-        lambda: Dataset.from_tensor_slices(IMAGES).batch(4).concatenate(_batches()),
-        "gpu",
-    ),
+    "concatenate on the host": (lambda: Dataset.from_tensor_slices(IMAGES).batch(4).concatenate(_batches()), "gpu"),
     "sample": (lambda: Dataset.sample_from_datasets([_batches(), _batches(IMAGES[::-1])], seed=1), "gpu"),
     "choose": (lambda: Dataset.choose_from_datasets([_batches(), _batches(IMAGES[::-1])], _in_turn()), "gpu"),
     "interleave": (lambda: Dataset.range(2).interleave(_inner, cycle_length=2), "gpu"),
@@ -130,19 +120,14 @@ def test_a_state_goes_on_with_the_same_batches(step: str, begun: Options, there:
     np.testing.assert_equal([_on_host(element) for element in again], expected)
 
 
-def _bad_in_the_middle() -> Any:
-    files = [jpeg(n) for n in range(12)]
-    files[5] = damaged(files[5])
-    return files
-
-
 def _decoded(files: Any) -> Dataset:
     return Dataset.from_tensor_slices(files).map(lambda x: ops.resize(ops.decode_jpeg(x, channels=3), (8, 8)))
 
 
 @pytest.mark.parametrize(("join", "on_error"), [("zip", "skip"), ("concatenate", "replace"), ("sample", "skip")])
 def test_bad_images_are_left_out_or_replaced_on_the_gpu_as_on_the_host(join: str, on_error: Any) -> None:
-    files = _bad_in_the_middle()
+    files = [jpeg(n) for n in range(12)]
+    files[5] = damaged(files[5])
 
     def chain() -> Dataset:
         one, other = _decoded(files).batch(4), _decoded(files[::-1]).batch(4)
@@ -178,31 +163,27 @@ def _first(x: Any) -> Any:
     return x[0, 0, 0] % 2 == 0
 
 
+def _mixed_and_turned() -> Dataset:
+    def mixed(x: Any, y: Any) -> Any:
+        x, y = ops.mixup(ops.flip_up_down(x), y, 1.0, num_classes=16)
+        return ops.flip_left_right(x), y
+
+    return Dataset.from_tensor_slices((IMAGES, np.arange(16))).batch(4).map(mixed)
+
+
 COPYING: dict[str, tuple[Callable[[], Dataset], str, str]] = {
     "cache": (lambda: _batches().cache(), "768 bytes of each batch to the host, for cache at", "before the map"),
     "cache of what is delivered": (lambda: _rows().cache().batch(4), "192 bytes of each element", "encoded images are"),
     "unbatch": (lambda: _batches().unbatch(), "of each batch to the host, for unbatch at", "make batches once"),
     "python map": (lambda: _batches().map(_python, traced=False), "for map at", "write its function with ops"),
-    "ops behind zip": (
-        lambda: Dataset.zip((_batches(), _batches())).map(lambda x, y: ops.flip_up_down(x)),
-        "for map at",
-        "put batch after the map",
-    ),
+    "ops behind zip": (lambda: _pairs().map(lambda x, y: ops.flip_up_down(x)), "for map at", "put batch after the map"),
     "no deferral": (lambda: _batches().with_options(_without("deferral")), "for map at", "take 'deferral' out"),
-    "no fusion": (
-        lambda: _batches().with_options(_without("map_and_batch")),
-        "for batch at",
-        "take 'map_and_batch' out",
-    ),
+    "no fusion": (lambda: _batches().with_options(_without("map_and_batch")), "for batch at", "take 'map_and_batch'"),
     "filter": (lambda: _rows().filter(_first).batch(2), "of each element to the host, for filter at", "put it before"),
     "padded_batch": (lambda: _rows().padded_batch(4), "for padded_batch at", "bring the images to one size"),
     "flat_map": (lambda: _batches().flat_map(Dataset.from_tensor_slices), "for flat_map at", "after it"),
     "py_function": (lambda: _rows().map(_with_python).batch(4), "for ops.py_function at", "ops.dali_function"),
-    "ops on rows after mixup": (
-        lambda: Dataset.from_tensor_slices((IMAGES, np.arange(16))).batch(4).map(_mixed_and_turned),
-        "for an op on rows after one on batches at",
-        "after all others",
-    ),
+    "ops on rows after mixup": (_mixed_and_turned, "for an op on rows after one on batches at", "after all others"),
     "no batch": (_rows, "for elements that are delivered without a batch at", "end the chain with batch"),
 }
 
@@ -213,11 +194,6 @@ def _without(rule: str) -> Options:
 
 def _with_python(x: Any) -> Any:
     return ops.py_function(_python, [ops.flip_up_down(x)], spec=TensorSpec((8, 8, 3), "uint8", "HWC"))
-
-
-def _mixed_and_turned(x: Any, y: Any) -> Any:
-    x, y = ops.mixup(ops.flip_up_down(x), y, 1.0, num_classes=16)
-    return ops.flip_left_right(x), y
 
 
 @pytest.mark.parametrize("step", COPYING)

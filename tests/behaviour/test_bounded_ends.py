@@ -7,7 +7,6 @@ never end.
 from __future__ import annotations
 
 import gc
-import io
 import logging
 import subprocess
 import sys
@@ -19,11 +18,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import gpupipe.threads
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.ops._shared.samples import noise
+from gpupipe.ops._shared.samples import encoded, noise
 from tests.behaviour.model import take_until_closed
 
 INT = TensorSpec((), "int64")
@@ -211,9 +209,7 @@ def _endless() -> Dataset:
 
 
 def _endless_pictures() -> Dataset:
-    out = io.BytesIO()
-    Image.fromarray(noise(8, 8)).save(out, "PNG")
-    images = Dataset.from_tensors(out.getvalue()).repeat().map(lambda x: ops.decode_png(x, channels=3))
+    images = Dataset.from_tensors(encoded(noise(8, 8), "PNG")).repeat().map(lambda x: ops.decode_png(x, channels=3))
     images = images.map(lambda x: np.asarray(x), traced=False, num_parallel_calls=2)
     return images.map(lambda x: ops.flip_left_right(x)).batch(2).prefetch(2).with_options(NUMPY)
 

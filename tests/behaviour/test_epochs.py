@@ -70,15 +70,6 @@ def test_two_steps_draw_different_numbers() -> None:
     assert all(a != b for a, b in run(dataset))
 
 
-def test_a_chain_written_in_a_loop_counts_its_epochs() -> None:
-    source = Dataset.range(20)
-    expected = [run(Dataset.range(20).shuffle(20).map(lambda x: x + 1).iterator(epoch=i)) for i in range(3)]
-
-    got = [run(source.shuffle(20).map(lambda x: x + 1)) for _ in range(3)]
-
-    assert got == expected
-
-
 def test_an_iterator_that_never_starts_is_no_epoch() -> None:
     dataset = Dataset.range(20).shuffle(20)
     unused = iter(dataset)

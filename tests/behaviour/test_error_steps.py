@@ -29,20 +29,21 @@ def failing(count: int) -> Dataset:
     return R(count).map(inverse, spec=TensorSpec((), "int64"))
 
 
+def _failing_batches(i: Any) -> Dataset:
+    return failing(int(i) + 5).batch(2)
+
+
 # ---- ignore_errors
 
 
 Row = tuple[str, Callable[[Dataset], Dataset], list[Any]]
 
 ELEMENTS: list[Row] = [
-    ("before take it still gives n", lambda d: d.ignore_errors().take(3), [1, 2, 4]),
     ("behind take it has fewer", lambda d: d.take(4).ignore_errors(), [1, 2]),
-    ("before skip", lambda d: d.ignore_errors().skip(2), [4, 5, 7, 8]),
     ("before shard", lambda d: d.ignore_errors().shard(2, 1), [2, 5, 8]),
     ("before enumerate", lambda d: d.ignore_errors().enumerate().take(2), [(0, 1), (1, 2)]),
     ("before batch: one element", lambda d: d.ignore_errors().batch(2), [[1, 2], [4, 5], [7, 8]]),
     ("before zip: pairs shift", lambda d: Dataset.zip(d.ignore_errors(), R(3)), [(1, 0), (2, 1), (4, 2)]),
-    ("behind zip: pairs stay", lambda d: Dataset.zip(d, R(5)).ignore_errors(), [(1, 1), (2, 2), (4, 4)]),
     ("behind repeat", lambda d: d.take(2).repeat(3).ignore_errors(), [1, 1, 1]),
     ("before cache", lambda d: d.ignore_errors().cache().repeat(2), [1, 2, 4, 5, 7, 8] * 2),
     ("behind cache", lambda d: d.cache().ignore_errors().repeat(2), [1, 2, 4, 5, 7, 8] * 2),
@@ -50,16 +51,11 @@ ELEMENTS: list[Row] = [
     ("behind a filter that fails", lambda d: R(4).filter(lambda x: inverse(x) > 1).ignore_errors(), [2]),
 ]
 BATCHES: list[Row] = [
-    ("behind batch", lambda d: d.batch(2).ignore_errors(), [[4, 5], [8]]),
     ("behind batch and prefetch", lambda d: d.batch(2).prefetch(2).ignore_errors().prefetch(1), [[4, 5], [8]]),
     ("behind padded_batch", lambda d: d.padded_batch(2).ignore_errors(), [[4, 5], [8]]),
     ("behind batch and a map", lambda d: d.batch(2).map(lambda x: x + 1).ignore_errors(), [[5, 6], [9]]),
     ("between batch and a map", lambda d: d.batch(2).ignore_errors().map(lambda x: x + 1), [[5, 6], [9]]),
-    (
-        "behind a flat_map whose datasets are made while it runs",
-        lambda d: R(2).flat_map(lambda i: failing(int(i) + 5).batch(2)).ignore_errors(),
-        [[4], [4, 5]],
-    ),
+    ("behind datasets made while it runs", lambda d: R(2).flat_map(_failing_batches).ignore_errors(), [[4], [4, 5]]),
 ]
 
 
@@ -118,10 +114,6 @@ def _pictures() -> list[bytes]:
 GOOD = [0, 2, 4, 6]
 
 
-def _together(batches: list[Any]) -> list[int]:
-    return [len(batch) for batch in batches]
-
-
 @pytest.mark.parametrize(
     ("backend", "rules", "on_error"),
     [
@@ -143,7 +135,7 @@ def test_images_that_cannot_be_decoded_do_not_come_into_a_batch(
     batches = list(chain.batch(3).with_options(options))
 
     np.testing.assert_array_equal(elements, expected)
-    assert _together(batches) == [3, 1]
+    assert [len(batch) for batch in batches] == [3, 1]
     np.testing.assert_array_equal(np.concatenate(batches), expected)
     np.testing.assert_array_equal(np.stack(list(chain.take(3).with_options(options))), expected[:3])
     mapped = list(chain.batch(3).map(lambda x: x + 1).with_options(options))
@@ -153,7 +145,7 @@ def test_images_that_cannot_be_decoded_do_not_come_into_a_batch(
 def test_a_batch_with_an_image_that_cannot_be_decoded_is_left_out_as_a_whole() -> None:
     chain = Dataset.from_tensor_slices(_pictures()).map(_image).batch(2).ignore_errors().with_options(HOST)
 
-    assert _together(list(chain)) == [1]
+    assert [len(batch) for batch in chain] == [1]
 
 
 def test_a_map_over_batches_behind_it_may_fail_and_is_not_ignored() -> None:
@@ -230,32 +222,12 @@ def test_what_is_skipped_was_not_there(step: Callable[[Dataset], Dataset]) -> No
 # ---- pad_to_cardinality
 
 
-def test_zeros_are_appended_and_marked() -> None:
-    chain = Dataset.from_tensor_slices({"a": [1, 2], "b": [b"x", b"y"], "c": np.ones((2, 2), np.float32)})
-
-    padded = chain.pad_to_cardinality(4)
-
-    assert run(padded) == [
-        {"a": 1, "b": b"x", "c": [1, 1], "valid": True},
-        {"a": 2, "b": b"y", "c": [1, 1], "valid": True},
-        {"a": 0, "b": b"", "c": [0, 0], "valid": False},
-        {"a": 0, "b": b"", "c": [0, 0], "valid": False},
-    ]
-    assert len(padded) == 4
-    assert padded.element_spec["valid"] == TensorSpec((), bool)
-    kinds = [np.asarray(leaf).dtype for leaf in list(padded)[-1].values()]
-    assert kinds[0] == np.int64
-    assert kinds[2:] == [np.float32, np.bool_]
-
-
 def test_all_ranks_have_equally_many_batches() -> None:
     chain = Dataset.from_tensor_slices({"x": np.arange(10)})
-    ranks = [run(chain.shard(4, rank).pad_to_cardinality(3, mask_key="real").batch(3)) for rank in range(4)]
+    ranks = [run(chain.shard(4, rank).pad_to_cardinality(3, mask_key="real")) for rank in range(4)]
 
-    assert [len(batches) for batches in ranks] == [1] * 4
-    assert sum(sum(batches[0]["real"]) for batches in ranks) == 10
-    seen = [x for batches in ranks for x, real in zip(batches[0]["x"], batches[0]["real"], strict=True) if real]
-    assert sorted(seen) == list(range(10))
+    assert [len(elements) for elements in ranks] == [3] * 4
+    assert sorted(one["x"] for elements in ranks for one in elements if one["real"]) == list(range(10))
 
 
 def test_a_dimension_that_is_not_known_is_as_large_as_in_the_last_element() -> None:
@@ -307,9 +279,7 @@ def test_padding_has_keys_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: R(2).pad_to_cardinality(4), "dicts"),
         (lambda: Dataset.from_tensor_slices({"a": [1, 2]}).pad_to_cardinality(1), "at most 1 elements, got 2"),
-        (lambda: Dataset.from_tensor_slices({"a": [1, 2]}).repeat().pad_to_cardinality(9), "finite"),
         (lambda: Dataset.from_tensor_slices({"valid": [1, 2]}).pad_to_cardinality(4), "without the key 'valid'"),
         (lambda: Dataset.from_tensor_slices({"a": [1, 2]}).pad_to_cardinality(-1), ">= 0"),
         (lambda: list(R(2).map(lambda x: (int(x),)).pad_to_cardinality(4)), r"dicts.*pad_to_cardinality at"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from hypothesis import strategies as st
 
 import gpupipe as gp
 from gpupipe.errors import StateError
+from gpupipe.extract.records.index import INDEXES
 from gpupipe.flow.order import even as module
 from gpupipe.io import TFRecordWriter
 from tests.behaviour.model import outcomes, run
 from tests.behaviour.programs import Program, build, elements, model, programs
+from tests.reliability.resume import goes_on, resumed_after, taken
 
 Range = gp.Dataset.range
 
@@ -88,18 +91,12 @@ def test_a_state_in_any_place_goes_on_with_the_next_element(
     kind: str, n: int, shards: int, even: Any, cut: int, data: Any
 ) -> None:
     index = data.draw(st.integers(0, shards - 1))
-    ds = SOURCES[kind](n).shard(shards, index, even=even)
-    whole = run(ds.iterator(epoch=0))
-    cut = min(cut, len(whole))
-    with ds.iterator(epoch=0) as items:
-        first = [next(items) for _ in range(cut)]
-        state = items.state_dict()
 
-    with ds.iterator(epoch=0) as items:
-        items.load_state_dict(state)
-        rest = run(items)
+    def build() -> gp.Dataset:
+        return SOURCES[kind](n).shard(shards, index, even=even)
 
-    assert run(first) + rest == whole
+    whole = taken(iter(build()))
+    assert resumed_after(build, min(cut, len(whole)))[0] == whole[cut:]
 
 
 PLACES = ("range", "slices", "indexable", "taken", "a slice", "a global shuffle", "traced map", "threads", "a shard",
@@ -167,24 +164,18 @@ READERS: dict[str, Callable[[list[str]], gp.Dataset]] = {
 def test_records_are_shared_out_evenly_with_an_index_and_without(
     reader: Callable[[list[str]], gp.Dataset], even: Any, known: bool, paths: list[str]
 ) -> None:
-    from gpupipe.extract.records.index import INDEXES
+    def build(shards: int, index: int) -> gp.Dataset:
+        return reader(paths).shard(shards, index, even=even)
 
     whole = run(reader(paths).iterator(epoch=0))
     for shards in (2, 5, 20):
         for index in range(shards):
-            ds = reader(paths).shard(shards, index, even=even)
+            expected = even_shard(whole, shards, index, even)
             INDEXES.clear()
             if known:
-                assert len(ds) == len(even_shard(whole, shards, index, even))
-            with ds.iterator(epoch=0) as items:
-                given = [next(items) for _ in range(min(1, len(whole) // shards))]
-                state = items.state_dict()
-                given += list(items)
-            with ds.iterator(epoch=0) as items:
-                items.load_state_dict(state)
-                assert given[1:] == list(items) or len(given) < 2
-
-            assert run(given) == even_shard(whole, shards, index, even)
+                assert len(build(shards, index)) == len(expected)
+            assert run(build(shards, index)) == expected
+            goes_on(partial(build, shards, index), [min(1, len(expected))])
 
 
 def test_ranks_that_read_one_damaged_file_make_equally_many_batches(tmp_path: Path) -> None:
@@ -222,29 +213,10 @@ def test_errors_on_their_way_pass_and_survive_a_state(even: Any) -> None:
     source = Range(14).map(_fails_at_one).batch(2, drop_remainder=True).with_options(options)
     elements = [batch for batch in outcomes(source) if batch != "error"]
     for shards, index in ((2, 0), (2, 1), (4, 0), (4, 3)):
-        ds = source.shard(shards, index, even=even)
-        seen = outcomes(ds)
+        build = partial(source.shard, shards, index, even=even)
 
-        assert [x for x in seen if x != "error"] == even_shard(elements, shards, index, even)
-        for cut in range(len(seen) + 1):
-            with ds.iterator(epoch=0) as items:
-                first = _some(items, cut)
-                state = items.state_dict()
-            with ds.iterator(epoch=0) as items:
-                items.load_state_dict(state)
-                assert first + _some(items) == seen, cut
-
-
-def _some(items: Any, count: int | None = None) -> list[Any]:
-    seen: list[Any] = []
-    while count is None or len(seen) < count:
-        try:
-            seen += run([next(items)])
-        except StopIteration:
-            break
-        except gp.DataError:
-            seen.append("error")
-    return seen
+        assert [x for x in outcomes(build()) if x != "error"] == even_shard(elements, shards, index, even)
+        goes_on(build)
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])

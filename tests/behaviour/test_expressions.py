@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import logging
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from gpupipe import Dataset, ops
 from gpupipe.errors import SpecError, TraceError
-from gpupipe.ops._shared.samples import noise
+from gpupipe.ops._shared.samples import encoded, noise
 from tests.behaviour.model import run
 
 EXPRESSIONS: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
@@ -36,10 +34,7 @@ def test_where_tracing_is_asked_for_it_raises() -> None:
 # ---- ops behind something that needs a value
 
 
-def _jpeg() -> bytes:
-    out = io.BytesIO()
-    Image.fromarray(noise(20, 20)).save(out, "JPEG")
-    return out.getvalue()
+JPEG = encoded(noise(20, 20))
 
 
 def _image(data: Any) -> Any:
@@ -57,7 +52,7 @@ def _branching(data: Any) -> Any:
 
 @pytest.mark.parametrize("function", [_checked, _branching], ids=["assert", "branch"])
 def test_the_fall_back_to_python_is_logged(function: Any, caplog: pytest.LogCaptureFixture) -> None:
-    source = Dataset.from_tensor_slices([_jpeg()] * 2)
+    source = Dataset.from_tensor_slices([JPEG] * 2)
 
     with caplog.at_level(logging.WARNING, logger="gpupipe"):
         chain = source.map(function)
@@ -73,7 +68,7 @@ def test_the_fall_back_to_python_is_logged(function: Any, caplog: pytest.LogCapt
 
 
 def test_nothing_is_logged_where_python_was_meant(caplog: pytest.LogCaptureFixture) -> None:
-    source = Dataset.from_tensor_slices([_jpeg()])
+    source = Dataset.from_tensor_slices([JPEG])
 
     with caplog.at_level(logging.WARNING, logger="gpupipe"):
         source.map(_image)
@@ -91,4 +86,4 @@ def test_a_value_behind_the_first_op_is_an_error() -> None:
         return image
 
     with pytest.raises(TraceError, match=r"len\(\)"):
-        Dataset.from_tensor_slices([_jpeg()]).map(late)
+        Dataset.from_tensor_slices([JPEG]).map(late)

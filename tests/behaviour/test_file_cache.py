@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import os
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,13 +18,11 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.flow.cache import temporary
+from gpupipe.transform import choose
+from gpupipe.transform.choose import Choice
 from tests.behaviour.elements import start_of
 from tests.behaviour.model import outcomes, plain, run
-
-
-class Pair(NamedTuple):
-    number: Any
-    text: Any
+from tests.behaviour.test_save_load import ELEMENTS as SAVED
 
 
 def noted(x: Any) -> Any:
@@ -67,18 +66,11 @@ def test_the_second_pass_comes_from_the_file(tmp_path: Path, calls: list[int], k
     assert calls == [0, 1, 2, 3, 4]
 
 
-ELEMENTS: dict[str, Any] = {
-    "scalars": lambda: Dataset.range(3),
-    "bytes": lambda: Dataset.from_tensor_slices([b"a\0", b"", b"\xff" * 5000]),
-    "nested": lambda: Dataset.range(3).map(
-        lambda x: {"a": (int(x), np.ones((int(x), 2), np.float32)), "b": Pair(x, b"t")}, traced=False
-    ),
-    "unknown spec": lambda: Dataset.from_generator(lambda: iter([(1, "x"), (2, "y")])),
-    "batches": lambda: Dataset.from_tensor_slices((np.arange(5.0), [b"a", b"b", b"c", b"d", b"e"])).batch(2),
-    "ragged": lambda: Dataset.range(1, 4).map(lambda x: np.arange(x), traced=False, spec=TensorSpec((None,), "int64"))
-        .ragged_batch(2),
-    "nothing": lambda: Dataset.range(0),
-}  # fmt: skip
+def ragged() -> Dataset:
+    return Dataset.range(1, 4).map(np.arange, traced=False, spec=TensorSpec((None,), "int64")).ragged_batch(2)
+
+
+ELEMENTS: dict[str, Callable[[], Dataset]] = {**SAVED, "ragged": ragged}
 
 
 @pytest.mark.parametrize("make", ELEMENTS.values(), ids=ELEMENTS.keys())
@@ -88,15 +80,6 @@ def test_elements_are_what_the_chain_gives(tmp_path: Path, make: Callable[[], Da
         got = list(kept(make(), tmp_path))
 
         assert repr(got) == repr(expected)
-
-
-def test_the_order_is_frozen_and_the_epochs_behind_it_are_not(tmp_path: Path) -> None:
-    cached = Dataset.range(50).shuffle(50).cache(tmp_path / "c")
-    first = run(cached)
-
-    assert run(cached) == first != list(range(50))
-    shuffled = cached.shuffle(50)
-    assert run(shuffled) != run(shuffled)
 
 
 def test_bad_elements_are_kept_as_errors(tmp_path: Path, calls: list[int]) -> None:
@@ -131,14 +114,6 @@ def doubly(x: Any) -> Any:
     return scaled(scaled(x))
 
 
-class Scale:
-    def __init__(self, factor: int) -> None:
-        self.factor = factor
-
-    def __call__(self, x: Any) -> Any:
-        return x * self.factor
-
-
 def test_what_a_function_uses_is_part_of_the_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def chain(fn: Any) -> list[Any]:
         return run(Dataset.range(3).map(fn, traced=False).cache(tmp_path / "c"))
@@ -146,16 +121,11 @@ def test_what_a_function_uses_is_part_of_the_chain(tmp_path: Path, monkeypatch: 
     assert chain(doubly) == [0, 4, 8]
     monkeypatch.setattr(sys.modules[__name__], "FACTOR", 3)  # a global that a function it calls reads
     assert chain(doubly) == [0, 9, 18]
-    assert chain(Scale(5)) == [0, 5, 10]
-    assert chain(Scale(7)) == [0, 7, 14]
     array = np.arange(1 << 19)  # 4 MB
     assert chain(lambda x: array[x]) == [0, 1, 2]
     array[:3] = 9  # the same memory
     assert chain(lambda x: array[x]) == [9, 9, 9]
-    for factor in (10, 20):
-        assert chain(lambda x, factor=factor: x * factor) == [0, factor, 2 * factor]
-        assert chain(lambda x: x * factor) == [0, factor, 2 * factor]  # noqa: B023
-    assert len(files(tmp_path)) == 10
+    assert len(files(tmp_path)) == 4
 
 
 def test_saved_data_is_told_apart_whoever_reads_it(tmp_path: Path) -> None:
@@ -219,19 +189,14 @@ def test_changed_data_is_read_anew(tmp_path: Path) -> None:
 
 
 def test_executors_have_their_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpupipe.transform import choose
-    from gpupipe.transform.choose import Choice
-
-    images = (
-        Dataset.from_tensors(np.zeros((4, 4, 3), np.uint8)).map(lambda x: ops.flip_left_right(x)).cache(tmp_path / "c")
-    )
-    keys = []
+    images = Dataset.from_tensors(np.zeros((4, 4, 3), np.uint8)).map(ops.flip_left_right).cache(tmp_path / "c")
+    keys = set()
     for executor in ("dali-cpu", "dali-gpu", "fast", "numpy"):
         choice = Choice(executor, None, "")
         monkeypatch.setattr(choose, "resolve_device", lambda settings, choice=choice: choice)
-        keys.append(images.plan.store.key(images.options().resolve()))  # type: ignore[attr-defined]
+        keys.add(images.plan.store.key(images.options().resolve()))  # type: ignore[attr-defined]
 
-    assert len(set(keys)) == 4
+    assert len(keys) == 4
 
 
 def test_random_state_in_a_chain_keeps_the_file_to_this_process(
@@ -246,8 +211,6 @@ def test_random_state_in_a_chain_keeps_the_file_to_this_process(
     (name,) = files(tmp_path)
     assert name.endswith(".private")
     del dataset
-    import gc
-
     gc.collect()
     assert files(tmp_path) == []
 
@@ -504,8 +467,6 @@ def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path: Path) -> Non
 
 
 def test_what_cannot_be_cached_is_refused_on_the_users_line(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="cache needs a file name"):
-        Dataset.range(3).cache(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="snapshot needs the path"):
         Dataset.range(3).snapshot("")
     with pytest.raises(ValueError, match=r"save\(path, shard_func"):
@@ -519,10 +480,7 @@ def test_what_cannot_be_cached_is_refused_on_the_users_line(tmp_path: Path) -> N
 
 
 def test_a_chain_that_a_function_makes_for_each_element_has_a_file_for_each(tmp_path: Path) -> None:
-    def inner(i: Any) -> Dataset:
-        return Dataset.range(int(i)).cache(tmp_path / "c")
-
-    dataset = Dataset.range(1, 4).flat_map(inner)
+    dataset = Dataset.range(1, 4).flat_map(lambda i: Dataset.range(int(i)).cache(tmp_path / "c"))
     traced = Dataset.range(1, 4).flat_map(lambda i: Dataset.range(i).cache(str(tmp_path / "c")))
 
     assert run(traced) == [0, 0, 1, 0, 1, 2]

@@ -23,32 +23,14 @@ from tests.behaviour.model import run
 INT = TensorSpec((), "int64")
 
 
-def _keyword_default(k: int) -> Callable[..., Any]:
-    def times(x: Any, *, k: int = k) -> Any:
-        return x * k
-
-    return times
+def _times(held: Any, number: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A function that multiplies by a number that is in what it holds."""
+    return lambda x: x * number(held)
 
 
-def _default(k: int) -> Callable[..., Any]:
-    def times(x: Any, k: int = k) -> Any:
-        return x * k
-
-    return times
-
-
-def _captured(k: int) -> Callable[..., Any]:
-    return lambda x: x * k
-
-
-def _captured_object(k: int) -> Callable[..., Any]:
-    held = [k]
-    return lambda x: x * held[0]
-
-
-def _global(k: int) -> Callable[..., Any]:
-    names: dict[str, Any] = {"K": k}
-    exec("def times(x):\n    return x * K", names)
+def _written(source: str, **names: Any) -> Callable[..., Any]:
+    """A function of a module that has these names."""
+    exec(source, names)
     return names["times"]  # type: ignore[no-any-return]
 
 
@@ -61,6 +43,11 @@ class _Times:
 
     def __call__(self, x: Any) -> Any:
         return x * self.k
+
+
+class _Alike(_Times):
+    def __repr__(self) -> str:
+        return "alike"
 
 
 @dataclasses.dataclass
@@ -102,21 +89,6 @@ def _attribute(k: int) -> Callable[..., Any]:
     return times
 
 
-def _member(k: int) -> Callable[..., Any]:
-    member = enum.Enum("Factor", {"K": k}).K  # type: ignore[attr-defined]
-    return lambda x: x * member.value
-
-
-def _factory(k: int) -> Callable[..., Any]:
-    table: collections.defaultdict[str, int] = collections.defaultdict(lambda: k)
-    return lambda x: x * table.copy()["missing"]
-
-
-def _derived(k: int) -> Callable[..., Any]:
-    table: Any = type("Table", (dict,), {"__missing__": lambda table, name: k, "__module__": __name__})()
-    return lambda x: x * table["missing"]
-
-
 def _class_attribute(k: int) -> Callable[..., Any]:
     kind = type("Holds", (), {"held": _Times(k), "__call__": lambda self, x: self.held(x), "__module__": __name__})
     return kind()  # type: ignore[no-any-return]
@@ -126,42 +98,23 @@ def _module_in_a_module(k: int) -> Callable[..., Any]:
     package, settings = types.ModuleType("package_of_a_user"), types.ModuleType("package_of_a_user.settings")
     vars(package).update(settings=settings)
     vars(settings).update(K=k)
-    names: dict[str, Any] = {"package": package}
-    exec("def times(x):\n    return x * package.settings.K", names)
-    return names["times"]  # type: ignore[no-any-return]
+    return _written("def times(x):\n    return x * package.settings.K", package=package)
 
 
-def _names_of_columns(k: int) -> Callable[..., Any]:
-    row = np.array([(2, 3)], [("a", "i8"), ("b", "i8")] if k == 2 else [("b", "i8"), ("a", "i8")])
-    return lambda x: x * row["a"][0]
+def _derived(k: int) -> Any:
+    return type("Table", (dict,), {"__missing__": lambda table, name: k, "__module__": __name__})()
 
 
-def _mask(k: int) -> Callable[..., Any]:
-    numbers = np.ma.array([2, 3], mask=[k == 3, k == 2])
-    return lambda x: x * int(numbers.sum())
-
-
-def _vectorized(k: int) -> Callable[..., Any]:
-    function = np.frompyfunc(lambda x: x * k, 1, 1)
-    return lambda x: int(function(x))
-
-
-class _Alike(_Times):
-    def __repr__(self) -> str:
-        return "alike"
-
-
-def _set(k: int) -> Callable[..., Any]:
-    held = {_Alike(k)}
-    return lambda x: x * next(iter(held)).k
+def _row(k: int) -> Any:
+    return np.array([(2, 3)], [("a", "i8"), ("b", "i8")] if k == 2 else [("b", "i8"), ("a", "i8")])
 
 
 MAKERS: dict[str, Callable[[int], Callable[..., Any]]] = {
-    "keyword default": _keyword_default,
-    "default": _default,
-    "captured number": _captured,
-    "captured object": _captured_object,
-    "global": _global,
+    "keyword default": lambda k: lambda x, *, k=k: x * k,
+    "default": lambda k: lambda x, k=k: x * k,
+    "captured number": lambda k: lambda x: x * k,
+    "captured object": lambda k: _times([k], lambda held: held[0]),
+    "global": lambda k: _written("def times(x):\n    return x * K", K=k),
     "partial": lambda k: functools.partial(lambda x, k: x * k, k=k),
     "partial of an object": lambda k: functools.partial(_Times.method, _Times(k)),
     "method": lambda k: _Times(k).method,
@@ -170,33 +123,29 @@ MAKERS: dict[str, Callable[[int], Callable[..., Any]]] = {
     "dataclass that compares nothing": _Uncompared,
     "decorated": _decorated,
     "attribute of the function": _attribute,
-    "member of an enum": _member,
-    "factory of a defaultdict": _factory,
-    "class derived from dict": _derived,
+    "member of an enum": lambda k: _times(enum.Enum("Factor", {"K": k}).K, lambda held: held.value),  # type: ignore[attr-defined]
+    "factory of a defaultdict": lambda k: _times(
+        collections.defaultdict(lambda: k), lambda held: held.copy()["missing"]
+    ),
+    "class derived from dict": lambda k: _times(_derived(k), lambda held: held["missing"]),
     "attribute of the class": _class_attribute,
     "module in a module": _module_in_a_module,
-    "names of columns": _names_of_columns,
-    "mask": _mask,
-    "vectorized": _vectorized,
-    "set of objects": _set,
+    "names of columns": lambda k: _times(_row(k), lambda held: held["a"][0]),
+    "mask": lambda k: _times(np.ma.array([2, 3], mask=[k == 3, k == 2]), lambda held: int(held.sum())),
+    "vectorized": lambda k: _times(np.frompyfunc(lambda x: x * k, 1, 1), lambda held: int(held(1))),
+    "set of objects": lambda k: _times({_Alike(k)}, lambda held: next(iter(held)).k),
 }
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
 def test_functions_that_only_differ_in_what_they_hold_are_two(make: Callable[[int], Callable[..., Any]]) -> None:
-    two, three = make(2), make(3)
-
-    got = run(Dataset.range(3).map(lambda x: (ops.py_function(two, (x,), INT), ops.py_function(three, (x,), INT))))
-
-    assert got == [(0, 0), (2, 3), (4, 6)]
-
-
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
-def test_they_are_two_behind_one_another_too(make: Callable[[int], Callable[..., Any]]) -> None:
     def call(function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda x: ops.py_function(function, (x,), INT)
 
-    assert run(Dataset.range(3).map(call(make(2))).map(call(make(3))).batch(3)) == [[0, 6, 12]]
+    two, three = call(make(2)), call(make(3))
+
+    assert run(Dataset.range(3).map(lambda x: (two(x), three(x)))) == [(0, 0), (2, 3), (4, 6)]
+    assert run(Dataset.range(3).map(two).map(three).batch(3)) == [[0, 6, 12]]
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
@@ -222,9 +171,8 @@ def test_a_file_that_one_has_filled_is_not_read_for_the_other(
 )
 def test_functions_of_the_same_bytecode_may_differ(one: str, other: str) -> None:
     def digest(source: str) -> bytes:
-        names: dict[str, Any] = {}
-        exec(source, names)
-        return portable(Dataset.zip((Dataset.range(3), Dataset.range(3))).map(names["f"], traced=False).plan).digest
+        pairs = Dataset.zip((Dataset.range(3), Dataset.range(3)))
+        return portable(pairs.map(_written(source.replace("def f", "def times")), traced=False).plan).digest
 
     assert digest(one) == digest(one)
     assert digest(one) != digest(other)
@@ -250,9 +198,7 @@ def test_a_function_with_a_state_is_called_as_often_as_it_is_written() -> None:
     def numbered(x: Any) -> Any:
         return np.int64(next(count))
 
-    got = run(
-        Dataset.range(3).map(lambda x: (ops.py_function(numbered, (x,), INT), ops.py_function(numbered, (x,), INT)))
-    )
+    got = run(Dataset.range(3).map(lambda x: tuple(ops.py_function(numbered, (x,), INT) for _ in range(2))))
 
     assert got == [(0, 1), (2, 3), (4, 5)]
 
@@ -293,28 +239,16 @@ LOOPED: dict[str, Callable[[], Callable[..., Any]]] = {
 
 @pytest.mark.parametrize("make", LOOPED.values(), ids=LOOPED.keys())
 def test_a_chain_written_in_a_loop_counts_its_epochs(make: Callable[[], Callable[..., Any]]) -> None:
-    source = Dataset.range(20)
-    kept: list[Any] = []  # the ids of what is dead would be used again, and hide a comparison by id
-    expected = [run(Dataset.range(20).map(make()).shuffle(20).iterator(epoch=i)) for i in range(3)]
-
-    got = []
-    for _ in range(3):
-        kept.append(make())
-        got.append(run(source.map(kept[-1]).shuffle(20)))
-
-    assert got == expected
-    assert got[0] != got[1] != got[2]
-
-
-@pytest.mark.parametrize("make", LOOPED.values(), ids=LOOPED.keys())
-def test_it_counts_them_where_nothing_is_kept_alive(make: Callable[[], Callable[..., Any]]) -> None:
-    source = Dataset.range(20)
+    source, other = Dataset.range(20), Dataset.range(20)
+    kept = [make() for _ in range(4)]  # the ids of what is dead would be used again, and hide a comparison by id
     expected = [run(Dataset.range(20).map(make()).shuffle(20).iterator(epoch=i)) for i in range(4)]
 
-    assert [run(source.map(make()).shuffle(20)) for _ in range(4)] == expected
+    assert [run(source.map(function).shuffle(20)) for function in kept] == expected
+    assert [run(other.map(make()).shuffle(20)) for _ in range(4)] == expected
+    assert expected[0] != expected[1] != expected[2]
 
 
-@pytest.mark.parametrize("make", [_keyword_default, _default, _captured, MAKERS["partial"]])
+@pytest.mark.parametrize("make", [MAKERS[one] for one in ("keyword default", "default", "captured number", "partial")])
 def test_a_function_that_holds_another_number_is_another_chain(make: Callable[[int], Callable[..., Any]]) -> None:
     source = Dataset.range(20)
     run(source.map(make(1), traced=False).shuffle(20))
@@ -324,35 +258,37 @@ def test_a_function_that_holds_another_number_is_another_chain(make: Callable[[i
     assert got == run(Dataset.range(20).map(make(2), traced=False).shuffle(20).iterator(epoch=0))
 
 
-def test_a_function_that_uses_a_list_which_holds_itself_has_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpupipe.plan.portable._MOST_USED", 1000)
-    around: list[Any] = [1]
-    around.append(around)
-    ds = Dataset.range(5).map(lambda x: int(x) + len(around))
-
-    with iter(ds) as items:
-        next(items)
+def _goes_on(dataset: Dataset, again: Dataset) -> Any:
+    """What a state behind the first of five numbers says of the code; the others follow it."""
+    with iter(dataset) as items:
+        first = int(next(items))
         state = items.state_dict()
-
-    assert state["code"] is None  # nobody can compare it
-    with iter(ds) as items:
+    with iter(again) as items:
         items.load_state_dict(state)
-        assert [int(x) for x in items] == [3, 4, 5, 6]
+        assert [int(x) for x in items] == list(range(first + 1, first + 5))
+    return state["code"]
 
 
-def test_so_has_one_that_a_traced_function_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+AROUND: list[Any] = [1]
+AROUND.extend([AROUND, {"again": AROUND}])
+
+
+@pytest.fixture
+def little_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpupipe.plan.portable._MOST_USED", 1000)
-    around: list[Any] = [1]
-    around.append(around)
+
+
+@pytest.mark.usefixtures("little_is_looked_at")
+def test_a_function_that_uses_a_list_which_holds_itself_has_a_state() -> None:
+    around = AROUND
 
     def longer(x: Any) -> Any:
-        return x + len(around)
+        return int(x) + len(around)
 
-    ds = Dataset.range(5).map(lambda x: ops.py_function(longer, (x,), INT))
-
-    with iter(ds) as items:
-        next(items)
-        assert items.state_dict()["code"] is None
+    for ds in (Dataset.range(5).map(longer), Dataset.range(5).map(lambda x: ops.py_function(longer, (x,), INT))):
+        assert _goes_on(ds, ds) is None  # nobody can compare it
+    for table in (around, list(range(2000))):
+        _goes_on(_of_class(table=table), _of_class(table=table))
 
 
 def _of_class(**attributes: Any) -> Dataset:
@@ -381,21 +317,8 @@ def test_collections_that_a_class_holds_are_part_of_its_code(
     assert "has changed since the state was made" in caplog.text
 
 
-def test_a_class_may_hold_a_list_that_holds_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpupipe.plan.portable._MOST_USED", 1000)
-    around: list[Any] = [1]
-    around.append({"again": around})
-    for table in (around, list(range(2000))):
-        with iter(_of_class(table=table)) as items:
-            next(items)
-            state = items.state_dict()
-        with iter(_of_class(table=table)) as items:
-            items.load_state_dict(state)
-            assert [int(x) for x in items] == [1, 2, 3, 4]
-
-
-def test_a_long_list_of_elements_is_compared_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpupipe.plan.portable._MOST_USED", 1000)
+@pytest.mark.usefixtures("little_is_looked_at")
+def test_a_long_list_of_elements_is_compared_whole() -> None:
     short, long = ([(str(i), i) for i in range(n)] for n in (3000, 3001))
 
     found = [portable(Dataset.from_list(rows).map(lambda path, i: (path, i)).plan) for rows in (short, short, long)]

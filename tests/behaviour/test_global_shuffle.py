@@ -127,12 +127,6 @@ def test_shards_before_it_are_shuffled_each() -> None:
     assert found != sorted(found)
 
 
-def test_inside_flat_map_every_inner_order_is_another() -> None:
-    found = order(Range(3).flat_map(lambda x: Range(100).shuffle(gp.ALL)))
-
-    assert len({tuple(found[i : i + 100]) for i in (0, 100, 200)}) == 3
-
-
 def test_it_begins_in_the_middle_as_if_it_had_come_there() -> None:
     ds = Range(20_000).shuffle(gp.ALL, seed=2)
     whole = order(ds)

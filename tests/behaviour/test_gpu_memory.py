@@ -21,6 +21,7 @@ from gpupipe import Dataset, Options, ops
 from gpupipe.errors import DeviceError, GpupipeError
 from gpupipe.graph.values import Apply
 from gpupipe.ops.mixup import Mixup
+from gpupipe.spec import flatten
 from gpupipe.transform.array import on_gpu, overlap, to_host
 from gpupipe.transform.dali import copying
 from gpupipe.transform.dali import executor as dali
@@ -120,17 +121,13 @@ CHAINS: dict[str, Callable[[], Dataset]] = {
 }
 
 
-def _leaves(element: Any) -> list[Any]:
-    return [leaf for part in element for leaf in _leaves(part)] if isinstance(element, tuple) else [element]
-
-
 @pytest.mark.parametrize("chain", CHAINS)
 def test_what_the_user_dropped_is_not_overwritten_while_a_kernel_reads_it(chain: str, pool: Pool) -> None:
     ds = CHAINS[chain]().with_options(GPU)
     reading = []
 
     for element in ds:
-        for leaf in _leaves(element):
+        for leaf in flatten(element)[0]:
             assert on_gpu(leaf)
             reading.append((leaf.values, to_host(leaf)))
         del element, leaf
