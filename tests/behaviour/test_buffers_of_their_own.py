@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.transform.machine import has_dali
 from tests.behaviour.model import run
 
 # ---- functions that fill one buffer again and again
@@ -67,8 +66,6 @@ def test_a_buffer_may_be_used_again(source: Callable[[], Dataset], buffer: Calla
 
 @pytest.mark.parametrize("backend", ["numpy", "dali"])
 def test_a_buffer_for_images_too(backend: Any) -> None:
-    if backend == "dali" and not has_dali():
-        pytest.skip("DALI is not installed")
     for spec in (None, TensorSpec((4, 4, 3), "uint8")):
         images = Dataset.from_generator(_images, output_signature=spec).map(lambda x: ops.flip_left_right(x)).batch(2)
 
@@ -121,9 +118,6 @@ def test_a_stand_in_is_not_the_array_that_was_delivered() -> None:
     assert [x.tolist() for x in held] == [[11], [11], [11], [11], [14]]
 
 
-# ---- one value, two leaves
-
-
 def test_stand_ins_do_not_reach_into_the_next_epoch() -> None:
     starts: list[int] = []
 
@@ -140,24 +134,3 @@ def test_stand_ins_do_not_reach_into_the_next_epoch() -> None:
     chain = source.map(fail, traced=False).with_options(Options(on_error="replace"))
 
     assert run(chain.epochs(2)) == [0, 1, 2]
-
-
-def _twice(x: Any) -> Any:
-    flipped = ops.flip_left_right(x)
-    return flipped, flipped
-
-
-@pytest.mark.parametrize("backend", ["numpy", "dali"])
-@pytest.mark.parametrize("batched", [True, False])
-def test_one_value_returned_twice_is_two_arrays(backend: Any, batched: bool) -> None:
-    if backend == "dali" and not has_dali():
-        pytest.skip("DALI is not installed")
-    images = np.arange(2 * 3 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3, 3)
-    chain = Dataset.from_tensor_slices(images).map(_twice)
-    chain = (chain.batch(2) if batched else chain).with_options(Options(device="cpu", backend=backend))
-
-    for x, y in chain:
-        before = y.copy()
-        x += 1
-        assert not np.shares_memory(x, y)
-        np.testing.assert_array_equal(y, before)

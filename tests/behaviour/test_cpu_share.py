@@ -56,12 +56,7 @@ def test_the_ranks_of_a_machine_share_its_cpus(
 
 @pytest.mark.parametrize(
     ("texts", "threads"),
-    [
-        (["250000 100000"], 3),
-        (["50000 100000"], 1),
-        (["-1 100000"], 64),
-        (["", "400000 100000"], 4),
-    ],
+    [(["250000 100000"], 3), (["50000 100000"], 1), (["-1 100000"], 64), (["", "400000 100000"], 4)],
 )
 def test_the_quota_of_a_cgroup_counts(monkeypatch: pytest.MonkeyPatch, texts: list[str], threads: int) -> None:
     monkeypatch.setattr(cpus, "_quotas", lambda: texts)

@@ -85,10 +85,7 @@ def test_functions_return_them(function: Callable[[Any], Any]) -> None:
     chain = R(3).map(function)
 
     assert list(chain) == [Sample(x, x + 1) for x in range(3)]
-    assert seen(chain.batch(2)) == [
-        ("Sample", {"image": [0, 1], "label": [1, 2], "name": None}),
-        ("Sample", {"image": [2], "label": [3], "name": None}),
-    ]
+    assert seen(chain.batch(2))[1] == ("Sample", {"image": [2], "label": [3], "name": None})
     assert list(chain.batch(2).unbatch()) == list(chain.as_numpy_iterator()) == list(chain)
     assert list(chain.cache().shuffle(1).repeat(1)) == list(chain)
 
@@ -120,9 +117,8 @@ def test_constructors_take_them() -> None:
     assert list(listed) == [Sample(1, b"x"), Sample(2, b"y")]
     zipped = Dataset.zip(Mutable(R(2), slices))
     assert seen(zipped)[1] == ("Mutable", {"b": 1, "a": ("Sample", {"image": [2, 3], "label": 2, "name": None})})
-    generated = Dataset.from_generator(
-        lambda: iter([Sample(1.5, 2)]), output_signature=Sample(TensorSpec((), "float32"), TensorSpec((), "int64"))
-    )
+    signature = Sample(TensorSpec((), "float32"), TensorSpec((), "int64"))
+    generated = Dataset.from_generator(lambda: iter([Sample(1.5, 2)]), output_signature=signature)
     assert seen(generated) == [("Sample", {"image": 1.5, "label": 2, "name": None})]
     wrong = Dataset.from_generator(lambda: iter([(1.5, 2)]), output_signature=Mutable(TensorSpec(), TensorSpec()))
     with pytest.raises(gp.DataError, match=r"Mutable\(b="):
@@ -136,9 +132,7 @@ def test_the_constructor_sees_values_only() -> None:
     chain = Dataset.from_tensor_slices(Checked(np.arange(4).reshape(2, 2), [5, 6]))
 
     assert "Checked" in repr(chain)
-    assert "Checked(image=int64[2], label=int64)" in str(chain.batch(1).explain()).replace("[?,2]", "[2]").replace(
-        "[?]", ""
-    )
+    assert "Checked(image=int64[?,2], label=int64[?])" in str(chain.batch(1).explain())
     assert seen(chain.map(lambda c: c))[0] == ("Checked", {"image": [0, 1], "label": 5})
     assert seen(chain.map(lambda c: Checked(c.image, c.label)))[1] == ("Checked", {"image": [2, 3], "label": 6})
     assert run(chain.map(lambda c: ops.cast(c.image, "float32"))) == [[0, 1], [2, 3]]  # traced

@@ -12,6 +12,8 @@ import pytest
 
 import gpupipe as gp
 
+GENERATORS: tuple[Any, ...] = random.Random(0), np.random.default_rng(0), np.random.RandomState(0)
+
 
 class Somebody:
     """A thread that draws when it is asked to."""
@@ -62,14 +64,7 @@ def test_draws_of_another_thread_are_no_draws_of_the_function(somebody: Somebody
 
 @pytest.mark.parametrize(
     "draw",
-    [
-        random.random,
-        np.random.rand,
-        lambda: random.random() < 0.5,
-        random.Random(0).random,
-        np.random.default_rng(0).random,
-        np.random.RandomState(0).rand,
-    ],
+    [random.random, np.random.rand, lambda: random.random() < 0.5, *(one.random for one in GENERATORS)],
 )
 def test_a_function_that_draws_is_refused(draw: Callable[[], Any]) -> None:
     with pytest.raises(gp.TraceError, match="draws from a random generator"):

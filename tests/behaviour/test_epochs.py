@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gpupipe import Dataset, Options, ops
+from gpupipe.ops._shared.samples import encoded, noise
 from tests.behaviour.model import run
 
 
@@ -95,3 +96,16 @@ def test_draws_before_and_behind_a_batch_are_equal() -> None:
         Dataset.zip(images, labels).cache().batch(3).map(crop)
     )
     assert chain(Dataset.zip(images.batch(3), labels.batch(3)).map(crop)) == expected
+
+
+def test_crops_do_not_depend_on_the_contents_before() -> None:
+    """Each image is identified by its index."""
+    data = [encoded(noise(height, 40), "PNG") for height in (30, 31, 32)]
+
+    def crops(images: list[bytes]) -> Any:
+        chain = Dataset.from_tensor_slices(images).map(lambda x: ops.random_crop(ops.decode_png(x, channels=3), (9, 9)))
+        return run(chain.batch(3).with_options(Options(device="cpu", backend="numpy")).iterator(epoch=0))[0]
+
+    assert crops([encoded(noise(40, 40), "PNG"), *data[1:]])[1:] == crops(data)[1:]
+    twice = crops([data[0]] * 3)
+    assert twice[0] != twice[1]

@@ -134,3 +134,19 @@ def test_data_errors_name_file_offset_and_stage(tmp_path: Path) -> None:
         run(TFRecordDataset(tmp_path / "a.tfrecord").map(lambda r: gp.io.parse_single_example(r, features)["x"]))
 
     assert (caught.value.file, caught.value.offset) == (str(tmp_path / "a.tfrecord"), 0)
+
+
+NO_PATHS = {"NUL": b"GIF89a\x01\x00", "delete": b"junk\x7f", "line break": b"line\nline", "long": b"x" * 5000}
+NAMES: dict[str, tuple[Any, str]] = {
+    **{name: (data, "from_tensor_slices") for name, data in NO_PATHS.items()},
+    "a path": ("some/a.jpg", "some/a.jpg"),
+    "a path in other letters": ("с пробелом/ü.jpg", "с пробелом/ü.jpg"),
+}
+
+
+@pytest.mark.parametrize(("data", "file"), NAMES.values(), ids=NAMES)
+def test_what_cannot_be_a_path_is_not_shown_as_one(data: Any, file: str) -> None:
+    with pytest.raises(gp.DataError) as caught:
+        run(Dataset.from_tensor_slices([data]).map(_raise))
+
+    assert caught.value.file == file

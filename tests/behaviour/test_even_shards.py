@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -282,3 +283,49 @@ def test_a_stream_is_not_read_further_than_the_round() -> None:
     with iter(source.shard(4, 1, even="wrap")) as items:
         assert int(next(items)) == 1
     assert taken == [0, 1]
+
+
+# ---- shards and slices of the batches of a dataset that never ends: those that the loop over all batches gives
+
+
+ENDLESS: dict[str, Callable[[], gp.Dataset]] = {
+    "repeated": lambda: Range(7).repeat(),
+    "shuffled again and again": lambda: Range(7).shuffle(gp.ALL, seed=1).repeat(),
+    "mapped": lambda: Range(7).map(lambda x: x * 2).repeat(),
+    "cut after all": lambda: Range(7).repeat().take(60),
+    "skipped": lambda: Range(7).repeat().skip(3),
+}
+
+BATCHES: dict[str, Callable[[gp.Dataset], gp.Dataset]] = {
+    "batch": lambda ds: ds.batch(4),
+    "whole batches": lambda ds: ds.batch(4, drop_remainder=True),
+    "padded": lambda ds: ds.padded_batch(4),
+    "skip": lambda ds: ds.batch(4).skip(2),
+}
+
+CHOICES: dict[str, Callable[[gp.Dataset, int], gp.Dataset]] = {
+    "shard": lambda ds, i: ds.shard(3, i),
+    "shard, even": lambda ds, i: ds.shard(3, i, even="drop"),
+    "slice": lambda ds, i: ds[i::3],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "batches", "choice"),
+    [(name, batches, choice) for name in ENDLESS for batches in BATCHES for choice in CHOICES][
+        ::5
+    ],  # every value, and most pairs
+)
+def test_a_part_of_the_batches_is_that_of_the_loop_over_all(name: str, batches: str, choice: str) -> None:
+    ds = BATCHES[batches](ENDLESS[name]())
+    whole = run(islice(ds.iterator(epoch=1), 12))
+    for i in range(3):
+        part = CHOICES[choice](ds, i)
+        with part.iterator(epoch=1) as items:
+            assert run(islice(items, 2)) == whole[i::3][:2]
+            state = items.state_dict()
+            rest = run(islice(items, 2))
+            assert rest == whole[i::3][2:4]
+        with part.iterator(epoch=1) as other:
+            other.load_state_dict(state)
+            assert run(islice(other, 2)) == rest

@@ -6,12 +6,14 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
-from gpupipe import Dataset, ops
+import gpupipe as gp
+from gpupipe import Dataset, Options, ops
 from gpupipe.errors import SpecError, TraceError
 from gpupipe.ops._shared.samples import encoded, noise
-from tests.behaviour.model import run
+from tests.behaviour.model import outcomes, run
 
 EXPRESSIONS: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
     "join": (lambda p: p + b".jpg", [b"a.jpg", b"bc.jpg"]),
@@ -87,3 +89,69 @@ def test_a_value_behind_the_first_op_is_an_error() -> None:
 
     with pytest.raises(TraceError, match=r"len\(\)"):
         Dataset.from_tensor_slices([JPEG]).map(late)
+
+
+# ---- integers divided by zero: an error of that element, wherever it is computed
+
+
+IMAGES = np.zeros((4, 6, 6, 3), np.uint8)
+WITH_ZERO, WITHOUT = np.array([1, 0]), np.array([1, 2])
+ROWS = np.array([[1, 2], [3, 0], [5, 6], [0, 8]])
+
+DIVISIONS: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
+    "number // x": (lambda x: 6 // (x - 1), [-6, "error", 6, 3]),
+    "number % x": (lambda x: 5 % (x - 1), [0, "error", 0, 1]),
+    "x % x": (lambda x: (x + 1) % x, ["error", 0, 1, 1]),
+    "x // 0": (lambda x: x // 0, ["error"] * 4),
+    "x // array": (lambda x: x // WITH_ZERO, ["error"] * 4),
+    "x // 2": (lambda x: x // 2, [0, 0, 1, 1]),
+    "x // array without zeros": (lambda x: x // WITHOUT, [[0, 0], [1, 0], [2, 1], [3, 1]]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")  # which NumPy says instead
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_integers_divided_by_zero_are_an_error_of_that_element(name: str) -> None:
+    divide, expected = DIVISIONS[name]
+    chain = Dataset.range(4).map(divide)
+
+    assert "[traced]" in chain.plan.describe()
+    assert outcomes(chain) == expected
+    assert outcomes(chain.with_options(Options(on_error="skip"))) == [x for x in expected if x != "error"]
+
+
+def test_the_error_says_what_it_was_and_where() -> None:
+    chain = Dataset.range(4).map(lambda x: 6 // (x - 1))
+
+    with pytest.raises(
+        gp.DataError, match=r"range at index 1: .*ZeroDivisionError: integer division or modulo"
+    ) as caught:
+        list(chain)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")  # which NumPy says instead
+def test_arrays_and_small_integers_are_checked_too() -> None:
+    rows = Dataset.from_tensor_slices(ROWS)
+
+    assert outcomes(rows.map(lambda x: 24 // x)) == [[24, 12], "error", [4, 4], "error"]
+    assert outcomes(rows.batch(2).map(lambda x: 24 // x)) == ["error", [[24, 12], [4, 4]], "error"]
+    for dtype in (np.uint8, np.int32, np.bool_):
+        assert "error" in outcomes(Dataset.from_tensor_slices(ROWS.astype(dtype)).map(lambda x: 7 % x))
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")  # which NumPy says instead
+@pytest.mark.parametrize("backend", ["numpy", "dali"])
+def test_a_number_beside_an_image_is_checked_on_every_executor(backend: Any) -> None:
+    def with_label(image: Any, x: Any) -> Any:
+        return ops.resize(image, (3, 3)), 6 // (x - 1)
+
+    def turned(image: Any, x: Any) -> Any:
+        return ops.random_flip_left_right(image, p=(6 // (x - 1)) * 0 + 0.5), x
+
+    pairs = Dataset.zip(Dataset.from_tensor_slices(IMAGES), Dataset.range(4))
+    for function, expected in ((with_label, [-6, 6, 3]), (turned, [0, 2, 3])):
+        chain = pairs.map(function).with_options(Options(backend=backend, on_error="skip"))
+
+        assert [int(x) for _, x in chain] == expected
+        assert [x.tolist() for _, x in chain.batch(2)] == [expected[:2], expected[2:]]

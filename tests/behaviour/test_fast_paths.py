@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -51,25 +52,20 @@ RANGES = [
 @pytest.mark.parametrize(("dtype", "numbers"), RANGES, ids=str)
 def test_numbers_made_in_blocks_are_those_made_one_by_one(dtype: str, numbers: range) -> None:
     kind = np.dtype(dtype).type
-    expected: list[Any] = []
-    ends = ""
-    try:
-        for number in numbers:
-            expected.append(kind(number))
-    except OverflowError as error:
-        ends = str(error)
 
-    got: list[Element] = []
-    try:
-        got.extend(RangeFlow(numbers, np.dtype(dtype)).open(context()))
-        ended = ""
-    except OverflowError as error:
-        ended = str(error)
+    def until_overflow(items: Iterator[Any]) -> tuple[list[Any], str]:
+        taken: list[Any] = []
+        try:
+            taken.extend(items)
+        except OverflowError as error:
+            return taken, str(error)
+        return taken, ""
 
-    assert [element[0][0] for element in got] == expected
+    got, ended = until_overflow(RangeFlow(numbers, np.dtype(dtype)).open(context()))
+
+    assert ([element[0][0] for element in got], ended) == until_overflow(map(kind, numbers))
     assert {type(element[0][0]) for element in got} == {kind}
-    assert [element[2] for element in got] == list(range(len(expected)))
-    assert ended == ends
+    assert [element[2] for element in got] == list(range(len(got)))
 
 
 # ---- what Python functions return
@@ -212,20 +208,12 @@ def test_a_compiled_operator_is_the_operator(name: str) -> None:
 
 
 def test_an_error_of_the_source_keeps_the_rows_taken_before_it() -> None:
-    class Source:
-        def __init__(self) -> None:
-            self.at = 0
+    def element(at: int) -> Element:
+        if at == 3:
+            raise PlanTypeError("no dataset")
+        return (at,), Stream(1, "x"), at
 
-        def __iter__(self) -> Iterator[Element]:
-            return self
-
-        def __next__(self) -> Element:
-            self.at += 1
-            if self.at == 3:
-                raise PlanTypeError("no dataset")
-            return (self.at,), Stream(1, "x"), self.at
-
-    batcher = Batcher(Source(), 4, False, context().run)
+    batcher = Batcher(map(element, count(1)), 4, False, context().run)
 
     with pytest.raises(PlanTypeError):
         batcher.next()
@@ -250,9 +238,7 @@ def test_rows_of_several_types_and_shapes_stack_or_say_why_not() -> None:
 
 def test_an_interleave_goes_on_behind_a_function_that_made_no_dataset() -> None:
     def inner(x: Any) -> Any:
-        if x == 1:
-            return int(x)
-        return Dataset.range(int(x), int(x) + 2)
+        return int(x) if x == 1 else Dataset.range(int(x), int(x) + 2)
 
     items = iter(Dataset.range(4).interleave(inner, cycle_length=2))
     seen: list[Any] = []

@@ -93,10 +93,8 @@ def test_bad_elements_are_kept_as_errors(tmp_path: Path, calls: list[int]) -> No
 
     assert outcomes(dataset) == outcomes(dataset) == [0, "error", 2]
     assert calls == [0, 1, 2]
-    with pytest.raises(gp.DataError, match="one is bad") as caught:
+    with pytest.raises(gp.errors.FunctionError, match=r"range at index 1: .*one is bad"):
         list(dataset)
-    assert type(caught.value).__name__ == "FunctionError"
-    assert (caught.value.file, caught.value.offset) == ("range", 1)
     assert run(dataset.with_options(Options(on_error="skip"))) == [0, 2]
 
 
@@ -268,10 +266,8 @@ def test_a_pass_that_is_stopped_by_another_thread_is_no_full_pass(tmp_path: Path
             go.wait(20)
         return x
 
-    for dataset in (
-        Dataset.range(9).map(slow, traced=False).filter(lambda x: True, ).cache(tmp_path / "c"),
-        Dataset.range(9).map(slow, traced=False).filter(lambda x: True).cache(),
-    ):  # fmt: skip
+    source = Dataset.range(9).map(slow, traced=False).filter(lambda x: True)
+    for dataset in (source.cache(tmp_path / "c"), source.cache()):
         go.clear()
         inside.clear()
         items = iter(dataset.prefetch(1).map(lambda x: x, traced=False).prefetch(2))

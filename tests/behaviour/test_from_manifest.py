@@ -14,7 +14,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Options, TFRecordDataset, ops
-from gpupipe.errors import RecordError
+from gpupipe.errors import MissingFileError, PlanTypeError, RecordError
 from gpupipe.extract.records.manifest import AGAIN
 from gpupipe.extract.records.manifest_writer import write_manifest
 from gpupipe.extract.storage import retry
@@ -23,7 +23,6 @@ from tests.behaviour.manifests import pretended, written
 
 pytest.importorskip("fsspec")
 
-from gpupipe.errors import MissingFileError, PlanTypeError
 from tests.reliability.faulty import Faulty, every
 
 COUNTS = [5, 0, 12, 1, 30]
@@ -74,14 +73,13 @@ def test_the_elements_are_those_of_the_files_in_order(tmp_path: Path) -> None:
     assert list(map(bytes, ds)) == flat(values) == list(map(bytes, TFRecordDataset(paths)))
     assert len(ds) == 48
     assert [bytes(ds[i]) for i in (0, 4, 5, 17, 18, 47, -1)] == [flat(values)[i] for i in (0, 4, 5, 17, 18, 47, -1)]
-
-
-def test_draws_and_orders_are_those_of_the_files(tmp_path: Path) -> None:
-    manifest, paths, _ = written(tmp_path, COUNTS)
-    far, near = TFRecordDataset.from_manifest(manifest), TFRecordDataset(paths)
-
-    assert drawn(far) == drawn(near)
-    assert drawn(far.shuffle(gp.ALL, seed=1)) == drawn(near.shuffle(gp.ALL, seed=1)) != drawn(near)
+    near = TFRecordDataset(paths)
+    assert drawn(ds) == drawn(near)
+    assert drawn(ds.shuffle(gp.ALL, seed=1)) == drawn(near.shuffle(gp.ALL, seed=1)) != drawn(near)
+    with pytest.raises(MissingFileError, match=r"nothing\.gpindex"):
+        TFRecordDataset.from_manifest(tmp_path / "nothing.gpindex")
+    with pytest.raises(PlanTypeError, match="from_manifest needs a manifest that is a path or URL"):
+        TFRecordDataset.from_manifest(3)  # type: ignore[arg-type]
 
 
 def test_a_url_gives_the_same_elements(server: Faulty, tmp_path: Path) -> None:
@@ -205,7 +203,7 @@ def test_a_damaged_file_counts_as_it_does_on_a_disk(tmp_path: Path) -> None:
     found, near = outcomes(TFRecordDataset.from_manifest(manifest)), outcomes(TFRecordDataset(paths))
 
     assert listed.damaged == 2
-    assert [isinstance(one, RecordError) for one in found] == [isinstance(one, RecordError) for one in near]
+    assert [type(one) for one in found] == [type(one) for one in near]
     assert AGAIN in str(found[23])
 
 
@@ -231,11 +229,3 @@ def test_other_files_refuse_a_state(tmp_path: Path) -> None:
 
     with pytest.raises(gp.StateError, match=r"004\.tfrecord"):
         TFRecordDataset.from_manifest(other).iterator(epoch=0).load_state_dict(state)
-
-
-def test_what_is_no_manifest_is_refused(tmp_path: Path) -> None:
-    given: Any = 3
-    with pytest.raises(PlanTypeError, match="from_manifest needs a manifest that is a path or URL"):
-        TFRecordDataset.from_manifest(given)
-    with pytest.raises(MissingFileError, match=r"nothing\.gpindex"):
-        TFRecordDataset.from_manifest(tmp_path / "nothing.gpindex")

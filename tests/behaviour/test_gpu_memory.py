@@ -108,14 +108,13 @@ def _slices() -> Dataset:
 
 def _decoded() -> Dataset:
     files = [jpeg(n) for n in range(32)]
-    return Dataset.from_tensor_slices((files, LABELS)).map(lambda x, y: (ops.decode_jpeg(x, channels=3), y))
+    decoded = Dataset.from_tensor_slices((files, LABELS)).map(lambda x, y: (ops.decode_jpeg(x, channels=3), y))
+    return decoded.map(lambda x, y: (ops.resize(x, (8, 8)), y))
 
 
 CHAINS: dict[str, Callable[[], Dataset]] = {
     "mixup": lambda: _slices().batch(4).map(_mixed),
-    "parts": lambda: (
-        _decoded().map(lambda x, y: (ops.resize(x, (8, 8)), y)).batch(4).with_options(Options(device_memory=20_000))
-    ),
+    "parts": lambda: _decoded().batch(4).with_options(Options(device_memory=20_000)),
     "one result twice": lambda: _slices().map(_twice).batch(4),
     "zip": lambda: Dataset.zip((_slices().batch(4).map(_mixed), _slices().batch(4).map(_cut))),
 }

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from gpupipe import DataError, Dataset, Options
+from gpupipe import UNKNOWN_CARDINALITY, DataError, Dataset, Options
 from gpupipe.flow.bad.policy import ErrorPolicy
 from gpupipe.flow.element import Element, Hole, Raised, Replacement, Stream
 from tests.behaviour.model import outcomes
@@ -36,8 +36,11 @@ def test_random_chains_of_pictures_do_too(on_error: str, program: Program) -> No
 
 @settings(max_examples=100, deadline=None, database=None, derandomize=True)
 @given(program=programs())
-def test_random_chains_without_failures_do_too(program: Program) -> None:
-    assert elements(build(program)) == model(program)
+def test_random_chains_without_failures_do_too_and_never_say_a_wrong_number(program: Program) -> None:
+    dataset, expected = build(program), model(program)
+
+    assert elements(dataset) == expected
+    assert dataset.cardinality() in (UNKNOWN_CARDINALITY, len(expected))
 
 
 def _odd(x: Any) -> Any:

@@ -11,6 +11,11 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import ops
+from gpupipe.ops._shared.samples import encoded
+
+
+def _png(value: int) -> bytes:
+    return encoded(np.full((4, 5, 3), value, np.uint8), "PNG")
 
 
 def make(folder: Path, classes: str = "bac", images: int = 10) -> Path:
@@ -26,16 +31,6 @@ def make(folder: Path, classes: str = "bac", images: int = 10) -> Path:
     (folder / ".cache" / "0.png").write_bytes(b"")
     (folder / "0.png").write_bytes(b"")
     return folder
-
-
-def _png(value: int) -> bytes:
-    import io
-
-    from PIL import Image
-
-    stream = io.BytesIO()
-    Image.fromarray(np.full((4, 5, 3), value, np.uint8)).save(stream, "PNG")
-    return stream.getvalue()
 
 
 def values(ds: gp.Dataset) -> list[tuple[int, int]]:
@@ -60,13 +55,12 @@ def test_images_come_by_class_and_name_with_the_number_of_their_class(tmp_path: 
 def test_a_split_takes_the_same_part_of_each_class_and_no_file_twice(tmp_path: Path, seed: int) -> None:
     make(tmp_path)
 
-    parts = [
-        gp.image_folder(tmp_path, validation_split=0.3, subset=subset, seed=seed)
-        for subset in ("training", "validation")
-    ]
+    training, validation = (
+        gp.image_folder(tmp_path, validation_split=0.3, subset=one, seed=seed) for one in ("training", "validation")
+    )
 
-    assert [np.bincount(part.labels).tolist() for part in parts] == [[7, 7, 7], [3, 3, 3]]
-    assert sorted(parts[0].file_paths + parts[1].file_paths) == sorted(gp.image_folder(tmp_path).file_paths)
+    assert [np.bincount(part.labels).tolist() for part in (training, validation)] == [[7, 7, 7], [3, 3, 3]]
+    assert sorted(training.file_paths + validation.file_paths) == sorted(gp.image_folder(tmp_path).file_paths)
 
 
 def test_a_split_depends_on_names_and_seed_alone(tmp_path: Path) -> None:
@@ -92,18 +86,6 @@ def test_random_values_stay_when_the_folder_moves_and_grows(tmp_path: Path) -> N
 
     assert all(np.array_equal(value, after[name]) for name, value in before.items())
     assert len({float(value[0]) for value in before.values()}) == 30
-
-
-def test_a_loop_resumes_after_each_element(tmp_path: Path) -> None:
-    ds = gp.image_folder(make(tmp_path, images=3)).shuffle(gp.ALL)
-    whole = values(ds.epoch(0))
-    for count in range(0, len(whole), 3):
-        items = ds.iterator(epoch=0)
-        for _ in range(count):
-            next(items)
-        again = iter(ds)
-        again.load_state_dict(items.state_dict())
-        assert len(list(again)) == len(whole) - count
 
 
 def test_links_are_entered_on_request_and_a_circle_ends(tmp_path: Path) -> None:

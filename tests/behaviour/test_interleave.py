@@ -133,13 +133,10 @@ def test_without_an_order_what_is_ready_comes_first() -> None:
                 raise AssertionError("the others wait for the slow one")
             yield np.int64(i * 10 + j)
 
-    dataset = Dataset.range(3).interleave(
-        lambda i: Dataset.from_generator(numbers, output_signature=INT, args=(int(i),)),
-        cycle_length=3,
-        num_parallel_calls=3,
-        deterministic=False,
-    )
-    with iter(dataset) as items:
+    def made(i: Any) -> Dataset:
+        return Dataset.from_generator(numbers, output_signature=INT, args=(int(i),))
+
+    with iter(Dataset.range(3).interleave(made, 3, num_parallel_calls=3, deterministic=False)) as items:
         first = [int(next(items)) for _ in range(6)]
         go.set()
         rest = [int(x) for x in items]
@@ -156,10 +153,8 @@ def test_what_is_made_ahead_has_a_bound() -> None:
         time.sleep(0.002)
         return np.int64(x)
 
-    dataset = Dataset.range(10**6).interleave(
-        lambda i: Dataset.range(10**6).map(slow, spec=INT, traced=False), cycle_length=3, num_parallel_calls=3
-    )
-    with iter(dataset) as items:
+    inner = Dataset.range(10**6).map(slow, spec=INT, traced=False)
+    with iter(Dataset.range(10**6).interleave(lambda i: inner, 3, num_parallel_calls=3)) as items:
         next(items)
         time.sleep(0.5)
         count = len(made)
@@ -175,12 +170,10 @@ def test_failures_are_holes_in_their_places(deterministic: bool) -> None:
         return np.int64(x)
 
     def chain(calls: int | None) -> Dataset:
-        return Dataset.range(5).interleave(
-            lambda i: Dataset.range(i * 10, i * 10 + 7).map(third, spec=INT, traced=False),
-            cycle_length=3,
-            num_parallel_calls=calls,
-            deterministic=deterministic,
-        )
+        def inner(i: Any) -> Dataset:
+            return Dataset.range(i * 10, i * 10 + 7).map(third, spec=INT, traced=False)
+
+        return Dataset.range(5).interleave(inner, 3, num_parallel_calls=calls, deterministic=deterministic)
 
     ours, expected = outcomes(chain(3)), outcomes(chain(None))
 
@@ -195,12 +188,8 @@ def test_an_exit_in_a_function_reaches_who_asks() -> None:
             raise SystemExit(7)
         return np.int64(x)
 
-    items = iter(
-        Dataset.range(2).interleave(
-            lambda i: Dataset.range(6).map(leaves, spec=INT, traced=False), cycle_length=2, num_parallel_calls=2
-        )
-    )
-    with items:
+    inner = Dataset.range(6).map(leaves, spec=INT, traced=False)
+    with iter(Dataset.range(2).interleave(lambda i: inner, 2, num_parallel_calls=2)) as items:
         assert [int(next(items)) for _ in range(6)] == [0, 0, 1, 1, 2, 2]
         with pytest.raises(SystemExit, match="7"):
             next(items)

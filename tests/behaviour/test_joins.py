@@ -5,13 +5,14 @@ What they give is compared with tf.data in tests/differential.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from gpupipe import DataError, Dataset, TensorSpec
+from gpupipe import Dataset, TensorSpec
 from gpupipe.errors import ResultError
 from tests.behaviour.model import outcomes, run
 
@@ -52,18 +53,13 @@ def test_unknown_elements_join_too() -> None:
 
 
 def _chained(count: int) -> Dataset:
-    dataset = Dataset.range(1)
-    for i in range(1, count):
-        dataset = dataset.concatenate(Dataset.range(i, i + 1))
-    return dataset
+    return functools.reduce(Dataset.concatenate, (Dataset.range(i, i + 1) for i in range(count)))
 
 
 def test_a_loop_longer_than_pythons_recursion_limit() -> None:
     limit = sys.getrecursionlimit()
     count = 700
-    right = Dataset.range(9, 10)
-    for i in range(8, -1, -1):
-        right = Dataset.range(i, i + 1).concatenate(right)
+    right = functools.reduce(lambda some, i: Dataset.range(i, i + 1).concatenate(some), range(8, -1, -1), R(9, 10))
     try:
         sys.setrecursionlimit(600)
         assert run(_chained(count)) == list(range(count))
@@ -140,9 +136,7 @@ def test_a_result_that_is_no_element_is_a_value_error_of_its_element(result: Any
 
     dataset = Dataset.range(3).map(fn)
 
-    with pytest.raises(ResultError, match=message) as caught:
+    with pytest.raises(ResultError, match=f"range at index 1: map: .*{message}") as caught:
         run(dataset)
     assert isinstance(caught.value, ValueError)
-    assert isinstance(caught.value, DataError)
-    assert (caught.value.file, caught.value.offset, caught.value.stage) == ("range", 1, "map")
     assert outcomes(dataset) == [0, "error", 2]

@@ -120,16 +120,11 @@ def test_an_element_by_index_has_its_own_random_numbers_and_names(tmp_path: Path
 
     loaded = D.load(tmp_path / "s").map(drawn, rng=True)
     order = taken(iter(loaded))
-    assert sum(kind == "error" for kind, _ in order) == 3
-    for i, (kind, expected) in enumerate(order):
-        if kind == "error":
-            with pytest.raises(gp.DataError) as caught:
-                loaded[i]
-            assert str(caught.value) == expected
-            assert f"{tmp_path}" in expected and ".tfrecord" in expected
-        else:
-            assert plain(loaded[i]) == run([loaded[i]])[0]
-            assert taken(iter(loaded[i : i + 1])) == [(kind, expected)]
+    errors = [text for kind, text in order if kind == "error"]
+    assert len(errors) == 3 and all(f"{tmp_path}" in text and ".tfrecord" in text for text in errors)
+    for i in range(len(order)):
+        assert taken(iter(loaded[i : i + 1])) == order[i : i + 1]
+        assert taken(map(loaded.__getitem__, [i])) == order[i : i + 1]
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -245,17 +240,13 @@ def test_a_damaged_index_costs_access_by_index_only(tmp_path: Path) -> None:
             assert firsts(loaded) == list(range(12))
 
 
-@pytest.mark.parametrize("cut", [0, 1, 20, 30, 100, 1000])
+@pytest.mark.parametrize("cut", [1, 20, 30, 100, 1000])
 def test_a_file_that_is_cut_has_no_index(tmp_path: Path, cut: int) -> None:
     path = saved(tmp_path / "s", 12)
-    path.write_bytes(path.read_bytes()[: -cut or None] if cut < 1000 else b"")
-    loaded = D.load(tmp_path / "s")
+    path.write_bytes(path.read_bytes()[:-cut] if cut < 1000 else b"")
 
-    if cut:
-        with pytest.raises(gp.DataError, match="index of the elements is needed"):
-            loaded[3]
-    else:
-        assert firsts([loaded[3]]) == [3]
+    with pytest.raises(gp.DataError, match="index of the elements is needed"):
+        D.load(tmp_path / "s")[3]
 
 
 def test_numbers_of_an_index_with_right_checksums_are_not_believed(tmp_path: Path) -> None:
@@ -279,10 +270,7 @@ def test_numbers_of_an_index_with_right_checksums_are_not_believed(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("folder", "number", "text"),
-    [
-        ("b", 4, "the record belongs to another file"),
-        ("a", 6, "element 4 was expected, this is number 6"),
-    ],
+    [("b", 4, "the record belongs to another file"), ("a", 6, "element 4 was expected, this is number 6")],
 )
 def test_a_record_in_the_place_of_another_is_not_taken(tmp_path: Path, folder: str, number: int, text: str) -> None:
     paths = {name: saved(tmp_path / name, 12) for name in ("a", "b")}
@@ -341,7 +329,7 @@ def test_compressed_files_and_more_than_16_are_read_in_order(tmp_path: Path) -> 
         order = run(loaded)
         assert sorted(order) == list(range(40))
         assert run(loaded.skip(38)) == order[38:]
-        assert [int(x) for x in json.loads(json.dumps(run(loaded.shard(2, 1))))] == order[1::2]
+        assert run(loaded.shard(2, 1)) == order[1::2]
         with pytest.raises(gp.PlanError, match="cannot be indexed: that needs at most 16 files, not compressed"):
             loaded[3:5]
 
