@@ -49,9 +49,7 @@ RESIZED: dict[str, Image] = {
     "random_resized_crop": lambda data: ops.random_resized_crop(photo(data), 12),
     "bicubic": lambda data: ops.random_resized_crop(photo(data), 12, interpolation="bicubic"),
     "resize": lambda data: ops.resize(photo(data), (12, 9), antialias=True),
-    "fitted": lambda data: ops.resize_with_crop_or_pad(
-        ops.resize(photo(data), (9, 9), preserve_aspect_ratio=True), 9, 9
-    ),
+    "fitted": lambda x: ops.resize_with_crop_or_pad(ops.resize(photo(x), (9, 9), preserve_aspect_ratio=True), 9, 9),
     "shorter side and centre": lambda data: ops.center_crop(ops.resize_shorter(photo(data), 14), 12),
     "the window of a fused decoder": lambda data: ops.resize(ops.decode_and_crop_jpeg(data, (9, 5, 70, 80)), (9, 9)),
 }
@@ -130,17 +128,6 @@ def test_a_window_that_is_not_much_larger_than_the_result_is_decoded_exactly(bac
     assert fires(ds.with_options(ON)) == 1
     for exact, other in zip(ds, ds.with_options(ON), strict=True):
         np.testing.assert_array_equal(exact, other)
-
-
-@pytest.mark.skipif(not has_dali(), reason="needs DALI")
-def test_executors_agree() -> None:
-    for (first, _), (second, _) in zip(
-        chain(augmented, "numpy").with_options(ON), chain(augmented, "dali").with_options(ON), strict=True
-    ):
-        off = np.abs(first - second) * 50
-        # Pillow and DALI round differently, and DALI repeats edge pixels
-        assert off[:, 1:-1, 1:-1].max() < 1.01
-        assert off.max() <= 18
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -90,9 +90,7 @@ class Step(NamedTuple):
 
 STEPS = {
     "threads that wait become as many as help": Step(3, 24, lambda n: 20 * min(n, 24), lambda n: min(n, 24)),
-    "threads that need the CPUs become fewer": Step(
-        16, CPUS, lambda n: min(100, 104 - 2 * n), cores=2.0, all_cores=2.0
-    ),
+    "threads that need the CPUs become fewer": Step(16, 2, lambda n: min(100, 104 - 2 * n), cores=2.0, all_cores=2.0),
     "threads that hardly compute stay": Step(8, 8, working=lambda n: 0.2, all_cores=1.9),
     "a loop that does not wait is left alone": Step(2, 2, waiting=0.01),
     "no step gets more than it can use": Step(2, 5, lambda n: 20.0 * n, most=5),
@@ -471,9 +469,8 @@ def test_names_of_no_step_are_logged_once(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_fixed_numbers_and_datasets_made_for_each_element_are_not_tuned() -> None:
-    dataset = Dataset.range(6).interleave(
-        lambda i: Dataset.range(5).map(same, num_parallel_calls=gp.AUTOTUNE), 2, num_parallel_calls=2
-    )
+    inner = Dataset.range(5).map(same, num_parallel_calls=gp.AUTOTUNE)
+    dataset = Dataset.range(6).interleave(lambda i: inner, 2, num_parallel_calls=2)
     items = iter(dataset.map(same, num_parallel_calls=3).prefetch(2))
     list(items)
 

@@ -25,28 +25,20 @@ def _two(first: object, second: object) -> Dataset:
     return Dataset.from_tensors(first).concatenate(Dataset.from_tensors(second))
 
 
+def _dicts(dataset: Dataset) -> Dataset:
+    return dataset.map(lambda x: {"x": x})
+
+
 WIDER = Dataset.range(1, 9).map(lambda n: np.zeros(n), traced=False)
 UNFIT: list[tuple[Callable[[], Dataset], type[Exception], str]] = [
-    (
-        lambda: _ragged(2, 2, 3).map(lambda x: {"label": 1, "x": x}).batch(3),
-        ShapeError,
-        r"batch.*\['x'\], got \(3,\) after \(2,\).*index 0.*padded_batch",
-    ),
+    (lambda: _dicts(_ragged(2, 2, 3)).batch(3), ShapeError, r"\['x'\], got \(3,\) after \(2,\).*index 0.*padded_batch"),
     (lambda: _ragged(1).padded_batch(2, [2, 2]), gp.PlanError, "a padded shape of rank 1.*in the padded_batch at "),
     (lambda: _ragged(1).padded_batch(2, padding_values=0.5), TypeError, "padded_batch needs a value of dtype int64"),
     (lambda: _ragged(1).map(lambda x: (x, x)).padded_batch(2, [2]), TypeError, "needs padded_shapes as a tuple of 2"),
     (lambda: WIDER.padded_batch(1, [5]), ShapeError, r"range at index 5: .* shape \[5\], got \(6,\); crop them, or"),
-    (
-        lambda: WIDER.map(lambda x: {"x": np.stack([x, x])}).padded_batch(2, {"x": [None, 4]}),
-        ShapeError,
-        r"no larger than the padded shape \[None, 4\] for .*x.*, got \(2, 5\)",
-    ),
+    (lambda: _dicts(WIDER).padded_batch(2, {"x": [4]}), ShapeError, r"the padded shape \[4\] for .*x.*, got \(5,\)"),
     (lambda: _two([1, 2], 1).padded_batch(2), ShapeError, r"of one rank, got \(\) after \(2,\) \(.* at index 0\)"),
-    (
-        lambda: _two([1], [[1]]).padded_batch(1, [5]),
-        ShapeError,
-        r"of rank 1, as the padded shape \[5\] has, got \(1, 1",
-    ),
+    (lambda: _two([1], [[1]]).padded_batch(1, [5]), ShapeError, r"rank 1, as the padded shape \[5\] has, got \(1, 1"),
 ]
 
 
@@ -59,9 +51,7 @@ def test_what_does_not_fit_is_named_with_its_leaf_its_shape_and_its_place(
 
 
 def test_each_kind_of_leaf_has_its_own_filling() -> None:
-    rows = Dataset.range(1, 3).map(
-        lambda n: (np.ones(int(n), bool), np.array([b"x"] * int(n), object), np.ones(int(n), np.float32))
-    )
+    rows = Dataset.from_list([(np.ones(n, bool), np.array([b"x"] * n, object), np.ones(n, np.float32)) for n in (1, 2)])
 
     assert run(rows.padded_batch(2)) == [([[True, False], [True, True]], [[b"x", b""], [b"x", b"x"]], [[1, 0], [1, 1]])]
 

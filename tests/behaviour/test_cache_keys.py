@@ -72,15 +72,16 @@ def _drawn(x: Any, rng: np.random.Generator) -> Any:
     return x, rng.integers(10**9)
 
 
-IMAGES = np.arange(9 * 4 * 4 * 3, dtype=np.int32).reshape(9, 4, 4, 3) % 251
+def _flipped(image: Any) -> Any:
+    return ops.random_flip_left_right(image)
+
+
+IMAGES = (np.arange(9 * 4 * 4 * 3) % 251).astype(np.uint8).reshape(9, 4, 4, 3)
 CHAINS: dict[str, tuple[Callable[[], Dataset], Callable[[Dataset], Dataset]]] = {
     "numbers": (lambda: Dataset.range(9), lambda d: d.map(_drawn, rng=True)),
     "passes": (lambda: Dataset.range(4).repeat(2), lambda d: d.map(_drawn, rng=True)),
     "rows of batches": (lambda: Dataset.range(9).batch(4), lambda d: d.unbatch().map(_drawn, rng=True)),
-    "traced ops on batches": (
-        lambda: Dataset.from_tensor_slices(IMAGES.astype(np.uint8)).batch(4),
-        lambda d: d.map(lambda x: ops.random_flip_left_right(x)),
-    ),
+    "traced ops on batches": (lambda: Dataset.from_tensor_slices(IMAGES).batch(4), lambda d: d.map(_flipped)),
 }
 
 

@@ -273,27 +273,17 @@ def _records(path: Path) -> Dataset:
 
 FULL = "holds the indices of all 50,000 elements, 400,000 bytes.*shuffle\\(gp.ALL\\) gives a uniform order too"
 SAID: list[tuple[Callable[[Path], Dataset], str]] = [
-    (
-        lambda _: _mapped(lambda x: ops.normalize(x, MEAN, STD)),
-        r"mean=\(123.675, 116.28, 103.53\), std=\(58.395, 57.12",
-    ),
-    (
-        lambda _: _mapped(lambda x: ops.random_crop(x, (2, 2)), CHW),
-        r"^random_crop at \S+: .*\[3, 6, 7\] .*e\(x, 'HWC'\)",
-    ),
+    (lambda _: _mapped(lambda x: ops.normalize(x, MEAN, STD)), r"mean=\(123.675, 116.28, 103.53\), std=\(58.395, 57"),
+    (lambda _: _mapped(lambda x: ops.random_crop(x, (2, 2)), CHW), r"^random_crop at .*\[3, 6, 7\] .*e\(x, 'HWC'\)"),
     (lambda _: _images().map(np.rot90).batch(2), "on one thread.*num_parallel_calls=gp.AUTOTUNE"),
-    (
-        lambda _: _mapped(lambda x: ops.resize(np.rot90(x), (3, 3))),
-        r"calls ops.resize in the lambda and yet runs as ordinary Python.*map\(fn, traced=True\) says why",
-    ),
+    (lambda _: _mapped(lambda x: ops.resize(np.rot90(x), 3)), r"ops.resize in the lambda.*map\(fn, traced=True\) says"),
     (lambda _: _paths().map(lambda p: (p, random.random())), r"from random.random in the lambda.*map\(fn, rng=True\)"),
     (lambda _: R(50_000).shuffle(50_000), FULL),
     (lambda path: _records(path).prefetch(2).shuffle(-2), "holds every element in memory, 250 bytes each,"),
     (lambda path: _records(path).map(lambda x: str(x), num_parallel_calls=2).shuffle(-2), "at their full size"),
     (
         lambda _: _both(lambda x: x.shuffle(9, 1), lambda x: x.shuffle(9, 2)),
-        r"two inputs are in random orders of their own \(shuffle\(9, seed=1\) at \S+:\d+, and shuffle\(9, seed=2\) at "
-        r"\S+:\d+\): the parts of a pair do not belong together; zip first, then shuffle",
+        r"in random orders of their own \(shuffle\(9, seed=1\) at \S+, and shuffle\(9, seed=2\) at .*; zip first, then",
     ),
 ]
 

@@ -20,6 +20,10 @@ def _square(x: Any) -> int:
     return int(x) ** 2
 
 
+def _six_times(x: Any) -> Dataset:
+    return Dataset.from_tensors(x).repeat(6)
+
+
 def _lists(batches: Any) -> list[Any]:
     return [batch.tolist() for batch in batches]
 
@@ -45,11 +49,9 @@ def test_shuffle_and_repeat_is_shuffle_then_repeat() -> None:
 @pytest.mark.parametrize("arguments", [{}, {"buffer_output_elements": 2, "prefetch_input_elements": 3}], ids=str)
 def test_parallel_interleave_has_interleaves_order(arguments: dict[str, Any]) -> None:
     numbers = Dataset.range(1, 6)
-    made = numbers.apply(
-        compat.parallel_interleave(lambda x: Dataset.from_tensors(x).repeat(6), 2, block_length=4, **arguments)
-    )
+    made = numbers.apply(compat.parallel_interleave(_six_times, 2, block_length=4, **arguments))
 
-    assert list(made) == list(numbers.interleave(lambda x: Dataset.from_tensors(x).repeat(6), 2, 4))
+    assert list(made) == list(numbers.interleave(_six_times, 2, 4))
     assert list(made)[:12] == [1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 2, 2]
 
 
@@ -69,12 +71,11 @@ def _endless(taken: list[int], started: list[int]) -> Callable[[Any], Dataset]:
 def test_what_is_made_ahead_is_bounded_by_what_was_asked_for() -> None:
     taken: list[int] = []
     started: list[int] = []
-    made = Dataset.range(50).apply(
-        compat.parallel_interleave(_endless(taken, started), 2, buffer_output_elements=5, prefetch_input_elements=1)
-    )
+    made = _endless(taken, started)
+    ahead = compat.parallel_interleave(made, 2, buffer_output_elements=5, prefetch_input_elements=1)
     enough = threading.Event()
     both = Counter({0: 2 + 5, 1: 2 + 5})  # taken, and waiting in the queue
-    with iter(made) as items:
+    with iter(Dataset.range(50).apply(ahead)) as items:
         for _ in range(4):
             next(items)
         for _ in range(200):

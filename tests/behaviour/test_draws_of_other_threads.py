@@ -12,8 +12,6 @@ import pytest
 
 import gpupipe as gp
 
-GENERATORS: tuple[Any, ...] = random.Random(0), np.random.default_rng(0), np.random.RandomState(0)
-
 
 class Somebody:
     """A thread that draws when it is asked to."""
@@ -60,15 +58,6 @@ def test_draws_of_another_thread_are_no_draws_of_the_function(somebody: Somebody
 
     assert [int(x) for x in gp.Dataset.range(3).map(function, traced=True)] == [1, 2, 3]
     assert left[0] == (0 if times == 1 else times - 17)
-
-
-@pytest.mark.parametrize(
-    "draw",
-    [random.random, np.random.rand, lambda: random.random() < 0.5, *(one.random for one in GENERATORS)],
-)
-def test_a_function_that_draws_is_refused(draw: Callable[[], Any]) -> None:
-    with pytest.raises(gp.TraceError, match="draws from a random generator"):
-        gp.Dataset.range(3).map(lambda x: x + int(100 * draw()), traced=True)
 
 
 def test_a_function_that_draws_on_some_calls_is_refused(somebody: Somebody) -> None:

@@ -19,10 +19,12 @@ def _drawn(x: Any, rng: np.random.Generator) -> Any:
 
 def _flipped() -> Dataset:
     images = np.arange(20 * 2 * 3 * 3, dtype=np.uint8).reshape(20, 2, 3, 3)
-    dataset = Dataset.from_tensor_slices(images).map(
-        lambda x: ops.random_flip_left_right(ops.random_crop(x, (1, 2, 3)))
+    cropped = Dataset.from_tensor_slices(images).map(lambda x: ops.random_crop(x, (1, 2, 3)))
+    return (
+        cropped.map(lambda x: ops.random_flip_left_right(x))
+        .batch(6)
+        .with_options(Options(device="cpu", backend="numpy"))
     )
-    return dataset.batch(6).with_options(Options(device="cpu", backend="numpy"))
 
 
 CHAINS: dict[str, Callable[[], Dataset]] = {
@@ -92,9 +94,8 @@ def test_draws_before_and_behind_a_batch_are_equal() -> None:
 
     expected = chain(Dataset.zip(images, labels).map(crop).batch(3))
     assert chain(Dataset.zip(images, labels).batch(3).map(crop)) == expected
-    assert chain(Dataset.zip(images, labels).batch(3).cache().map(crop)) == chain(
-        Dataset.zip(images, labels).cache().batch(3).map(crop)
-    )
+    cached = chain(Dataset.zip(images, labels).batch(3).cache().map(crop))
+    assert cached == chain(Dataset.zip(images, labels).cache().batch(3).map(crop))
     assert chain(Dataset.zip(images.batch(3), labels.batch(3)).map(crop)) == expected
 
 

@@ -16,6 +16,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
 from gpupipe.flow.state.checkpoints import EVERY
+from tests.behaviour.manifests import written
 from tests.behaviour.model import plain
 from tests.reliability.resume import goes_on, resumed_after, taken
 
@@ -24,9 +25,18 @@ N = 24
 Chain = Callable[[Any], Any]
 
 
-def numbers(d: Any = Dataset, n: int = N) -> Any:
+def numbers(n: int = N) -> Any:
     """0 to n - 1."""
-    return d.range(n)
+    return Dataset.range(n)
+
+
+def _in_turn(*inputs: Any) -> Any:
+    return Dataset.choose_from_datasets(inputs, Dataset.range(2).repeat(N))
+
+
+def _zipped(chain: Chain, other: Any = None) -> Any:
+    """The numbers of a chain beside those of the same, or of another."""
+    return Dataset.zip((chain(numbers()), chain(numbers()) if other is None else other))
 
 
 def alike(dataset: Any, epoch: int = 0) -> int:
@@ -51,22 +61,14 @@ PAIRED: dict[str, Chain] = {
     "cache, shuffle": lambda x: x.cache().shuffle(100, seed=1),
     "shuffle, batch, unbatch": lambda x: x.shuffle(100, seed=1).batch(5).unbatch(),
     "split": lambda x: x.split([0.5, 0.5], seed=3)[0].shuffle(gp.ALL, seed=1),
-    "chosen from shuffled ones": lambda x: Dataset.choose_from_datasets(
-        [x.shuffle(100, seed=1), x.shuffle(100, seed=2)], Dataset.range(2).repeat(N)
-    ),
+    "chosen from shuffled ones": lambda x: _in_turn(x.shuffle(100, seed=1), x.shuffle(100, seed=2)),
     "drawn from two": lambda x: Dataset.sample_from_datasets([x, x.skip(5)], seed=1),
     "drawn anew": lambda x: Dataset.sample_from_datasets([x, x.skip(5)], seed=1, rerandomize_each_iteration=True),
-    "kept by class": lambda x: x.rejection_resample(lambda i: i % 2, [0.9, 0.1], [0.5, 0.5], seed=1).map(
-        lambda which, i: i
-    ),
+    "kept by class": lambda x: x.rejection_resample(lambda i: i % 2, [0.9, 0.1], [0.5, 0.5], 1).map(lambda which, i: i),
     "random numbers": lambda x: Dataset.zip((x, Dataset.random(seed=1, rerandomize_each_iteration=True))),
-    "inner datasets": lambda x: x.flat_map(lambda i: Dataset.range(5).shuffle(5, seed=1)),
-    "inner datasets, shuffled outer ones": lambda x: x.shuffle(9, seed=2).interleave(
-        lambda i: Dataset.range(5).shuffle(5, seed=1), cycle_length=3
-    ),
-    "inner datasets of a Python function": lambda x: Dataset.range(3).flat_map(
-        lambda i: Dataset.range(int(i) + 4).shuffle(9, seed=1)
-    ),
+    "inner datasets": lambda x: x.flat_map(lambda i: numbers(n=5).shuffle(5, seed=1)),
+    "shuffled outer ones": lambda x: x.shuffle(9, seed=2).interleave(lambda i: numbers(n=5).shuffle(5, seed=1), 3),
+    "of a Python function": lambda x: numbers(n=3).flat_map(lambda i: numbers(n=int(i) + 4).shuffle(9, seed=1)),
     "windows": lambda x: x.window(6).flat_map(lambda w: w.shuffle(6, seed=1)),
 }
 
@@ -74,7 +76,7 @@ PAIRED: dict[str, Chain] = {
 @pytest.mark.parametrize("disabled", [(), ("shuffle_and_repeat", "drop_no_ops", "sink_selects")], ids=["", "no rules"])
 @pytest.mark.parametrize("chain", PAIRED.values(), ids=PAIRED.keys())
 def test_inputs_of_a_zip_with_equal_seeds_match(chain: Chain, disabled: tuple[str, ...]) -> None:
-    zipped = Dataset.zip((chain(numbers()), chain(numbers()))).with_options(Options(disabled_rules=disabled))
+    zipped = _zipped(chain).with_options(Options(disabled_rules=disabled))
     seen = [list(map(plain, zipped.iterator(epoch=epoch))) for epoch in range(3)]
 
     assert all(a == b for epoch in seen for a, b in epoch)
@@ -82,26 +84,18 @@ def test_inputs_of_a_zip_with_equal_seeds_match(chain: Chain, disabled: tuple[st
     assert min(map(len, seen)) >= 5
 
 
+def _half() -> Any:
+    return numbers(N // 2)
+
+
 STRUCTURES: dict[str, Callable[[Chain], Any]] = {
-    "a zip in a zip": lambda f: Dataset.zip((Dataset.zip((f(numbers()), f(numbers()))), f(numbers()))).map(
-        lambda ab, c: (*ab, c)
-    ),
-    "a zip below one of the shuffles": lambda f: Dataset.zip(
-        (f(numbers()), f(Dataset.zip((numbers(), numbers())).map(lambda a, b: a)))
-    ),
-    "a repeat below one of the shuffles": lambda f: Dataset.zip(
-        (f(numbers().map(lambda i: i % 12)), f(numbers(n=12).repeat(2)))
-    ),
-    "a concatenation below one of the shuffles": lambda f: Dataset.zip(
-        (f(numbers()), f(numbers(n=12).concatenate(Dataset.range(12, N))))
-    ),
-    "a zip inside interleave": lambda f: Dataset.range(3).interleave(
-        lambda i: Dataset.zip((f(numbers()), f(numbers()))), cycle_length=2
-    ),
-    "a zip, then repeat": lambda f: Dataset.zip((f(numbers()), f(numbers()))).repeat(2),
-    "zips that are mixed": lambda f: Dataset.choose_from_datasets(
-        [Dataset.zip((f(numbers()), f(numbers()))) for _ in range(2)], Dataset.range(2).repeat(N)
-    ),
+    "a zip in a zip": lambda f: Dataset.zip((_zipped(f), f(numbers()))).map(lambda ab, c: (*ab, c)),
+    "a zip below one of the shuffles": lambda f: _zipped(f, f(_zipped(lambda x: x).map(lambda a, b: a))),
+    "a repeat below one of the shuffles": lambda f: _zipped(lambda x: f(x.map(lambda i: i % 12)), f(_half().repeat(2))),
+    "a concatenation below one of them": lambda f: _zipped(f, f(_half().concatenate(Dataset.range(N // 2, N)))),
+    "a zip inside interleave": lambda f: Dataset.range(3).interleave(lambda i: _zipped(f), cycle_length=2),
+    "a zip, then repeat": lambda f: _zipped(f).repeat(2),
+    "zips that are mixed": lambda f: _in_turn(_zipped(f), _zipped(f)),
 }
 
 
@@ -125,19 +119,13 @@ def test_pairs_match_wherever_the_zip_stands_and_whatever_is_below(structure: An
 
 
 def test_nested_repeats_are_counted_through() -> None:
-    flat = numbers().shuffle(100, seed=1).repeat(6)
     nested = numbers().shuffle(100, seed=1).repeat(2).repeat(3)
 
-    zipped = Dataset.zip((flat, nested))
-
-    assert alike(zipped) == 6 * N
+    assert alike(_zipped(lambda x: x.shuffle(100, seed=1).repeat(6), nested)) == 6 * N
 
 
 def test_elements_by_place_match() -> None:
-    def chain() -> Any:
-        return numbers().shuffle(gp.ALL, seed=1).repeat(2)
-
-    zipped = Dataset.zip((chain(), chain()))
+    zipped = _zipped(_over_all)
 
     assert len(zipped) == 2 * N
     assert [plain(zipped[i]) for i in range(2 * N)] == [plain(x) for x in zipped.iterator(epoch=0)]
@@ -146,10 +134,8 @@ def test_elements_by_place_match() -> None:
 
 
 APART: dict[str, Callable[[], Any]] = {
-    "no seeds, ALL": lambda: Dataset.zip((numbers().shuffle(gp.ALL), numbers().shuffle(gp.ALL))),
-    "no seeds in the second pass": lambda: Dataset.zip(
-        (numbers().shuffle(100).repeat(2).skip(N), numbers().shuffle(100).repeat(2).skip(N))
-    ),
+    "no seeds, ALL": lambda: _zipped(lambda x: x.shuffle(gp.ALL)),
+    "no seeds in the second pass": lambda: _zipped(lambda x: x.shuffle(100).repeat(2).skip(N)),
 }
 
 
@@ -199,15 +185,16 @@ def test_nested_mixtures_of_one_seed_do_not_draw_the_same_numbers() -> None:
 def test_random_ops_draw_by_identity_whatever_their_seeds() -> None:
     images = np.random.default_rng(1).integers(0, 255, (N, 9, 9, 3), np.uint8)
 
+    def crop(x: Any) -> Any:
+        return ops.random_crop(x, (3, 3, 3), seed=7)
+
     def cropped() -> Dataset:
-        return Dataset.from_tensor_slices(images).map(lambda x: ops.random_crop(x, (3, 3, 3), seed=7))
+        return Dataset.from_tensor_slices(images).map(crop)
 
     pairs = [(a.tobytes(), b.tobytes()) for a, b in Dataset.zip((cropped(), cropped()))]
     whole = Dataset.from_tensor_slices(images)
     joint = Dataset.zip((whole, whole)).map(lambda a, b: ops.random_crop((a, b), (3, 3, 3)))
-    behind = Dataset.zip((whole, whole)).map(
-        lambda a, b: (ops.random_crop(a, (3, 3, 3), seed=7), ops.random_crop(b, (3, 3, 3), seed=7))
-    )
+    behind = Dataset.zip((whole, whole)).map(lambda a, b: (crop(a), crop(b)))
 
     assert sum(a == b for a, b in pairs) < 8
     assert all((a == b).all() for dataset in (joint, behind) for a, b in dataset)
@@ -215,22 +202,18 @@ def test_random_ops_draw_by_identity_whatever_their_seeds() -> None:
 
 @pytest.mark.parametrize("chain", PAIRED.values(), ids=PAIRED.keys())
 def test_a_resumed_zip_goes_on_with_the_same_pairs(chain: Chain) -> None:
-    def zipped() -> Any:
-        return Dataset.zip((chain(numbers()), chain(numbers())))
-
-    whole = taken(iter(zipped()))
+    whole = taken(iter(_zipped(chain)))
     for count in (9, N + 3):
-        assert resumed_after(zipped, min(count, len(whole)))[0] == whole[count:]
+        assert resumed_after(lambda: _zipped(chain), min(count, len(whole)))[0] == whole[count:]
 
 
 def test_buffers_of_records_resume_with_the_draws_of_their_inner_datasets(tmp_path: Path) -> None:
-    for j in range(4):
-        with gp.io.TFRecordWriter(str(tmp_path / f"{j}.tfrecord")) as writer:
-            for i in range(25):
-                writer.write(bytes([i + 25 * j]))
+    written(tmp_path, [25] * 4)
 
     def chain() -> Dataset:
-        records = Dataset.list_files(str(tmp_path / "*"), seed=1).interleave(gp.TFRecordDataset).shuffle(9, seed=1)
+        records = (
+            Dataset.list_files(str(tmp_path / "*.tfrecord"), seed=1).interleave(gp.TFRecordDataset).shuffle(9, seed=1)
+        )
         return records.flat_map(lambda record: Dataset.range(4).shuffle(4, seed=1))
 
     goes_on(lambda: Dataset.zip((Dataset.counter(), chain())), [10])

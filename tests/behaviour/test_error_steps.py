@@ -111,9 +111,6 @@ def _pictures() -> list[bytes]:
     return [good[0], bad_scan(good[1]), good[2], b"no image", good[4], bad_tables(good[5]), good[6]]
 
 
-GOOD = [0, 2, 4, 6]
-
-
 @pytest.mark.parametrize(
     ("backend", "rules", "on_error"),
     [
@@ -127,19 +124,14 @@ def test_images_that_cannot_be_decoded_do_not_come_into_a_batch(
     backend: Any, on_error: Any, rules: tuple[str, ...]
 ) -> None:
     options = Options(device="cpu", backend=backend, on_error=on_error, disabled_rules=rules)
-    chain = Dataset.from_tensor_slices(_pictures()).map(_image).ignore_errors()
-    good = Dataset.from_tensor_slices([_pictures()[i] for i in GOOD]).map(_image)
-    expected = list(good.with_options(options))
+    chain = Dataset.from_tensor_slices(_pictures()).map(_image).ignore_errors().with_options(options)
+    expected = run(Dataset.from_tensor_slices(_pictures()[::2]).map(_image).with_options(options))
 
-    elements = list(chain.with_options(options))
-    batches = list(chain.batch(3).with_options(options))
-
-    np.testing.assert_array_equal(elements, expected)
-    assert [len(batch) for batch in batches] == [3, 1]
-    np.testing.assert_array_equal(np.concatenate(batches), expected)
-    np.testing.assert_array_equal(np.stack(list(chain.take(3).with_options(options))), expected[:3])
-    mapped = list(chain.batch(3).map(lambda x: x + 1).with_options(options))
-    np.testing.assert_array_equal(np.concatenate(mapped), np.stack(expected) + 1)
+    assert run(chain) == expected
+    assert run(chain.batch(3)) == [expected[:3], expected[3:]]
+    assert run(chain.take(3)) == expected[:3]
+    mapped = list(chain.batch(3).map(lambda x: x + 1))
+    np.testing.assert_array_equal(np.concatenate(mapped), np.array(expected, mapped[0].dtype) + 1)
 
 
 def test_a_batch_with_an_image_that_cannot_be_decoded_is_left_out_as_a_whole() -> None:
@@ -150,9 +142,7 @@ def test_a_batch_with_an_image_that_cannot_be_decoded_is_left_out_as_a_whole() -
 
 def test_a_map_over_batches_behind_it_may_fail_and_is_not_ignored() -> None:
     data = ([jpeg(0), b"no image", jpeg(2), jpeg(3), jpeg(4)], [0, 0, 0, 20, 0])
-    images = Dataset.from_tensor_slices(data).map(
-        lambda x, y: (ops.resize(ops.decode_jpeg(x, channels=3), (24, 32)), y)
-    )
+    images = Dataset.from_tensor_slices(data).map(lambda x, y: (ops.resize(ops.decode_jpeg(x, 3), (24, 32)), y))
 
     def cut(x: Any, y: Any) -> Any:  # fails where y is 20
         return ops.crop_to_bounding_box(x, y, 0, 16, 16)
@@ -256,16 +246,6 @@ def test_zeros_fill_up_for_elements_that_failed(on_error: Any) -> None:
     batches: list[Any] = [batch for batch in outcomes(chain.batch(2)) if batch != "error"]
     assert [batch["a"] for batch in batches] == [[x["a"] for x in good[i : i + 2]] for i in (0, 2, 4)]
     assert [len(batch["valid"]) for batch in batches] == [2, 2, 1]
-
-
-def test_a_stand_in_shares_no_memory() -> None:
-    rows = R(1, 4).map(lambda x: {"a": np.full(2, inverse(x))}, spec={"a": TensorSpec((2,), "int64")})
-    chain = rows.pad_to_cardinality(3).map(lambda x: x["a"], traced=False).with_options(Options(on_error="replace"))
-
-    first, second, third = chain
-
-    assert not np.shares_memory(second, third)
-    assert [first.tolist(), second.tolist(), third.tolist()] == [[1, 1], [2, 2], [2, 2]]
 
 
 def test_padding_has_keys_of_its_own() -> None:

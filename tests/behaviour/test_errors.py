@@ -80,11 +80,7 @@ def _raise(x: Any) -> Any:
 
 DATA_ERRORS: list[tuple[str, Callable[[], gp.Dataset], str]] = [
     ("map raises", lambda: R.map(_raise), "range at index 0: map: raised KeyError: 'no 0'"),
-    (
-        "map changes dtype",
-        lambda: R.map(lambda x: int(x) if x < 2 else 0.5),
-        "one dtype and rank, got .*float64.* after",
-    ),
+    ("map changes dtype", lambda: R.map(lambda x: int(x) if x < 2 else 0.5), "one dtype and rank, got .*float64.*"),
     ("map changes structure", lambda: R.map(lambda x: (1, 2) if x > 1 else (1,)), r"got \(\*, \*\) after \(\*,\)"),
     ("map unlike its spec", lambda: R.map(lambda x: "a", spec=SPEC), "map needs int32, got bytes"),
     ("filter raises", lambda: R.filter(_raise), "range at index 0: filter: raised KeyError"),
@@ -93,11 +89,7 @@ DATA_ERRORS: list[tuple[str, Callable[[], gp.Dataset], str]] = [
     ("generator raises", lambda: GENERATED(lambda: _raise(3)), "from_generator at index 0: from_generator: raised Key"),
     ("generator structure", lambda: GENERATED(lambda: iter([(1, 2)]), output_signature=SPEC), r"int32, got int64\[2\]"),
     ("generator nesting", lambda: GENERATED(lambda: iter([1]), output_signature=(SPEC, SPEC)), "int32, int32.*, got 1"),
-    (
-        "generator overflow",
-        lambda: GENERATED(lambda: iter([1e300]), output_types="float32"),
-        "needs float32, got float64",
-    ),
+    ("generator overflow", lambda: GENERATED(lambda: iter([1e300]), output_types="float32"), "float32, got float64"),
     ("flat_map raises", lambda: R.flat_map(lambda x: _raise(x)), "flat_map: raised KeyError"),
 ]
 

@@ -123,9 +123,7 @@ def test_integers_divided_by_zero_are_an_error_of_that_element(name: str) -> Non
 def test_the_error_says_what_it_was_and_where() -> None:
     chain = Dataset.range(4).map(lambda x: 6 // (x - 1))
 
-    with pytest.raises(
-        gp.DataError, match=r"range at index 1: .*ZeroDivisionError: integer division or modulo"
-    ) as caught:
+    with pytest.raises(gp.DataError, match=r"range at index 1: .*ZeroDivisionError: integer division") as caught:
         list(chain)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 

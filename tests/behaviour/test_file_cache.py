@@ -493,11 +493,3 @@ def test_a_cache_in_a_traced_function_is_one_for_each_element(tmp_path: Path, wh
     dataset = listed.flat_map(lambda path: gp.TextLineDataset(path).cache(where and str(tmp_path / where)))
 
     assert run(dataset) == run(dataset) == [b"a0", b"b0", b"a1", b"b1", b"a2", b"b2"]
-
-
-def test_explain_says_where_the_elements_are(tmp_path: Path) -> None:
-    dataset = numbers(2).cache(tmp_path / "c")
-
-    assert f"cache in {tmp_path / 'c'}-" in str(dataset.explain())
-    run(dataset)
-    assert f"full cache in {tmp_path / 'c'}-" in str(dataset.explain())

@@ -124,9 +124,7 @@ MAKERS: dict[str, Callable[[int], Callable[..., Any]]] = {
     "decorated": _decorated,
     "attribute of the function": _attribute,
     "member of an enum": lambda k: _times(enum.Enum("Factor", {"K": k}).K, lambda held: held.value),  # type: ignore[attr-defined]
-    "factory of a defaultdict": lambda k: _times(
-        collections.defaultdict(lambda: k), lambda held: held.copy()["missing"]
-    ),
+    "factory of a defaultdict": lambda k: _times(collections.defaultdict(lambda: k), lambda held: held.copy()["none"]),
     "class derived from dict": lambda k: _times(_derived(k), lambda held: held["missing"]),
     "attribute of the class": _class_attribute,
     "module in a module": _module_in_a_module,

@@ -108,22 +108,6 @@ def test_repeat_before_it_mixes_passes() -> None:
     assert len(set(found[:50])) < 50
 
 
-@pytest.mark.parametrize("n", [100, 10_000])
-def test_shards_of_one_order_are_disjoint_and_complete(n: int) -> None:
-    whole = order(Range(n).shuffle(gp.ALL, seed=1), 3)
-
-    shards = [order(Range(n).shuffle(gp.ALL, seed=1).shard(3, i), 3) for i in range(3)]
-
-    assert shards == [whole[i::3] for i in range(3)]
-
-
-def test_shards_before_it_are_shuffled_each() -> None:
-    found = order(Range(90).shard(3, 1).shuffle(gp.ALL))
-
-    assert sorted(found) == list(range(1, 90, 3))
-    assert found != sorted(found)
-
-
 def test_it_begins_in_the_middle_as_if_it_had_come_there() -> None:
     ds = Range(20_000).shuffle(gp.ALL, seed=2)
     whole = order(ds)

@@ -95,9 +95,8 @@ def _is_even(image: Any) -> Any:
 
 
 def _with_mean(x: Any, y: Any) -> Any:
-    return *_cropped(x, y), ops.py_function(
-        lambda image: np.float32(image.mean()), (x,), spec=gp.TensorSpec((), "float32")
-    )
+    mean = ops.py_function(lambda image: np.float32(image.mean()), (x,), spec=gp.TensorSpec((), "float32"))
+    return *_cropped(x, y), mean
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)

@@ -32,11 +32,9 @@ def test_the_function_gets_the_key_and_a_dataset_of_whole_elements() -> None:
         seen.append((type(key), int(key), len(group), group.element_spec))
         return group.map(lambda d: d["a"] + key * 100)
 
-    dataset = D.from_tensor_slices({"a": [1, 2, 3], "b": [0.0, 1.0, 2.0]}).group_by_window(
-        lambda d: d["a"] % 2, reduce, window_size=2
-    )
+    dataset = D.from_tensor_slices({"a": [1, 2, 3], "b": [0.0, 1.0, 2.0]})
 
-    assert run(dataset) == [101, 103, 2]
+    assert run(dataset.group_by_window(lambda d: d["a"] % 2, reduce, window_size=2)) == [101, 103, 2]
     spec = {"a": gp.TensorSpec((), "int64"), "b": gp.TensorSpec((), "float64")}
     assert seen == [(np.int64, 1, 2, spec), (np.int64, 0, 1, spec)]
 
@@ -88,9 +86,7 @@ def test_a_key_that_is_no_integer_is_an_error_of_its_element(key: Callable[..., 
 
 
 def test_a_size_below_one_for_a_key_is_an_error_of_the_element_that_begins_the_group() -> None:
-    dataset = D.range(4).group_by_window(
-        lambda x: x % 2, lambda k, d: d.batch(2), window_size_func=lambda k: 2 if k else 0
-    )
+    dataset = D.range(4).group_by_window(lambda x: x % 2, lambda k, d: d.batch(2), None, lambda k: 2 if k else 0)
 
     assert outcomes(dataset) == ["error", "error", [1, 3]]
     with pytest.raises(gp.DataError, match="window_size_func that returns sizes >= 1, got 0 for 0"):
@@ -116,10 +112,7 @@ def test_the_spec_of_a_source_is_not_needed_beforehand() -> None:
     d = D.from_generator(lambda: iter(rows))
 
     assert lists([1]).bucket_by_sequence_length(len, [3], [2, 1]).element_spec == gp.TensorSpec((None, None), "int64")
-    assert run(d.bucket_by_sequence_length(len, [3], [2, 1], padding_values=np.int64(-1))) == [
-        [[1, -1], [2, 2]],
-        [[5] * 5],
-    ]
+    assert run(d.bucket_by_sequence_length(len, [3], [2, 1], padding_values=-1)) == [[[1, -1], [2, 2]], [[5] * 5]]
     assert run(d.bucket_by_sequence_length(len, [3, 7], [2, 1, 1], pad_to_bucket_boundary=True))[1] == [[5] * 5 + [0]]
     with pytest.raises(TypeError, match="in the bucket_by_sequence_length at"):
         list(d.bucket_by_sequence_length(len, [3], [2, 1], padding_values=np.float32(0)))
@@ -127,14 +120,12 @@ def test_the_spec_of_a_source_is_not_needed_beforehand() -> None:
 
 def test_an_element_that_is_too_long_or_does_not_stack_is_an_error() -> None:
     d = lists([1, 7, 1])
+    padded = d.bucket_by_sequence_length(len, [4], [2, 2], pad_to_bucket_boundary=True)
 
     with pytest.raises(gp.DataError, match="lengths below the last boundary 4 to pad to it, got 7") as caught:
-        list(d.bucket_by_sequence_length(len, [4], [2, 2], pad_to_bucket_boundary=True))
+        list(padded)
     assert caught.value.offset == 1
-    assert outcomes(d.bucket_by_sequence_length(len, [4], [2, 2], pad_to_bucket_boundary=True)) == [
-        "error",
-        [[0, 0, 0], [2, 0, 0]],
-    ]
+    assert outcomes(padded) == ["error", [[0, 0, 0], [2, 0, 0]]]
     assert run(d.bucket_by_sequence_length(len, [4], [2, 2])) == [[[0], [2]], [[1] * 7]]
     with pytest.raises(gp.DataError, match="bucket_by_sequence_length: needs elements of one shape"):
         list(lists([1, 2]).bucket_by_sequence_length(len, [4], [2, 2], no_padding=True))
@@ -142,11 +133,7 @@ def test_an_element_that_is_too_long_or_does_not_stack_is_an_error() -> None:
 
 WRONG: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda d: d.group_by_window(lambda x: x, lambda k, g: g), ValueError, "either window_size or window_size_func"),
-    (
-        lambda d: d.group_by_window(lambda x: x, lambda k, g: g, 2, lambda k: 2),
-        ValueError,
-        "either window_size or wind",
-    ),
+    (lambda d: d.group_by_window(lambda x: x, lambda k, g: g, 2, lambda k: 2), ValueError, "either window_size or"),
     (lambda d: d.group_by_window(lambda x: x, lambda k, g: g, 0), ValueError, "window_size >= 1, got 0"),
     (lambda d: d.group_by_window(lambda x: x * 0.5, lambda k, g: g, 2), ValueError, "returns one integer, got float64"),
     (lambda d: d.group_by_window(lambda x: (x, x), lambda k, g: g, 2), TypeError, "one integer, got int64, int64"),
@@ -162,11 +149,7 @@ WRONG: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda d: d.bucket_by_sequence_length(len, [3], [2, 0]), ValueError, "batch_sizes >= 1"),
     (lambda d: d.bucket_by_sequence_length(len, [], [2], pad_to_bucket_boundary=True), ValueError, "boundaries to pad"),
     (lambda d: d.bucket_by_sequence_length(len, [1.5], [2, 2]), TypeError, r"integer for bucket_boundaries, got 1\.5"),
-    (
-        lambda d: lists([1]).bucket_by_sequence_length(len, [3], [2, 2], padding_values=np.float32(1)),
-        TypeError,
-        "value of dtype int64",
-    ),
+    (lambda d: lists([1]).bucket_by_sequence_length(len, [3], [2, 2], None, 0.5), TypeError, "value of dtype int64"),
     (lambda d: d.bucket_by_sequence_length(lambda x: x * 0.5, [3], [2, 2]), TypeError, "one integer, got float64"),
 ]
 

@@ -55,9 +55,8 @@ def test_images_come_by_class_and_name_with_the_number_of_their_class(tmp_path: 
 def test_a_split_takes_the_same_part_of_each_class_and_no_file_twice(tmp_path: Path, seed: int) -> None:
     make(tmp_path)
 
-    training, validation = (
-        gp.image_folder(tmp_path, validation_split=0.3, subset=one, seed=seed) for one in ("training", "validation")
-    )
+    split: dict[str, Any] = {"validation_split": 0.3, "seed": seed}
+    training, validation = (gp.image_folder(tmp_path, subset=one, **split) for one in ("training", "validation"))
 
     assert [np.bincount(part.labels).tolist() for part in (training, validation)] == [[7, 7, 7], [3, 3, 3]]
     assert sorted(training.file_paths + validation.file_paths) == sorted(gp.image_folder(tmp_path).file_paths)

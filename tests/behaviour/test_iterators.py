@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -16,30 +15,20 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options
 from gpupipe.errors import GpupipeError
-from tests.behaviour.model import plain, run
-
-
-def _threads() -> set[str]:
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("gpupipe")}
+from tests.chains.damage import no_thread_left
 
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
-    assert _threads() == set()
-    yield
-    deadline = time.monotonic() + 5
-    while _threads() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert _threads() == set()
+    with no_thread_left():
+        yield
 
 
 def test_an_iterator_that_was_closed_before_it_began_says_so() -> None:
     items = iter(Dataset.range(9).prefetch(2))
     items.close()
 
-    with pytest.raises(
-        gp.ClosedError, match=r"next\(\) needs an open iterator, got one that was closed; make a new one"
-    ):
+    with pytest.raises(gp.ClosedError, match=r"next\(\) needs an open iterator, got one that was closed; make a new"):
         next(items)
 
 
@@ -54,33 +43,8 @@ def test_what_ended_an_iterator_is_in_what_it_says_from_then_on() -> None:
         items.state_dict()
 
 
-def test_nothing_starts_before_the_first_next() -> None:
-    calls: list[int] = []
-
-    def noted(x: Any) -> Any:
-        calls.append(1)
-        return x
-
-    items = iter(Dataset.range(3).map(noted).prefetch(2))
-    time.sleep(0.02)
-
-    assert calls == []
-    assert _threads() == set()
-    items.close()
-
-
 def _flaky(x: Any) -> Any:
     return 1 // (int(x) % 3)
-
-
-def test_first_looks_without_counting_an_epoch() -> None:
-    dataset = Dataset.range(30).shuffle(30)
-    expected = run(dataset.iterator(epoch=0))
-
-    assert plain(dataset.first()) == expected[0]
-    assert run(dataset) == expected
-    with pytest.raises(IndexError, match="empty"):
-        Dataset.range(0).first()
 
 
 # ---- ends that are none

@@ -33,15 +33,6 @@ def test_inputs_are_pulled_in_order() -> None:
     assert seen == ["a", "b", "c", "a", "b", "c", "a"]  # the first loses one more, the third is not asked
 
 
-def test_a_map_over_batches_side_by_side() -> None:
-    batches, wider = R(5).batch(2), R(6).batch(3)
-
-    assert run(Dataset.zip(batches, batches).map(lambda a, b: a + b)) == [[0, 2], [4, 6], [8]]
-    exact = Dataset.zip(R(4).batch(2, drop_remainder=True), R(6).batch(3, drop_remainder=True))
-    assert run(exact.map(lambda a, b: (a + 1, b))) == [([1, 2], [0, 1, 2]), ([3, 4], [3, 4, 5])]
-    assert outcomes(Dataset.zip(batches, wider).map(lambda a, b: (a + 1, b))) == ["error", "error"]
-
-
 def test_unknown_elements_join_too() -> None:
     unknown = R(2).map(lambda x: {"n": int(x)})
 

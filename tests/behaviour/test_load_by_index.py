@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpupipe as gp
-from gpupipe.extract.records.crc import masked_crc32c
 from gpupipe.extract.storage.files import LOCAL
 from gpupipe.flow.cache import saved as saved_flow
 from gpupipe.flow.cache.saved import in_turn
 from gpupipe.serial import elements_index, elements_writer
 from gpupipe.serial.elements_index import ELEMENTS
+from tests.behaviour.manifests import written
 from tests.behaviour.model import interleaved, plain, run
 from tests.behaviour.test_save_load import ELEMENTS as KINDS
 from tests.reliability.resume import goes_on, taken
@@ -46,11 +46,9 @@ def records(path: Path) -> list[tuple[int, bytes]]:
 
 def write_records(path: Path, payloads: list[bytes]) -> None:
     """A file of these records, with right checksums."""
-    with open(path, "wb") as out:
+    with gp.io.TFRecordWriter(path) as out:
         for payload in payloads:
-            length = struct.pack("<Q", len(payload))
-            out.write(length + struct.pack("<I", masked_crc32c(length)))
-            out.write(payload + struct.pack("<I", masked_crc32c(payload)))
+            out.write(payload)
 
 
 def spoil(path: Path, numbers: Any) -> None:
@@ -106,10 +104,7 @@ def test_elements_of_several_files_are_where_reading_in_turn_finds_them(counts: 
 
 
 def test_an_element_by_index_has_its_own_random_numbers_and_names(tmp_path: Path) -> None:
-    for i in range(3):
-        with gp.io.TFRecordWriter(str(tmp_path / f"{i}.tfrecord")) as writer:
-            for j in range(4):
-                writer.write(b"%d" % (10 * i + j))
+    written(tmp_path, [4] * 3)
     files = D.list_files(str(tmp_path / "*.tfrecord"), shuffle=False)
     files.interleave(gp.TFRecordDataset, cycle_length=2).save(tmp_path / "s")
 
