@@ -19,8 +19,7 @@ SPEC = gp.TensorSpec((4, 4, 3), "uint8")
 class Source:
     """A generator that counts what was taken from it."""
 
-    def __init__(self) -> None:
-        self.taken = 0
+    taken = 0
 
     def __call__(self) -> Iterator[int]:
         for i in range(400):

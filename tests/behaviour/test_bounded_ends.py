@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,8 +20,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpupipe as gp
 import gpupipe.threads
 from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe.errors import GpupipeError
 from gpupipe.ops._shared.samples import encoded, noise
 from tests.behaviour.model import take_until_closed
 
@@ -47,23 +50,22 @@ def _no_thread_is_left() -> Iterator[None]:
 
 
 class _Gate:
-    """A function and a generator that go quiet after some elements, until the gate is opened."""
+    """A function and a generator that go quiet after two elements, until the gate is opened."""
 
-    def __init__(self, after: int = 2) -> None:
+    def __init__(self) -> None:
         self.quiet = threading.Event()
         self.opened = threading.Event()
-        self._after = after
 
     def wait(self) -> None:
         self.quiet.set()
         self.opened.wait()
 
     def numbers(self) -> Iterator[int]:
-        yield from range(self._after)
+        yield from range(2)
         self.wait()
 
     def function(self, x: Any) -> Any:
-        if x >= self._after:
+        if x >= 2:
             self.wait()
         return x
 
@@ -106,31 +108,27 @@ def test_closing_wakes_a_thread_that_waits_for_a_function(name: str, monkeypatch
     assert len(taken) == 2
 
 
-CHILDREN = {
-    "prefetch": "D.from_generator(quiet, output_signature=gp.TensorSpec((), 'int64')).prefetch(2)",
-    "parallel map": "D.range(8).map(lambda x: x if x < 1 else ever.wait(), traced=False, num_parallel_calls=2)",
-}
+PROGRAM = """
+import threading
+import gpupipe as gp
+import gpupipe.threads
+gpupipe.threads.PATIENCE = 0.05
+ever, D = threading.Event(), gp.Dataset
+
+def quiet():
+    yield 0
+    ever.wait()
+
+read = iter(D.from_generator(quiet, output_signature=gp.TensorSpec((), "int64")).prefetch(2))
+mapped = iter(D.range(8).map(lambda x: x if x < 1 else ever.wait(), traced=False, num_parallel_calls=2))
+print(next(read), next(mapped))
+"""
 
 
-@pytest.mark.parametrize("chain", CHILDREN.values(), ids=CHILDREN.keys())
-def test_the_interpreter_can_end(chain: str) -> None:
-    body = f"""
-        import threading
-        import gpupipe as gp
-        import gpupipe.threads
-        gpupipe.threads.PATIENCE = 0.05
-        ever, D = threading.Event(), gp.Dataset
+def test_the_interpreter_can_end() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60)
 
-        def quiet():
-            yield 0
-            ever.wait()
-
-        items = iter({chain})
-        print(next(items))
-    """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(body)], capture_output=True, text=True, timeout=60)
-
-    assert (done.returncode, done.stdout) == (0, "0\n")
+    assert (done.returncode, done.stdout) == (0, "0 0\n")
 
 
 # ---- slow work is left after the element at hand
@@ -281,3 +279,78 @@ def test_a_closer_that_fails_keeps_no_other_from_being_called() -> None:
     with pytest.raises(KeyError):
         run.close()
     assert called[3:] == ["fail"]  # the others are done
+
+
+# ---- what an iterator says that was closed or that failed, and ends that are none
+
+
+def test_an_iterator_that_was_closed_before_it_began_says_so() -> None:
+    items = iter(Dataset.range(9).prefetch(2))
+    items.close()
+
+    with pytest.raises(gp.ClosedError, match=r"next\(\) needs an open iterator, got one that was closed; make a new"):
+        next(items)
+
+
+def test_what_ended_an_iterator_is_in_what_it_says_from_then_on() -> None:
+    items = iter(Dataset.range(9).map(_flaky).with_options(Options(on_error="skip", max_bad=0)))
+    with pytest.raises(gp.TooManyBadError):
+        list(items)
+
+    with pytest.raises(gp.ClosedError, match=r"next\(\) .* was ended by a TooManyBadError"):
+        next(items)
+    with pytest.raises(gp.ClosedError, match=r"state_dict .* was ended by a TooManyBadError"):
+        items.state_dict()
+
+
+def _flaky(x: Any) -> Any:
+    return 1 // (int(x) % 3)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="SIGINT to a child is different there")
+def test_control_c_ends_a_loop_whose_filter_lets_nothing_through() -> None:
+    code = "import gpupipe as gp; print('ready', flush=True); "
+    code += "list(gp.Dataset.range(1).repeat().filter(lambda x: x > 3))"
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(0.3)
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=10)
+    finally:
+        child.kill()
+
+    assert "KeyboardInterrupt" in errors
+    assert child.returncode != 0
+
+
+class _Torn:
+    """What elements are taken from, where its executor or its processes fail after one more element."""
+
+    def __init__(self, items: Any) -> None:
+        self._items = iter([next(items)])
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        for element in self._items:
+            return element
+        raise GpupipeError("a worker process ended before it was ready")
+
+    def snapshot(self) -> Any:
+        return None
+
+
+def test_a_failure_that_stands_for_no_element_is_not_an_end() -> None:
+    items = iter(Dataset.range(6))
+    assert [int(next(items)), int(next(items))] == [0, 1]
+    items._items = _Torn(items._items)
+    assert int(next(items)) == 2
+
+    with pytest.raises(GpupipeError, match="ended before it was ready"):
+        next(items)
+
+    assert items.state_dict()["delivered"] == 3
+    assert [int(x) for x in items] == [3, 4, 5]

@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -129,12 +130,8 @@ def test_one_state_goes_on_with_any_number_of_ranks(tmp_path: Path) -> None:
         for items in every:
             if state is not None:
                 items.load_state_dict(json.loads(state))
-        while steps is None or steps:
-            parts = [next(items, None) for items in every]
-            if parts[0] is None:
-                break
+        for parts in islice(zip(*every, strict=True), steps):
             given.append([bytes(row) for rows in zip(*parts, strict=True) for row in rows])
-            steps = None if steps is None else steps - 1
         states = {json.dumps(items.state_dict()) for items in every}
         assert len(states) == 1
         (state,) = states
@@ -182,7 +179,7 @@ def test_what_ranks_cannot_share_is_refused_on_the_line(make: Callable[[], Any],
 # ---- agreement
 
 
-BASE = {"seed": 1, "batch": 16, "epoch": 0, "files": "", "size": 4, "number": 1}
+BASE = {"seed": 1, "batch": 16, "epoch": 0, "files": "*", "size": 4, "number": 1}
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "seed": ({"seed": 9}, "rank 1 has another seed: 9, where rank 0 has 1"),
     "epoch": ({"epoch": 3}, "rank 1 has another epoch: 3, where rank 0 has 0"),
@@ -191,17 +188,6 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "batch": ({"batch": 32}, "rank 1 has another batch: 32, where rank 0 has 16"),
     "function": ({"number": 2}, "rank 1 has another code of a function, or other data that it uses, than rank 0"),
 }
-
-
-def rank_with(folder: Path, rank: int, world: int, seed: int, batch: int, epoch: int, files: str, number: int) -> int:
-    names = gp.Dataset.list_files(str(folder / f"{files or '*'}.tfrecord"), shuffle=False)
-
-    def length(record: Any) -> int:
-        return len(record) * number
-
-    ds = names.interleave(gp.TFRecordDataset).map(length, traced=False).batch(batch)
-    options = gp.Options(seed=seed)
-    return len(list(ds.by_rank(rank, world).with_options(options).iterator(epoch=epoch)))
 
 
 @pytest.mark.parametrize(("part", "world"), [(part, 2) for part in OTHERS] + [("seed", 4)])
@@ -216,9 +202,11 @@ def test_every_rank_names_the_one_that_differs_and_the_part(
 
     def one(rank: int) -> None:
         how = {**BASE, **(change if rank == 1 else {})}
-        how.pop("size")
+        files = tmp_path / ("b" if rank == 1 else "a") / f"{how['files']}.tfrecord"
+        read = gp.Dataset.list_files(str(files), shuffle=False).interleave(gp.TFRecordDataset)
+        ds = read.map(lambda record, n=how["number"]: len(record) * n, traced=False).batch(how["batch"])
         with pytest.raises(RanksDisagreeError, match=f"got {text} \\(said on rank {rank}\\)"):
-            rank_with(tmp_path / ("b" if rank == 1 else "a"), rank, world, **how)
+            list(ds.by_rank(rank, world).with_options(gp.Options(seed=how["seed"])).iterator(epoch=how["epoch"]))
 
     ranks(world, one)
 

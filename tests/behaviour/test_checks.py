@@ -134,6 +134,9 @@ CHAINS: dict[tuple[str, ...], dict[str, Callable[[], Dataset]]] = {
     ("shard_of_batches",): {
         "shards of batches of a stream": lambda: R(256).shuffle(64).batch(32).prefetch(1).shard(2, 1),
         "of batches that bad rows change": lambda: R(256).batch(32).shard(2, 1).with_options(REPLACING),
+        "of batches that bad rows leave": lambda: (
+            R(256).batch(32).shard(2, 1).with_options(gp.Options(on_error="skip"))
+        ),
     },
     ("shard_over_urls",): {"of records at URLs": lambda: _at_urls().interleave(gp.TFRecordDataset).shard(2, 1)},
     ("streams_of_all_ranks",): {

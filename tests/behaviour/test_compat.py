@@ -38,11 +38,9 @@ def test_map_and_batch_is_map_then_batch(arguments: dict[str, Any]) -> None:
 
 
 def test_shuffle_and_repeat_is_shuffle_then_repeat() -> None:
-    made = list(Dataset.range(10).apply(compat.shuffle_and_repeat(4, 3, seed=5)))
+    made = Dataset.range(10).apply(compat.shuffle_and_repeat(4, 3, seed=5))
 
-    assert made == list(Dataset.range(10).shuffle(4, seed=5).repeat(3))
-    assert [Counter(made[i : i + 10]) for i in (0, 10, 20)] == [Counter(range(10))] * 3
-    assert len({tuple(made[i : i + 10]) for i in (0, 10, 20)}) == 3
+    assert list(made) == list(Dataset.range(10).shuffle(4, seed=5).repeat(3))
     assert Dataset.range(3).apply(compat.shuffle_and_repeat(2)).cardinality() == gp.INFINITE_CARDINALITY
 
 
@@ -55,24 +53,20 @@ def test_parallel_interleave_has_interleaves_order(arguments: dict[str, Any]) ->
     assert list(made)[:12] == [1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 2, 2]
 
 
-def _endless(taken: list[int], started: list[int]) -> Callable[[Any], Dataset]:
-    def make(name: Any) -> Dataset:
-        def numbers() -> Iterator[int]:
-            started.append(int(name))
-            for i in range(1000):
-                taken.append(int(name))
-                yield i
-
-        return Dataset.from_generator(numbers, output_signature=gp.TensorSpec((), "int64"))
-
-    return make
-
-
 def test_what_is_made_ahead_is_bounded_by_what_was_asked_for() -> None:
     taken: list[int] = []
     started: list[int] = []
-    made = _endless(taken, started)
-    ahead = compat.parallel_interleave(made, 2, buffer_output_elements=5, prefetch_input_elements=1)
+
+    def numbers(name: Any) -> Iterator[int]:
+        started.append(int(name))
+        for i in range(1000):
+            taken.append(int(name))
+            yield i
+
+    def make(name: Any) -> Dataset:
+        return Dataset.from_generator(numbers, output_signature=gp.TensorSpec((), "int64"), args=(name,))
+
+    ahead = compat.parallel_interleave(make, 2, buffer_output_elements=5, prefetch_input_elements=1)
     enough = threading.Event()
     both = Counter({0: 2 + 5, 1: 2 + 5})  # taken, and waiting in the queue
     with iter(Dataset.range(50).apply(ahead)) as items:
@@ -89,13 +83,13 @@ def test_what_is_made_ahead_is_bounded_by_what_was_asked_for() -> None:
 def test_sloppy_does_not_wait_for_the_slow_one() -> None:
     free = threading.Event()
 
-    def make(name: Any) -> Dataset:
-        def numbers() -> Iterator[int]:
-            for i in range(3):
-                free.wait(30 if name == 0 else 0.05)  # for a while neither has an element
-                yield int(name) * 10 + i
+    def numbers(name: Any) -> Iterator[int]:
+        for i in range(3):
+            free.wait(30 if name == 0 else 0.05)  # for a while neither has an element
+            yield int(name) * 10 + i
 
-        return Dataset.from_generator(numbers, output_signature=gp.TensorSpec((), "int64"))
+    def make(name: Any) -> Dataset:
+        return Dataset.from_generator(numbers, output_signature=gp.TensorSpec((), "int64"), args=(name,))
 
     made = Dataset.range(2).apply(compat.parallel_interleave(make, 2, sloppy=True, buffer_output_elements=4))
     with iter(made) as items:
@@ -107,8 +101,7 @@ def test_sloppy_does_not_wait_for_the_slow_one() -> None:
     assert sorted([*first, *rest]) == [0, 1, 2, 10, 11, 12]
 
 
-NO_DATASET: Any = _square
-"""A function that gives a number where a dataset is needed."""
+NO_DATASET: Any = _square  # a function that gives a number where a dataset is needed
 
 
 @pytest.mark.parametrize(
@@ -119,7 +112,6 @@ NO_DATASET: Any = _square
         (lambda: compat.parallel_interleave(NO_DATASET, 2, buffer_output_elements=0), "buffer_output_elements >= 1, g"),
         (lambda: compat.make_one_shot_iterator(NO_DATASET), "make_one_shot_iterator needs a Dataset, got function"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_mistakes_are_named(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(gp.GpupipeError, match=message):

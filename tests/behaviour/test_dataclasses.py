@@ -65,22 +65,16 @@ def test_fields_are_leaves_in_their_order() -> None:
     leaves, structure = flatten(Mutable(a=1, b=(2, {"x": 3})))
 
     assert leaves == [2, 3, 1]
-    assert structure.kind is Mutable
-    assert structure.keys == ("b", "a")
     assert structure.leaf_names() == [".b[0]", ".b[1]['x']", ".a"]
     assert structure.unflatten(leaves) == Mutable(a=1, b=(2, {"x": 3}))
     assert str(structure) == "Mutable(b=(*, {'x': *}), a=*)"
-    assert structure == flatten(Mutable(b=(5, {"x": 5}), a=5))[1]
-    assert structure != flatten((1, (2, {"x": 3})))[1]
-    assert flatten_like(Mutable(a=1, b=(2, {"x": 3})), structure) == [2, 3, 1]
+    assert structure == flatten(Mutable(b=(5, {"x": 5}), a=5))[1] != flatten((1, (2, {"x": 3})))[1]
     assert flatten_like((1, (2, {"x": 3})), structure) is None
     assert map_structure(lambda x: x + 1, Mutable(1, 2)) == Mutable(2, 3)
     assert describe(Sample(1, 2)) == "Sample(image=1, label=2, name=None)"
 
 
-@pytest.mark.parametrize(
-    "function", [lambda x: Sample(x, x + 1), lambda x: Sample(int(x), int(x) + 1)], ids=["traced", "Python"]
-)
+@pytest.mark.parametrize("function", [lambda x: Sample(x, x + 1), lambda x: Sample(int(x), int(x) + 1)])
 def test_functions_return_them(function: Callable[[Any], Any]) -> None:
     chain = R(3).map(function)
 

@@ -20,11 +20,7 @@ def _drawn(x: Any, rng: np.random.Generator) -> Any:
 def _flipped() -> Dataset:
     images = np.arange(20 * 2 * 3 * 3, dtype=np.uint8).reshape(20, 2, 3, 3)
     cropped = Dataset.from_tensor_slices(images).map(lambda x: ops.random_crop(x, (1, 2, 3)))
-    return (
-        cropped.map(lambda x: ops.random_flip_left_right(x))
-        .batch(6)
-        .with_options(Options(device="cpu", backend="numpy"))
-    )
+    return cropped.map(ops.random_flip_left_right).batch(6).with_options(Options(device="cpu", backend="numpy"))
 
 
 CHAINS: dict[str, Callable[[], Dataset]] = {

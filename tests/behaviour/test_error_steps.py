@@ -1,4 +1,4 @@
-"""ignore_errors, assert_cardinality, pad_to_cardinality, get_single_element: what they do with what fails."""
+"""What fails: ignore_errors, assert_cardinality, pad_to_cardinality, get_single_element, and random chains."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.transform.machine import has_dali
+from gpupipe.flow.bad.policy import ErrorPolicy
+from gpupipe.flow.element import Hole, Replacement, Stream
 from tests.behaviour.model import outcomes, run
+from tests.behaviour.programs import Program, build, elements, model, programs
 from tests.chains.damage import bad_scan, bad_tables, jpeg
 
 R = Dataset.range
@@ -112,18 +115,16 @@ def _pictures() -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("backend", "rules", "on_error"),
+    ("backend", "rule", "on_error"),
     [
-        ("numpy", (), "raise"),
-        ("numpy", ("deferral",), "skip"),
-        ("numpy", ("map_and_batch",), "replace"),
-        pytest.param("dali", (), "raise", marks=pytest.mark.skipif(not has_dali(), reason="DALI is not installed")),
+        ("numpy", "", "raise"),
+        ("numpy", "deferral", "skip"),
+        ("numpy", "map_and_batch", "replace"),
+        ("dali", "", "raise"),
     ],
 )
-def test_images_that_cannot_be_decoded_do_not_come_into_a_batch(
-    backend: Any, on_error: Any, rules: tuple[str, ...]
-) -> None:
-    options = Options(device="cpu", backend=backend, on_error=on_error, disabled_rules=rules)
+def test_images_that_cannot_be_decoded_do_not_come_into_a_batch(backend: Any, on_error: Any, rule: str) -> None:
+    options = Options(device="cpu", backend=backend, on_error=on_error, disabled_rules=(rule,) if rule else ())
     chain = Dataset.from_tensor_slices(_pictures()).map(_image).ignore_errors().with_options(options)
     expected = run(Dataset.from_tensor_slices(_pictures()[::2]).map(_image).with_options(options))
 
@@ -270,14 +271,59 @@ def test_what_cannot_be_padded(make: Callable[[], Any], text: str) -> None:
         make()
 
 
-# ---- get_single_element
+# ---- get_single_element, first
 
 
 def test_none_or_several_are_an_error_and_no_thread_is_left() -> None:
     with pytest.raises(ValueError, match="got an empty one"):
         R(0).get_single_element()
+    with pytest.raises(IndexError, match="empty"):
+        R(0).first()
     with pytest.raises(ValueError, match="got more than one"):
         R(2).prefetch(2).get_single_element()
     with pytest.raises(gp.DataError, match="ZeroDivisionError"):
         failing(1).prefetch(2).get_single_element()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("gpupipe-prefetch")]
+
+
+# ---- elements that fail, against a plain model over random chains
+
+
+POLICIES = ["raise", "skip", "replace"]
+
+
+@pytest.mark.parametrize("on_error", POLICIES)
+@settings(max_examples=120, deadline=None, database=None, derandomize=True)
+@given(program=programs(failing=True))
+def test_random_chains_give_what_the_model_says(on_error: str, program: Program) -> None:
+    dataset = build(program).with_options(Options(on_error=on_error))  # type: ignore[arg-type]
+
+    assert elements(dataset) == model(program, on_error)
+
+
+@pytest.mark.parametrize("on_error", POLICIES)
+@settings(max_examples=110, deadline=None, database=None, derandomize=True)
+@given(program=programs(failing=True, pictures=True, most=4))
+def test_random_chains_of_pictures_do_too(on_error: str, program: Program) -> None:
+    dataset = build(program).with_options(Options(on_error=on_error, backend="numpy", device="cpu"))  # type: ignore[arg-type]
+
+    assert elements(dataset) == model(program, on_error)
+
+
+@settings(max_examples=100, deadline=None, database=None, derandomize=True)
+@given(program=programs())
+def test_random_chains_without_failures_do_too_and_never_say_a_wrong_number(program: Program) -> None:
+    dataset, expected = build(program), model(program)
+
+    assert elements(dataset) == expected
+    assert dataset.cardinality() in (gp.UNKNOWN_CARDINALITY, len(expected))
+
+
+def test_a_replacement_keeps_the_identity_of_the_bad_element_and_says_so() -> None:
+    policy = ErrorPolicy("replace", lambda hole: None, lambda: False)
+    policy.good(((0,), Stream(7, "file"), 0))
+
+    ((value, stream, position),) = policy.bad((Hole(gp.DataError("no 1")), Stream(7, "file"), 1))
+
+    assert (value, stream.key, position) == ((0,), 7, 1)
+    assert type(stream) is Replacement

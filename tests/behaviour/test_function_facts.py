@@ -6,13 +6,15 @@ import functools
 import os
 import random
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.random import rand
 
+import gpupipe as gp
 from gpupipe.optimize.report.function_facts import image_library, random_source
 
 GENERATOR = np.random.default_rng(1)
@@ -111,7 +113,6 @@ def test_what_a_function_draws_from_is_named(name: str) -> None:
         lambda x: types.SimpleNamespace(random=x),
         functools.partial(_seeded, 3), lambda x: "random", lambda random: random.random(),
     ],
-    ids=lambda fn: getattr(fn, "__name__", type(fn).__name__),
 )  # fmt: skip
 def test_a_function_that_draws_nothing_or_what_it_is_told_is_left_alone(fn: Callable[..., Any]) -> None:
     assert random_source(fn) is None
@@ -155,3 +156,41 @@ def test_nothing_is_called_and_no_property_is_asked() -> None:
 
     assert random_source(lambda x: lazy.rng.random()) is None
     assert random_source(lambda x: lazy.other.random()) is None
+
+
+# ---- what another thread draws while a function is traced is no draw of the function
+
+
+@pytest.fixture(params=[random.random, np.random.rand], ids=["random", "numpy"])
+def draws(request: pytest.FixtureRequest) -> Iterator[Callable[[], Any]]:
+    """Lets another thread, which runs already, draw."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result(10)
+        yield lambda: pool.submit(request.param).result(10)
+
+
+@pytest.mark.parametrize("times", [1, 1000])
+def test_draws_of_another_thread_are_no_draws_of_the_function(draws: Callable[[], Any], times: int) -> None:
+    left = [times]
+
+    def function(x: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            draws()
+        return x + 1
+
+    assert [int(x) for x in gp.Dataset.range(3).map(function, traced=True)] == [1, 2, 3]
+    assert left[0] == (0 if times == 1 else times - 17)
+
+
+def test_a_function_that_draws_on_some_calls_is_refused(draws: Callable[[], Any]) -> None:
+    calls = []
+
+    def function(x: Any) -> Any:
+        calls.append(1)
+        draws()
+        return x + len(calls)
+
+    with pytest.raises(gp.TraceError, match="draws from a random generator"):
+        gp.Dataset.range(3).map(function, traced=True)
+    assert len(calls) == 2

@@ -108,14 +108,6 @@ def test_repeat_before_it_mixes_passes() -> None:
     assert len(set(found[:50])) < 50
 
 
-def test_it_begins_in_the_middle_as_if_it_had_come_there() -> None:
-    ds = Range(20_000).shuffle(gp.ALL, seed=2)
-    whole = order(ds)
-
-    assert order(ds.skip(15_000)) == whole[15_000:]
-    assert int(ds[12_345]) == whole[12_345]
-
-
 def test_nothing_is_asked_for_before_its_time() -> None:
     asked: list[int] = []
 
@@ -147,17 +139,6 @@ def test_maps_run_behind_it_in_threads_and_once_for_each_element() -> None:
     assert sorted(order(ds)) == list(range(500))
     assert sorted(seen) == list(range(500))
     assert "sink_selects x1" in ds.explain()
-
-
-@pytest.mark.parametrize("n", [12, 14])
-@pytest.mark.parametrize("drop", [False, True])
-@pytest.mark.parametrize("rules", [(), ("sink_selects", "choose_rows")], ids=["", "unsunk"])
-def test_batches_are_shuffled_as_they_are(n: int, drop: bool, rules: Any) -> None:
-    batches = Range(n).batch(4, drop_remainder=drop)
-
-    found = [b.tolist() for b in batches.shuffle(gp.ALL, seed=3).with_options(gp.Options(disabled_rules=rules))]
-
-    assert sorted(found) == [b.tolist() for b in batches]
 
 
 def test_all_is_one_thing_with_a_name() -> None:

@@ -19,6 +19,7 @@ from gpupipe import Dataset, Options, TensorSpec
 from gpupipe.errors import PlanTypeError
 from gpupipe.flow.combine import interleave
 from tests.behaviour.model import interleaved, outcomes, run
+from tests.chains.damage import no_thread_left
 from tests.reliability.resume import resumed_after, taken
 
 
@@ -47,6 +48,12 @@ def test_a_function_that_has_to_be_called_is_called_once_for_each_element() -> N
 INT = TensorSpec((), "int64")
 
 
+@pytest.fixture(autouse=True)
+def _no_thread_is_left() -> Iterator[None]:
+    with no_thread_left():
+        yield
+
+
 def same(x: Any) -> Any:
     return np.int64(str(x))  # text makes it ordinary Python
 
@@ -65,18 +72,6 @@ KINDS: dict[str, Callable[[int, int], Dataset]] = {
 }
 
 
-def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("gpupipe-interleave")]
-
-
-def ended(seconds: float = 5.0) -> bool:
-    """Whether no thread of an interleave is left, within some seconds."""
-    until = time.monotonic() + seconds
-    while threads() and time.monotonic() < until:
-        time.sleep(0.01)
-    return not threads()
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_order_is_that_of_one_thread(kind: str, seed: int) -> None:
@@ -90,7 +85,6 @@ def test_the_order_is_that_of_one_thread(kind: str, seed: int) -> None:
 
     inputs = [[100 * i + j for j in range(n)] for i, n in enumerate(lengths)]
     assert run(dataset) == interleaved(inputs, cycle, block)
-    assert ended()
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
@@ -122,27 +116,6 @@ def test_as_many_datasets_work_at_once_as_there_are_calls(
     got = run(numbers.interleave(made[kind], 8, num_parallel_calls=4, deterministic=deterministic))
 
     assert sorted(x for x in got if x >= 0) == sorted(list(range(count)) * (1 if kind == "one element each" else 3))
-
-
-def test_without_an_order_what_is_ready_comes_first() -> None:
-    go = threading.Event()
-
-    def numbers(i: int) -> Iterator[Any]:
-        for j in range(3):
-            if i == 0 and not go.wait(20):
-                raise AssertionError("the others wait for the slow one")
-            yield np.int64(i * 10 + j)
-
-    def made(i: Any) -> Dataset:
-        return Dataset.from_generator(numbers, output_signature=INT, args=(int(i),))
-
-    with iter(Dataset.range(3).interleave(made, 3, num_parallel_calls=3, deterministic=False)) as items:
-        first = [int(next(items)) for _ in range(6)]
-        go.set()
-        rest = [int(x) for x in items]
-
-    assert sorted(first) == [10, 11, 12, 20, 21, 22]
-    assert rest == [0, 1, 2]
 
 
 def test_what_is_made_ahead_has_a_bound() -> None:
@@ -193,7 +166,6 @@ def test_an_exit_in_a_function_reaches_who_asks() -> None:
         assert [int(next(items)) for _ in range(6)] == [0, 0, 1, 1, 2, 2]
         with pytest.raises(SystemExit, match="7"):
             next(items)
-    assert ended()
 
 
 def _over(inner: Callable[[Any], Dataset], n: int = 7) -> Dataset:
@@ -217,14 +189,13 @@ def test_a_state_goes_on_exactly_there(name: str) -> None:
         whole = taken(items)
     for count in range(0, len(whole) + 1, 3 if len(whole) < 40 else 29):
         assert resumed_after(CHAINS[name], count)[0] == whole[count:], count
-    assert ended()
 
 
 def test_datasets_that_call_no_python_get_no_thread() -> None:
     items = iter(Dataset.range(5).interleave(lambda i: Dataset.range(9).map(lambda x: x + i), 3, num_parallel_calls=3))
     next(items)
 
-    assert threads() == []
+    assert not [one for one in threading.enumerate() if one.name.startswith("gpupipe-interleave")]
 
 
 def test_errors_of_a_dataset_are_raised_in_its_turn() -> None:
@@ -239,4 +210,3 @@ def test_errors_of_a_dataset_are_raised_in_its_turn() -> None:
     with pytest.raises(PlanTypeError, match="interleave needs datasets of one dtype"):
         next(items)
     items.close()
-    assert ended()

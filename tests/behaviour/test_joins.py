@@ -43,17 +43,13 @@ def test_unknown_elements_join_too() -> None:
 # ---- concatenate in a loop: one node, however long, and the keys that a nested one has
 
 
-def _chained(count: int) -> Dataset:
-    return functools.reduce(Dataset.concatenate, (Dataset.range(i, i + 1) for i in range(count)))
-
-
 def test_a_loop_longer_than_pythons_recursion_limit() -> None:
     limit = sys.getrecursionlimit()
-    count = 700
     right = functools.reduce(lambda some, i: Dataset.range(i, i + 1).concatenate(some), range(8, -1, -1), R(9, 10))
     try:
         sys.setrecursionlimit(600)
-        assert run(_chained(count)) == list(range(count))
+        left = functools.reduce(lambda some, i: some.concatenate(R(i, i + 1)), range(1, 700), R(1))
+        assert run(left) == list(range(700))
         assert run(right.concatenate(right)) == list(range(10)) * 2
     finally:
         sys.setrecursionlimit(limit)

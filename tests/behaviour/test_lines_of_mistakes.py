@@ -48,12 +48,7 @@ def _none(x: Any) -> None:
 
 
 SLIPS: dict[str, tuple[Dataset, Callable[[Any], Any], type[Exception], str]] = {
-    "a feature": (
-        RECORDS,
-        lambda r: _parsed(r)["image/encode"],
-        PlanKeyError,
-        "has no 'image/encode', at .*mean 'image/",
-    ),
+    "a feature": (RECORDS, lambda r: _parsed(r)["image/encode"], PlanKeyError, "'image/encode', at .*mean 'image/enc"),
     "a key": (PAIR, lambda d: ops.flip_left_right(d["imge"]), KeyError, "the element has no 'imge', .* mean 'image'"),
     "np.stack": (X, lambda x: np.stack([real(x), x]), TraceError, r"needs np\.stack of a value .* use ops\.stack\("),
     "np.exp": (X, lambda x: np.exp(real(x)), TraceError, r"needs np\.exp of a value .* ops for it, wrap .*py_function"),

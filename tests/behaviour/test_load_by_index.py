@@ -6,6 +6,7 @@ import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -51,9 +52,14 @@ def write_records(path: Path, payloads: list[bytes]) -> None:
             out.write(payload)
 
 
+def places_of(path: Path) -> list[int]:
+    """The offsets of the elements."""
+    return [at for at, record in records(path) if record[:1] == b"E"]
+
+
 def spoil(path: Path, numbers: Any) -> None:
     """Damage these elements, and leave the file's size as it is."""
-    data, elements = bytearray(path.read_bytes()), [at for at, record in records(path) if record[:1] == b"E"]
+    data, elements = bytearray(path.read_bytes()), places_of(path)
     for number in numbers:
         data[elements[number] + 60] ^= 1
     path.write_bytes(data)
@@ -142,30 +148,18 @@ def test_a_state_goes_on_with_the_next_element(tmp_path: Path, shards: int, chai
 # ---- nothing else is read
 
 
-class Watched:
-    """Local storage that notes what is read from it."""
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Where each read of a file begins and ends; reading in order fails."""
+    found: list[tuple[int, int]] = []
 
-    def __init__(self) -> None:
-        self.reads: list[tuple[int, int]] = []
-        self.size = LOCAL.size
-
-    def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
-        self.reads.append((offset, offset + n))
+    def read(name: str, offset: int, n: int, tag: str | None = None) -> bytes:
+        found.append((offset, offset + n))
         return LOCAL.read(name, offset, n, tag)
 
-    def elements(self, path: Path) -> list[int]:
-        """The numbers of the elements that were read."""
-        offsets = [at for at, record in records(path) if record[:1] == b"E"]
-        return sorted(i for i, at in enumerate(offsets) for start, end in self.reads if start <= at < end)
-
-
-@pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
-    """What is read by index, after the index itself; reading in order fails."""
-    storage = Watched()
-    monkeypatch.setattr(elements_index, "LOCAL", storage)
+    monkeypatch.setattr(elements_index, "LOCAL", SimpleNamespace(size=LOCAL.size, read=read))
     monkeypatch.setattr(saved_flow, "ElementsReader", lambda *_, **__: pytest.fail("the file is read in order"))
-    return storage
+    return found
 
 
 @pytest.mark.parametrize(
@@ -177,11 +171,11 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
         (lambda ds: [ds[64], ds[-4]], [64, 96]),
     ],
 )
-def test_what_is_left_out_is_not_read(tmp_path: Path, watched: Watched, chain: Any, expected: Any) -> None:
-    path = saved(tmp_path / "s")
+def test_what_is_left_out_is_not_read(tmp_path: Path, reads: list[Any], chain: Any, expected: Any) -> None:
+    places = places_of(saved(tmp_path / "s"))
 
     assert firsts(chain(D.load(tmp_path / "s"))) == [*expected]
-    assert watched.elements(path) == [*expected]
+    assert sorted(i for i, at in enumerate(places) for start, end in reads if start <= at < end) == [*expected]
 
 
 def test_a_resume_behind_damage_counts_what_was_lost(tmp_path: Path) -> None:
@@ -270,7 +264,7 @@ def test_numbers_of_an_index_with_right_checksums_are_not_believed(tmp_path: Pat
 def test_a_record_in_the_place_of_another_is_not_taken(tmp_path: Path, folder: str, number: int, text: str) -> None:
     paths = {name: saved(tmp_path / name, 12) for name in ("a", "b")}
     data, other = bytearray(paths["a"].read_bytes()), paths[folder].read_bytes()
-    at = [offset for offset, record in records(paths["a"]) if record[:1] == b"E"]
+    at = places_of(paths["a"])
     data[at[4] : at[5]] = other[at[number] : at[number + 1]]
     paths["a"].write_bytes(data)
 
@@ -279,10 +273,8 @@ def test_a_record_in_the_place_of_another_is_not_taken(tmp_path: Path, folder: s
 
 
 def test_another_number_of_elements_than_the_manifest_says_is_an_error(tmp_path: Path) -> None:
-    saved(tmp_path / "s", 12)
-    manifest = json.loads((tmp_path / "s" / "saved.json").read_text())
-    manifest["shards"][0]["count"] = 13
-    (tmp_path / "s" / "saved.json").write_text(json.dumps(manifest))
+    manifest = saved(tmp_path / "s", 12).with_name("saved.json")
+    manifest.write_text(manifest.read_text().replace('"count": 12', '"count": 13'))
 
     with pytest.raises(gp.DataError, match="needs the 13 elements that were saved, got a file of 12"):
         D.load(tmp_path / "s")[0]
@@ -291,22 +283,15 @@ def test_another_number_of_elements_than_the_manifest_says_is_an_error(tmp_path:
 # ---- without an index
 
 
-def without_index(folder: Path) -> None:
-    """What `save` wrote before there was an index."""
-    (path,) = folder.glob("*.elements")
+def test_a_file_without_an_index_is_read_in_order(tmp_path: Path) -> None:
+    path = saved(tmp_path / "s", 12)
     payloads = [record for _, record in records(path) if record[:1] != b"I"]
     head, end = bytearray(payloads[0]), payloads[-1]
     head[17:21] = struct.pack("<I", 2)
-    write_records(path, [bytes(head), *payloads[1:-1], end[:-8]])
-    manifest = json.loads((folder / "saved.json").read_text())
+    write_records(path, [bytes(head), *payloads[1:-1], end[:-8]])  # what `save` wrote before there was an index
+    manifest = json.loads(path.with_name("saved.json").read_text())
     del manifest["indexed"]
-    (folder / "saved.json").write_text(json.dumps(manifest))
-
-
-def test_a_file_without_an_index_is_read_in_order(tmp_path: Path) -> None:
-    saved(tmp_path / "s", 12)
-    without_index(tmp_path / "s")
-
+    path.with_name("saved.json").write_text(json.dumps(manifest))
     loaded = D.load(tmp_path / "s")
 
     assert len(goes_on(lambda: D.load(tmp_path / "s"), [5])) == len(loaded) == 12
