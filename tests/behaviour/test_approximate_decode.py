@@ -98,7 +98,6 @@ def test_windows_and_flips_are_equal_as_numbers(backend: Any) -> None:
 
     for (exact, window), (smaller, other) in batches:
         np.testing.assert_array_equal(window, other)
-        assert exact.shape == smaller.shape
         mirrored = np.abs(exact - smaller[:, :, ::-1]).mean()
         assert np.abs(exact - smaller).mean() < mirrored / 3
     assert any((exact != smaller).any() for (exact, _), (smaller, _) in batches)
@@ -127,6 +126,14 @@ def test_a_window_that_is_not_much_larger_than_the_result_is_decoded_exactly(bac
     assert fires(ds.with_options(ON)) == 1
     for exact, other in zip(ds, ds.with_options(ON), strict=True):
         np.testing.assert_array_equal(exact, other)
+
+
+def test_executors_agree() -> None:
+    batches = (chain(augmented, backend).with_options(ON) for backend in BACKENDS)
+    for (first, _), (second, _) in zip(*batches, strict=True):
+        off = np.abs(first - second) * 50
+        # Pillow and DALI round differently, and DALI repeats edge pixels
+        assert off.max() <= 18 and off[:, 1:-1, 1:-1].max() < 1.01
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -14,6 +14,7 @@ import gpupipe as gp
 from gpupipe import Dataset, compat, ops
 from gpupipe.compat import py_function
 from gpupipe.graph.classify import classify
+from tests.behaviour.model import run
 
 
 def _square(x: Any) -> int:
@@ -24,17 +25,13 @@ def _six_times(x: Any) -> Dataset:
     return Dataset.from_tensors(x).repeat(6)
 
 
-def _lists(batches: Any) -> list[Any]:
-    return [batch.tolist() for batch in batches]
-
-
 @pytest.mark.parametrize("arguments", [{}, {"num_parallel_batches": 3}, {"num_parallel_calls": 2}], ids=str)
 def test_map_and_batch_is_map_then_batch(arguments: dict[str, Any]) -> None:
     made = Dataset.range(7).apply(compat.map_and_batch(_square, 3, **arguments))
     dropped = Dataset.range(7).apply(compat.map_and_batch(_square, 3, drop_remainder=True, **arguments))
 
-    assert _lists(made) == [[0, 1, 4], [9, 16, 25], [36]]
-    assert _lists(dropped) == [[0, 1, 4], [9, 16, 25]]
+    assert run(made) == [[0, 1, 4], [9, 16, 25], [36]]
+    assert run(dropped) == [[0, 1, 4], [9, 16, 25]]
 
 
 def test_shuffle_and_repeat_is_shuffle_then_repeat() -> None:

@@ -165,7 +165,6 @@ def test_a_file_that_one_has_filled_is_not_read_for_the_other(
             "def times(a, b):\n  try:\n    c = a / b\n  except ValueError: c = 0\n  else:\n    c = c / a\n  return c",
         ),
     ],
-    ids=["how arguments are taken", "what a try holds"],
 )
 def test_functions_of_the_same_bytecode_may_differ(one: str, other: str) -> None:
     def digest(source: str) -> bytes:
