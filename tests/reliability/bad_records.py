@@ -5,7 +5,6 @@ All records have one length, so a damaged one changes no other's offset, and wit
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,8 @@ from gpupipe.extract.examples.encode import encode_example
 from tests.chains import damage
 from tests.chains.damage import OVERHEAD, segments
 from tests.chains.data import parse
+from tests.fuzz.building import frame
+from tests.reliability.image_files import written
 
 LENGTH = 6000
 BATCH = 16
@@ -30,9 +31,7 @@ HEIGHT, WIDTH = 48, 64
 def photograph(number: int, mode: str = "RGB", kind: str = "JPEG", **how: Any) -> bytes:
     """A small photograph, another for every number."""
     pixels = np.random.default_rng(number).integers(0, 256, (HEIGHT // 8, WIDTH // 8, 3), dtype=np.uint8)
-    stream = io.BytesIO()
-    Image.fromarray(pixels).resize((WIDTH, HEIGHT)).convert(mode).save(stream, kind, **how)
-    return stream.getvalue()
+    return written(Image.fromarray(pixels).resize((WIDTH, HEIGHT)).convert(mode), kind, **how)
 
 
 def without(data: bytes, lost: int) -> bytes:
@@ -140,9 +139,7 @@ class Shards:
         """Write the undamaged data set."""
         self.folder.mkdir()
         for file in range(self.files):
-            with gp.io.TFRecordWriter(str(self.path(file))) as writer:
-                for number in range(file, self.count, self.files):
-                    writer.write(good(number))
+            damage.write(self.path(file), [good(number) for number in range(file, self.count, self.files)])
         return self
 
     def path(self, number: int) -> Path:
@@ -159,13 +156,9 @@ class Shards:
         folder.mkdir()
         contents = [bytearray(self.path(file).read_bytes()) for file in range(self.files)]
         for number, kind in kinds.items():
-            made = folder / "made"
-            with gp.io.TFRecordWriter(str(made)) as writer:
-                writer.write(bad(number, kind))
-            whole = bytearray(made.read_bytes())
+            whole = bytearray(frame(bad(number, kind)))
             if kind == "payload changed under its CRC":
                 whole[LENGTH // 3] ^= 1
-            made.unlink()
             start = self.offset(number)
             contents[number % self.files][start : start + len(whole)] = whole
         for file, content in enumerate(contents):
@@ -205,13 +198,13 @@ def doubled(rows: Any) -> Any:
     return np.array(rows.tolist()) * 2
 
 
-def rows_of(ds: gp.Dataset) -> list[list[tuple[int, Any]]]:
-    """Batches as rows (label, image)."""
+def rows_of(ds: gp.Dataset) -> tuple[list[list[tuple[int, Any]]], Any]:
+    """Batches as rows (label, image), and the iterator that gave them."""
     with ds.iterator(0) as items:
         return [
-            [(int(label), image.copy()) for label, image in zip(labels, host(images), strict=True)]
-            for images, labels in ((images, host(labels)) for images, labels in items)
-        ]
+            [(int(label), image.copy()) for label, image in zip(host(labels), host(images), strict=True)]
+            for images, labels in items
+        ], items
 
 
 def host(array: Any) -> Any:

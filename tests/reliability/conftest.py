@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import logging
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -61,8 +62,17 @@ def afresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> list[str]:
-    """Two files of records."""
-    from tests.reliability.lost import of_kind
+def other_dali(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Puts other things in the place of some of DALI's; no pipeline comes from another test or stays for one."""
+    from gpupipe.transform.dali import library
 
-    return of_kind(tmp_path, "records")
+    real = library.import_dali()
+
+    def install(**parts: Any) -> None:
+        library.release_memory()
+        monkeypatch.setattr(library, "import_dali", lambda: dataclasses.replace(real, **parts))
+
+    install()
+    yield install
+    monkeypatch.undo()
+    library.release_memory()

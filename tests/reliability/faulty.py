@@ -1,22 +1,19 @@
-"""faulty: storage that fails now and then: a server of ranges on 127.0.0.1, a file system over it, and a disk."""
+"""faulty: storage that fails now and then: a server of ranges on 127.0.0.1, and a disk."""
 
 from __future__ import annotations
 
-import http.client
 import http.server
 import os
 import socket
 import struct
 import threading
 import time
-import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import fsspec
 import pytest
 
 from gpupipe.extract.storage import files as storage
@@ -79,6 +76,7 @@ class Faulty:
     @contextmanager
     def serving(self) -> Iterator[Faulty]:
         """Serve until the end of the block."""
+        pytest.importorskip("aiohttp", reason="fsspec's HTTP needs aiohttp")
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -111,9 +109,9 @@ class Faulty:
                 server.shutdown()
                 thread.join(20)
 
-    def url(self, name: str, scheme: str = "faulty") -> str:
+    def url(self, name: str) -> str:
         """The URL of a file."""
-        return f"{scheme}://127.0.0.1:{self.port}/{name}"
+        return f"http://127.0.0.1:{self.port}/{name}"
 
     def _answer(self, request: http.server.BaseHTTPRequestHandler, body: bool) -> None:
         with self._lock:
@@ -182,60 +180,6 @@ def _reset(request: http.server.BaseHTTPRequestHandler) -> None:
     request.wfile.flush()
     request.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     request.connection.close()
-
-
-class ClientResponseError(Exception):
-    """As aiohttp has it."""
-
-    def __init__(self, status: int, headers: Any) -> None:
-        super().__init__(f"{status}, message={http.client.responses[status]!r}")
-        self.status = status
-        self.headers = headers
-
-
-class ClientPayloadError(Exception):
-    """As aiohttp has it."""
-
-
-class FaultyFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
-    """As fsspec's `HTTPFileSystem`, which needs aiohttp: the same requests, and the same errors."""
-
-    protocol = "faulty"
-    cachable = False
-
-    def _asked(self, method: str, path: str, headers: dict[str, str]) -> tuple[bytes, Any]:
-        host, _, name = path.partition("/")
-        connection = http.client.HTTPConnection(host)
-        try:
-            connection.request(method, "/" + urllib.parse.quote(name), headers=headers)
-            answer = connection.getresponse()
-            try:
-                data = answer.read()
-            except http.client.IncompleteRead as error:
-                raise ClientPayloadError(str(error)) from error
-            if answer.status == 404:
-                raise FileNotFoundError(path)
-            if answer.status >= 400:
-                raise ClientResponseError(answer.status, answer.headers)
-            return data, answer.headers
-        finally:
-            connection.close()
-
-    def info(self, path: str, **_: Any) -> dict[str, Any]:
-        """What HEAD says. It takes every error for a file that is not there."""
-        path = str(self._strip_protocol(path))
-        try:
-            headers = self._asked("HEAD", path, {})[1]
-        except Exception as error:
-            raise FileNotFoundError(path) from error
-        return {"name": path, "size": int(headers["Content-Length"]), "type": "file"}
-
-    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
-        """A range."""
-        return self._asked("GET", str(self._strip_protocol(path)), {"Range": f"bytes={start}-{(end or 0) - 1}"})[0]
-
-
-fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
 
 
 @dataclass

@@ -18,10 +18,17 @@ from gpupipe.ops._shared.samples import picture
 HEIGHT, WIDTH = 19, 27
 
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # of a PNG, by its colour type
-_ADAM7 = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1))
+ADAM7 = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1))
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 
 Samples = npt.NDArray[Any]
+
+
+def written(image: Any, kind: str, **how: Any) -> bytes:
+    """An image as Pillow writes it."""
+    stream = io.BytesIO()
+    image.save(stream, kind, **how)
+    return stream.getvalue()
 
 
 def files() -> Iterator[tuple[str, bytes]]:
@@ -32,11 +39,14 @@ def files() -> Iterator[tuple[str, bytes]]:
     colours = Image.fromarray(picture(HEIGHT, WIDTH))
     clear = Image.merge("RGBA", (*colours.split(), colours.getchannel(1)))
     for kind, image in (("colours", colours), ("transparency", clear)):
-        yield f"webp of {kind}", _written(image, "WEBP")
-        yield f"lossless webp of {kind}", _written(image, "WEBP", lossless=True)
+        yield f"webp of {kind}", written(image, "WEBP")
+        yield f"lossless webp of {kind}", written(image, "WEBP", lossless=True)
     for mode in ("1", "L", "P", "RGB", "RGBA", "CMYK", "YCbCr"):
-        yield f"tiff {mode}", _written(colours.convert(mode), "TIFF", compression="tiff_lzw")
-    yield "tiff of 16 bits", _written(Image.fromarray(_samples(16, 1)[:, :, 0].astype(np.uint16)), "TIFF")
+        yield f"tiff {mode}", written(colours.convert(mode), "TIFF", compression="tiff_lzw")
+    for how in ("tiff_adobe_deflate", "packbits", "jpeg", "zstd", "group3", "group4"):
+        for mode in "1" if how.startswith("group") else ("L", "RGB"):
+            yield f"tiff {mode} {how}", written(colours.convert(mode), "TIFF", compression=how)
+    yield "tiff of 16 bits", written(Image.fromarray(_samples(16, 1)[:, :, 0].astype(np.uint16)), "TIFF")
 
 
 def png(
@@ -53,17 +63,17 @@ def png(
     """
     pixels = _samples(bits, _CHANNELS[colour]) if samples is None else samples
     if interlaced:
-        parts = [pixels[y::down, x::right] for y, x, down, right in _ADAM7]
+        parts = [pixels[y::down, x::right] for y, x, down, right in ADAM7]
         raw = b"".join(_packed(part, bits) for part in parts if part.size)
     else:
         raw = _packed(pixels, bits)
-    chunks = [_chunk(b"IHDR", struct.pack(">IIBBBBB", WIDTH, HEIGHT, bits, colour, 0, 0, interlaced))]
+    chunks = [chunk(b"IHDR", struct.pack(">IIBBBBB", WIDTH, HEIGHT, bits, colour, 0, 0, interlaced))]
     if colour == 3:
-        chunks.append(_chunk(b"PLTE", np.random.default_rng(9).bytes(3 << bits)))
+        chunks.append(chunk(b"PLTE", np.random.default_rng(9).bytes(3 << bits)))
     if transparent:
         form = f">{len(transparent)}{'B' if colour == 3 else 'H'}"
-        chunks.append(_chunk(b"tRNS", struct.pack(form, *transparent)))
-    chunks += [_chunk(b"IDAT", zlib.compress(raw)), _chunk(b"IEND", b"")]
+        chunks.append(chunk(b"tRNS", struct.pack(form, *transparent)))
+    chunks += [chunk(b"IDAT", zlib.compress(raw)), chunk(b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
@@ -142,17 +152,13 @@ def _jpegs() -> Iterator[tuple[str, bytes]]:
         for subsampling in (0, 1, 2)[: 1 if mode == "L" else 3]:
             for progressive in (False, True):
                 image = Image.fromarray(picture(HEIGHT, WIDTH)).convert(mode)
-                data = _written(image, "JPEG", quality=80, subsampling=subsampling, progressive=progressive)
+                data = written(image, "JPEG", quality=80, subsampling=subsampling, progressive=progressive)
                 yield f"jpeg {mode} {subsampling}{' progressive' * progressive}", data
                 if mode == "CMYK":
                     at = data.index(b"Adobe")
-                    yield f"jpeg YCCK {subsampling}{' progressive' * progressive}", _changed(data, at + 11, 2)
-                    plain = data[: at - 4] + data[at + 12 :]
-                    yield f"jpeg CMYK {subsampling}{' progressive' * progressive} without Adobe", plain
-
-
-def _changed(data: bytes, at: int, value: int) -> bytes:
-    return data[:at] + bytes((value,)) + data[at + 1 :]
+                    name = f"{subsampling}{' progressive' * progressive}"
+                    yield f"jpeg YCCK {name}", data[: at + 11] + b"\2" + data[at + 12 :]
+                    yield f"jpeg CMYK {name} without Adobe", data[: at - 4] + data[at + 12 :]
 
 
 def _samples(bits: int, channels: int) -> Samples:
@@ -172,11 +178,22 @@ def _packed(pixels: Samples, bits: int) -> bytes:
     return out
 
 
-def _chunk(kind: bytes, data: bytes) -> bytes:
+def chunk(kind: bytes, data: bytes) -> bytes:
+    """A chunk of a PNG."""
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def _written(image: Any, kind: str, **how: Any) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, kind, **how)
-    return stream.getvalue()
+def changed(data: bytes, at: int, new: bytes | int) -> bytes:
+    """The same with other bytes at a place; negative numbers count from the end."""
+    at %= len(data)
+    new = bytes([new]) if isinstance(new, int) else new
+    return data[:at] + new + data[at + len(new) :]
+
+
+def tag(data: bytes, number: int, field: int, value: int) -> bytes:
+    """A TIFF with another number (field 0), type (2), count (4) or value (8) of one of its tags."""
+    (at,) = struct.unpack_from("<I", data, 4)
+    (count,) = struct.unpack_from("<H", data, at)
+    places = range(at + 2, at + 2 + 12 * count, 12)
+    place = next(place for place in places if struct.unpack_from("<H", data, place) == (number,))
+    return changed(data, place + field, struct.pack("<H" if field <= 2 else "<I", value))

@@ -63,3 +63,9 @@ def taken(items: Any) -> tuple[list[bytes], list[gp.DataError]]:
             return good, bad
         except gp.DataError as error:
             bad.append(error)
+
+
+def all_of(ds: Dataset) -> tuple[list[bytes], list[gp.DataError], Any]:
+    """Everything there is in epoch 0, the errors in between, and the iterator."""
+    with ds.iterator(epoch=0) as items:
+        return *taken(items), items

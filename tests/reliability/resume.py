@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gpupipe as gp
 from gpupipe.spec import flatten
 
 Build = Callable[[], Any]
+
+PATIENCE = 30.0
+"""Seconds until something counts as hanging: a deadline, never what it should take."""
 
 
 def plain(element: Any) -> Any:
@@ -60,13 +66,43 @@ def goes_on(build: Build, counts: Iterable[int] | None = None) -> list[Any]:
     return whole
 
 
+def state_after(source: Any, count: int | None = None) -> Any:
+    """The state of a dataset's iterator, or of this one, behind so many elements, as another process gets it."""
+    with iter(source) as items:
+        taken(items, count)
+        return through_json(items.state_dict())
+
+
+def behind(source: Any, state: Any, limit: int | None = None) -> list[Any]:
+    """What the iterator of a dataset, or this one, gives that goes on from a state."""
+    with iter(source) as items:
+        items.load_state_dict(state)
+        return taken(items, limit)
+
+
+def refused(source: Any, state: Any, match: str) -> None:
+    """The iterator of a dataset, or this one, does not take a state."""
+    with iter(source) as items, pytest.raises(gp.StateError, match=match):
+        items.load_state_dict(state)
+
+
 def resumed_after(
     build: Build, count: int, again: Build | None = None, limit: int | None = None
 ) -> tuple[list[Any], Any]:
     """What follows behind `count` elements, by a state that was taken there; and the state."""
-    with iter(build()) as first:
-        taken(first, count)
-        state = through_json(first.state_dict())
-    with iter((again or build)()) as second:
-        second.load_state_dict(state)
-        return taken(second, limit), state
+    state = state_after(build(), count)
+    return behind((again or build)(), state, limit), state
+
+
+def in_time(work: Callable[[], Any]) -> Any:
+    """What `work` gives; it fails where that hangs, instead of hanging too."""
+    got: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            got.set_result(work())
+        except BaseException as error:
+            got.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return got.result(PATIENCE)

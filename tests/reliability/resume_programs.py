@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import io
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, ops
@@ -27,6 +24,8 @@ from gpupipe.plan.index import loses_batches
 from tests.chains import damage
 
 Step = tuple[Any, ...]
+
+INT = gp.TensorSpec((), "int64")
 
 
 @dataclass(frozen=True)
@@ -79,20 +78,8 @@ _CROP = _one("crop", "resized crop", "mirror", "none")
 _FORMS_DRAWN = ("range", "shuffled", "prefetched", "Python", "element", "fails", "nested", "generator", "cache")
 _INSIDE = (
     *["take", "skip", "repeat", "endless", "shard", "prefetch", "shuffle", "shuffle all", "cache", "concatenate"],
-    *[
-        "sample",
-        "choose",
-        "traced",
-        "python",
-        "parallel",
-        "drawn",
-        "filter",
-        "scan",
-        "unique",
-        "zip",
-        "zip itself",
-        "pad",
-    ],
+    *["sample", "choose", "traced", "python", "parallel", "drawn", "filter", "scan", "unique", "zip", "zip itself"],
+    "pad",
 )
 """Steps of datasets that a function makes of each element."""
 
@@ -104,93 +91,266 @@ def _inner_drawn(rng: random.Random) -> Any:
     return tuple(_drawn(rng.choice(_INSIDE), rng) for _ in range(rng.randint(1, 3)))
 
 
-# By name: the kind of the elements, and what else is drawn.
-_SOURCES: dict[str, tuple[str, list[Drawn]]] = {
-    "range": ("number", [_MANY]),
-    "slices": ("number", [_MANY]),
-    "list": ("number", [_MANY]),
-    "tensors": ("number", [_FEW]),
-    "generator": ("number", [_MANY, _FLAG, _one(None, 0, 2, 7)]),
-    "indexable": ("number", [_MANY, _bad, _THREADS]),
-    "counter": ("number", [_MANY]),
-    "random": ("number", [_MANY, _FLAG]),
-    "loaded": ("number", [_one("plain", "gzip", "parts")]),
-    "loaded parts": ("number", [_to(1, 3)]),
-    "text": ("bytes", [_one("*.txt", "*.txt.gz"), _THREADS]),
-    "fixed": ("bytes", [_one("*.bin", "*.bin.gz"), _THREADS]),
-    "records": ("record", [_one("*.tfrecord", "*.tfrecord.gz"), _THREADS]),
-    "files": ("record", [_FLAG, _to(1, 4), _THREADS]),
-    "pictures": ("picture", [_MANY]),
-}
+# ---- files
+
+FILES, RECORDS = 3, 6
+
+
+def write_files(folder: Path) -> None:
+    """What the programs read: some of it is damaged."""
+    for i in range(FILES):
+        numbers = range(i * RECORDS, (i + 1) * RECORDS)
+        examples = [_example(n) for n in numbers]
+        damage.write(folder / f"{i}.tfrecord", examples)
+        data = bytearray((folder / f"{i}.tfrecord").read_bytes())
+        if i < 2:
+            data[sum(map(len, examples[: 4 - 3 * i])) + (4 - 3 * i) * damage.OVERHEAD + 30] ^= 1  # a payload
+        if i == 2:
+            del data[-5:]
+        (folder / f"{i}.tfrecord").write_bytes(data)
+        (folder / f"{i}.tfrecord.gz").write_bytes(gzip.compress(bytes(data), mtime=0))
+        lines = b"".join(b"%d\n" % n if n % 5 != 4 else b"no number\n" for n in numbers)
+        (folder / f"{i}.txt").write_bytes(lines)
+        (folder / f"{i}.txt.gz").write_bytes(gzip.compress(lines, mtime=0)[: -9 if i == 1 else None])
+        fixed = b"header" + b"".join(b"%03d" % n for n in numbers) + b"end"
+        (folder / f"{i}.bin").write_bytes(fixed + b"1" * (i == 1))
+        (folder / f"{i}.bin.gz").write_bytes(gzip.compress(fixed + b"1" * (i == 1), mtime=0))
+    saved = Dataset.range(12).map(lambda x: x * 3)
+    saved.save(folder / "plain")
+    saved.save(folder / "gzip", compression="GZIP")
+    saved.save(folder / "parts", shard_func=lambda x: int(x) % 3)
+
+
+def _example(n: int) -> bytes:
+    features: dict[str, Any] = {"image": _picture(n)}
+    if n % 7 != 5:
+        features["number"] = n
+    return gp.io.encode_example(features)
+
+
+@cache
+def _picture(n: int) -> bytes:
+    """A small photograph; some are damaged, in the header or behind it."""
+    data = damage.jpeg(n, 16, 16)
+    match n % 11:
+        case 3:
+            return damage.bad_scan(data)
+        case 6:
+            return data[:100]
+        case _:
+            return data
+
+
+FEATURES = {"image": gp.io.FixedLenFeature((), bytes), "number": gp.io.FixedLenFeature((), "int64")}
+
+
+# ---- parts
+
+
+Made = Callable[..., Dataset]
+# By name: the kind of the elements, what else is drawn, and what is built with it.
+_SOURCES: dict[str, tuple[str, list[Drawn], Made]] = {
+    "range": ("number", [_MANY], lambda files, n: Dataset.range(n)),
+    "slices": ("number", [_MANY], lambda files, n: Dataset.from_tensor_slices(np.arange(n) * 2)),
+    "list": ("number", [_MANY], lambda files, n: _totalled(Dataset.from_list([np.arange(i % 4) for i in range(n)]))),
+    "tensors": ("number", [_FEW], lambda files, n: Dataset.from_tensors(np.int64(n)).repeat(n + 2)),
+    "generator": (
+        "number", [_MANY, _FLAG, _one(None, 0, 2, 7)],
+        lambda _, n, signed, bad: Dataset.from_generator(_counting(n, bad), output_signature=INT if signed else None),
+    ),
+    "indexable": (
+        "number", [_MANY, _bad, _THREADS],
+        lambda files, n, bad, calls: Dataset.from_indexable(_Items(n, bad), INT, num_parallel_calls=calls),
+    ),
+    "counter": ("number", [_MANY], lambda files, n: Dataset.counter(3, 2).take(n)),
+    "random": (
+        "number", [_MANY, _FLAG],
+        lambda files, n, anew: Dataset.random(seed=3, rerandomize_each_iteration=anew).take(n).map(lambda x: x % 50),
+    ),
+    "loaded": ("number", [_one("plain", "gzip", "parts")], lambda files, kind: Dataset.load(files / kind)),
+    "loaded parts": (
+        "number", [_to(1, 3)],
+        lambda files, cycle: Dataset.load(files / "parts", reader_func=lambda parts: parts.interleave(_itself, cycle)),
+    ),
+    "text": (
+        "bytes", [_one("*.txt", "*.txt.gz"), _THREADS],
+        lambda files, pattern, readers: gp.TextLineDataset(*_matching(files, pattern), num_parallel_reads=readers),
+    ),
+    "fixed": (
+        "bytes", [_one("*.bin", "*.bin.gz"), _THREADS],
+        lambda files, pattern, readers: gp.FixedLengthRecordDataset(
+            _matching(files, pattern)[0], 3, 6, 3, None, _matching(files, pattern)[1], num_parallel_reads=readers
+        ),
+    ),
+    "records": (
+        "record", [_one("*.tfrecord", "*.tfrecord.gz"), _THREADS],
+        lambda files, pattern, readers: gp.TFRecordDataset(*_matching(files, pattern), num_parallel_reads=readers),
+    ),
+    "files": (
+        "record", [_FLAG, _to(1, 4), _THREADS],
+        lambda files, shuffled, cycle, calls: Dataset.list_files(
+            str(files / "*.tfrecord"), shuffle=shuffled, seed=1
+        ).interleave(gp.TFRecordDataset, cycle_length=cycle, num_parallel_calls=calls),
+    ),
+    "pictures": (
+        "picture", [_MANY],
+        lambda files, n: Dataset.from_tensor_slices(np.array([_picture(i) for i in range(n)], object)),
+    ),
+}  # fmt: skip
 
 _KINDS = ("number", "batch", "bytes", "record", "picture", "image", "images")
 _N, _B = ("number",), ("batch",)
-# By name: before which kinds of elements it may stand, how often, what kind follows (None: the same), what is drawn.
-_STEPS: dict[str, tuple[tuple[str, ...], int, str | None, list[Drawn]]] = {
-    "take": (_KINDS, 1, None, [_to(-1, 20)]),
-    "skip": (_KINDS, 1, None, [_FEW]),
-    "repeat": (_KINDS, 1, None, [_to(0, 3)]),
-    "endless": (_KINDS, 1, None, [_to(1, 30)]),
-    "shard": (_KINDS, 1, None, [_to(1, 3), _to(0, 2)]),
-    "prefetch": (_KINDS, 1, None, [_to(-1, 3)]),
-    "shuffle": (_KINDS, 2, None, [_to(1, 12), _SEED, _FLAG]),
-    "shuffle all": (_KINDS, 3, None, [_SEED, _FLAG]),
-    "slice": (_KINDS, 4, None, [_to(-4, 4), _to(-4, 20), _one(1, 2, -1)]),
-    "split": (_KINDS, 4, None, [_to(0, 1)]),
-    "cache": (_KINDS, 2, None, []),
-    "cache file": (_KINDS, 1, None, []),
-    "snapshot": (_KINDS, 1, None, [_one("NONE", "GZIP")]),
-    "ignore errors": (_KINDS, 1, None, []),
-    "concatenate": (_KINDS, 1, None, [_FEW]),
-    "sample": (_KINDS, 1, None, [_SEED, _FLAG, _FLAG]),
-    "sample by a dataset": (_KINDS, 1, None, [_FLAG]),
-    "choose": (_KINDS, 1, None, [_picks(2, 12), _FLAG]),
-    "enumerate": (_KINDS, 1, None, [_to(-1, 2)]),
-    "assert": (_KINDS, 1, None, [_to(0, 12)]),
-    "traced": (_N, 1, None, []),
-    "python": (_N, 2, None, [_bad]),
-    "parallel": (_N, 1, None, [_bad, _to(1, 3)]),
-    "drawn": (_N, 1, None, []),
-    "two kinds": (_N, 3, None, [_to(2, 4), _THREADS]),
-    "filter": (_N, 3, None, [_to(2, 4)]),
-    "python filter": (_N, 1, None, [_to(2, 4), _bad]),
-    "take while": (_N, 1, None, [_to(3, 30), _FLAG]),
-    "scan": (_N, 2, None, [_bad, _FLAG]),
-    "overtaking": (_N, 0, None, [_bad, _to(1, 3)]),
-    "overtaking interleave": (_N, 0, None, [_inner_drawn, _to(1, 4), _to(1, 2)]),
-    "unique": (_N, 3, None, [_to(3, 9)]),
-    "zip": (_N, 1, None, [_to(0, 20)]),
-    "zip itself": (_N, 1, None, [_to(0, 3)]),
-    "resample": (_N, 1, None, [_FLAG]),
-    "pad": (_N, 1, None, [_to(3, 20)]),
-    "flat_map": (_N, 2, None, [_inner_drawn]),
-    "interleave": (_N, 2, None, [_inner_drawn, _to(1, 4), _to(1, 3), _THREADS]),
-    "batch": (_N, 3, "batch", [_to(1, 5), _FLAG]),
+# By name: before which kinds of elements it may stand, how often, what kind follows (None: the same), what is drawn,
+# and how it is built. What keeps elements in a file gets its path last.
+_STEPS: dict[str, tuple[tuple[str, ...], int, str | None, list[Drawn], Made]] = {
+    "take": (_KINDS, 1, None, [_to(-1, 20)], Dataset.take),
+    "skip": (_KINDS, 1, None, [_FEW], Dataset.skip),
+    "repeat": (_KINDS, 1, None, [_to(0, 3)], Dataset.repeat),
+    "endless": (_KINDS, 1, None, [_to(1, 30)], lambda ds, n: ds.repeat().take(n)),
+    "shard": (
+        _KINDS, 1, None, [_to(1, 3), _to(0, 2)],
+        lambda ds, n, index: ds.shard(n, index % n, even=(None, "drop", "wrap")[(n + index) % 3]),
+    ),
+    "prefetch": (_KINDS, 1, None, [_to(-1, 3)], Dataset.prefetch),
+    "shuffle": (_KINDS, 2, None, [_to(1, 12), _SEED, _FLAG], Dataset.shuffle),
+    "shuffle all": (_KINDS, 3, None, [_SEED, _FLAG], lambda ds, seed, anew: ds.shuffle(gp.ALL, seed, anew)),
+    "slice": (
+        _KINDS, 4, None, [_to(-4, 4), _to(-4, 20), _one(1, 2, -1)],
+        lambda ds, start, stop, stride: ds[start:stop:stride],
+    ),
+    "split": (_KINDS, 4, None, [_to(0, 1)], lambda ds, part: ds.split([0.6, 0.4], seed=3)[part]),
+    "cache": (_KINDS, 2, None, [], Dataset.cache),
+    "cache file": (_KINDS, 1, None, [], Dataset.cache),
+    "snapshot": (_KINDS, 1, None, [_one("NONE", "GZIP")], lambda ds, packed, path: ds.snapshot(path, packed)),
+    "ignore errors": (_KINDS, 1, None, [], Dataset.ignore_errors),
+    "concatenate": (_KINDS, 1, None, [_FEW], lambda ds, few: ds.concatenate(ds.take(few))),
+    "sample": (
+        _KINDS, 1, None, [_SEED, _FLAG, _FLAG],
+        lambda ds, *how: Dataset.sample_from_datasets([ds, ds.skip(1)], [0.6, 0.4], *how),
+    ),
+    "sample by a dataset": (
+        _KINDS, 1, None, [_FLAG],
+        lambda ds, stop: Dataset.sample_from_datasets([ds, ds.take(3)], _weights(), 1, stop),
+    ),
+    "choose": (
+        _KINDS, 1, None, [_picks(2, 12), _FLAG],  # 2 is outside
+        lambda ds, picks, stop: Dataset.choose_from_datasets(
+            [ds, ds.take(2)], Dataset.from_tensor_slices(np.array(picks, np.int64)), stop
+        ),
+    ),
+    "enumerate": (_KINDS, 1, None, [_to(-1, 2)], lambda ds, start: ds.enumerate(start).map(lambda i, x: x)),
+    "assert": (_KINDS, 1, None, [_to(0, 12)], Dataset.assert_cardinality),
+    "traced": (_N, 1, None, [], lambda ds: ds.map(lambda x: x * 2 + 1)),
+    "python": (_N, 2, None, [_bad], lambda ds, bad: ds.map(_plus(1, bad), traced=False)),
+    "parallel": (
+        _N, 1, None, [_bad, _to(1, 3)],
+        lambda ds, bad, calls: ds.map(_plus(2, bad), num_parallel_calls=calls, traced=False),
+    ),
+    "drawn": (_N, 1, None, [], lambda ds: ds.map(_drawn_for, rng=True)),
+    "two kinds": (
+        _N, 3, None, [_to(2, 4), _THREADS],
+        lambda ds, m, calls: ds.map(_of_two_kinds(m), num_parallel_calls=calls, traced=False),
+    ),
+    "filter": (_N, 3, None, [_to(2, 4)], lambda ds, m: ds.filter(lambda x: x % m != 1)),
+    "python filter": (_N, 1, None, [_to(2, 4), _bad], lambda ds, m, bad: ds.filter(_some(m, bad))),
+    "take while": (
+        _N, 1, None, [_to(3, 30), _FLAG],
+        lambda ds, most, traced: ds.take_while((lambda x: x < most) if traced else lambda x: bool(_number(x) < most)),
+    ),
+    "scan": (
+        _N, 2, None, [_bad, _FLAG],
+        lambda ds, bad, declared: ds.scan(np.int64(0), _added(bad), spec=INT if declared else None),
+    ),
+    "overtaking": (
+        _N, 0, None, [_bad, _to(1, 3)],
+        lambda ds, bad, calls: ds.map(_slowly(bad), num_parallel_calls=calls, traced=False, deterministic=False),
+    ),
+    "overtaking interleave": (
+        _N, 0, None, [_inner_drawn, _to(1, 4), _to(1, 2)],
+        lambda ds, form, cycle, block: ds.interleave(_inner(form), cycle, block, 2, deterministic=False),
+    ),
+    "unique": (_N, 3, None, [_to(3, 9)], lambda ds, m: ds.map(lambda x: x % m).unique()),
+    "zip": (
+        _N, 1, None, [_to(0, 20)], lambda ds, n: Dataset.zip(ds, Dataset.range(n)).map(lambda a, b: a * 7 + b)
+    ),
+    "zip itself": (
+        _N, 1, None, [_to(0, 3)], lambda ds, ahead: Dataset.zip(ds, ds.skip(ahead)).map(lambda a, b: a + b)
+    ),
+    "resample": (
+        _N, 1, None, [_FLAG],
+        lambda ds, known: ds.rejection_resample(
+            lambda x: x % 2, [0.3, 0.7], [0.5, 0.5] if known else None, seed=1
+        ).map(lambda label, x: x),
+    ),
+    "pad": (
+        _N, 1, None, [_to(3, 20)],
+        lambda ds, n: ds.map(lambda x: {"x": x}).pad_to_cardinality(n).map(lambda d: d["x"] * 2 + d["valid"]),
+    ),
+    "flat_map": (_N, 2, None, [_inner_drawn], lambda ds, form: ds.flat_map(_inner(form))),
+    "interleave": (
+        _N, 2, None, [_inner_drawn, _to(1, 4), _to(1, 3), _THREADS],
+        lambda ds, form, *how: ds.interleave(_inner(form), *how),
+    ),
+    "batch": (_N, 3, "batch", [_to(1, 5), _FLAG], Dataset.batch),
     "window": (
         _N, 2, "batch",
-        [_to(1, 5), _to(1, 5), _to(1, 2), _FLAG,
-         _one("batches", "shuffled", "elements", "interleaved", "drawn")],
+        [_to(1, 5), _to(1, 5), _to(1, 2), _FLAG, _one("batches", "shuffled", "elements", "interleaved", "drawn")],
+        lambda ds, *how: _WINDOWS[how[-1]](ds.window(*how[:-1])),
     ),
-    "windows": (_N, 1, "windows", [_to(1, 5), _to(1, 5)]),
-    "padded batch": (_N, 3, "batch", [_to(1, 4), _FLAG]),
-    "ragged batch": (_N, 1, "batch", [_to(1, 4), _FLAG, _FLAG]),
-    "bucket": (_N, 1, "batch", [_to(1, 3), _one("pad", "boundary", "none"), _FLAG]),
-    "size bucket": (_N, 1, "batch", [_to(1, 4), _one("sizes", "pixels"), _FLAG]),
-    "group": (_N, 2, "batch", [_to(1, 4), _to(1, 5), _to(1, 3), _bad]),
-    "unbatch": (_B, 4, "number", []),
-    "rebatch": (_B, 3, None, [_picks(4, 2, 1), _FLAG]),
-    "map over batches": (_B, 2, None, [_bad]),
-    "parse text": (("bytes",), 9, "number", [_bad]),
-    "parse": (("record",), 20, "number", []),
-    "parse and decode": (("record",), 8, "image", [_CROP]),
-    "decode": (("picture",), 30, "image", [_CROP]),
-    "mirror": (("image",), 16, None, []),
-    "sum": (("image",), 16, "number", []),
-    "image batch": (("image",), 30, "images", [_to(1, 4), _FLAG]),
-    "unbatch images": (("images",), 30, "image", []),
-    "sums": (("images",), 20, "batch", []),
+    "windows": (_N, 1, "windows", [_to(1, 5), _to(1, 5)], Dataset.window),
+    "padded batch": (
+        _N, 3, "batch", [_to(1, 4), _FLAG],
+        lambda ds, size, drop: _rows(ds).padded_batch(size, drop_remainder=drop).map(_totals, traced=False),
+    ),
+    "ragged batch": (
+        _N, 1, "batch", [_to(1, 4), _FLAG, _FLAG],
+        lambda ds, size, drop, again: _ragged_totals(_rows(ds).ragged_batch(size, drop), again),
+    ),
+    "bucket": (
+        _N, 1, "batch", [_to(1, 3), _one("pad", "boundary", "none"), _FLAG],
+        lambda ds, size, how, drop: _rows(ds).bucket_by_sequence_length(
+            lambda x: len(x), [2, 4], [size, 1, size + 1],
+            no_padding=how == "none", pad_to_bucket_boundary=how == "boundary", drop_remainder=drop,
+        ).map(_totals, traced=False),
+    ),
+    "size bucket": (
+        _N, 1, "batch", [_to(1, 4), _one("sizes", "pixels"), _FLAG],
+        lambda ds, size, how, drop: ds.bucket_by_image_size(
+            batch_size=size, size_func=lambda x: (1 + _number(x) % 3, 3), drop_remainder=drop,
+            **({"max_pixels": 9 * size} if how == "pixels" else {"buckets": [(1, 3), (5, 3)]}),
+        ).map(lambda x, size: x + size[0]),
+    ),
+    "group": (
+        _N, 2, "batch", [_to(1, 4), _to(1, 5), _to(1, 3), _bad],
+        lambda ds, m, size, rows, bad: ds.group_by_window(_key(m, bad), lambda key, group: group.batch(rows), size),
+    ),
+    "unbatch": (_B, 4, "number", [], Dataset.unbatch),
+    "rebatch": (_B, 3, None, [_picks(4, 2, 1), _FLAG], lambda ds, sizes, drop: ds.rebatch(list(sizes), drop)),
+    "map over batches": (_B, 2, None, [_bad], lambda ds, bad: ds.map(_plus(1, bad), traced=False)),
+    "parse text": (("bytes",), 9, "number", [_bad], lambda ds, bad: ds.map(_plus(0, bad), traced=False)),
+    "parse": (("record",), 20, "number", [], lambda ds: ds.map(lambda record: _parsed(record)["number"])),
+    "parse and decode": (
+        ("record",), 8, "image", [_CROP],
+        lambda ds, crop: ds.map(lambda record: _cropped(ops.decode_jpeg(_parsed(record)["image"]), crop)),
+    ),
+    "decode": (
+        ("picture",), 30, "image", [_CROP],
+        lambda ds, crop: ds.map(lambda x: _cropped(ops.decode_jpeg(x, channels=3), crop)),
+    ),
+    "mirror": (("image",), 16, None, [], lambda ds: ds.map(lambda x: ops.random_flip_left_right(x))),
+    "sum": (("image",), 16, "number", [], lambda ds: _totalled(ds)),
+    "image batch": (("image",), 30, "images", [_to(1, 4), _FLAG], Dataset.batch),
+    "unbatch images": (("images",), 30, "image", [], Dataset.unbatch),
+    "sums": (("images",), 20, "batch", [], lambda ds: ds.map(_totals, traced=False)),
 }  # fmt: skip
 SOURCES, STEPS = frozenset(_SOURCES), frozenset(_STEPS)
+_WINDOWS: dict[str, Callable[[Dataset], Dataset]] = {
+    "batches": lambda windows: windows.flat_map(lambda w: w.batch(2)),
+    "shuffled": lambda windows: windows.shuffle(3).flat_map(lambda w: w.batch(2)),
+    "elements": lambda windows: windows.flat_map(_itself).batch(2),
+    "interleaved": lambda windows: windows.interleave(_itself, cycle_length=2).batch(2),
+    "drawn": lambda windows: windows.map(lambda w, rng: np.int64(rng.integers(0, 50)), rng=True, traced=False).batch(2),
+}
 
 _CACHES = {"cache", "cache file", "snapshot"}
 _AHEAD = {"prefetch", "parallel", "parse and decode", "decode"}
@@ -215,7 +375,7 @@ def _drawn(name: str, rng: random.Random) -> Step:
 
 
 _CHOICES = {
-    kind: [name for name, (before, weight, _, _) in _STEPS.items() if kind in before for _ in range(weight)]
+    kind: [name for name, (before, weight, *_) in _STEPS.items() if kind in before for _ in range(weight)]
     for kind in _KINDS
 }
 
@@ -283,62 +443,6 @@ def free_programs(rng: random.Random, most: int = 5) -> Program:
     return Program(source, tuple(steps))
 
 
-# ---- files
-
-FILES, RECORDS = 3, 6
-
-
-def write_files(folder: Path) -> None:
-    """What the programs read: some of it is damaged."""
-    for i in range(FILES):
-        numbers = range(i * RECORDS, (i + 1) * RECORDS)
-        examples = [_example(n) for n in numbers]
-        damage.write(folder / f"{i}.tfrecord", examples)
-        data = bytearray((folder / f"{i}.tfrecord").read_bytes())
-        if i < 2:
-            data[sum(map(len, examples[: 4 - 3 * i])) + (4 - 3 * i) * damage.OVERHEAD + 30] ^= 1  # a payload
-        if i == 2:
-            del data[-5:]
-        (folder / f"{i}.tfrecord").write_bytes(data)
-        (folder / f"{i}.tfrecord.gz").write_bytes(gzip.compress(bytes(data), mtime=0))
-        lines = b"".join(b"%d\n" % n if n % 5 != 4 else b"no number\n" for n in numbers)
-        (folder / f"{i}.txt").write_bytes(lines)
-        (folder / f"{i}.txt.gz").write_bytes(gzip.compress(lines, mtime=0)[: -9 if i == 1 else None])
-        fixed = b"header" + b"".join(b"%03d" % n for n in numbers) + b"end"
-        (folder / f"{i}.bin").write_bytes(fixed + b"1" * (i == 1))
-        (folder / f"{i}.bin.gz").write_bytes(gzip.compress(fixed + b"1" * (i == 1), mtime=0))
-    saved = Dataset.range(12).map(lambda x: x * 3)
-    saved.save(folder / "plain")
-    saved.save(folder / "gzip", compression="GZIP")
-    saved.save(folder / "parts", shard_func=lambda x: int(x) % 3)
-
-
-def _example(n: int) -> bytes:
-    features: dict[str, Any] = {"image": _picture(n)}
-    if n % 7 != 5:
-        features["number"] = n
-    return gp.io.encode_example(features)
-
-
-@cache
-def _picture(n: int) -> bytes:
-    """A small photograph; some are damaged, in the header or behind it."""
-    pixels = np.random.default_rng(n).integers(0, 256, (2, 2, 3), dtype=np.uint8)
-    stream = io.BytesIO()
-    Image.fromarray(pixels).resize((8, 8)).save(stream, "JPEG", quality=90)
-    data = stream.getvalue()
-    match n % 11:
-        case 3:
-            return damage.bad_scan(data)
-        case 6:
-            return data[:100]
-        case _:
-            return data
-
-
-FEATURES = {"image": gp.io.FixedLenFeature((), bytes), "number": gp.io.FixedLenFeature((), "int64")}
-
-
 # ---- as chains
 
 
@@ -351,10 +455,11 @@ def build(program: Program, files: Path, caches: Path, skips: bool) -> tuple[Dat
         caches: a folder for caches in files.
         skips: whether bad elements are skipped; then single batches are not chosen by index.
     """
-    ds, names, numbers = _source(program.source, files), [program.source[0]], count()
-    for step in program.steps:
+    name, *given = program.source
+    ds, names = _SOURCES[name][2](files, *given), [name]
+    for number, step in enumerate(program.steps):
         try:
-            longer = _append(ds, step, caches / str(next(numbers)))
+            longer = _append(ds, step, caches / str(number))
         except (gp.PlanError, gp.SpecError, TypeError):
             continue
         if skips and loses_batches(longer.plan) is not None:
@@ -364,51 +469,14 @@ def build(program: Program, files: Path, caches: Path, skips: bool) -> tuple[Dat
     return ds, names
 
 
-def _source(source: Step, files: Path) -> Dataset:
-    match source:
-        case ("range", n):
-            return Dataset.range(n)
-        case ("slices", n):
-            return Dataset.from_tensor_slices(np.arange(n) * 2)
-        case ("list", n):
-            return Dataset.from_list([np.arange(i % 4) for i in range(n)]).map(_total, traced=False)
-        case ("tensors", n):
-            return Dataset.from_tensors(np.int64(n)).repeat(n + 2)
-        case ("generator", n, signed, bad):
-            spec = gp.TensorSpec((), "int64") if signed else None
-            return Dataset.from_generator(_counting(n, bad), output_signature=spec)
-        case ("indexable", n, bad, calls):
-            return Dataset.from_indexable(_Items(n, bad), gp.TensorSpec((), "int64"), num_parallel_calls=calls)
-        case ("counter", n):
-            return Dataset.counter(3, 2).take(n)
-        case ("random", n, anew):
-            return Dataset.random(seed=3, rerandomize_each_iteration=anew).take(n).map(lambda x: x % 50)
-        case ("loaded", kind):
-            return Dataset.load(files / kind)
-        case ("loaded parts", cycle):
-            return Dataset.load(files / "parts", reader_func=lambda parts: parts.interleave(lambda x: x, cycle))
-        case ("text", pattern, readers):
-            return gp.TextLineDataset(_names(files, pattern), _compression(pattern), num_parallel_reads=readers)
-        case ("fixed", pattern, readers):
-            return gp.FixedLengthRecordDataset(
-                _names(files, pattern), 3, 6, 3, None, _compression(pattern), num_parallel_reads=readers
-            )
-        case ("records", pattern, readers):
-            return gp.TFRecordDataset(_names(files, pattern), _compression(pattern), num_parallel_reads=readers)
-        case ("files", shuffled, cycle, calls):
-            names = Dataset.list_files(str(files / "*.tfrecord"), shuffle=shuffled, seed=1)
-            return names.interleave(gp.TFRecordDataset, cycle_length=cycle, num_parallel_calls=calls)
-        case ("pictures", n):
-            return Dataset.from_tensor_slices(np.array([_picture(i) for i in range(n)], object))
-    raise AssertionError(source)
+def _append(ds: Dataset, step: Step, path: Path) -> Dataset:
+    name, *given = step
+    return _STEPS[name][4](ds, *given, *([path] if name in ("cache file", "snapshot") else []))
 
 
-def _names(files: Path, pattern: str) -> list[str]:
-    return sorted(map(str, files.glob(pattern)))
-
-
-def _compression(pattern: str) -> str:
-    return "GZIP" if pattern.endswith(".gz") else ""
+def _matching(files: Path, pattern: str) -> tuple[list[str], str]:
+    """The files of a pattern, and how they are compressed."""
+    return sorted(map(str, files.glob(pattern))), "GZIP" if pattern.endswith(".gz") else ""
 
 
 class _Items:
@@ -436,167 +504,12 @@ def _counting(n: int, bad: int | None) -> Callable[[], Any]:
     return numbers
 
 
-def _append(ds: Dataset, step: Step, path: Path) -> Dataset:
-    match step:
-        case ("take" | "skip" | "repeat" | "prefetch" | "shuffle" | "cache" | "batch" | "unbatch", *args):
-            return getattr(ds, step[0])(*args)  # type: ignore[no-any-return]
-        case ("endless", n):
-            return ds.repeat().take(n)
-        case ("shard", n, index):
-            return ds.shard(n, index % n, even=(None, "drop", "wrap")[(n + index) % 3])
-        case ("shuffle all", seed, anew):
-            return ds.shuffle(gp.ALL, seed, anew)
-        case ("slice", start, stop, stride):
-            return ds[start:stop:stride]
-        case ("split", part):
-            return ds.split([0.6, 0.4], seed=3)[part]
-        case ("cache file",):
-            return ds.cache(path)
-        case ("snapshot", compression):
-            return ds.snapshot(path, compression)
-        case ("ignore errors",):
-            return ds.ignore_errors()
-        case ("enumerate", start):
-            return ds.enumerate(start).map(lambda i, x: x)
-        case ("assert", n):
-            return ds.assert_cardinality(n)
-        case ("rebatch", sizes, drop):
-            return ds.rebatch(list(sizes), drop)
-        case ("map over batches", bad):
-            return ds.map(_plus(1, bad), traced=False)
-        case ("concatenate" | "sample" | "sample by a dataset" | "choose" | "zip" | "zip itself", *_):
-            return _joined(ds, step)
-        case ("window" | "windows" | "padded batch" | "ragged batch" | "bucket" | "size bucket" | "group", *_):
-            return _gathered(ds, step)
-        case ("flat_map", form):
-            return ds.flat_map(_inner(form))
-        case ("interleave", form, cycle, block, calls):
-            return ds.interleave(_inner(form), cycle, block, calls)
-        case ("overtaking interleave", form, cycle, block):
-            return ds.interleave(_inner(form), cycle, block, 2, deterministic=False)
-        case ("parse text", bad):
-            return ds.map(_plus(0, bad), traced=False)
-        case ("parse",):
-            return ds.map(lambda record: gp.io.parse_single_example(record, FEATURES)["number"])
-        case ("parse and decode" | "decode" | "mirror" | "sum" | "sums" | "image batch" | "unbatch images", *_):
-            return _pictured(ds, step)
-    return _counted(ds, step)
+def _weights() -> Dataset:
+    return Dataset.from_tensor_slices(np.array([[0.2, 0.8], [1.0, 0.0], [0.5, 0.5]])).repeat()
 
 
-def _counted(ds: Dataset, step: Step) -> Dataset:
-    """Steps over numbers."""
-    match step:
-        case ("traced",):
-            return ds.map(lambda x: x * 2 + 1)
-        case ("python", bad):
-            return ds.map(_plus(1, bad), traced=False)
-        case ("parallel", bad, calls):
-            return ds.map(_plus(2, bad), num_parallel_calls=calls, traced=False)
-        case ("overtaking", bad, calls):
-            return ds.map(_slowly(bad), num_parallel_calls=calls, traced=False, deterministic=False)
-        case ("two kinds", m, calls):
-            return ds.map(_of_two_kinds(m), num_parallel_calls=calls, traced=False)
-        case ("drawn",):
-            return ds.map(_drawn_for, rng=True)
-        case ("filter", m):
-            return ds.filter(lambda x: x % m != 1)
-        case ("python filter", m, bad):
-            return ds.filter(_some(m, bad))
-        case ("take while", most, traced):
-            return ds.take_while((lambda x: x < most) if traced else _below(most))
-        case ("scan", bad, declared):
-            return ds.scan(np.int64(0), _added(bad), spec=gp.TensorSpec((), "int64") if declared else None)
-        case ("unique", m):
-            return ds.map(lambda x: x % m).unique()
-        case ("resample", known):
-            return ds.rejection_resample(lambda x: x % 2, [0.3, 0.7], [0.5, 0.5] if known else None, seed=1).map(
-                lambda label, x: x
-            )
-        case ("pad", n):
-            return ds.map(lambda x: {"x": x}).pad_to_cardinality(n).map(lambda d: d["x"] * 2 + d["valid"])
-    raise AssertionError(step)
-
-
-def _joined(ds: Dataset, step: Step) -> Dataset:
-    """A chain and parts of itself in one, or numbers beside it."""
-    match step:
-        case ("concatenate", few):
-            return ds.concatenate(ds.take(few))
-        case ("sample", seed, stop, anew):
-            return Dataset.sample_from_datasets([ds, ds.skip(1)], [0.6, 0.4], seed, stop, anew)
-        case ("sample by a dataset", stop):
-            weights = Dataset.from_tensor_slices(np.array([[0.2, 0.8], [1.0, 0.0], [0.5, 0.5]])).repeat()
-            return Dataset.sample_from_datasets([ds, ds.take(3)], weights, 1, stop)
-        case ("choose", picks, stop):
-            choices = Dataset.from_tensor_slices(np.array(picks, np.int64))  # 2 is outside
-            return Dataset.choose_from_datasets([ds, ds.take(2)], choices, stop)
-        case ("zip", n):
-            return Dataset.zip(ds, Dataset.range(n)).map(lambda a, b: a * 7 + b)
-        case ("zip itself", ahead):
-            return Dataset.zip(ds, ds.skip(ahead)).map(lambda a, b: a + b)
-    raise AssertionError(step)
-
-
-def _gathered(ds: Dataset, step: Step) -> Dataset:
-    """Batches of numbers."""
-    match step:
-        case ("window", size, shift, stride, drop, how):
-            windows = ds.window(size, shift, stride, drop)
-            if how == "shuffled":
-                windows = windows.shuffle(3)
-            if how == "interleaved":
-                return windows.interleave(lambda w: w, cycle_length=2).batch(2)
-            if how == "elements":
-                return windows.flat_map(lambda w: w).batch(2)
-            if how == "drawn":
-                return windows.map(lambda w, rng: np.int64(rng.integers(0, 50)), rng=True, traced=False).batch(2)
-            return windows.flat_map(lambda w: w.batch(2))
-        case ("windows", size, shift):
-            return ds.window(size, shift)
-        case ("padded batch", size, drop):
-            return _rows(ds).padded_batch(size, drop_remainder=drop).map(_totals, traced=False)
-        case ("ragged batch", size, drop, again):
-            rows = _rows(ds).ragged_batch(size, drop)
-            return (
-                rows.unbatch().map(_total, traced=False).batch(2) if again else rows.map(_ragged_totals, traced=False)
-            )
-        case ("bucket", size, how, drop):
-            batches = _rows(ds).bucket_by_sequence_length(
-                lambda x: len(x),
-                [2, 4],
-                [size, 1, size + 1],
-                no_padding=how == "none",
-                pad_to_bucket_boundary=how == "boundary",
-                drop_remainder=drop,
-            )
-            return batches.map(_ragged_totals, traced=False)
-        case ("size bucket", size, how, drop):
-            limits: Any = {"max_pixels": 9 * size} if how == "pixels" else {"buckets": [(1, 3), (5, 3)]}
-            batches = ds.bucket_by_image_size(batch_size=size, size_func=_size, drop_remainder=drop, **limits)
-            return batches.map(lambda x, size: x + size[0])
-        case ("group", m, size, rows, bad):
-            return ds.group_by_window(_key(m, bad), lambda key, group: group.batch(rows), size)
-    raise AssertionError(step)
-
-
-def _pictured(ds: Dataset, step: Step) -> Dataset:
-    """Steps over images."""
-    match step:
-        case ("parse and decode", crop):
-            return ds.map(lambda r: _cropped(ops.decode_jpeg(gp.io.parse_single_example(r, FEATURES)["image"]), crop))
-        case ("decode", crop):
-            return ds.map(lambda x: _cropped(ops.decode_jpeg(x, channels=3), crop))
-        case ("mirror",):
-            return ds.map(lambda x: ops.random_flip_left_right(x))
-        case ("sum",):
-            return ds.map(lambda x: np.asarray(x).sum(dtype=np.int64), traced=False)
-        case ("image batch", size, drop):
-            return ds.batch(size, drop)
-        case ("unbatch images",):
-            return ds.unbatch()
-        case ("sums",):
-            return ds.map(lambda x: np.asarray(x).sum(axis=(1, 2, 3), dtype=np.int64), traced=False)
-    raise AssertionError(step)
+def _parsed(record: Any) -> Any:
+    return gp.io.parse_single_example(record, FEATURES)
 
 
 def _cropped(image: Any, how: str) -> Any:
@@ -617,14 +530,14 @@ def _number(x: Any) -> int:
     return int(x) if isinstance(x, bytes) else int(np.asarray(x).sum())
 
 
-def _is_bad(x: Any, bad: tuple[int, int]) -> bool:
-    return _number(x) % bad[0] == bad[1]
+def _refuse(x: Any, bad: tuple[int, int]) -> None:
+    if _number(x) % bad[0] == bad[1]:
+        raise ValueError(f"{_number(x)} is bad")
 
 
 def _plus(more: int, bad: tuple[int, int]) -> Callable[[Any], Any]:
     def plus(x: Any) -> Any:
-        if _is_bad(x, bad):
-            raise ValueError(f"{_number(x)} is bad")
+        _refuse(x, bad)
         return np.int64(_number(x)) if isinstance(x, bytes) else np.asarray(x)[()] + np.int64(more)
 
     return plus
@@ -651,24 +564,15 @@ def _slowly(bad: tuple[int, int]) -> Callable[[Any], Any]:
 
 def _some(m: int, bad: tuple[int, int]) -> Callable[[Any], bool]:
     def some(x: Any) -> bool:
-        if _is_bad(x, bad):
-            raise ValueError(f"{_number(x)} is bad")
+        _refuse(x, bad)
         return _number(x) % m != 0
 
     return some
 
 
-def _below(most: int) -> Callable[[Any], bool]:
-    def below(x: Any) -> bool:
-        return bool(_number(x) < most)
-
-    return below
-
-
 def _added(bad: tuple[int, int]) -> Callable[[Any, Any], Any]:
     def added(total: Any, x: Any) -> Any:
-        if _is_bad(x, bad):
-            raise ValueError(f"{_number(x)} is bad")
+        _refuse(x, bad)
         return np.int64(total + x), np.int64(total * 2 + x)
 
     return added
@@ -676,8 +580,7 @@ def _added(bad: tuple[int, int]) -> Callable[[Any, Any], Any]:
 
 def _key(m: int, bad: tuple[int, int]) -> Callable[[Any], Any]:
     def key(x: Any) -> Any:
-        if _is_bad(x, bad):
-            raise ValueError(f"{_number(x)} has no key")
+        _refuse(x, bad)
         return np.int64(_number(x) % m)
 
     return key
@@ -688,22 +591,21 @@ def _rows(ds: Dataset) -> Dataset:
     return ds.map(lambda x: np.full(_number(x) % 4, _number(x), np.int64), traced=False)
 
 
-def _size(x: Any) -> tuple[int, int]:
-    """A height of 1 to 3, and a width of 3."""
-    return 1 + _number(x) % 3, 3
-
-
-def _total(x: Any) -> Any:
-    return np.int64(_number(x))
+def _totalled(ds: Dataset) -> Dataset:
+    return ds.map(lambda x: np.int64(_number(x)), traced=False)
 
 
 def _totals(x: Any) -> Any:
-    return np.asarray(x).sum(axis=1, dtype=np.int64)
+    """The total of each row."""
+    return np.array([np.sum(row) for row in (x.to_list() if isinstance(x, gp.Ragged) else np.asarray(x))], np.int64)
 
 
-def _ragged_totals(x: Any) -> Any:
-    rows = x.to_list() if isinstance(x, gp.Ragged) else np.asarray(x)
-    return np.array([sum(row) for row in rows], np.int64)
+def _ragged_totals(ds: Dataset, again: bool) -> Dataset:
+    return _totalled(ds.unbatch()).batch(2) if again else ds.map(_totals, traced=False)
+
+
+def _itself(x: Any) -> Any:
+    return x
 
 
 def _inner(form: Any) -> Callable[[Any], Any]:
@@ -735,7 +637,7 @@ def _fails(x: Any) -> Dataset:
 
 def _generated(x: Any) -> Dataset:
     n = _number(x)
-    return Dataset.from_generator(lambda: iter([np.int64(n)] * (n % 4)), output_signature=gp.TensorSpec((), "int64"))
+    return Dataset.from_generator(lambda: iter([np.int64(n)] * (n % 4)), output_signature=INT)
 
 
 _FORMS: dict[str, Callable[[Any], Any]] = {

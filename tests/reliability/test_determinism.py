@@ -1,16 +1,13 @@
 """Determinism: the stream is a function of (files, plan, seed, epoch), whatever reads, batches, computes or resumes it.
 
-Every image has a number of its own, so that crops, flips and pixels are compared image by image. They are small;
-`GPUPIPE_FULL=1` takes photographs of 500 x 375 pixels instead, cropped to 224 x 224.
+Every image has a number of its own, so that crops, flips and pixels are compared image by image.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
-import threading
 from typing import Any
 
 import numpy as np
@@ -19,35 +16,26 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, ops
-from gpupipe.comparison.photographs import encode, take
-from tests.chains.data import Spy, on
+from tests.chains import damage
+from tests.chains.data import Spy, on, parse
+from tests.reliability.bad_records import host
 from tests.reliability.executors import EXECUTORS
+from tests.reliability.image_files import written
 
-FULL = bool(os.environ.get("GPUPIPE_FULL"))
 FILES, IMAGES = 8, 130
-SIZE = (224, 224) if FULL else (16, 12)
-FEATURES = {
-    "image": gp.io.FixedLenFeature((), bytes),
-    "number": gp.io.FixedLenFeature((), "int64"),
-}
+SIZE = (16, 12)
 
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> str:
     """JPEG images of several sizes and kinds in shards of unequal length; answer their pattern."""
     folder = tmp_path_factory.mktemp("determinism")
-    writers = [gp.io.TFRecordWriter(folder / f"part-{i}") for i in range(FILES)]
+    shards: list[list[bytes]] = [[] for _ in range(FILES)]
     for number in range(IMAGES):
-        record = gp.io.encode_example({"image": photographed(number) if FULL else small(number), "number": number})
-        writers[number * number % 11 % FILES].write(record)
-    for writer in writers:
-        writer.close()
+        shards[number * number % 11 % FILES].append(damage.example(number, small(number)))
+    for i, shard in enumerate(shards):
+        damage.write(folder / f"part-{i}", shard)
     return str(folder / "part-*")
-
-
-def photographed(number: int) -> bytes:
-    shot, pixels = take(number)
-    return encode(pixels, shot.quality, shot.subsampling, shot.progressive)
 
 
 def small(number: int) -> bytes:
@@ -55,19 +43,12 @@ def small(number: int) -> bytes:
     height, width = (int(n) for n in rng.integers(24, 72, 2))
     pixels = rng.integers(0, 256, (6, 6, 3), np.uint8)
     picture = Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC)
-    file = io.BytesIO()
-    picture.save(file, "JPEG", quality=90, subsampling=number % 3, progressive=number % 7 == 0)
-    return file.getvalue()
-
-
-def parsed(record: Any) -> Any:
-    x = gp.io.parse_single_example(record, FEATURES)
-    return x["image"], x["number"]
+    return written(picture, "JPEG", quality=90, subsampling=number % 3, progressive=number % 7 == 0)
 
 
 def augmented(record: Any) -> Any:
     """What a training chain draws: a crop window, a flip, a colour."""
-    encoded, number = parsed(record)
+    encoded, number = parse(record)
     image = ops.random_resized_crop(ops.decode_jpeg(encoded, channels=3), SIZE)
     image = ops.random_flip_left_right(image)
     return ops.random_brightness(image, 0.2), number
@@ -80,15 +61,8 @@ def records(pattern: str, readers: int, cycle: int | None = None, deterministic:
 
 def rows(batches: Any) -> list[tuple[int, str]]:
     """(number, a hash of the pixels) of every image, in order."""
-    found = []
-    for images, numbers in batches:
-        images, numbers = (np.asarray(x.get() if hasattr(x, "get") else x) for x in (images, numbers))
-        found += [(int(number), hashed(image)) for image, number in zip(images, numbers, strict=True)]
-    return found
-
-
-def hashed(image: Any) -> str:
-    return hashlib.blake2b(image.tobytes(), digest_size=12).hexdigest()
+    pairs = [pair for batch in batches for pair in zip(*map(host, batch), strict=True)]
+    return [(int(number), hashlib.blake2b(image.tobytes(), digest_size=12).hexdigest()) for image, number in pairs]
 
 
 def by_number(found: list[tuple[int, str]]) -> dict[int, str]:
@@ -117,13 +91,8 @@ def seen() -> dict[str, Any]:
 
 
 THREADS, READERS, BATCHES = (1, 2, 8), (1, 4, 8), (8, 16, 64)
-CELLS = [
-    (size, readers, threads)
-    for row, size in enumerate(BATCHES)
-    for column, readers in enumerate(READERS)
-    for threads in (THREADS if FULL else [THREADS[(row + column) % 3]])
-]
-"""In full all of them; else each pair of values once."""
+CELLS = [(BATCHES[i], READERS[k], THREADS[(i + k) % 3]) for i in range(3) for k in range(3)]
+"""Each pair of values once."""
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
@@ -205,32 +174,6 @@ def test_an_image_keeps_its_augmentation_where_the_order_is_free(shards: str, ex
         return by_number(rows(ds.with_options(on(executor, deterministic=deterministic)).iterator(epoch=4)))
 
     assert found(deterministic=False) == found(deterministic=True)
-
-
-def test_a_call_that_waits_is_overtaken_only_where_the_order_is_free() -> None:
-    def numbers(deterministic: bool) -> list[tuple[int, int]]:
-        delivered = threading.Event()  # something was: where the order is fixed, nobody can wait for that
-        if deterministic:
-            delivered.set()
-
-        def slow_first(x: Any, rng: np.random.Generator) -> tuple[int, int]:
-            if x == 0:
-                assert delivered.wait(30)
-            return int(x), int(rng.integers(1 << 40))
-
-        ds = Dataset.range(40).map(slow_first, num_parallel_calls=4, rng=True)
-        found = []
-        with ds.with_options(gp.Options(deterministic=deterministic)).iterator(epoch=0) as items:
-            for x, drawn in items:
-                delivered.set()
-                found.append((int(x), int(drawn)))
-        return found
-
-    free, fixed = numbers(False), numbers(True)
-
-    assert [x for x, _ in fixed] == list(range(40))
-    assert free[0][0] != 0
-    assert dict(free) == dict(fixed)
 
 
 # ---- epochs across iterators

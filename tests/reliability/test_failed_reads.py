@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import gzip
-import importlib.util
 import os
 import random
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +20,17 @@ import gpupipe as gp
 from gpupipe import Dataset, Options
 from gpupipe import threads as pools
 from gpupipe.extract.records.index import INDEXES
-from gpupipe.extract.records.writer import TFRecordWriter
 from gpupipe.extract.storage import files as storage
 from gpupipe.extract.storage import retry
 from gpupipe.extract.storage import waiting as waits
 from gpupipe.extract.storage.files import LOCAL
 from gpupipe.flow.sources import readers as flow_readers
+from tests.behaviour.model import take_until_closed
 from tests.reliability.faulty import Disk, Faulty, every
-from tests.reliability.record_files import READERS, SIZE, chain, payloads, taken, write
-from tests.reliability.resume import through_json
+from tests.reliability.record_files import READERS, SIZE, all_of, chain, payloads, taken, write
+from tests.reliability.resume import goes_on
 
 FILES, EACH = 16, 96
-TOTAL = FILES * EACH
 POLICIES = ["raise", "skip", "replace"]
 PATIENCE = 20.0
 
@@ -60,42 +59,62 @@ def written(folder: Path, kind: str) -> list[str]:
     return names
 
 
-SCHEMES = [
-    "faulty",
-    pytest.param(
-        "http",
-        marks=pytest.mark.skipif(importlib.util.find_spec("aiohttp") is None, reason="fsspec's HTTP needs aiohttp"),
-    ),
-]
-
-
 # ---- over a network
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("keeps", [False, True], ids=["HTTP/1.0", "HTTP/1.1"])
 @pytest.mark.parametrize(
     ("fault", "on_error"),
-    [("503", "raise"), ("429", "skip"), ("500", "replace"), ("drop", "skip"), ("hang", "replace")],
-)
+    [("503", "raise"), ("429", "skip"), ("500", "replace"), ("drop", "skip"), ("reset", "raise"), ("refuse", "replace"),
+     ("short", "skip"), ("whole", "raise"), ("hang", "replace")],
+)  # fmt: skip
 def test_a_server_that_fails_now_and_then_loses_no_record(
-    tmp_path: Path, on_error: str, fault: str, scheme: str
+    tmp_path: Path, on_error: str, fault: str, keeps: bool
 ) -> None:
     names = written(tmp_path, "records")
+    looking = every(2, fault) if fault in ("503", "reset", "refuse") else lambda number: None
     timeout = 0.25 if fault == "hang" else None
-    with Faulty(tmp_path).serving() as server:
-        paths = [server.url(name, scheme) for name in names]
-        assert list(chain(paths, "records")) == ALL
-        clean = server.gets
-        expected = list(chain(paths, "records", None, 8))
-        server.gets, server.fault = 0, every(20, fault)
-        with chain(paths, "records", 2, 8, on_error=on_error, read_timeout=timeout).iterator(epoch=0) as items:
-            good, bad = taken(items)
+    expected = list(chain([str(tmp_path / name) for name in names], "records", None, 8))
+    with Faulty(tmp_path, every(20, fault), looking, keeps=keeps).serving() as server:
+        paths = [server.url(name) for name in names]
+
+        good, bad, items = all_of(chain(paths, "records", 2, 8, on_error=on_error, read_timeout=timeout))
 
         assert good == expected
-        assert sorted(good) == ALL
         assert (bad, items.errors, items.left_out) == ([], (), 0)
         assert server.faults >= 3
-        assert clean >= 60
+
+
+@pytest.mark.parametrize("fault", ["503", "drop", "reset", "refuse", "short", "403"])
+@pytest.mark.parametrize("on_error", POLICIES)
+def test_answers_that_fail_for_good_are_raised_behind_the_records_that_came(
+    tmp_path: Path, on_error: str, fault: str
+) -> None:
+    first, second = written(tmp_path, "records")[:2]
+    with Faulty(tmp_path, lambda number: fault if number > 2 else None, keeps=True).serving() as server:
+        paths = [server.url(first), str(tmp_path / second)]
+
+        good, bad, items = all_of(chain(paths, "records", on_error=on_error))
+
+        count = len(good) - EACH
+        assert 0 < count < EACH
+        assert good == ALL[:count] + ALL[EACH : 2 * EACH]
+        assert [(error.file, error.offset, error.lost) for error in bad] == [(paths[0], count * (SIZE + 16), True)]
+        assert ("6 tries in" in str(bad[0])) == (fault not in ("403", "short"))
+        assert [(record.unit, record.action) for record in items.errors] == [("file", "raised")]
+
+
+def test_a_server_that_is_busy_has_no_empty_list(tmp_path: Path) -> None:
+    written(tmp_path, "records")
+    with Faulty(tmp_path, lambda number: "503", lambda number: "503").serving() as server:
+        url = server.url("00")
+        with pytest.raises(gp.PlanError, match=r"00' cannot be listed: .*503.*6 tries in"):
+            Dataset.list_files(url)
+        retry.GIVEN_UP.clear()
+        server.looking = lambda number: "503" if number % 3 else None
+        server.fault = lambda number: None
+
+        assert [bytes(name).decode() for name in Dataset.list_files(url)] == [url]
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -124,11 +143,10 @@ def test_a_server_says_how_long_to_wait(tmp_path: Path) -> None:
 def test_what_is_forbidden_or_missing_is_asked_for_once(tmp_path: Path, status: str, gets: int) -> None:
     written(tmp_path, "records")
     with Faulty(tmp_path, lambda number: status).serving() as server:
-        good, bad = taken(iter(chain([server.url("00")], "records")))
+        good, (error,), _ = all_of(chain([server.url("00")], "records"))
 
         assert good == []
         assert server.gets == gets
-        (error,) = bad
         assert error.lost
         assert ("6 tries in" in str(error)) == (status == "503")
 
@@ -146,24 +164,12 @@ def test_what_a_network_changed_is_asked_for_once_more(
         names = ["x"]
         tfrecords(tmp_path / "plain", 0)
         (tmp_path / "x").write_bytes(gzip.compress((tmp_path / "plain").read_bytes(), 9))
-    expected = ALL if kind == "records" else ALL[:EACH]
     flips = (lambda number: "flip" if number == 1 else None) if n == 1 else (lambda n: "flip" if n % 3 == 1 else None)
     with Faulty(tmp_path, flips).serving() as server:
-        paths = [server.url(name) for name in names]
+        good, bad, _ = all_of(chain([server.url(name) for name in names], kind))
 
-        good, bad = taken(iter(chain(paths, kind)))
-
-        assert (good, bad) == (expected, [])
+        assert (good, bad) == (ALL[: EACH * len(names)], [])
         assert server.faults >= 1
-
-
-def test_a_header_that_a_network_changed_is_asked_for_once_more(tmp_path: Path) -> None:
-    with TFRecordWriter(str(tmp_path / "x")) as writer:
-        for _ in range(9):
-            writer.write(b"")  # nothing but headers
-    with Faulty(tmp_path, lambda number: "flip" if number == 1 else None).serving() as server:
-        assert list(chain([server.url("x")], "records")) == [b""] * 9
-        assert server.gets == 2
 
 
 def test_what_is_damaged_in_the_file_is_one_bad_record_over_a_network_too(tmp_path: Path) -> None:
@@ -173,7 +179,7 @@ def test_what_is_damaged_in_the_file_is_one_bad_record_over_a_network_too(tmp_pa
     data[9 * (SIZE + 16)] ^= 1
     (tmp_path / "x").write_bytes(data)
     with Faulty(tmp_path).serving() as server:
-        good, bad = taken(iter(chain([server.url("x")], "records")))
+        good, bad, _ = all_of(chain([server.url("x")], "records"))
 
         assert good == [record for i, record in enumerate(ALL[:EACH]) if i not in (5, 9)]
         assert [error.offset for error in bad] == [5 * (SIZE + 16), 9 * (SIZE + 16)]
@@ -188,15 +194,7 @@ def test_a_state_in_the_middle_goes_on_over_faults(tmp_path: Path) -> None:
         def build() -> Dataset:
             return chain(paths, "records", 2, 4, on_error="skip").shuffle(40, seed=3)
 
-        whole = list(build().iterator(epoch=0))
-        for stop in (1, 500, TOTAL - 1):
-            with build().iterator(epoch=0) as first:
-                begun = [next(first) for _ in range(stop)]
-                state = through_json(first.state_dict())
-            with build().iterator(epoch=0) as items:
-                items.load_state_dict(state)
-                assert begun + list(items) == whole
-        assert sorted(whole) == ALL
+        assert len(goes_on(build, (1, 500, len(ALL) - 1))) == len(ALL)
 
 
 # ---- on a disk
@@ -211,8 +209,7 @@ def test_a_read_of_a_disk_that_fails_once_loses_nothing(
     paths = [str(tmp_path / name) for name in written(tmp_path, kind)[:2]]
     disk = Disk(paths[0], lambda number, start, stop: errno.EIO if number == 1 else None).install(monkeypatch)
 
-    with chain(paths, kind, on_error=on_error, read_timeout=timeout).iterator(epoch=0) as items:
-        good, bad = taken(items)
+    good, bad, items = all_of(chain(paths, kind, on_error=on_error, read_timeout=timeout))
 
     assert (good, bad, items.errors) == (ALL[: 2 * EACH], [], ())
     assert disk.failed == 1
@@ -245,19 +242,17 @@ def test_opening_and_looking_are_done_again_too(tmp_path: Path, monkeypatch: pyt
     paths = [str(tmp_path / name) for name in written(tmp_path, "records")[:2]]
     failed: list[str] = []
 
-    def failing_once(name: str) -> None:
-        real = getattr(os, name)
-
+    def failing_twice(name: str, real: Callable[..., Any]) -> Any:
         def call(path: Any, *rest: Any, **more: Any) -> Any:
             if path == paths[0] and failed.count(name) < 2:
                 failed.append(name)
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
             return real(path, *rest, **more)
 
-        monkeypatch.setattr(os, name, call)
+        return call
 
-    failing_once("stat")
-    failing_once("open")
+    for name in ("stat", "open"):
+        monkeypatch.setattr(os, name, failing_twice(name, getattr(os, name)))
 
     assert list(chain(paths, "records", on_error="skip")) == ALL[: 2 * EACH]
     assert sorted(failed) == ["open", "open", "stat", "stat"]
@@ -311,13 +306,21 @@ def waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
-def _taken_until_closed(items: Any) -> None:
-    with pytest.raises(gp.ClosedError, match="got one that was closed"):
-        taken(items)
+PAUSES: dict[str, Callable[[list[str]], Dataset]] = {
+    "in order": lambda paths: chain(paths, "records", 2, 2),
+    "by place": lambda paths: chain(paths, "records", 2, 2).shuffle(gp.ALL),
+    "inside a function": lambda paths: Dataset.range(9).map(
+        lambda i: next(iter(gp.TFRecordDataset(paths))), traced=False
+    ),
+}
 
 
-def noticed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set once somebody waits before another try."""
+@pytest.mark.parametrize("timeout", [None, PATIENCE])
+@pytest.mark.parametrize("way", PAUSES)
+def test_close_ends_the_pause_before_another_try(
+    waiting: list[str], timeout: float | None, way: str, monkeypatch: pytest.MonkeyPatch, no_threads_left: None
+) -> None:
+    monkeypatch.setattr(pools, "PATIENCE", 100.0)  # for a thread that does not end
     paused, pause = threading.Event(), waits.pause
 
     def noted(file: str, seconds: float) -> None:
@@ -325,19 +328,8 @@ def noticed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         pause(file, seconds)
 
     monkeypatch.setattr(retry, "pause", noted)
-    return paused
-
-
-@pytest.mark.parametrize("timeout", [None, PATIENCE])
-@pytest.mark.parametrize("by_place", [False, True])
-def test_close_ends_the_pause_before_another_try(
-    waiting: list[str], timeout: float | None, by_place: bool, monkeypatch: pytest.MonkeyPatch, no_threads_left: None
-) -> None:
-    monkeypatch.setattr(pools, "PATIENCE", 100.0)  # for a thread that does not end
-    paused = noticed(monkeypatch)
-    ds = chain(waiting, "records", 2, 2, on_error="skip", read_timeout=timeout).prefetch(2)
-    items = (ds.shuffle(gp.ALL) if by_place else ds).iterator()
-    taker = threading.Thread(target=_taken_until_closed, args=(items,))
+    items = PAUSES[way](waiting).prefetch(2).with_options(Options(on_error="skip", read_timeout=timeout)).iterator()
+    taker = threading.Thread(target=take_until_closed, args=(items, []))
     taker.start()
     assert paused.wait(PATIENCE)
 
@@ -364,24 +356,6 @@ def test_ctrl_c_ends_the_pause_before_another_try(waiting: list[str], no_threads
     assert time.monotonic() - began < PATIENCE
     timer.join()
     items.close()
-
-
-def test_an_iterator_inside_a_function_of_a_chain_that_is_closed_ends_its_pause(
-    waiting: list[str], monkeypatch: pytest.MonkeyPatch, no_threads_left: None
-) -> None:
-    paused = noticed(monkeypatch)
-
-    def first(i: Any) -> Any:
-        return next(iter(gp.TFRecordDataset(waiting)))
-
-    items = Dataset.range(9).map(first, traced=False).prefetch(1).iterator()
-    taker = threading.Thread(target=_taken_until_closed, args=(items,))
-    taker.start()
-    assert paused.wait(PATIENCE)
-
-    items.close()
-    taker.join(PATIENCE)
-    assert not taker.is_alive()
 
 
 def test_pauses_draw_from_no_generator_that_elements_or_users_draw_from(

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import io
 import json
 import os
 import re
 import socket
 import struct
-import threading
 import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
@@ -19,9 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from PIL import Image
+from crc32c import crc32c
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
@@ -33,12 +29,16 @@ from gpupipe.extract.records.framing import HEADER
 from gpupipe.extract.records.index import INDEXES, record_index
 from gpupipe.extract.records.inflate import longest_record
 from gpupipe.extract.storage.files import LOCAL
+from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.transform.machine import has_dali
-
-PATIENCE = 30.0
-"""Seconds until something counts as hanging: a deadline, never what it should take."""
+from tests.chains.damage import events
+from tests.fuzz.building import entry, field, frame
+from tests.reliability.resume import in_time
+from tests.tools.damage import broken
 
 MEGABYTE = 1 << 20
+
+needs_fifos = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
 
 
 @pytest.fixture(autouse=True)
@@ -48,10 +48,6 @@ def _afresh() -> Iterator[None]:
     yield
     INDEXES.clear()
     LOCAL.close()
-
-
-def frame(payload: bytes) -> bytes:
-    return header(len(payload)) + payload + struct.pack("<I", masked_crc32c(payload))
 
 
 def header(length: int) -> bytes:
@@ -74,45 +70,11 @@ def memory_below(most: int) -> Iterator[None]:
         tracemalloc.stop()
 
 
-def in_time(work: Callable[[], Any]) -> Any:
-    """What `work` gives; it fails where that hangs, instead of hanging too."""
-    got: list[Any] = []
-
-    def run() -> None:
-        try:
-            got.append((work(), None))
-        except BaseException as error:
-            got.append((None, error))
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(PATIENCE)
-    assert got, "it hangs"
-    value, error = got[0]
-    if error is not None:
-        raise error
-    return value
-
-
 def taken(dataset: Dataset) -> tuple[list[Any], list[DataError]]:
-    """Everything there is, with the errors in between."""
-
-    def take() -> tuple[list[Any], list[DataError]]:
-        good: list[Any] = []
-        bad: list[DataError] = []
-        with dataset.iterator() as items:
-            while True:
-                try:
-                    value = next(items)
-                except StopIteration:
-                    return good, bad
-                except DataError as error:
-                    bad.append(error)
-                else:
-                    good.append(bytes(value) if isinstance(value, (bytes, memoryview)) else value)
-
-    found: tuple[list[Any], list[DataError]] = in_time(take)
-    return found
+    """Everything there is, and the errors in between."""
+    found = in_time(lambda: events(dataset))
+    good = [bytes(x) if isinstance(x, memoryview) else x for x in found if not isinstance(x, DataError)]
+    return good, [x for x in found if isinstance(x, DataError)]
 
 
 def skipped(dataset: Dataset) -> list[Any]:
@@ -166,8 +128,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 SEARCHES: dict[str, Callable[[str], Dataset]] = {
-    "records": gp.TFRecordDataset,
-    "references": lambda path: gp.TFRecordDataset(path).shuffle(2, seed=1),
+    **{read: READERS[read] for read in ("records", "references")},
     "index": lambda path: gp.TFRecordDataset(path).shuffle(gp.ALL, seed=1),
 }
 
@@ -242,39 +203,21 @@ def test_a_long_footer_of_a_compressed_file_is_held_once(tmp_path: Path) -> None
 # ---- Examples
 
 
-def field(number: int, data: bytes) -> bytes:
-    size, n = b"", len(data)
-    while n > 127:
-        size += bytes([n & 127 | 128])
-        n >>= 7
-    return bytes([number << 3 | 2]) + size + bytes([n]) + data
-
-
-def entry(name: bytes, feature: bytes) -> bytes:
-    return field(1, field(1, name) + field(2, feature))
-
-
 NEGATIVE = b"\xff" * 9 + b"\x01"
 INT = field(3, field(1, b"\x05"))
 HOSTILE_EXAMPLES = {
     "a negative length": b"\x0a" + NEGATIVE,
-    "a negative length below": field(1, b"\x0a" + NEGATIVE),
     "a negative length of a list": field(1, entry(b"x", b"\x1a" + NEGATIVE)),
-    "a varint of eleven bytes": field(1, entry(b"x", field(3, field(1, b"\xff" * 11)))),
     "a varint without an end": field(1, entry(b"x", field(3, field(1, b"\xff" * 5)))),
-    "a value that reaches over its list": field(1, entry(b"x", field(3, b"\x0a\x05\x01"))),
-    "an entry that reaches over the map": b"\x0a\x03" + entry(b"x", INT),
     "a feature that reaches over its entry": field(1, field(1, field(1, b"x") + b"\x12\x7f" + INT)),
     "groups": b"\x0b" * 100_000,
-    "a group in a feature": field(1, entry(b"x", b"\x0b" * 1000 + b"\x0c" * 1000)),
-    "no wire type 7": b"\x0f\x00",
-    "field 0": b"\x00\x00",
     "a length near 2^63": b"\x0a" + b"\xff" * 8 + b"\x7f",
-    "nothing of it": b"",
-    "another feature": field(1, entry(b"y", INT)),
-    "floats as integers": field(1, entry(b"x", field(2, field(1, b"\x00\x00\x80\x3f")))),
     "too many": field(1, entry(b"x", field(3, field(1, b"\x05" * 100_000)))),
 }
+
+
+def label(record: Any) -> Any:
+    return gp.io.parse_single_example(record, {"x": gp.io.FixedLenFeature((), "int64")})["x"]
 
 
 @pytest.mark.parametrize("name", HOSTILE_EXAMPLES)
@@ -282,8 +225,7 @@ def test_a_hostile_example_is_an_error_of_its_record(tmp_path: Path, name: str) 
     fine = encode_example({"x": 7})
     path = tmp_path / "examples"
     path.write_bytes(frame(fine) + frame(HOSTILE_EXAMPLES[name]) + frame(fine))
-    spec = {"x": gp.io.FixedLenFeature((), "int64")}
-    dataset = gp.TFRecordDataset(str(path)).map(lambda record: gp.io.parse_single_example(record, spec)["x"])
+    dataset = gp.TFRecordDataset(str(path)).map(label)
 
     with memory_below(16 * MEGABYTE):
         good, errors = taken(dataset)
@@ -296,47 +238,23 @@ def test_a_hostile_example_is_an_error_of_its_record(tmp_path: Path, name: str) 
     assert len(str(error)) < 1000
 
 
-def nested(depth: int) -> bytes:
-    """Unknown fields in one another; built from the inside, as its size is quadratic otherwise."""
-    parts, size = [], 0
-    for _ in range(depth):
-        head = field(15, bytes(0))[:1] + varint(size)
-        parts.append(head)
-        size += len(head)
-    return b"".join(reversed(parts))
-
-
-def varint(n: int) -> bytes:
-    out = b""
-    while n > 127:
-        out += bytes([n & 127 | 128])
-        n >>= 7
-    return out + bytes([n])
-
-
 @pytest.mark.parametrize(
     "record",
     [
         field(1, entry(b"x", INT)) * 100_000,
-        field(1, entry(b"x", INT) * 100_000),
         field(1, entry(b"y", INT) * 100_000 + entry(b"x", INT)),
-        field(1, entry(b"x", INT)) + nested(100_000),
-        field(1, entry(b"x", field(3, b"\x08\x05"))),
         field(1, entry(b"x", field(3, field(1, b"")) * 10_000 + INT)),
         field(15, b"") * 100_000 + field(1, entry(b"x", INT)),
     ],
-    ids=["features", "entries", "others", "nested", "unpacked", "empty lists", "unknown fields"],
+    ids=["features", "others", "empty lists", "unknown fields"],
 )
-def test_what_is_repeated_or_nested_is_read_as_protobuf_reads_it(tmp_path: Path, record: bytes) -> None:
+def test_what_is_repeated_is_read_as_protobuf_reads_it(tmp_path: Path, record: bytes) -> None:
     path = tmp_path / "examples"
     path.write_bytes(frame(record))
-    spec = {"x": gp.io.FixedLenFeature((), "int64")}
-    dataset = gp.TFRecordDataset(str(path)).map(lambda record: gp.io.parse_single_example(record, spec)["x"])
 
-    good, errors = taken(dataset)
+    good, errors = taken(gp.TFRecordDataset(str(path)).map(label))
 
-    assert errors == []
-    assert [int(x) for x in good] == [5]
+    assert ([int(x) for x in good], errors) == ([5], [])
 
 
 # ---- compressed files
@@ -396,106 +314,64 @@ def test_a_large_record_that_compresses_well_is_no_bomb(tmp_path: Path) -> None:
 
 
 PACKED = gzip.compress(STREAM)
-GZIPS = {
-    "one member": (PACKED, None),
-    "two members": (PACKED + PACKED, None),
+GZIPS = {  # and what is said; how a stream may end is in tests/extract/test_extract_faults.py
     "a member for each record": (b"".join(gzip.compress(frame(x)) for x in GOOD), None),
     "empty members": (gzip.compress(b"") * 3000 + PACKED + gzip.compress(b""), None),
-    "zeros behind": (PACKED + bytes(5000), None),
     "zeros between": (PACKED + bytes(700_000) + PACKED, None),
-    "garbage behind": (PACKED + b"garbage", "7 bytes that are not GZIP data follow the end of the stream"),
     "zeros and garbage behind": (PACKED + bytes(9) + b"garbage", "7 bytes that are not GZIP data follow"),
-    "cut": (PACKED[:-9], "the GZIP stream ends without its last bytes; the file is truncated"),
-    "cut in the trailer": (PACKED[:-1], "the GZIP stream ends without its last bytes; the file is truncated"),
-    "cut in a second header": (
-        PACKED + PACKED[:7],
-        "the GZIP stream ends without its last bytes; the file is truncated",
-    ),
-    "a wrong checksum": (PACKED[:-8] + b"1234" + PACKED[-4:], "the GZIP data is damaged"),
+    "cut in a second header": (PACKED + PACKED[:7], "the GZIP stream ends without its last bytes"),
 }
 
 
-@pytest.mark.parametrize(("data", "reason"), GZIPS.values(), ids=GZIPS.keys())
-def test_what_stands_in_a_gzip_file(tmp_path: Path, data: bytes, reason: str | None) -> None:
-    path = tmp_path / "file.gz"
+@pytest.mark.parametrize("name", GZIPS)
+def test_what_stands_in_a_gzip_file(tmp_path: Path, name: str) -> None:
+    path, (data, reason) = tmp_path / "file.gz", GZIPS[name]
     path.write_bytes(data)
 
     records, errors = taken(gp.TFRecordDataset([str(path)], compression_type="GZIP"))
 
-    if reason is None:
-        assert b"".join(map(frame, records)) == gzip.decompress(data)  # as Python reads it
-        assert errors == []
-        return
-    (error,) = errors
-    assert reason in str(error)
-    assert (error.file, error.stage) == (str(path), "read")
-    assert records == GOOD[: len(records)]
-    if "behind" in reason or "second" in reason or "checksum" in reason:
-        assert records == GOOD
+    whole = gzip.decompress(data) if reason is None else STREAM  # as Python reads it
+    assert b"".join(map(frame, records)) == whole
+    assert [(reason or "") in str(error) for error in errors] == [True] * (reason is not None)
 
 
 # ---- images
 
 
-def png(width: int, height: int) -> bytes:
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
-    )
-
-
-def jpeg(width: int, height: int) -> bytes:
-    out = io.BytesIO()
-    Image.new("RGB", (16, 16)).save(out, "JPEG")
-    data = bytearray(out.getvalue())
-    at = data.index(b"\xff\xc0")
-    data[at + 5 : at + 9] = struct.pack(">HH", height, width)
+def claiming(kind: str, width: int, height: int) -> bytes:
+    """A small image whose header says another size."""
+    image = np.zeros((16, 16, 3), np.uint8)
+    data = bytearray(encoded(image, kind, orientation=2 if kind == "WEBP" else 1))
+    match kind:
+        case "JPEG":
+            struct.pack_into(">HH", data, data.index(b"\xff\xc0") + 5, height, width)
+        case "PNG":
+            struct.pack_into(">II", data, 16, width, height)
+            struct.pack_into(">I", data, 29, zlib.crc32(data[12:29]))
+        case "BMP":
+            struct.pack_into("<ii", data, 18, width, height)
+        case "WEBP":
+            data[24:30] = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+        case "GIF":
+            struct.pack_into("<HH", data, 6, width, height)
     return bytes(data)
 
 
-def bmp(width: int, height: int) -> bytes:
-    head = struct.pack("<IiiHHIIiiII", 40, width, height, 1, 24, 0, 0, 0, 0, 0, 0)
-    return b"BM" + struct.pack("<IHHI", 54 + 100, 0, 0, 54) + head + bytes(100)
-
-
-def webp(width: int, height: int) -> bytes:
-    body = b"WEBPVP8X" + struct.pack("<I", 10) + bytes(4)
-    body += (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
-    body += b"VP8L" + struct.pack("<I", 6) + b"\x2f" + bytes(5)
-    return b"RIFF" + struct.pack("<I", len(body)) + body
-
-
-def gif(width: int, height: int) -> bytes:
-    return b"GIF89a" + struct.pack("<HH", width, height) + bytes(3) + b";"
-
-
 BOMBS = {
-    "jpeg": jpeg(30_000, 30_000),
-    "the largest jpeg": jpeg(65_535, 65_535),
-    "a jpeg of no height": jpeg(100, 0),
-    "png": png(30_000, 30_000),
-    "the largest png": png(2**31 - 1, 2**31 - 1),
-    "a png of no width": png(0, 5),
-    "a png beyond what may be": png(2**32 - 1, 2**32 - 1),
-    "bmp": bmp(30_000, 30_000),
-    "a bmp upside down": bmp(30_000, -30_000),
-    "a bmp of negative width": bmp(-5, 30_000),
-    "the largest bmp": bmp(2**31 - 1, -(2**31)),
-    "webp": webp(16_383, 16_383),
-    "the largest webp": webp(1 << 24, 1 << 24),
-    "gif": gif(65_535, 65_535),
+    "jpeg": claiming("JPEG", 30_000, 30_000),
+    "a jpeg of no height": claiming("JPEG", 100, 0),
+    "png": claiming("PNG", 30_000, 30_000),
+    "a png of no width": claiming("PNG", 0, 5),
+    "a png beyond what may be": claiming("PNG", 2**32 - 1, 2**32 - 1),
+    "bmp": claiming("BMP", 30_000, 30_000),
+    "a bmp of negative width": claiming("BMP", -5, 30_000),
+    "the largest bmp": claiming("BMP", 2**31 - 1, -(2**31)),
+    "webp": claiming("WEBP", 16_383, 16_383),
+    "the largest webp": claiming("WEBP", 1 << 24, 1 << 24),
+    "gif": claiming("GIF", 65_535, 65_535),
     "no bytes": b"",
-    "one byte": b"\xff",
 }
-
-
-def picture() -> bytes:
-    out = io.BytesIO()
-    Image.new("RGB", (20, 20), (1, 2, 3)).save(out, "PNG")
-    return out.getvalue()
+PICTURE = encoded(picture(20, 20), "PNG")
 
 
 @pytest.mark.parametrize("name", BOMBS)
@@ -504,7 +380,7 @@ def test_an_image_of_absurd_size_is_an_error_of_its_record(tmp_path: Path, backe
     if backend == "dali" and not has_dali():
         pytest.skip("DALI is not installed")
     path = tmp_path / "images"
-    path.write_bytes(frame(picture()) + frame(BOMBS[name]) + frame(picture()))
+    path.write_bytes(frame(PICTURE) + frame(BOMBS[name]) + frame(PICTURE))
     dataset = gp.TFRecordDataset(str(path)).map(lambda x: ops.resize(ops.decode_image(x, channels=3), (8, 8)))
     dataset = dataset.batch(2).with_options(Options(device="cpu", backend=backend))  # type: ignore[arg-type]
 
@@ -514,7 +390,7 @@ def test_an_image_of_absurd_size_is_an_error_of_its_record(tmp_path: Path, backe
 
     (error,) = errors
     assert isinstance(error, DecodeError)
-    assert (error.file, error.offset) == (str(path), len(frame(picture())))
+    assert (error.file, error.offset) == (str(path), len(frame(PICTURE)))
     assert error.stage == "decode_image"
     assert [batch.shape for batch in left] == [(2, 8, 8, 3)]
 
@@ -554,7 +430,7 @@ NO_FILES: dict[str, tuple[Callable[[Path], Any], type[DataError], str]] = {
 }
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
+@needs_fifos
 @pytest.mark.parametrize(("make", "kind", "reason"), NO_FILES.values(), ids=NO_FILES.keys())
 @pytest.mark.parametrize("read", READERS)
 def test_what_is_no_file_is_an_error_and_no_hang(
@@ -570,7 +446,7 @@ def test_what_is_no_file_is_an_error_and_no_hang(
     assert error.file == str(tmp_path / "it")
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
+@needs_fifos
 def test_a_fifo_that_comes_between_the_look_and_the_opening_is_no_hang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -596,27 +472,19 @@ def test_a_path_that_is_too_long_is_an_error(tmp_path: Path, read: str, name: st
     assert "cannot be read: File name too long" in str(error)
 
 
-def test_a_pattern_passes_over_links_that_lead_nowhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pattern", ["x" * 5000 + "/*", "y/" * 3000 + "*", "loop/*", "nowhere/*"])
+def test_a_pattern_that_leads_nowhere_matches_nothing(tmp_path: Path, pattern: str) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "nowhere").symlink_to(tmp_path / "none")
-    (tmp_path / "back").symlink_to(tmp_path)
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "a.tfrecord").write_bytes(STREAM)
 
-    for pattern in ("*/a.tfrecord", "**/a.tfrecord", "folder/*", "**/*.tfrecord"):
-        assert [bytes(x) for x in Dataset.list_files(str(tmp_path / pattern))] == [
-            os.fsencode(tmp_path / "folder" / "a.tfrecord")
-        ]
-    for pattern in ("x" * 5000 + "/*", "y/" * 3000 + "*", "loop/*"):
-        with pytest.raises(gp.PlanError, match="none match"):
-            Dataset.list_files(str(tmp_path / pattern))
+    with pytest.raises(gp.PlanError, match="none match"):
+        Dataset.list_files(str(tmp_path / pattern))
 
 
 NAMES = {
     "a line break": b"two\nlines",
     "carriage return": b"over\rwritten",
     "a colour": b"\x1b[31mred\x1b[0m",
-    "a bell": b"\x07",
     "bytes that are no text": b"\xff\xfe\x80",
     "a text direction": "\u202egnp.exe".encode(),
     "a line separator": "a\u2028b".encode(),
@@ -653,118 +521,41 @@ def test_a_file_of_any_name_is_read_and_its_errors_are_one_line_of_text(tmp_path
     assert taken(listed) == (GOOD[:4], [])
     (line,) = manifest.read_bytes().splitlines()
     assert json.loads(line)["file"] == os.fsdecode(path)
+    fed = dataset.with_options(Options(on_error="skip", bad_records=str(manifest)))
+    assert taken(fed) == (GOOD[:4], [])
 
 
 # ---- files of our own kind that somebody has changed
 
 
-@st.composite
-def damages(draw: st.DrawFn) -> Callable[[bytes], bytes]:
-    """A way to damage a file: cut, turn bits, put other bytes or numbers in, leave some out, say it twice."""
-    kind = draw(st.sampled_from(["cut", "bit", "bytes", "number", "gap", "twice", "grow"]))
-    where = draw(st.floats(0, 1, exclude_max=True))
-    junk = draw(st.binary(min_size=1, max_size=24))
-    number = draw(st.sampled_from([0, 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1]))
-    bit = draw(st.integers(0, 7))
+def test_no_forged_index_is_believed(tmp_path: Path) -> None:
+    """Offsets that make sense are believed, and then every record that is not there is an error."""
+    path, saved = tmp_path / "records", tmp_path / ".records.gpindex"
+    path.write_bytes(b"".join(frame(bytes(n)) for n in range(40)))
+    record_index(str(path), "beside")
+    good = saved.read_bytes()
+    for seed in range(60):
+        data = broken(good, np.random.default_rng(seed))
+        data = data[:12] + struct.pack("<I", crc32c(data[16:])) + data[16:]  # somebody who knows the format
+        saved.write_bytes(data)
+        INDEXES.clear()
 
-    def damage(data: bytes) -> bytes:
-        if not data:
-            return junk
-        at = int(where * len(data))
-        match kind:
-            case "cut":
-                return data[:at]
-            case "bit":
-                return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
-            case "bytes":
-                return (data[:at] + junk + data[at + len(junk) :])[: len(data)]
-            case "number":
-                return (data[:at] + struct.pack("<Q", number) + data[at + 8 :])[: len(data)]
-            case "gap":
-                return data[:at] + data[at + len(junk) :]
-            case "twice":
-                return data[:at] + data[at // 2 :]
-        return data + junk
+        with memory_below(8 * MEGABYTE):
+            records, errors = taken(gp.TFRecordDataset(str(path), index="beside").shuffle(gp.ALL, seed=3))
 
-    return damage
-
-
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@QUICK
-@given(damages=st.lists(damages(), min_size=1, max_size=3), sealed=st.booleans())
-def test_no_damaged_index_is_believed(tmp_path: Path, damages: list[Callable[[bytes], bytes]], sealed: bool) -> None:
-    path = tmp_path / "records"
-    if not path.exists():
-        path.write_bytes(b"".join(frame(bytes(n)) for n in range(40)))
-    INDEXES.clear()
-    saved = tmp_path / ".records.gpindex"
-    saved.unlink(missing_ok=True)
-    expected = record_index(str(path), "beside").offsets.tolist()
-    data = saved.read_bytes()
-    for damage in damages:
-        data = damage(data)
-    if sealed and len(data) > 16:  # somebody who knows the format
-        from crc32c import crc32c
-
-        data = data[:12] + struct.pack("<I", crc32c(data[16:])) + data[16:]
-    saved.write_bytes(data)
-    INDEXES.clear()
-
-    with memory_below(8 * MEGABYTE):
-        records, errors = taken(gp.TFRecordDataset(str(path), index="beside").shuffle(gp.ALL, seed=3))
-
-    if sealed:  # offsets that make sense are believed, and then every record that is not there is an error
         assert len(records) + len(errors) >= 1
         assert set(records) <= {bytes(n) for n in range(40)}
-    else:
-        assert sorted(map(len, records)) == list(range(40))
-        assert errors == []
-        assert record_index(str(path), "beside").offsets.tolist() == expected
 
 
-def numbers() -> Dataset:
-    return Dataset.range(30).map(lambda x: (int(x), np.full(int(x), x), str(x).encode() * 5), traced=False)
-
-
-def right(element: Any) -> bool:
-    number, array, text = element
-    return bool((array == number).all()) and len(array) == number and text == str(int(number)).encode() * 5
-
-
-@QUICK
-@given(damages=st.lists(damages(), min_size=1, max_size=3))
-def test_a_damaged_cache_gives_what_was_in_it_or_errors(
-    tmp_path: Path, damages: list[Callable[[bytes], bytes]]
-) -> None:
-    dataset = numbers().cache(str(tmp_path / "c"))
-    assert len(list(dataset)) == 30
-    (path,) = tmp_path.glob("c-*.elements")
-    data = path.read_bytes()
-    for damage in damages:
-        data = damage(data)
-    path.write_bytes(data)
-
-    with memory_below(8 * MEGABYTE):
-        good, errors = taken(dataset)
-
-    assert all(map(right, good))
-    assert {error.file for error in errors} <= {str(path)}
-    assert [int(x[0]) for x in good] == sorted({int(x[0]) for x in good})
-    if not errors:
-        assert len(good) == 30
-    path.unlink()
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
+@needs_fifos
 @pytest.mark.parametrize("name", ["a FIFO", "a device without end", "a folder", "a link to itself"])
 def test_what_lies_in_the_place_of_a_file_of_our_own_is_no_hang(tmp_path: Path, name: str) -> None:
     """Of saved elements that is an error; a cache and an index are made anew."""
     make, kind, reason = NO_FILES[name]
-    numbers().save(str(tmp_path / "saved"))
+    numbers = Dataset.range(30).map(lambda x: str(x).encode() * 5, traced=False)
+    numbers.save(str(tmp_path / "saved"))
     (manifest,) = [path for path in (tmp_path / "saved").iterdir() if path.suffix == ".json"]
-    dataset = numbers().cache(str(tmp_path / "c"))
+    dataset = numbers.cache(str(tmp_path / "c"))
     assert len(list(dataset)) == 30
     (kept,) = tmp_path.glob("c-*.elements")
     (tmp_path / "records").write_bytes(STREAM)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -11,15 +10,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.reliability import consumer
+from tests.selection import FULL
 
-FULL = bool(os.environ.get("GPUPIPE_FULL"))
 KILLS = 20 if FULL else 2
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,20 +54,10 @@ def delivered(state: Path) -> int:
     return int(json.loads(state.read_text())["delivered"]) if state.exists() else 0
 
 
-@dataclass
-class Seen:
-    """What consumers printed; the last line of one that was killed may be half a line."""
-
-    found: dict[int, str] = field(default_factory=dict)
-    sizes: list[int] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-
-    def note(self, line: list[str]) -> None:
-        if len(line) == 2 and line[0].isdigit() and len(line[1]) == 24:
-            self.found[int(line[0])] = line[1]
-        if len(line) == 3 and line[0] == "state" and len(line[2].partition(".")[2]) == 4:
-            self.sizes.append(int(line[1]))
-            self.seconds.append(float(line[2]))
+def note(line: list[str], found: dict[int, str]) -> None:
+    """Which element a line tells of; the last line of a consumer that was killed may be half a line."""
+    if len(line) == 2 and line[0].isdigit() and len(line[1]) == 24:
+        found[int(line[0])] = line[1]
 
 
 @pytest.mark.timeout(600 if FULL else 120)
@@ -83,34 +71,31 @@ def test_killed_and_gone_on_with(name: str, data: Path, tmp_path: Path) -> None:
     assert len(whole) > 4
     rng = random.Random(name)
     state = tmp_path / "state.json"
-    seen, inside = Seen(), 0
+    found: dict[int, str] = {}
+    inside = 0
     # So many are in place when it is killed, while it makes one more: none the first time, all the last time.
     points = [0, *sorted(rng.randint(2, len(whole) - 2) for _ in range(KILLS - 1)), len(whole)]
     for point in points:
         before = delivered(state)
         inside += 0 < before < len(whole)
         # What was printed and is in no state comes once more.
-        seen.found = {place: text for place, text in seen.found.items() if place <= before}
+        found = {place: text for place, text in found.items() if place <= before}
         with started(name, data, state, point - before + 1) as process:
             for line in told(process):
-                seen.note(line)
+                note(line, found)
                 if line[0] == "begin":
                     assert int(line[1]) == before
-                if line[0] != "end" and len(seen.found) >= point and point < len(whole):
+                if line[0] != "end" and len(found) >= point and point < len(whole):
                     time.sleep(rng.random() ** 3 * 0.02)  # most often while the next one is made or written down
                     break
             process.kill()
             for line in told(process):  # what it had printed when it was killed
-                seen.note(line)
+                note(line, found)
             process.wait(60)
-    assert sorted(seen.found) == list(range(1, len(whole) + 1))
+    assert sorted(found) == list(range(1, len(whole) + 1))
     assert inside >= KILLS - 1, "each but the first was to leave a state in the middle"
-    stream = [seen.found[i] for i in sorted(seen.found)]
+    stream = [found[i] for i in sorted(found)]
     if name in consumer.ANY_ORDER:
         assert Counter(stream) == Counter(whole)
     else:
         assert stream == whole
-    print(
-        f"{name}: {KILLS} kills, {inside} with a state in the middle of {len(whole)}, "
-        f"state of {max(seen.sizes):,} bytes at most, first element after {max(seen.seconds):.3f} s"
-    )

@@ -24,7 +24,6 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.flow import access, run, words
-from gpupipe.flow.batching import resumable
 from gpupipe.flow.maps import read_payloads, scan
 from gpupipe.flow.sources import arrays, numbers, readers
 from gpupipe.flow.state import checkpoints
@@ -109,12 +108,9 @@ class Chain:
         dataset, self.names = build(self.case.program, FILES[0], caches, self.case.options.on_error == "skip")
         self.opened += 1
         manifest = gp.Options(error_manifest=caches / "bad.jsonl", threads=1 + self.opened % 2)
-        known = (
-            gp.Options(bad_records=self.folder / "first" / "bad.jsonl")
-            if self.case.known and self.opened > 1
-            else gp.Options()
-        )
-        return dataset.with_options(self.case.options.merge(manifest).merge(known)).epochs(self.case.epochs)
+        if self.case.known and self.opened > 1:
+            manifest = manifest.merge(gp.Options(bad_records=self.folder / "first" / "bad.jsonl"))
+        return dataset.with_options(self.case.options.merge(manifest)).epochs(self.case.epochs)
 
     def lose(self, run: str) -> None:
         """Delete the caches of a run."""
@@ -179,16 +175,14 @@ def walked(chain: Chain, length: int, run: str) -> tuple[list[Any], int, list[in
             state = through_json(items.state_dict())
             if then == "lose caches":
                 chain.lose(run)
-            if then != "look":
-                places.append(len(found))
+            if then == "look":
+                continue
+            places.append(len(found))
+            for _ in range(1 + (count == 0)):  # perhaps by a state of a state
                 items.close()
                 items = chain.open(run)
                 items.load_state_dict(state)
-                if count == 0:  # a state of a state
-                    state = through_json(items.state_dict())
-                    items.close()
-                    items = chain.open(run)
-                    items.load_state_dict(state)
+                state = through_json(items.state_dict()) if count == 0 else state
         assert not outcomes(items, 1)
         return found, items.left_out, places
     finally:
@@ -265,20 +259,6 @@ class Case:
     small: bool
     known: bool
 
-    def smaller(self) -> Iterator[Case]:
-        """The same with one part less."""
-        steps, walk = self.program.steps, self.walk
-        for i in range(len(steps)):
-            yield replace(self, program=replace(self.program, steps=steps[:i] + steps[i + 1 :]))
-        for i in range(len(walk)):
-            yield replace(self, walk=[*walk[:i], *walk[i + 1 :]])
-        if self.epochs > 1:
-            yield replace(self, epochs=1)
-        if self.small:
-            yield replace(self, small=False)
-        if self.known:
-            yield replace(self, known=False)
-
 
 def cases(count: int, make: Callable[[random.Random], Program], seed: int = 0, **options: Any) -> Iterator[Case]:
     """Random cases, the same ones each time."""
@@ -286,11 +266,9 @@ def cases(count: int, make: Callable[[random.Random], Program], seed: int = 0, *
         rng = random.Random(seed * 1_000_003 + number)
         yield Case(
             make(rng),
-            gp.Options(
-                device="cpu",
-                on_error=rng.choice(["raise", "skip", "replace"]),
-                seed=rng.randint(0, 2),
-            ).merge(gp.Options(**options)),
+            gp.Options(device="cpu", on_error=rng.choice(["raise", "skip", "replace"]), seed=rng.randint(0, 2)).merge(
+                gp.Options(**options)
+            ),
             rng.choice([1, 1, 2]),
             [(rng.choice([0, 1, 2, 3, 5, 9, 14]), rng.choice(ACTIONS)) for _ in range(rng.randint(1, 3))],
             number,
@@ -300,15 +278,10 @@ def cases(count: int, make: Callable[[random.Random], Program], seed: int = 0, *
 
 
 def checked(case: Case, check: Callable[[Case], None]) -> None:
-    """Check a case; one that fails is made as small as it still fails."""
+    """Check a case; an error says which one it was."""
     try:
         check(case)
     except Exception as error:
-        for other in case.smaller():
-            try:
-                check(other)
-            except Exception:
-                checked(other, check)
         raise AssertionError(f"{case}\n{type(error).__name__}: {error}") from error
 
 
@@ -324,6 +297,9 @@ def test_random_chains_go_on_where_their_state_was_taken() -> None:
     assert not rare, f"these parts were run too rarely to be tested: {rare}"
 
 
+GO = "go on"
+
+
 def _found(source: Any, *steps: Any, on_error: Any, walk: Walk, small: bool = False) -> Case:
     options = gp.Options(device="cpu", backend="numpy", seed=1, on_error=on_error)
     return Case(Program(source, steps), options, 1, walk, 0, small, False)
@@ -331,36 +307,28 @@ def _found(source: Any, *steps: Any, on_error: Any, walk: Walk, small: bool = Fa
 
 FOUND = {
     "two steps say of one place what is wrong": _found(
-        ("fixed", "*.bin", None),
-        ("assert", 2),
-        ("parse text", (2, 2)),
-        ("assert", 4),
+        *[("fixed", "*.bin", None), ("assert", 2), ("parse text", (2, 2)), ("assert", 4)],
         on_error="skip",
-        walk=[(3, "go on")],
+        walk=[(3, GO)],
     ),
     "the number of a damaged record behind a reference": _found(
-        ("records", "*.tfrecord", None), ("shuffle", 2, 1, True), on_error="raise", walk=[(14, "go on")], small=True
+        *[("records", "*.tfrecord", None), ("shuffle", 2, 1, True)], on_error="raise", walk=[(14, GO)], small=True
     ),
     "what stands in for an image is the last good one of its batch's input": _found(
         *[("pictures", 40), ("decode", "crop"), ("image batch", 1, True), ("sample by a dataset", True)],
         on_error="replace",
-        walk=[(4, "go on")],
+        walk=[(4, GO)],
     ),
     "what two states say was noted is noted once": _found(
-        ("loaded", "gzip"),
-        ("group", 3, 2, 2, (2, 0)),
-        ("unbatch",),
+        *[("loaded", "gzip"), ("group", 3, 2, 2, (2, 0)), ("unbatch",)],
         ("flat_map", (("python", (4, 4)), ("endless", 27), ("python", (4, 4)))),
         on_error="skip",
-        walk=[(2, "go on"), (9, "go on")],
+        walk=[(2, GO), (9, GO)],
     ),
     "what is bad in a pass that was only looked at": _found(
-        ("loaded", "gzip"),
-        ("group", 4, 4, 1, (5, 2)),
-        ("concatenate", 4),
-        ("choose", (1, 2, 2, 2, 0, 1, 0), False),
+        *[("loaded", "gzip"), ("group", 4, 4, 1, (5, 2)), ("concatenate", 4), ("choose", (1, 2, 2, 2, 0, 1, 0), False)],
         on_error="replace",
-        walk=[(1, "go on")],
+        walk=[(1, GO)],
     ),
 }
 
@@ -375,7 +343,7 @@ def test_random_chains_of_images_go_on(backend: Any) -> None:
     if backend == "dali":
         pytest.importorskip("nvidia.dali")
     RAN.clear()
-    for case in cases(PROGRAMS // 12, lambda rng: programs(rng, 3, images=True), backend=backend):
+    for case in cases(PROGRAMS // 8, lambda rng: programs(rng, 3, images=True), backend=backend):
         checked(case, goes_on)
     assert RAN["decode"] + RAN["parse and decode"] >= LEAST
 
@@ -388,25 +356,3 @@ def test_nothing_is_lost_or_comes_twice_in_any_order() -> None:
         checked(case, goes_on_in_any_order)
     assert RAN["overtaking"] >= LEAST
     assert RAN["overtaking interleave"] >= LEAST
-
-
-def _too_few(self: Any, oldest: int) -> None:
-    del self._checkpoints[:-1]
-
-
-def test_a_wrong_snapshot_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of these is off by one, where no mark is taken, or where one is."""
-    for owner, name, wrong in (
-        (checkpoints.CheckpointedInput, "back", lambda self, keep: checkpoints.after(self._checkpoints, keep - 1)),
-        (checkpoints.CheckpointedInput, "discard_before", _too_few),
-        (
-            resumable.ResumableBatcher,
-            "checkpoint",
-            lambda self: resumable.Checkpoint(self._base, max(self._items - 1, 0), self._bad),
-        ),
-    ):
-        with monkeypatch.context() as patch:
-            patch.setattr(owner, name, wrong)
-            with pytest.raises((AssertionError, gp.StateError)):
-                for case in cases(PROGRAMS, programs, backend="numpy"):
-                    goes_on(case)

@@ -12,16 +12,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import ops
 from tests.chains.data import on, parse
-from tests.reliability.bad_records import (
-    BATCH,
-    INT,
-    Shards,
-    doubled,
-    host,
-    inverse,
-    kinds_in_turn,
-    train,
-)
+from tests.reliability.bad_records import BATCH, INT, Shards, doubled, host, inverse, kinds_in_turn, train
 from tests.reliability.executors import EXECUTORS
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("no_threads_left", "quiet")]
@@ -52,15 +43,9 @@ VALID: dict[str, tuple[Callable[[gp.Dataset], gp.Dataset], list[Any]]] = {
         lambda ds: ds.window(4).flat_map(lambda w: w.batch(4)),
         [[False, True, True, False], [True, True, False, True]],
     ),
-    "a cache": (
-        lambda ds: ds.batch(4).cache().repeat(2),
-        [[False, True, True, False], [True, True, False, True]] * 2,
-    ),
+    "a cache": (lambda ds: ds.batch(4).cache().repeat(2), [[False, True, True, False], [True, True, False, True]] * 2),
     "a filter behind": (lambda ds: ds.batch(4).unbatch().filter(lambda x: x < 5), [False, True, True, False, True]),
-    "a Python function of rows": (
-        lambda ds: ds.batch(4).map(first_three),
-        [[False] * 3] * 2,
-    ),
+    "a Python function of rows": (lambda ds: ds.batch(4).map(first_three), [[False] * 3] * 2),
     "a Python function of batches": (
         lambda ds: ds.batch(4).map(doubled),
         [[False, True, True, False], [True, True, False, True]],

@@ -3,11 +3,11 @@ image of so many by decoding it again. Images that are black, or have black bord
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import logging
-import threading
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,147 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
+from gpupipe.errors import DataError, DecodeError
+from gpupipe.extract.images.decode import is_damaged
 from gpupipe.graph.op import Array
 from gpupipe.ops._shared.samples import encoded
 from gpupipe.transform.dali import executor as dali
 from gpupipe.transform.dali import library
-from tests.reliability.wrong_decoders import Spoiler
+from gpupipe.transform.host_decode import HostDecoder
+from tests.extract.test_jpeg_tables import DAMAGES
+from tests.reliability.bad_records import flipped
+from tests.reliability.resume import behind, state_after
+from tests.reliability.test_device_errors import ended_by
+from tests.transform.tiny import chain as tiny_chain
+
+Fault = Callable[[list[Array], int, Array], None]
+"""Spoils row n of a batch; the third is what its memory held before: rows of earlier runs, one behind the other."""
+
+
+def untouched(rows: list[Array], n: int, before: Array) -> None:
+    """The row is what was there."""
+    rows[n] = np.resize(before, rows[n].shape)
+
+
+def zeros(rows: list[Array], n: int, before: Array) -> None:
+    """The row is black."""
+    rows[n] = np.zeros_like(rows[n])
+
+
+def exchanged(rows: list[Array], n: int, before: Array) -> None:
+    """The row and the next one have changed places."""
+    rows[n], rows[n + 1] = rows[n + 1], rows[n]
+
+
+def torn(rows: list[Array], n: int, before: Array) -> None:
+    """The lower half of the row is black."""
+    rows[n] = rows[n].copy()
+    rows[n][len(rows[n]) // 2 :] = 0
+
+
+def unfinished(rows: list[Array], n: int, before: Array) -> None:
+    """The lower half of the row is what was there."""
+    rows[n] = rows[n].copy()
+    half = rows[n][len(rows[n]) // 2 :]
+    half[:] = np.resize(before, half.shape)
+
+
+FAULTS: dict[str, Fault] = {f.__name__: f for f in (untouched, zeros, exchanged, torn, unfinished)}
+
+
+class _Decoders:
+    """Stands in for `nvidia.dali.fn`, with other decoders; `_decoded` is what they are.
+
+    Args:
+        fn: DALI's.
+    """
+
+    def __init__(self, fn: Any) -> None:
+        self._fn = fn
+        self.decoders = SimpleNamespace(
+            image=functools.partial(self._decoded, fn.decoders.image),
+            image_slice=functools.partial(self._decoded, fn.decoders.image_slice),
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fn, name)
+
+    def _decoded(self, decode: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
+        raise NotImplementedError
+
+
+class Spoiler(_Decoders):
+    """What its decoders give is spoilt.
+
+    Args:
+        fn: DALI's.
+        fault: what happens to a row.
+        row: which one.
+        runs: of the pipeline, counted from 1.
+        pipeline: number of the pipeline that it happens to, counted from 1 in the order in which they are built.
+    """
+
+    def __init__(self, fn: Any, fault: str, row: int, runs: Sequence[int], pipeline: int = 1) -> None:
+        super().__init__(fn)
+        self._fault, self._row, self._runs, self._chosen = FAULTS[fault], row, runs, pipeline
+        self._built = 0
+        self.spoilt = 0
+
+    def _decoded(self, decode: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
+        self._built += 1
+        image = decode(*inputs, **options)
+        if self._built != self._chosen:
+            return image
+        run, before = 0, np.full(1 << 16, 101, np.uint8)
+
+        def spoil(rows: list[Any]) -> list[Any]:
+            nonlocal run, before
+            run += 1
+            arrays = [np.asarray(row) for row in rows]
+            now = np.concatenate([row.ravel() for row in arrays])
+            if run in self._runs and self._row < len(arrays):
+                self._fault(arrays, self._row, before)
+                self.spoilt += 1
+            before = np.roll(now, 1234)
+            return arrays
+
+        return self._fn.python_function(image, function=spoil, batch_processing=True, output_layouts="HWC")
+
+
+class OtherDecoder(_Decoders):
+    """A decoder that refuses some JPEGs, and makes the lower half of others black.
+
+    Args:
+        fn: DALI's.
+        blackens: whether it blackens a JPEG, given its bytes and the number of the run, counted from 1.
+        refuses: whether it refuses a JPEG.
+    """
+
+    def __init__(
+        self, fn: Any, blackens: Callable[[bytes, int], bool], refuses: Callable[[bytes], bool] = lambda data: False
+    ) -> None:
+        super().__init__(fn)
+        self._blackens, self._refuses = blackens, refuses
+        self.runs = 0
+        self.blackened = 0
+
+    def _decoded(self, decode: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
+        def changed(rows: list[Any], files: list[Any]) -> list[Array]:
+            self.runs += 1
+            out = []
+            for row, file in zip(map(np.asarray, rows), (np.asarray(file).tobytes() for file in files), strict=True):
+                if file[:2] == b"\xff\xd8" and self._refuses(file):
+                    raise RuntimeError("the decoder refuses this image")
+                if file[:2] == b"\xff\xd8" and self._blackens(file, self.runs):
+                    self.blackened += 1
+                    row = row.copy()
+                    row[len(row) // 2 :] = 0
+                out.append(row)
+            return out
+
+        image = decode(*inputs, **options)
+        return self._fn.python_function(image, inputs[0], function=changed, batch_processing=True, output_layouts="HWC")
+
 
 pytest.importorskip("nvidia.dali", reason="DALI is not installed")
 
@@ -40,20 +176,17 @@ SIZES = [photograph(n, 48 + 8 * (n % 3)) for n in range(IMAGES)]
 
 
 @pytest.fixture
-def spoil(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spoil]:
+def spoil(other_dali: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> Spoil:
     """Lets a decoder spoil rows; without `proves` nothing but `Options.verify` looks at them."""
-    real = library.import_dali()
+    fn, executor = library.import_dali().fn, dali.DaliExecutor
 
     def install(fault: str, runs: Any = (2,), row: int = ROW, pipeline: int = 1, proves: bool = True) -> Spoiler:
-        spoiler = Spoiler(real.fn, fault, row, runs, pipeline)
-        monkeypatch.setattr(library, "import_dali", lambda: dataclasses.replace(real, fn=spoiler))
-        monkeypatch.setattr(dali, "DaliExecutor", functools.partial(dali.DaliExecutor, proves=proves))
+        spoiler = Spoiler(fn, fault, row, runs, pipeline)
+        other_dali(fn=spoiler)
+        monkeypatch.setattr(dali, "DaliExecutor", functools.partial(executor, proves=proves))
         return spoiler
 
-    library.release_memory()
-    yield install
-    monkeypatch.undo()
-    library.release_memory()
+    return install
 
 
 def chain(files: list[bytes] = FILES, crop: bool = False, **options: Any) -> Dataset:
@@ -76,17 +209,11 @@ def two_pipelines(**options: Any) -> Dataset:
     return ds.with_options(Options(device="cpu", backend="dali", **options))
 
 
-def ended_by(ds: Dataset) -> tuple[int, gp.PixelError, Any]:
-    """How many batches come before the error, the error, and the iterator."""
-    items, count = iter(ds), 0
-    with pytest.raises(gp.PixelError) as caught:
-        for _ in items:
-            count += 1
-            assert count <= IMAGES, "this goes on for ever"
-    return count, caught.value, items
+ON_ERROR = pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
 
 
-FAULTS = pytest.mark.parametrize(
+@ON_ERROR
+@pytest.mark.parametrize(
     ("fault", "files", "words"),
     [
         ("untouched", FILES, "differ by up to"),
@@ -97,59 +224,30 @@ FAULTS = pytest.mark.parametrize(
     ],
     ids=["left as it was", "zeros", "exchanged", "exchanged, of two sizes", "lower half missing"],
 )
-ON_ERROR = pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
-
-
-@ON_ERROR
-@FAULTS
-def test_a_wrong_row_ends_the_run_and_is_named(
-    fault: str, files: list[bytes], words: str, on_error: str, spoil: Spoil
-) -> None:
-    spoiler = spoil(fault)
-
-    count, error, items = ended_by(chain(files, on_error=on_error))
-
-    assert spoiler.spoilt
-    assert not isinstance(error, gp.DataError)
-    assert f"index {BATCH + ROW}: decode_jpeg: " in str(error)
-    with pytest.raises(gp.PixelError, match=f"(?:{words}).*{ENDS}"):
-        raise error
-    assert count == 1
-    assert items.left_out == 0
-    assert items.errors == ()
-    with pytest.raises(gp.ClosedError):
-        next(items)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("gpupipe")]
-
-
-@ON_ERROR
-@FAULTS
-def test_with_a_warning_the_log_says_it_and_every_row_is_delivered(
+def test_a_wrong_row_ends_the_run_and_is_named_or_is_delivered_with_a_warning(
     fault: str, files: list[bytes], words: str, on_error: str, spoil: Spoil, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spoil(fault)
+    named = f"index {BATCH + ROW}: decode_jpeg: "
+    spoiler = spoil(fault)
 
+    assert re.search(f"{named}.*(?:{words}).*{ENDS}", ended_by(gp.PixelError, chain(files, on_error=on_error), 1))
+    assert spoiler.spoilt
+    spoil(fault)
+    caplog.clear()
     with caplog.at_level(logging.WARNING, "gpupipe"):
         items = iter(chain(files, on_error=on_error, wrong_pixels="warn"))
-        rows = sum(len(batch) for batch in items)
-
-    assert rows == IMAGES
+        assert sum(len(batch) for batch in items) == IMAGES
     assert items.left_out == 0
-    said = [record.getMessage() for record in caplog.records]
-    assert len(said) == (2 if fault == "exchanged" else 1)
-    assert f"index {BATCH + ROW}: decode_jpeg: " in said[0]
-    assert "is delivered as it is" in said[0]
+    assert len(caplog.messages) == (2 if fault == "exchanged" else 1)
+    assert named in caplog.messages[0]
+    assert "is delivered as it is" in caplog.messages[0]
 
 
 @ON_ERROR
 def test_a_wrong_row_of_the_second_of_two_pipelines_is_found(on_error: str, spoil: Spoil) -> None:
     spoil("untouched", pipeline=2)
 
-    count, error, items = ended_by(two_pipelines(on_error=on_error))
-
-    assert f"index {BATCH + ROW}: " in str(error)
-    assert count == 1
-    assert items.errors == ()
+    assert f"index {BATCH + ROW}: " in ended_by(gp.PixelError, two_pipelines(on_error=on_error), 1)
 
 
 @ON_ERROR
@@ -180,22 +278,14 @@ def test_a_wrong_row_in_any_run_of_a_repair_is_never_delivered(on_error: str, ru
 def test_a_row_in_every_run_is_found_however_the_batch_is_cut(fault: str, spoil: Spoil) -> None:
     spoil(fault, runs=range(1, 100), row=0)
 
-    _, error, _ = ended_by(chain(device_memory=40_000))  # batches run in parts
-
-    assert "index 0: " in str(error)
+    assert "index 0: " in ended_by(gp.PixelError, chain(device_memory=40_000), 0)  # batches run in parts
 
 
 def _black(kind: str) -> Array:
     image = np.full((48, 64, 3), 90, np.uint8)
     image[:24] += np.arange(64, dtype=np.uint8)[:, None]
-    if kind == "all":
-        image[:] = 0
-    elif kind == "below":
-        image[20:] = 0
-    elif kind == "frame":
-        image[:8] = image[-8:] = 0
-    else:
-        image[:, :12] = 0
+    places: dict[str, Any] = {"all": np.s_[:], "below": np.s_[20:], "frame": np.r_[:8, 40:48], "left": np.s_[:, :12]}
+    image[places[kind]] = 0
     return image
 
 
@@ -234,15 +324,11 @@ def test_one_image_in_so_many_is_decoded_again_and_compared(on_error: str, spoil
     spoil("unfinished", proves=False)
 
     assert sum(map(len, chain(on_error=on_error))) == IMAGES  # nobody looks
-    library.release_memory()
     spoil("unfinished", proves=False)
-    count, error, items = ended_by(chain(on_error=on_error, verify=1))
+    error = ended_by(gp.PixelError, chain(on_error=on_error, verify=1), 1)
 
-    assert f"index {BATCH + ROW}: decode_jpeg: " in str(error)
-    with pytest.raises(gp.PixelError, match=f"of its 8x8 tiles differ by more than 8 .* row [234].*{ENDS}"):
-        raise error
-    assert count == 1
-    assert items.errors == ()
+    said = f"index {BATCH + ROW}: decode_jpeg: .*of its 8x8 tiles differ by more than 8 .* row [234].*{ENDS}"
+    assert re.search(said, error)
 
 
 def with_regions(monkeypatch: pytest.MonkeyPatch, regions: bool) -> None:
@@ -263,10 +349,7 @@ def test_behind_a_crop_what_the_decoder_gave_is_looked_at(
     ds = chain(crop=True, verify=1 if compared else None)
     assert "decode_crop" in str(ds.explain())
 
-    count, error, _ = ended_by(ds)
-
-    assert count == 1
-    assert f"index {BATCH + ROW}: decode_jpeg: " in str(error)
+    assert f"index {BATCH + ROW}: decode_jpeg: " in ended_by(gp.PixelError, ds, 1)
 
 
 @pytest.mark.parametrize("crop", [False, True])
@@ -331,21 +414,13 @@ def test_which_images_are_verified_depends_on_seed_epoch_and_element_alone(monke
 
 def test_behind_a_state_the_same_images_are_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = _looked_at(monkeypatch, iter(chain(verify=3)))
-    items: Any = iter(chain(verify=3))
-    next(items)
-    next(items)
-    state = items.state_dict()
-    items.close()
+    state = state_after(chain(verify=3), 2)
 
-    again: Any = iter(chain())  # whether images are verified changes no result
-    again.load_state_dict(state)
-    again.close()
+    behind(chain(), state)  # whether images are verified changes no result
     again = iter(chain(verify=3))
     again.load_state_dict(state)
-    behind = _looked_at(monkeypatch, again)
 
-    assert behind == [n for n in whole if n >= 2 * BATCH]
-    assert behind
+    assert _looked_at(monkeypatch, again) == [n for n in whole if n >= 2 * BATCH] != []
 
 
 def test_explain_says_what_is_verified() -> None:
@@ -379,7 +454,7 @@ def test_false_alarms_cost_few_decodings_and_the_log_says_once_that_fewer_are_lo
         looked = len(_looked_at(monkeypatch, iter(chain(files)), files))
 
     assert 8 * reasons < looked <= reasons * (8 + len(files) / 768)  # fewer, never none
-    said = [record.getMessage() for record in caplog.records if "checks one such image" in record.getMessage()]
+    said = [text for text in caplog.messages if "checks one such image" in text]
     assert len(said) == reasons
     assert all(text.startswith("decode_jpeg: 8 images ") for text in said)
     assert ("another mean" in str(said)) == (kind != "black")
@@ -408,5 +483,164 @@ def test_rows_that_are_wrong_are_all_looked_at(spoil: Spoil, caplog: pytest.LogC
     with caplog.at_level(logging.INFO, "gpupipe"):
         assert sum(map(len, chain(files, wrong_pixels="warn"))) == len(files)
 
-    assert len([record for record in caplog.records if "is delivered as it is" in record.getMessage()]) >= 36
-    assert not [record for record in caplog.records if "checks one such image" in record.getMessage()]
+    assert len([text for text in caplog.messages if "is delivered as it is" in text]) >= 36
+    assert not [text for text in caplog.messages if "checks one such image" in text]
+
+
+pytest.importorskip("nvidia.dali", reason="DALI is not installed")
+
+FIRST, SECOND = BATCH + 3, BATCH + 5
+Install = Callable[..., OtherDecoder]
+
+
+@pytest.fixture
+def install(other_dali: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> Install:
+    fn = library.import_dali().fn
+    monkeypatch.setattr(dali, "DaliExecutor", functools.partial(dali.DaliExecutor, proves=True))
+
+    def replace(*how: Any) -> OtherDecoder:
+        other = OtherDecoder(fn, *how)
+        other_dali(fn=other)
+        return other
+
+    return replace
+
+
+def rows_of(ds: Any) -> Array:
+    """All rows of all batches."""
+    return np.concatenate([np.asarray(batch) for batch in ds])
+
+
+def with_damage(*rows: int) -> list[bytes]:
+    files = list(FILES)
+    for row in rows:
+        files[row] = flipped(files[row])
+        assert is_damaged(files[row])
+    return files
+
+
+def always(data: bytes, run: int) -> bool:
+    return is_damaged(data)
+
+
+@ON_ERROR
+@pytest.mark.parametrize("refused", [False, True], ids=["alone", "beside one that the decoder refuses"])
+def test_damaged_images_get_the_pixels_of_the_host(refused: bool, on_error: str, install: Install) -> None:
+    files = with_damage(FIRST)
+    expected = rows_of(chain(files, on_error=on_error))
+    other = install(always, lambda data: refused and data == FILES[SECOND])
+
+    items = iter(chain(files, on_error=on_error))
+
+    np.testing.assert_array_equal(rows_of(items), expected)
+    assert other.blackened
+    assert items.errors == ()
+
+
+def test_all_damaged_images_of_a_batch_are_replaced_once_one_is_wrong(install: Install) -> None:
+    """The other one would be wrong in the second run of its batch alone."""
+    files = with_damage(FIRST, SECOND)
+    expected = rows_of(chain(files))
+    seen: set[int] = set()
+
+    def one_then_the_other(data: bytes, run: int) -> bool:
+        seen.add(run)
+        return is_damaged(data) and (data == files[FIRST] or run > 2)
+
+    install(one_then_the_other)
+
+    np.testing.assert_array_equal(rows_of(chain(files)), expected)
+    assert len(seen) > IMAGES // BATCH  # one batch ran twice
+
+
+@ON_ERROR
+def test_a_wrong_image_beside_a_damaged_one_is_reported(on_error: str, install: Install) -> None:
+    files = with_damage(FIRST)
+    install(lambda data, run: is_damaged(data) or (data == FILES[SECOND] and run == 2))
+
+    with pytest.raises(gp.PixelError, match=f"index {SECOND}: decode_jpeg: "):
+        rows_of(chain(files, on_error=on_error))
+
+
+def test_a_wrong_image_in_a_row_whose_other_image_is_damaged_is_reported(install: Install) -> None:
+    def decode(good: Any, damaged: Any) -> Any:
+        a, b = (ops.resize(ops.decode_jpeg(data, channels=3), (8, 8), antialias=False) for data in (good, damaged))
+        return a, b
+
+    ds = Dataset.from_tensor_slices((FILES, [flipped(data) for data in FILES])).map(decode).batch(BATCH)
+    install(lambda data, run: data == FILES[2])
+
+    with pytest.raises(gp.PixelError, match="index 2: decode_jpeg: "):
+        list(ds.with_options(Options(device="cpu", backend="dali")))
+
+
+def test_a_sampling_that_simplejpeg_has_no_name_for_is_no_damage() -> None:
+    unnamed = encoded(np.full((40, 48, 3), 90, np.uint8), subsampling=2)
+    at = unnamed.index(b"\xff\xc0") + 11
+    unnamed = unnamed[:at] + b"\x42" + unnamed[at + 1 :]
+
+    assert not is_damaged(unnamed)
+    assert not is_damaged(FILES[0])
+    assert not is_damaged(b"GIF89a")
+
+
+def test_a_damaged_image_that_is_refused_the_next_time_does_not_tell_that_the_card_is_broken(install: Install) -> None:
+    files = with_damage(0)
+    expected = rows_of(chain(files))
+    times = 0
+
+    def refuses(data: bytes) -> bool:
+        nonlocal times
+        times += data == files[0]
+        return data == FILES[SECOND] or (data == files[0] and times > 1)
+
+    install(lambda data, run: False, refuses)
+
+    np.testing.assert_array_equal(rows_of(chain(files)), expected)
+
+
+def test_a_damaged_image_that_the_host_refuses_is_a_bad_one(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = with_damage(FIRST)
+    install(always)
+    real = HostDecoder.second_opinion
+
+    def refuses(self: HostDecoder, n: int, row: Any) -> bytes:
+        if bytes(row) == files[FIRST]:
+            raise DecodeError("damaged beyond what the host decodes")
+        return real(self, n, row)
+
+    monkeypatch.setattr(HostDecoder, "second_opinion", refuses)
+
+    items = iter(chain(files, on_error="skip"))
+    rows = sum(len(batch) for batch in items)
+
+    assert rows == IMAGES - 1
+    assert [record.offset for record in items.errors] == [FIRST]
+
+
+def test_a_fault_in_the_second_run_of_a_batch_is_reported(install: Install) -> None:
+    files = with_damage(FIRST)
+    runs: list[int] = []
+
+    def in_the_second_run(data: bytes, run: int) -> bool:
+        runs.extend([run] * (data == FILES[SECOND]))
+        return is_damaged(data) or (data == FILES[SECOND] and len(runs) == 2)
+
+    install(in_the_second_run)
+
+    with pytest.raises(gp.PixelError, match=f"index {SECOND}: decode_jpeg: "):
+        rows_of(chain(files))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_on_a_gpu_an_image_with_a_damaged_header_never_reaches_dali(damage: str) -> None:
+    program = tiny_chain()
+    n = next(iter(HostDecoder(program, 1).readings))
+    damaged = DAMAGES[damage](FILES[0])
+    causes: dict[int, DataError] = {}
+    host = HostDecoder(program, 1, on_gpu=True)
+    first, second = host.ready(n, [FILES[1], damaged], causes)
+    host.close()
+
+    assert first == FILES[1]
+    assert 1 in causes or bytes(second[:2]) == b"BM"
