@@ -39,10 +39,6 @@ def third(x: Any) -> Any:
     return bool(int(x) % 3)
 
 
-def size(state: Any) -> int:
-    return len(json.dumps(state))
-
-
 def write_records(folder: Path, files: int, records: int) -> list[str]:
     paths = [folder / f"part-{i:04}-of-{files:04}.tfrecord" for i in range(files)]
     for i, path in enumerate(paths):
@@ -80,14 +76,14 @@ SIZES: dict[str, tuple[int, int, Any, int]] = {  # files and records of each, a 
 def test_a_state_needs_16_bytes_for_an_element_of_a_buffer_and_little_else(name: str, tmp_path: Path) -> None:
     files, records, make, buffer = SIZES[name]
     state = state_after(make(write_records(tmp_path, files, records)), 60)
-    assert buffer < size(state) <= 10_000 + 16 * buffer
+    assert buffer < len(json.dumps(state)) <= 10_000 + 16 * buffer
 
 
 def test_no_payload_is_in_it(tmp_path: Path) -> None:
     damage.write(tmp_path / "a", [b"secret %d" % i * 100 for i in range(50)])
     state = state_after(gp.TFRecordDataset(str(tmp_path / "a")).shuffle(20).batch(2), 5)
     assert "secret" not in json.dumps(state)
-    assert size(state) < 3000
+    assert len(json.dumps(state)) < 3000
 
 
 # ---- what going on costs
