@@ -328,10 +328,10 @@ def test_many_files_are_compared_by_one_digest_wherever_they_lie(tmp_path: Path,
 def test_what_a_state_says_of_files_may_be_anything(digests: bool, here: Path) -> None:
     ds = MOVED["a pattern"](here).with_options(Options(file_digests=digests))
     state, _ = stopped(ds)
-    several = ({"sizes": 3}, {"sizes": [None] * 6}, {"sizes": [["x" * 100_000, 3]] * 6})
-    contents = ({"contents": [], "digest": None}, {"contents": {"each": 3}})
+    sizes: list[Any] = [3, [None] * 6, [["x" * 100_000, 3]] * 6]
+    more: list[Any] = [None, [], {}, {"count": 6}, {"count": 6, "contents": []}, {"count": 6, "contents": {"each": 3}}]
 
-    for files in (None, [], {}, {"count": 6}, *({"count": 6, "digest": "x", **more} for more in (*several, *contents))):
+    for files in more + [{"count": 6, "sizes": some, "digest": "x"} for some in sizes]:
         with iter(ds) as items, pytest.raises(StateError, match="load_state_dict needs a state") as caught:
             items.load_state_dict(sealed({**state, "files": files}))
         assert len(str(caught.value)) < 2000
