@@ -11,8 +11,9 @@ from gpupipe.classes import dataclass
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.colour import Colour, rows_within, tolerance
+from gpupipe.ops._shared.keywords import keywords_after
 from gpupipe.ops._shared.samples import tones
-from gpupipe.ops.convert_image_dtype import dtype_of
+from gpupipe.ops.convert_image_dtype import LARGEST, dtype_of
 from gpupipe.random import BatchRng
 
 __all__ = ["AdjustBrightness", "Brightness", "adjust_brightness"]
@@ -37,6 +38,11 @@ class Brightness(Colour):
         return f + params[0]
 
 
+def within(dtype: str) -> tuple[float, float]:
+    """The bounds of a number to add: the whole range of integers, as which 30 of 255 are a mistake; none of floats."""
+    return (-np.inf, np.inf) if LARGEST[dtype] == 1 else (-1, 1)
+
+
 @dataclass(frozen=True, slots=True)
 class AdjustBrightness(Brightness):
     """Add `delta`, as `tf.image` does. Exact on every executor except for the last bit of float16.
@@ -53,29 +59,31 @@ class AdjustBrightness(Brightness):
 
     def __post_init__(self) -> None:
         Colour.__post_init__(self)
-        check_number(self.name, "delta", self.delta)
+        check_number(self.name, "delta", self.delta, *within(self.dtype))
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
-        return (rows_within(self.name, "delta", self.delta, len(hw)).astype(np.float32),)
+        return (rows_within(self.name, "delta", self.delta, len(hw), *within(self.dtype)).astype(np.float32),)
 
     @classmethod
     def cases(cls) -> Iterator[Case]:
-        for delta in (-0.3, 0.1, 1.5):
+        for delta in (-0.3, 0.1, 1.0):
             for x in tones():
                 yield Case(cls(delta, dtype=x.dtype.name), (x,), ("HWC",), **tolerance(x), note=f"delta={delta}")
 
 
-def adjust_brightness(image: T, delta: Any) -> T:
+@keywords_after("write delta= for a number to add; color_jitter(image, (factor, factor)) multiplies, as torchvision's")
+def adjust_brightness(image: T, *, delta: Any) -> T:
     """Add `delta` to every pixel of `image`.
 
     Args:
         image: of uint8, uint16, float16 or float32. Integers saturate, floats are not clipped.
-        delta: the number to add: 1 is the whole range of integers; for floats, in their own units. May be traced.
+        delta: the number to add: for integers -1..1, where 1 is their whole range; for floats, in their own units. May
+            be traced.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
 
     Raises:
-        SpecError: `image` is not an image of such a type, or `delta` is not finite.
+        SpecError: `image` is not an image of such a type, or `delta` is not finite, or not -1..1 for integers.
 
     Example:
         >>> adjust_brightness(np.array([[[0, 100, 250]]], np.uint8), 0.1)

@@ -12,6 +12,7 @@ from gpupipe.graph.op import Array, Case
 from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.geometry import check_sides, images_of, pair, static, window
+from gpupipe.ops._shared.keywords import keywords_after
 from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
 
@@ -57,6 +58,7 @@ class CenterCrop(Composite):
         yield Case(cls(3, 3, images=2), (noise(7, 9), noise(7, 9, 1)), ("HWC", "HWC"), note="with-mask")
 
 
+@keywords_after("write the size as one, (height, width)")
 def center_crop(image: T, size: Any) -> T:
     """Crop the centre of `image`, `size` pixels, as torchvision's `CenterCrop`.
 

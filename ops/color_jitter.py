@@ -9,7 +9,7 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, SpecError
-from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.op import MOST_FACTOR, Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
 from gpupipe.ops._shared.colour import (
@@ -230,16 +230,14 @@ def _around_hue(order: Array) -> Array:
     return np.concatenate([np.where(before, rest, NONE), middle, np.where(before, NONE, rest)], axis=1)
 
 
-def _range(name: str, value: Any, centre: float, low: float, high: float | None) -> Range:
+def _range(name: str, value: Any, centre: float, low: float, high: float) -> Range:
     """Bounds from a number (a spread around the centre) or a pair; None where nothing changes."""
     value = plain(value)
     if isinstance(value, (tuple, list, np.ndarray)) and getattr(value, "ndim", 1) == 1 and len(value) == 2:
         bounds = tuple(value)
     elif isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
         check_number("color_jitter", name, value, 0, high)
-        bounds = (centre - value, centre + value)
-        if high is None:
-            bounds = (max(bounds[0], low), bounds[1])
+        bounds = (max(centre - value, low), centre + value)
     else:
         raise PlanTypeError(f"color_jitter needs a number or two bounds for {name}, got {value!r}")
     for bound in bounds:
@@ -283,9 +281,9 @@ def color_jitter(
         array([[[150, 150, 150]]], dtype=uint8)
     """
     op = ColorJitter(
-        _range("brightness", brightness, 1.0, 0.0, None),
-        _range("contrast", contrast, 1.0, 0.0, None),
-        _range("saturation", saturation, 1.0, 0.0, None),
+        _range("brightness", brightness, 1.0, 0.0, MOST_FACTOR),
+        _range("contrast", contrast, 1.0, 0.0, MOST_FACTOR),
+        _range("saturation", saturation, 1.0, 0.0, MOST_FACTOR),
         _range("hue", hue, 0.0, -0.5, 0.5),
         dtype=dtype_of("color_jitter", image),
     )

@@ -12,6 +12,7 @@ from gpupipe.errors import PlanTypeError, ShapeError, SpecError
 from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.graph.symbols import Symbol, apply, part_of
 from gpupipe.ops._shared.geometry import check_pixels, check_sides, column, image_of, pair
+from gpupipe.ops._shared.keywords import keywords_after
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.stack import stack
 from gpupipe.random import BatchRng
@@ -236,8 +237,9 @@ def _check_boxes(boxes: TensorSpec) -> None:
         raise SpecError(f"crop_and_resize needs boxes as [N, 4] or [4], got {boxes}")
 
 
+@keywords_after("write crop_size=; the boxes are those of their image, so no box_indices as in tf.image")
 def crop_and_resize(
-    image: Any, boxes: Any, crop_size: Any, method: str = "bilinear", extrapolation_value: float = 0.0
+    image: Any, boxes: Any, *, crop_size: Any, method: str = "bilinear", extrapolation_value: float = 0.0
 ) -> Any:
     """Cut boxes out of `image`, and resize each to `crop_size`, as `tf.image.crop_and_resize` does.
 

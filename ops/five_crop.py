@@ -14,6 +14,7 @@ from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.composite import Composite, Row
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.geometry import check_sides, image_of, pair, static, window, windows_inside
+from gpupipe.ops._shared.keywords import keywords_after
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.center_crop import center_crop
 from gpupipe.ops.sample import Sample
@@ -90,6 +91,7 @@ def five_crops(who: str, image: Any, size: Any) -> list[Any]:
     return [*(apply(corner, image) for corner in corners), center_crop(image, (height, width))]
 
 
+@keywords_after("write the size as one, (height, width)")
 def five_crop(image: T, size: Any) -> T:
     """Crop the four corners and the centre of `image`, as torchvision's `FiveCrop`, and stack the five crops.
 

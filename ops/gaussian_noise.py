@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.errors import PlanTypeError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.colour import Colour, rows_within, together_dali, tolerance
@@ -48,14 +47,12 @@ class GaussianNoise(Colour):
 
     def __post_init__(self) -> None:
         Colour.__post_init__(self)
-        check_number(self.name, "mean", self.mean)
-        check_number(self.name, "sigma", self.sigma, 0)
-        if not isinstance(self.clip, bool):
-            raise PlanTypeError(f"gaussian_noise needs clip as True or False, got {self.clip!r}")
+        check_number(self.name, "mean", self.mean, -1, 1)
+        check_number(self.name, "sigma", self.sigma, 0, 1)
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
-        mean = rows_within(self.name, "mean", self.mean, len(hw))
-        sigma = rows_within(self.name, "sigma", self.sigma, len(hw), 0)
+        mean = rows_within(self.name, "mean", self.mean, len(hw), -1, 1)
+        sigma = rows_within(self.name, "sigma", self.sigma, len(hw), 0, 1)
         noise = np.stack([mean, sigma], axis=1) * LARGEST[self.dtype]
         return grain_keys(rng, hw), noise.astype(np.float32)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
-from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.op import MOST_FACTOR, Array, Case, check_number
 from gpupipe.integers import is_integer, plain
 from gpupipe.ops._shared.affine import inverse_affine, numbers_of, spread
 from gpupipe.ops._shared.composite import call
@@ -52,7 +52,7 @@ class RandomAffine(Warping):
         for name, values, low, high in (
             ("degrees", self.degrees, -1e6, 1e6),
             ("translate", self.translate, 0, 1),
-            ("scale", self.scale, 1e-3, 1e3),
+            ("scale", self.scale, 1e-3, MOST_FACTOR),
             ("shear", self.shear, -1e6, 1e6),
             ("center", self.center or (), -1e6, 1e6),
         ):

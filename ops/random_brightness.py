@@ -10,7 +10,7 @@ from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.colour import Colour, rows_within, tolerance, uniform
 from gpupipe.ops._shared.samples import tones
-from gpupipe.ops.adjust_brightness import Brightness
+from gpupipe.ops.adjust_brightness import Brightness, within
 from gpupipe.ops.convert_image_dtype import dtype_of
 from gpupipe.random import BatchRng
 
@@ -36,10 +36,10 @@ class RandomBrightness(Brightness):
 
     def __post_init__(self) -> None:
         Colour.__post_init__(self)
-        check_number(self.name, "max_delta", self.max_delta, 0)
+        check_number(self.name, "max_delta", self.max_delta, 0, within(self.dtype)[1])
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
-        most = rows_within(self.name, "max_delta", self.max_delta, len(hw), 0)
+        most = rows_within(self.name, "max_delta", self.max_delta, len(hw), 0, within(self.dtype)[1])
         return (uniform(rng, -most, most),)
 
     @classmethod
@@ -61,7 +61,7 @@ def random_brightness(image: T, max_delta: Any, seed: int | None = None) -> T:
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
 
     Raises:
-        SpecError: `image` is not an image of such a type, or `max_delta` is negative.
+        SpecError: `image` is not an image of such a type, or `max_delta` is negative, or above 1 for integers.
 
     Example:
         >>> random_brightness(np.full((1, 1, 1), 7, np.uint8), 0.0)

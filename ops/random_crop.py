@@ -13,6 +13,7 @@ from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.geometry import GeometryError, check_sides, image_of, images_of, static, window
+from gpupipe.ops._shared.keywords import keywords_after
 from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
@@ -90,6 +91,7 @@ def random_crop(image: T, size: Any, *, seed: int | None = None, return_params: 
 def random_crop(image: T, size: Any, *, seed: int | None = None, return_params: Literal[True]) -> tuple[T, Any]: ...
 
 
+@keywords_after("write the size as one, (height, width)")
 def random_crop(image: Any, size: Any, *, seed: int | None = None, return_params: bool = False) -> Any:
     """Crop a window of `size` at a random offset.
 

@@ -12,7 +12,7 @@ from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.ops._shared.geometry import column, layout_of, pair
+from gpupipe.ops._shared.geometry import column, layout_of, smallest_and_largest
 from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
@@ -188,5 +188,6 @@ def random_erasing(
         filling = tuple(float(number) for number in values)
     except (TypeError, ValueError) as error:
         raise PlanTypeError(f"random_erasing needs a number for value, or one per channel, got {value!r}") from error
-    bounds = pair("random_erasing", "scale", scale), pair("random_erasing", "ratio", ratio)
-    return apply(RandomErasing(p, *bounds, filling, layout or layout_of(image)), image, seed=seed)  # type: ignore[no-any-return]
+    shares = smallest_and_largest("random_erasing", "scale", scale)
+    ratios = smallest_and_largest("random_erasing", "ratio", ratio)
+    return apply(RandomErasing(p, shares, ratios, filling, layout or layout_of(image)), image, seed=seed)  # type: ignore[no-any-return]

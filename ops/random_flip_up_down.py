@@ -8,6 +8,7 @@ from gpupipe.classes import dataclass
 from gpupipe.ops._shared.composite import call
 from gpupipe.ops._shared.flip import Direction, RandomFlip
 from gpupipe.ops._shared.geometry import images_of
+from gpupipe.ops._shared.keywords import keywords_after
 
 __all__ = ["RandomFlipUpDown", "random_flip_up_down"]
 
@@ -26,17 +27,18 @@ class RandomFlipUpDown(RandomFlip):
 
 @overload
 def random_flip_up_down(
-    image: T, p: Any = 0.5, *, seed: int | None = None, return_params: Literal[False] = False
+    image: T, *, p: Any = 0.5, seed: int | None = None, return_params: Literal[False] = False
 ) -> T: ...
 
 
 @overload
 def random_flip_up_down(
-    image: T, p: Any = 0.5, *, seed: int | None = None, return_params: Literal[True]
+    image: T, *, p: Any = 0.5, seed: int | None = None, return_params: Literal[True]
 ) -> tuple[T, Any]: ...
 
 
-def random_flip_up_down(image: Any, p: Any = 0.5, *, seed: int | None = None, return_params: bool = False) -> Any:
+@keywords_after("write p= for the probability, or seed=, which is tf.image's second argument")
+def random_flip_up_down(image: Any, *, p: Any = 0.5, seed: int | None = None, return_params: bool = False) -> Any:
     """Mirror `image` up-down with probability `p`.
 
     Args:

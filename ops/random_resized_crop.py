@@ -19,9 +19,11 @@ from gpupipe.ops._shared.geometry import (
     images_of,
     one_per_image,
     pair,
+    smallest_and_largest,
     window,
     windows_inside,
 )
+from gpupipe.ops._shared.keywords import keywords_after
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.resize import Resize, check_methods
 from gpupipe.random import BatchRng
@@ -42,7 +44,7 @@ class RandomResizedCrop(Composite):
     Attributes:
         height: of the result, in pixels.
         width: of the result.
-        scale: smallest and largest share of the image's area, above 0.
+        scale: smallest and largest share of the image's area, above 0, up to 1.
         ratio: smallest and largest width / height, above 0.
         interpolation: one method per image.
         antialias: average over all source pixels when shrinking.
@@ -65,9 +67,9 @@ class RandomResizedCrop(Composite):
     def __post_init__(self) -> None:
         who = "random_resized_crop"
         check_sides(self, "height", "width")
-        for name, bounds in (("scale", self.scale), ("ratio", self.ratio)):
+        for name, bounds, most in (("scale", self.scale, 1), ("ratio", self.ratio, None)):
             for bound in bounds:
-                check_number(who, name, bound, 1e-6)
+                check_number(who, name, bound, 1e-6, most)
             if all(isinstance(bound, (int, float)) for bound in bounds) and bounds[0] > bounds[1]:
                 raise SpecError(f"{who} needs {name} from small to large, got {bounds}")
         check_methods(who, self.interpolation, self.images)
@@ -133,10 +135,10 @@ def crop_windows(u: Array, hw: Array, scale: tuple[Any, Any], ratio: tuple[Any, 
 def random_resized_crop(
     image: T,
     size: Any,
+    *,
     scale: Sequence[Any] = (0.08, 1.0),
     ratio: Sequence[Any] = (3 / 4, 4 / 3),
     interpolation: str | Sequence[str] = "bilinear",
-    *,
     antialias: bool = True,
     seed: int | None = None,
     return_params: Literal[False] = False,
@@ -147,23 +149,24 @@ def random_resized_crop(
 def random_resized_crop(
     image: T,
     size: Any,
+    *,
     scale: Sequence[Any] = (0.08, 1.0),
     ratio: Sequence[Any] = (3 / 4, 4 / 3),
     interpolation: str | Sequence[str] = "bilinear",
-    *,
     antialias: bool = True,
     seed: int | None = None,
     return_params: Literal[True],
 ) -> tuple[T, Any]: ...
 
 
+@keywords_after("write the size as one, (height, width)")
 def random_resized_crop(
     image: Any,
     size: Any,
+    *,
     scale: Sequence[Any] = (0.08, 1.0),
     ratio: Sequence[Any] = (3 / 4, 4 / 3),
     interpolation: str | Sequence[str] = "bilinear",
-    *,
     antialias: bool = True,
     seed: int | None = None,
     return_params: bool = False,
@@ -194,6 +197,7 @@ def random_resized_crop(
     xs = images_of(image)
     height, width = pair("random_resized_crop", "size", size)
     methods = one_per_image("random_resized_crop", "interpolation", interpolation, image)
-    bounds = pair("random_resized_crop", "scale", scale), pair("random_resized_crop", "ratio", ratio)
-    op = RandomResizedCrop(height, width, *bounds, methods, antialias, images=len(xs))
+    shares = smallest_and_largest("random_resized_crop", "scale", scale)
+    ratios = smallest_and_largest("random_resized_crop", "ratio", ratio)
+    op = RandomResizedCrop(height, width, shares, ratios, methods, antialias, images=len(xs))
     return call(op, image, seed, return_params)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from gpupipe.classes import dataclass
-from gpupipe.errors import PlanTypeError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.ops._shared.affine import numbers_of, spread
 from gpupipe.ops._shared.composite import call
@@ -83,8 +82,6 @@ def random_rotation(
         >>> random_rotation(np.zeros((50, 80, 3), np.uint8), 15).shape
         (50, 80, 3)
     """
-    if not isinstance(expand, bool):
-        raise PlanTypeError(f"random_rotation needs expand as True or False, got {expand!r}")
     op = RandomRotation(
         expand,
         None if center is None else numbers_of("random_rotation", "center", center, 2),

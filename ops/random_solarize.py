@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, TypeVar
 
 from gpupipe.classes import dataclass
-from gpupipe.graph.op import Case, Op, check_number
+from gpupipe.graph.op import Case, Op
 from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.colour import tolerance
 from gpupipe.ops._shared.samples import tones
 from gpupipe.ops._shared.sometimes import Sometimes
 from gpupipe.ops.convert_image_dtype import LARGEST, dtype_of
-from gpupipe.ops.solarize import Solarize
+from gpupipe.ops.solarize import Solarize, check_threshold
 
 __all__ = ["RandomSolarize", "random_solarize"]
 
@@ -36,7 +36,7 @@ class RandomSolarize(Sometimes):
 
     def __post_init__(self) -> None:
         Sometimes.__post_init__(self)
-        check_number(self.name, "threshold", self.threshold, None, LARGEST[self.dtype])
+        check_threshold(self.name, self.threshold, self.dtype)
 
     @property
     def changed(self) -> Op:

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.errors import PlanTypeError, SpecError
-from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.errors import SpecError
+from gpupipe.graph.op import Array, Case, check_flag, check_number
 from gpupipe.integers import is_integer, plain
 from gpupipe.ops._shared.affine import numbers_of
 from gpupipe.ops._shared.composite import Composite, Row, call
@@ -218,8 +218,7 @@ def random_transform(  # noqa: PLR0913 : the arguments are those of Keras
         (50, 80, 3)
     """
     for name, flag in (("horizontal_flip", horizontal_flip), ("vertical_flip", vertical_flip)):
-        if not isinstance(flag, bool):
-            raise PlanTypeError(f"{WHO} needs {name} as True or False, got {flag!r}")
+        check_flag(WHO, name, flag)
     count = len(images_of(image))
     given: Any = plain(interpolation_order)
     order = (given,) * count if is_integer(given) else tuple(given)

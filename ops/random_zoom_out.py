@@ -9,11 +9,11 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
-from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.op import MOST_FACTOR, Array, Case, check_number
 from gpupipe.integers import plain
 from gpupipe.ops._shared.composite import Composite, Row, call
 from gpupipe.ops._shared.fill import Fill, fills_of
-from gpupipe.ops._shared.geometry import column, images_of, pair
+from gpupipe.ops._shared.geometry import column, images_of, smallest_and_largest
 from gpupipe.ops._shared.padding import Padding
 from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
@@ -46,7 +46,7 @@ class RandomZoomOut(Composite):
     def __post_init__(self) -> None:
         check_number(self.name, "p", self.p, 0, 1)
         for bound in self.side_range:
-            check_number(self.name, "side_range", bound, 1, 1000, traceable=False)
+            check_number(self.name, "side_range", bound, 1, MOST_FACTOR, traceable=False)
         if self.side_range[0] > self.side_range[1]:
             raise SpecError(f"{self.name} needs side_range from small to large, got {self.side_range}")
 
@@ -93,6 +93,6 @@ def random_zoom_out(
         >>> random_zoom_out(np.ones((2, 3, 1), np.uint8), side_range=(2, 2), p=1).shape
         (4, 6, 1)
     """
-    low, high = pair("random_zoom_out", "side_range", side_range)
+    low, high = smallest_and_largest("random_zoom_out", "side_range", side_range)
     fills = fills_of("random_zoom_out", image, fill)
     return call(RandomZoomOut((low, high), plain(p), fills, images=len(images_of(image))), image, seed)  # type: ignore[no-any-return]

@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.errors import SpecError
+from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.geometry import check_sides, full, image_of, pair, static
+from gpupipe.integers import is_integer, plain
+from gpupipe.ops._shared.geometry import check_sides, full, image_of, is_traced_number, pair, static
 from gpupipe.ops._shared.libraries import averaged, opencv
 from gpupipe.ops._shared.resampling import METHODS, SUPPORT, resampled, rounded
 from gpupipe.ops._shared.samples import noise
@@ -352,6 +353,11 @@ def resize(
         >>> resize(np.uint8([[[0], [1]]]), (1, 4)).ravel()
         array([0.  , 0.25, 0.75, 1.  ], dtype=float32)
     """
+    if is_integer(size := plain(size)) or is_traced_number(size):
+        raise PlanTypeError(
+            f"resize needs size as (height, width), got {size!r}; ({size!r}, {size!r}) for both, or "
+            f"resize_shorter(image, {size!r}) for the shorter side, as in torchvision"
+        )
     height, width = pair("resize", "size", size)
     kind = ResizeArea if method == "area" else Resize
     op = kind(height, width, method, preserve_aspect_ratio, antialias)

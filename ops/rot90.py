@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from gpupipe.classes import dataclass
+from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import Symbol
 from gpupipe.ops._shared.composite import Composite, Row, call
@@ -40,6 +41,8 @@ class Rot90(Composite):
 
     def __post_init__(self) -> None:
         check_number("rot90", "k", self.k, -(1 << 31), (1 << 31) - 1, integer=True)
+        if isinstance(self.k, int) and self.k and self.k % 90 == 0:
+            raise SpecError(f"rot90 needs k as a number of quarter turns, got {self.k}; for degrees, {self.k // 90}")
 
     def row(self, image: int = 0) -> Row:
         turns = static(self.k)

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.errors import PlanTypeError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.integers import plain
 from gpupipe.ops._shared.affine import expanded, inverse_affine, numbers_of
@@ -109,8 +108,6 @@ def rotate(
         array([[2, 4],
                [1, 3]], dtype=uint8)
     """
-    if not isinstance(expand, bool):
-        raise PlanTypeError(f"rotate needs expand as True or False, got {expand!r}")
     op = Rotate(
         expand,
         None if center is None else numbers_of("rotate", "center", center, 2),

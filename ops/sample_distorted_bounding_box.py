@@ -11,6 +11,7 @@ from gpupipe.classes import dataclass
 from gpupipe.errors import DataError, PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.graph.symbols import apply
+from gpupipe.ops._shared.keywords import keywords_after
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 
@@ -27,7 +28,7 @@ class SampleDistortedBoundingBox(Op):
     """Choose a window of random shape and size that covers part of some box. Runs on the host under every executor.
 
     Attributes:
-        min_object_covered: the fraction of a box that the window has to cover, >= 0.
+        min_object_covered: the fraction of a box that the window has to cover, 0..1.
         aspect_ratio_range: bounds of width / height, above 0.
         area_range: bounds of the fraction of the image's area, above 0 and up to 1.
         max_attempts: after so many attempts the window is the whole image.
@@ -47,7 +48,7 @@ class SampleDistortedBoundingBox(Op):
     use_image_if_no_bounding_boxes: bool = False
 
     def __post_init__(self) -> None:
-        check_number(WHO, "min_object_covered", self.min_object_covered, 0)
+        check_number(WHO, "min_object_covered", self.min_object_covered, 0, 1)
         check_number(WHO, "max_attempts", self.max_attempts, 1, 10_000, integer=True)
         for name, high in (("aspect_ratio_range", None), ("area_range", 1)):
             low, top = getattr(self, name)
@@ -169,15 +170,16 @@ def _rint(x: float) -> int:
     return round(x)  # half to even, as rint
 
 
+@keywords_after("write seed=, which is tf.image's third argument, and the names of the others")
 def sample_distorted_bounding_box(
     image_size: Any,
     bounding_boxes: Any,
+    *,
     min_object_covered: float = 0.1,
     aspect_ratio_range: Sequence[float] = (0.75, 1.33),
     area_range: Sequence[float] = (0.05, 1.0),
     max_attempts: int = 100,
     use_image_if_no_bounding_boxes: bool = False,
-    *,
     seed: int | None = None,
 ) -> tuple[Any, Any, Any]:
     """Choose a random window of an image that covers part of an object, drawing as tf.image does.

@@ -9,9 +9,9 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
-from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.op import MOST_FACTOR, Array, Case, check_number
 from gpupipe.ops._shared.composite import call
-from gpupipe.ops._shared.geometry import check_sides, column, images_of, one_per_image, pair
+from gpupipe.ops._shared.geometry import check_sides, column, images_of, one_per_image, pair, smallest_and_largest
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops._shared.scaling import Scaling, ring_case
 from gpupipe.random import BatchRng
@@ -44,7 +44,7 @@ class ScaleJitter(Scaling):
     def __post_init__(self) -> None:
         check_sides(self, "width", "height")
         for bound in self.scale:
-            check_number(self.name, "scale_range", bound, 1e-6, 1e6)
+            check_number(self.name, "scale_range", bound, 1e-6, MOST_FACTOR)
         if all(isinstance(bound, (int, float)) for bound in self.scale) and self.scale[0] > self.scale[1]:
             raise SpecError(f"{self.name} needs scale_range from small to large, got {self.scale}")
         Scaling.__post_init__(self)
@@ -127,7 +127,7 @@ def scale_jitter(
     """
     xs = images_of(image)
     width, height = pair("scale_jitter", "target_size", target_size)
-    bounds = pair("scale_jitter", "scale_range", scale_range)
+    bounds = smallest_and_largest("scale_jitter", "scale_range", scale_range)
     methods = one_per_image("scale_jitter", "interpolation", interpolation, image)
     op = ScaleJitter(width, height, bounds, interpolation=methods, antialias=antialias, images=len(xs))
     return call(op, image, seed, return_params)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from gpupipe.classes import dataclass
+from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.colour import Colour, floats_dali, rows_within, tolerance
@@ -38,7 +39,7 @@ class Solarize(Colour):
 
     def __post_init__(self) -> None:
         Colour.__post_init__(self)
-        check_number(self.name, "threshold", self.threshold, None, LARGEST[self.dtype])
+        check_threshold(self.name, self.threshold, self.dtype)
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         numbers = rows_within(self.name, "threshold", self.threshold, len(hw), high=LARGEST[self.dtype])
@@ -66,6 +67,21 @@ class Solarize(Colour):
                 largest = LARGEST[x.dtype.name]
                 op = cls(share * largest, dtype=x.dtype.name)
                 yield Case(op, (x,), ("HWC",), **tolerance(x), note=f"threshold={share}")
+
+
+def check_threshold(who: str, threshold: Any, dtype: str) -> None:
+    """Check a threshold, plain or traced; one between 0 and 1 is a share, in the place of a value of integers.
+
+    Raises:
+        SpecError: it is above the largest value of the type, or a share.
+    """
+    check_number(who, "threshold", threshold, None, LARGEST[dtype])
+    if LARGEST[dtype] != 1 and isinstance(threshold, float) and 0 < threshold < 1:
+        largest = LARGEST[dtype]
+        raise SpecError(
+            f"{who} needs threshold in the units of {dtype}, 0 to {largest}, got {threshold}; "
+            f"{threshold:g} of that is {threshold * largest:g}"
+        )
 
 
 def thresholds(numbers: Array, dtype: str) -> Array:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from gpupipe.errors import PlanTypeError
+from gpupipe.graph.op import check_flag
+from gpupipe.ops._shared.keywords import keywords_after
 from gpupipe.ops.five_crop import five_crops
 from gpupipe.ops.flip_left_right import flip_left_right
 from gpupipe.ops.flip_up_down import flip_up_down
@@ -15,7 +16,8 @@ __all__ = ["ten_crop"]
 T = TypeVar("T")
 
 
-def ten_crop(image: T, size: Any, vertical_flip: bool = False) -> T:
+@keywords_after("write the size as one, (height, width)")
+def ten_crop(image: T, size: Any, *, vertical_flip: bool = False) -> T:
     """Crop `image` as `five_crop` does, then its mirror image, as torchvision's `TenCrop`, and stack the ten crops.
 
     Args:
@@ -33,8 +35,7 @@ def ten_crop(image: T, size: Any, vertical_flip: bool = False) -> T:
         >>> ten_crop(np.arange(9, dtype=np.uint8).reshape(3, 3, 1), 1).ravel()
         array([0, 2, 6, 8, 4, 2, 0, 8, 6, 4], dtype=uint8)
     """
-    if not isinstance(vertical_flip, bool):
-        raise PlanTypeError(f"ten_crop needs vertical_flip as True or False, got {vertical_flip!r}")
+    check_flag("ten_crop", "vertical_flip", vertical_flip)
     crops = five_crops("ten_crop", image, size)
     mirrored = flip_up_down(image) if vertical_flip else flip_left_right(image)
     return stack([*crops, *five_crops("ten_crop", mirrored, size)], -4)  # type: ignore[no-any-return]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..errors import PlanTypeError, SpecError
 from ..integers import plain
 from ..spec import as_leaf
 from .frames import over_frames
-from .op import Arg, Op, check_area
+from .op import Arg, Op, check_area, check_flag
 from .values import Apply, Const, Item, Value
 
 __all__ = ["applied", "check_inputs", "check_parameters", "normalized", "take_args", "value_of"]
@@ -21,7 +22,9 @@ _PLAIN = frozenset({int, float, bool, str, type(None)})
 
 
 def check_parameters(op: Op) -> None:
-    """Refuse an array as a parameter: one number per element has to be a leaf of the element."""
+    """Refuse an array as a parameter, since one number per element has to be a leaf of the element, and no flags."""
+    for name in _flags(type(op)):
+        check_flag(op.name, name, getattr(op, name))
     for name in op.traceable:
         value = getattr(op, name)
         for item in value if isinstance(value, tuple) else (value,):
@@ -30,6 +33,11 @@ def check_parameters(op: Op) -> None:
                     f"{op.name} needs a number for {name}, got an array of shape {list(item.shape)}; "
                     f"a number per element has to be part of the element"
                 )
+
+
+@cache
+def _flags(kind: type[Op]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.type in ("bool", bool))
 
 
 def check_inputs(op: Op, xs: Sequence[Any]) -> None:

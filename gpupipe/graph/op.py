@@ -35,12 +35,26 @@ from ..errors import DataError, PlanTypeError, ShapeError, SpecError
 from ..random import BatchRng
 from ..spec import TensorSpec
 
-__all__ = ["MOST_PIXELS", "Arg", "Case", "Op", "check_area", "drawn_for", "height_and_width", "unlike"]
+__all__ = [
+    "MOST_FACTOR",
+    "MOST_PIXELS",
+    "Arg",
+    "Case",
+    "Op",
+    "check_area",
+    "check_flag",
+    "drawn_for",
+    "height_and_width",
+    "unlike",
+]
 
 Array = npt.NDArray[Any]
 
 MOST_PIXELS = 1 << 30
 """Pixels that the result of an op may have, unless its input has as many: sizes may come from data."""
+
+MOST_FACTOR = 20
+"""The largest random factor of sizes and colours: more are percent, or pixels, in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +328,16 @@ def check_number(
     if not finite or (low is not None and value < low) or (high is not None and value > high):
         bounds = f"{'-inf' if low is None else low} to {'inf' if high is None else high}"
         raise SpecError(f"{who} needs {name} from {bounds}, got {value!r}")
+
+
+def check_flag(who: str, name: str, value: Any) -> None:
+    """Check a parameter that is True or False.
+
+    Raises:
+        PlanTypeError: `value` is something else: a number, say, that stands in its place.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise PlanTypeError(f"{who} needs {name} as True or False, got {value!r}")
 
 
 def _check_rows(who: str, name: str, values: Array, low: float | None, high: float | None, integer: bool) -> None:

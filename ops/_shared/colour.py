@@ -17,7 +17,7 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import DataError, ShapeError, SpecError
-from gpupipe.graph.op import Array, Op, check_number
+from gpupipe.graph.op import MOST_FACTOR, Array, Op, check_number
 from gpupipe.ops._shared.geometry import column
 from gpupipe.ops.convert_image_dtype import LARGEST, checked_dtype
 from gpupipe.ops.rgb_to_grayscale import WEIGHTS
@@ -372,8 +372,8 @@ def check_factors(who: str, lower: Any, upper: Any) -> None:
     Raises:
         SpecError: a bound is out of range, or the lower is not below the upper.
     """
-    check_number(who, "lower", lower, 0)
-    check_number(who, "upper", upper)
+    check_number(who, "lower", lower, 0, MOST_FACTOR)
+    check_number(who, "upper", upper, None, MOST_FACTOR)
     check_bounds(who, ("lower", "upper"), lower, upper)
 
 
@@ -383,7 +383,8 @@ def factors(who: str, rng: BatchRng, lower: Any, upper: Any, rows: int) -> Array
     Raises:
         DataError: the bounds of a row are out of range or not in order.
     """
-    low, high = rows_within(who, "lower", lower, rows, 0), rows_within(who, "upper", upper, rows)
+    low = rows_within(who, "lower", lower, rows, 0, MOST_FACTOR)
+    high = rows_within(who, "upper", upper, rows, high=MOST_FACTOR)
     rows_below(who, ("lower", "upper"), low, high)
     return uniform(rng, low, high)
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.errors import PlanTypeError, ShapeError, SpecError
-from gpupipe.graph.op import Array, Op, unlike
+from gpupipe.errors import ShapeError, SpecError
+from gpupipe.graph.op import Array, Op, check_flag, unlike
 from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.geometry import image_of, images_of
 from gpupipe.ops._shared.one_size import of_one_size
@@ -95,8 +95,7 @@ class Composite(Op):
 
 def call(op: Op, image: Any, seed: int | None = None, return_params: bool = False) -> Any:
     """The results of an op for an image, several or a Sample; with `return_params` and what it drew, as a pair."""
-    if not isinstance(return_params, bool):
-        raise PlanTypeError(f"{op.name} needs return_params as True or False, got {return_params!r}")
+    check_flag(op.name, "return_params", return_params)
     if isinstance(image, Sample):
         return moved(op, image, seed, return_params)
     made = apply(op, *of_one_size(op, images_of(image)), seed=seed, return_params=return_params)

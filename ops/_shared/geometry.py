@@ -28,6 +28,7 @@ __all__ = [
     "pair",
     "several",
     "shifted",
+    "smallest_and_largest",
     "static",
     "window",
     "windows_inside",
@@ -122,6 +123,17 @@ def pair(who: str, name: str, value: Any) -> tuple[Any, Any]:
     if isinstance(value, Symbol):
         return part_of(value, 0), part_of(value, 1)
     raise PlanTypeError(f"{who} needs {name} as two numbers, got {value!r}")
+
+
+def smallest_and_largest(who: str, name: str, value: Any) -> tuple[Any, Any]:
+    """Two numbers, plain or traced, as `pair`; one number is refused: it may be a size that stands in their place.
+
+    Raises:
+        PlanTypeError: `value` is anything else.
+    """
+    if is_integer(value := plain(value)) or is_traced_number(value):
+        raise PlanTypeError(f"{who} needs {name} as two numbers, the smallest and the largest, got {value!r}")
+    return pair(who, name, value)
 
 
 def several(who: str, name: str, value: Any, what: str = "a list of numbers") -> tuple[Any, ...]:
