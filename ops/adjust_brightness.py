@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class Brightness(Colour):
     Exact on every executor except for the last bit of float16.
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
     parameters: ClassVar[tuple[str, ...]] = ("delta",)
 
     def formula(self, f: Array, *params: Any) -> Array:

@@ -38,6 +38,7 @@ class Contrast(Colour):
     in float32.
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
     parameters: ClassVar[tuple[str, ...]] = ("contrast_factor",)
 

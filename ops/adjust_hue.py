@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ T = TypeVar("T")
 class Hue(Colour):
     """H of HSV plus `delta` turns; saturation and value stay. Exact on the CPU."""
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
     legal: ClassVar[tuple[int, ...] | None] = (3,)
     parameters: ClassVar[tuple[str, ...]] = ("delta",)
 

@@ -31,6 +31,7 @@ class Cast(Op):
     Shapes: ``T[...] -> dtype[...]``, the layout stays.
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
     still: ClassVar[bool] = True
     domain: ClassVar[Literal["image", "host", "any"]] = "any"
 

@@ -47,6 +47,7 @@ class CropAndResize(Op):
     Shapes: ``T[H,W,C]{HWC} -> float32[height,width,C]{HWC}``
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "planes"
     parameters: ClassVar[tuple[str, ...]] = ("positions", "inside", "matrix")
     traceable: ClassVar[tuple[str, ...]] = ("box",)

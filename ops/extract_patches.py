@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -41,6 +41,7 @@ class ExtractPatches(Op):
     Shapes: ``T[H,W,C]{HWC} -> T[rows,columns,sizes[0]*sizes[1]*C]{HWC}``
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
     parameters: ClassVar[tuple[str, ...]] = ("start", "shape", "count")
 
     sizes: Pair

@@ -34,6 +34,7 @@ class Blur(Colour):
         kernel_size: (width, height) of the kernel, odd.
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
     parameters: ClassVar[tuple[str, ...]] = ("sigma",)
 

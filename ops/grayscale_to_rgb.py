@@ -25,6 +25,7 @@ class GrayscaleToRgb(Op):
     Shapes: ``T[H,W,1]{HWC} -> T[H,W,3]{HWC}``
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
     still: ClassVar[bool] = True
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "rows"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class HsvToRgb(Colour):
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``, T float16 or float32.
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = ""
     legal: ClassVar[tuple[int, ...] | None] = (3,)
 
     def __post_init__(self) -> None:

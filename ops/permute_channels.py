@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class Permuting(Colour):
         channels: how many the image has.
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
     parameters: ClassVar[tuple[str, ...]] = ("permutation",)
 
     @property

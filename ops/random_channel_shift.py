@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,7 @@ class RandomChannelShift(Op):
     Shapes: ``float32[H,W,C]{HWC} -> float32[H,W,C]{HWC}``
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
     still: ClassVar[bool] = True
     random: ClassVar[bool] = True
     parameters: ClassVar[tuple[str, ...]] = ("shift",)

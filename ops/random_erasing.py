@@ -41,6 +41,7 @@ class RandomErasing(Op):
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, or CHW
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
     still: ClassVar[bool] = True
     random: ClassVar[bool] = True
     parameters: ClassVar[tuple[str, ...]] = ("start", "shape")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class RandomGrayscale(Sometimes):
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
     legal: ClassVar[tuple[int, ...] | None] = (3,)
 
     p: Any = 0.1

@@ -62,6 +62,7 @@ class Resampling(Op):
     Shapes: ``T[H,W,C]{HWC}, int32[2] -> float32[h,w,C]{HWC}``, T for "nearest" and with `keep_dtype`.
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "planes"
     parameters: ClassVar[tuple[str, ...]] = ("size",)
     traceable: ClassVar[tuple[str, ...]] = ("height", "width")

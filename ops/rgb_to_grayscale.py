@@ -35,6 +35,7 @@ class RgbToGrayscale(Op):
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,1]{HWC}``
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
     still: ClassVar[bool] = True
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "rows"
 

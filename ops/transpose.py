@@ -32,6 +32,7 @@ class Transpose(Op):
     Shapes: ``T[H,W,C]{HWC} -> T[C,H,W]{CHW}``, or the reverse.
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "axes"
 
     layout: Literal["HWC", "CHW"] = "CHW"

@@ -111,7 +111,12 @@ class Elements(Chain):
             from ..flow.idle_workers import IdleWorkers
 
             kept = IdleWorkers()
-        return self._then(Map(self.plan, map_func, graph, pending, result, calls, deterministic, rng, workers, kept))
+        node = Map(self.plan, map_func, graph, pending, result, calls, deterministic, rng, workers, kept)
+        if graph is not None:
+            from ..optimize.report.check_images import refuse_certain_ranges
+
+            refuse_certain_ranges(node)
+        return self._then(node)
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
         """Keep the elements for which `predicate` is True.

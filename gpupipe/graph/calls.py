@@ -36,7 +36,7 @@ def check_parameters(op: Op) -> None:
 
 
 @cache
-def _flags(kind: type[Op]) -> tuple[str, ...]:
+def _flags(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if field.type in ("bool", bool))
 
 

@@ -57,6 +57,9 @@ MOST_FACTOR = 20
 """The largest random factor of sizes and colours: more are percent, or pixels, in its place."""
 
 
+Levels = Literal["", "kept", "unit"]
+
+
 @dataclass(frozen=True, slots=True)
 class Arg:
     """Placeholder in a field of an op for a traced host value: number `index` of the call."""
@@ -84,6 +87,8 @@ class Op:
             "planes" if the op moves pixels and treats each channel alike, "rows" if it computes each pixel on its own,
             "axes" if it only reorders the axes, by its `axes`; "" (none of these) runs on the host for clips.
         still: whether the op leaves every pixel in its place, so that boxes and masks stay as they are.
+        levels: "kept" if the result has the range of values of the first input; "unit" if floats have to be 0..1, and
+            stay so; "" for neither.
         parameters: names of the arrays that `draw` returns.
         drawn: the form in which users get the parameters with `return_params=True`, see `Drawn`; "" for none.
         traceable: fields that may hold a traced host value; `draw` then sees array[B] in its place.
@@ -103,6 +108,7 @@ class Op:
     foreign: ClassVar[bool] = False
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
     still: ClassVar[bool] = False
+    levels: ClassVar[Levels] = ""
     parameters: ClassVar[tuple[str, ...]] = ()
     drawn: ClassVar[Literal["", "window", "flag", "size"]] = ""
     traceable: ClassVar[tuple[str, ...]] = ()

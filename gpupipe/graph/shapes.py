@@ -30,6 +30,7 @@ class Reshaping(Op):
     """
 
     domain: ClassVar[Literal["image", "host", "any"]] = "any"
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
 
     given: TensorSpec | None = field(default=None, kw_only=True, repr=False)
 

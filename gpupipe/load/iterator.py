@@ -24,6 +24,7 @@ from ..flow.state.snapshot import to_json
 from ..flow.step import close
 from ..graph.eager import ELEMENT
 from ..optimize.lower.compile import lower_in
+from ..optimize.report.check_images import log_ranges
 from ..options import Settings
 from ..plan.arrival import any_order, refusal
 from ..plan.node import ElementType, Node, walk
@@ -413,6 +414,8 @@ class DatasetIterator(Reports, Iterator[Any]):
         skip = self._progress.delivered - start
         if skip or state is not None:
             self._check_order("next(), to continue after an interrupt,", skip)
+        if not self._progress.delivered:
+            log_ranges(self._plan)
         self._items = opened(lowered.flow, at, to_json(state), skip, self._batched)
 
     def close(self) -> None:

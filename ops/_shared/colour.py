@@ -74,6 +74,7 @@ class Colour(Op):
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, T one of uint8, uint16, float16, float32.
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = "unit"
     still: ClassVar[bool] = True
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "rows"
     legal: ClassVar[tuple[int, ...] | None] = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class Composite(Op):
     Attributes:
         images: number of images.
     """
+
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
 
     images: int = field(default=1, kw_only=True)
 

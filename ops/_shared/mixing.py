@@ -36,6 +36,7 @@ class Mixing(Op):
     Shapes: ``T[B,H,W,C]{NHWC}, float32[B,K] -> float32[B,H,W,C]{NHWC}, float32[B,K]``, or NCHW
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
     rows: ClassVar[Literal["each", "batch"]] = "batch"
     random: ClassVar[bool] = True
 

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 import numpy as np
 
-from ...graph.arithmetic import Arithmetic
-from ...graph.values import Apply, Const, Input, Item, Value, topological
+from ...errors import PlanError
+from ...graph.values import Apply, Const, topological
+from ...log import logger
 from ...ops.convert_image_dtype import ConvertImageDtype
 from ...ops.normalize import Normalize
 from ...ops.transpose import Transpose
-from ...plan.batches import Batch
-from ...plan.node import Node
+from ...plan.node import Node, walk
 from ...spec import TensorSpec
+from .ranges import range_of
 
-__all__ = ["channels_first", "image_like", "normalize_of_another_range"]
+__all__ = [
+    "channels_first",
+    "image_like",
+    "log_ranges",
+    "normalize_of_another_range",
+    "refuse_certain_ranges",
+    "values_of_another_range",
+]
 
 _CHANNELS = (1, 3, 4)
-
-
-_KEEP = {
-    "cast", "resize", "resize_area", "resize_shorter", "resize_with_crop_or_pad", "random_resized_crop", "random_crop",
-    "center_crop", "central_crop", "crop_to_bounding_box", "pad_to_bounding_box", "flip_left_right", "flip_up_down",
-    "random_flip_left_right", "random_flip_up_down", "rot90", "slice", "transpose", "rgb_to_grayscale",
-    "grayscale_to_rgb", "affine", "random_affine", "rotate", "random_rotation", "perspective",
-    "random_perspective", "pad", "resize_with_pad", "random_transform",
-    "random_channel_shift",
-}  # fmt: skip
-"""Ops that keep the range of values; with bicubic or lanczos slightly exceeded."""
 
 
 _ANY_AXES = {
@@ -43,25 +41,79 @@ _ANY_AXES = {
 
 def normalize_of_another_range(node: Node, above: tuple[Node, ...]) -> str | None:
     """Find a mean and standard deviation for 0..1 on values of 0..255, or the other way round."""
+    return next((text for text, _ in _normalizations(node)), None)
+
+
+def values_of_another_range(node: Node, above: tuple[Node, ...]) -> str | None:
+    """Find floats of 0..255, or normalized ones, in an op whose floats are 0..1: the images become white or black."""
+    return next((text for text, _ in _beyond_one(node)), None)
+
+
+def refuse_certain_ranges(node: Node) -> None:
+    """Refuse a map that spoils photographs: what the checks of ranges find, where the values come from a decoder.
+
+    Raises:
+        PlanError: with the line of the op, and what to write instead.
+    """
+    for text, certain in (*_normalizations(node), *_beyond_one(node)):
+        if certain:
+            raise PlanError(text)
+
+
+def log_ranges(root: Node) -> None:
+    """Log what the checks of ranges find in a chain that is about to run, each once in a process."""
+    for node in walk(root):
+        for text, _ in (*_normalizations(node), *_beyond_one(node)):
+            _log_once(text)
+
+
+@cache
+def _log_once(text: str) -> None:
+    logger.warning("%s", text)
+
+
+def _normalizations(node: Node) -> Iterator[tuple[str, bool]]:
+    """What is wrong with each normalize, and whether its input is a photograph."""
     for value in _applications(node):
         op = value.op
-        if not isinstance(op, Normalize):
+        if not isinstance(op, Normalize) or (values := range_of(value.x[0], node.sources[0])) is None:
             continue
-        largest = _largest(value.x[0], node.sources[0])
         mean, std = np.atleast_1d(op.mean).astype(float), np.atleast_1d(op.std).astype(float)
-        if largest == 255 and abs(mean).max() <= 1 and std.max() <= 1 and not ((mean == 0).all() and (std == 1).all()):
+        of_bytes, of_unit = (values.low, values.high) == (0, 255), abs(values.high - 1) < 0.01
+        if of_bytes and abs(mean).max() <= 1 and std.max() <= 1 and not ((mean == 0).all() and (std == 1).all()):
             wrong, right, factor = "0..255", "0..1", 255.0
             instead = "or scale the values to 0..1 first, with ops.convert_image_dtype(x, 'float32')"
-        elif largest == 1 and mean.min() > 1 and std.min() > 1:
+        elif of_unit and mean.min() > 1 and std.min() > 1:
             wrong, right, factor = "0..1", "0..255", 1 / 255
             instead = "or keep the values at 0..255"
         else:
             continue
-        return (
+        yield (
             f"normalize at {value.line} gets values of {wrong}, and mean {_shown(mean)} and std {_shown(std)} are for "
-            f"{right}; write mean={_shown(mean * factor)}, std={_shown(std * factor)}, {instead}"
+            f"{right}; write mean={_shown(mean * factor)}, std={_shown(std * factor)}, {instead}",
+            values.photograph,
         )
-    return None
+
+
+def _beyond_one(node: Node) -> Iterator[tuple[str, bool]]:
+    """What is wrong with each op whose floats are 0..1 and that gets others, and whether its input is a photograph."""
+    for value in _applications(node):
+        op = value.op
+        converts = isinstance(op, ConvertImageDtype) and np.dtype(op.dtype).kind == "u"
+        if (op.levels != "unit" and not converts) or value.x[0].spec.dtype not in (np.float16, np.float32):
+            continue
+        values = range_of(value.x[0], node.sources[0])
+        if values is None or (values.high <= _MOST and values.low >= _LEAST) or getattr(op, "clip", True) is False:
+            continue
+        if (values.low, values.high) == (0, 255):
+            instead = "write ops.cast(x, 'uint8') before it" if not converts else "write ops.cast(x, 'uint8') instead"
+        else:
+            instead = "write it before what changes the values"
+        yield f"{op.name} at {value.line} needs floats of 0..1, got values of {values}; {instead}", values.photograph
+
+
+_LEAST, _MOST = -0.5, 1.5
+"""What floats of 0..1 may become on their way: bicubic resizing and sharpening exceed it."""
 
 
 def _applications(node: Node) -> Iterator[Apply]:
@@ -71,55 +123,6 @@ def _applications(node: Node) -> Iterator[Apply]:
 def _shown(numbers: Iterable[float]) -> str:
     texts = [f"{number:.6g}" for number in numbers]
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
-
-
-def _largest(value: Value, source: Node) -> int | None:
-    """The upper end of an image's range of values, 255 or 1; None where it is not certain.
-
-    Args:
-        value: in the graph of a map.
-        source: the input of that map.
-    """
-    scale = 1.0  # the product of the factors so far
-    while value.spec.dtype != np.uint8:
-        if isinstance(value, Input):
-            below = _leaf(source, value.index)
-            if below is None:
-                return None
-            value, source = below
-            continue
-        whole = value.value if isinstance(value, Item) else value
-        if not isinstance(whole, Apply):
-            return None
-        op = whole.op
-        if isinstance(op, ConvertImageDtype):
-            return 1 if np.dtype(op.dtype).kind == "f" and np.dtype(op.source).kind == "u" and scale == 1 else None
-        if isinstance(op, Arithmetic):
-            factor = _factor(op) if len(whole.x) == 1 else None
-            if factor is None:
-                return None
-            scale *= factor
-        elif op.name not in _KEEP:
-            return None
-        value = whole.x[value.index if isinstance(value, Item) and value.index < len(whole.x) else 0]
-    return 255 if scale == 1 else 1 if abs(scale * 255 - 1) < 0.01 else None
-
-
-def _factor(op: Arithmetic) -> float | None:
-    """The number that an image is multiplied by; None for any other arithmetic."""
-    number = op.right if op.right is not None else op.left
-    if not isinstance(number, (int, float, np.number)) or not number:
-        return None
-    if op.operator == "truediv":
-        return None if op.left is not None else 1 / float(number)
-    return float(number) if op.operator == "mul" else None
-
-
-def _leaf(source: Node, index: int) -> tuple[Value, Node] | None:
-    """A leaf of a step's elements as a value in the graph of the map that made it, and that map's input."""
-    while source.same_leaves or isinstance(source, Batch):
-        source = source.sources[0]
-    return (source.outputs[index], source.sources[0]) if source.outputs else None
 
 
 def channels_first(node: Node, above: tuple[Node, ...]) -> str | None:
