@@ -323,6 +323,12 @@ class DataError(GpupipeError, RuntimeError):
         other.__cause__ = self.__cause__
         return other
 
+    def bare(self) -> DataError:
+        """A copy without its causes, as a state keeps it: of any number of errors no frame is kept."""
+        other = self.again()
+        other.__cause__ = None
+        return other
+
     def kept(self) -> DataError:
         """Drop the frames of this error and its causes, so that it can be kept; return self.
 

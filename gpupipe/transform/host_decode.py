@@ -70,7 +70,7 @@ class HostDecoder:
                 else:
                     out[i] = image
             except DecodeError as error:
-                causes[i] = error
+                causes[i] = error.kept()
         if others and not self._said:
             self._said = True
             logger.info("images other than ordinary JPEGs, PNGs and BMPs are decoded on the host")
@@ -128,7 +128,7 @@ class HostDecoder:
             try:
                 out[row] = future.result()
             except DecodeError as error:
-                causes[row] = error
+                causes[row] = error.kept()
         return out
 
     def close(self) -> None:

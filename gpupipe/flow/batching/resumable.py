@@ -153,7 +153,7 @@ class ResumableBatcher:
 
     def rewind(self, point: Checkpoint, bad: Iterable[tuple[Element, DataError]]) -> None:
         """Go back to a point: a repair has put everything after it back, with these elements as holes."""
-        found = {(stream.key, position): error for (_, stream, position), error in bad}
+        found = {(stream.key, position): error.bare() for (_, stream, position), error in bad}
         self._base, self._items, self._bad = point.base, point.items, {**point.bad, **found}
         came = [((stream.key, position), hole.error) for hole, stream, position in self.batcher.known]
         self._known.holes = [*point.known[: point.count], *came]

@@ -215,7 +215,7 @@ class DaliExecutor(Executor):
                 for n in inputs:
                     values[n][row] = self._host.second_opinion(n, values[n][row])
             except DecodeError as error:
-                causes[row] = error
+                causes[row] = error.kept()
         return replace(feed, values=tuple(values))
 
     def _wrong(self, feed: Feed, checks: Iterator[Any]) -> dict[int, _Wrong]:
