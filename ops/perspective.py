@@ -101,7 +101,7 @@ def perspective(
         points = numbers_of("perspective", "coefficients", coefficients, 8)
     else:
         points = (*_corners("startpoints", startpoints), *_corners("endpoints", endpoints))
-    op = Perspective(points, **warp_settings("perspective", image, interpolation, fill))
+    op = Perspective(points, **warp_settings("perspective", image, interpolation, fill, Homography))
     return call(op, image)  # type: ignore[no-any-return]
 
 

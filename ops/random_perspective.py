@@ -94,6 +94,6 @@ def random_perspective(
         >>> random_perspective(np.zeros((50, 80, 3), np.uint8)).shape
         (50, 80, 3)
     """
-    settings = warp_settings("random_perspective", image, interpolation, fill)
+    settings = warp_settings("random_perspective", image, interpolation, fill, Homography)
     op = RandomPerspective(plain(distortion_scale), plain(p), **settings)
     return call(op, image, seed)  # type: ignore[no-any-return]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array
 from gpupipe.ops._shared.sometimes import where_dali
+from gpupipe.ops._shared.turn import WIDENED
 from gpupipe.ops._shared.warp import DTYPES, Warp
 from gpupipe.spec import TensorSpec
 
@@ -31,6 +32,8 @@ class Homography(Warp):
 
     Shapes: ``T[H,W,C]{HWC}, float32[3,3] -> T[H,W,C]{HWC}`` for 1, 3 or 4 channels
     """
+
+    widens: ClassVar[tuple[np.dtype[Any], ...]] = (*WIDENED, np.dtype(np.int16))  # interpolated by weights of 5 bits
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         x = Warp.infer(self, *xs)

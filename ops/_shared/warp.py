@@ -52,17 +52,22 @@ class Warp(Op):
     DALI adds up the positions along a line, which drifts by up to 0.005 pixels in 700: "bilinear" differs by as much of
     the step between two pixels, and "nearest" may choose the other one of two pixels as near.
 
+    Class attributes:
+        widens: the dtypes that DALI resamples as a wider one.
+
     Attributes:
         interpolation: "nearest" or "bilinear".
         fill: what lies outside the image, one number or one per channel; () to repeat its edge.
         expand: whether the result has a size of its own, which is the second parameter.
-        widened: whether the image has one of the dtypes `WIDENED`; a DALI node does not know its own.
+        widened: whether the image has one of the dtypes `widens`; a DALI node does not know its own.
         stage: the op that users call, for errors.
 
     Shapes: ``T[H,W,C]{HWC}, float32[2,3] -> T[H,W,C]{HWC}``, with `expand` and an int32[2] ``T[h,w,C]``.
     """
 
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = "sequence"
+
+    widens: ClassVar[tuple[np.dtype[Any], ...]] = WIDENED
 
     interpolation: str = "bilinear"
     fill: Fill = (0.0,)
@@ -80,7 +85,7 @@ class Warp(Op):
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         x = image_of(self.stage, xs[0], LABELS if self.interpolation == "nearest" else DTYPES)
-        if self.widened != (x.dtype in WIDENED):
+        if self.widened != (x.dtype in self.widens):
             raise SpecError(f"{self.stage} was made for an image of another dtype than {x}")
         height, width, channels = x.shape or (None, None, None)
         check_fill(self.stage, self.fill, x)
@@ -324,8 +329,12 @@ class Warping(Composite):
                 yield _case(op, x, whole, step, f"{notes}{method}-fill-{len(fill)}")
         wide = cls(*settings, interpolation=("bilinear",), widened=(True,), **more)
         yield _case(wide, x.astype(np.uint16) * 257, 30, f"levels of 65535: {drift}", f"{notes}widened")
-        labels = noise(9, 12, 1).astype(np.int32 if cls.part is Warp else np.int16)
-        yield _case(cls(*settings, interpolation=("nearest",), **more), labels, 0, "", f"{notes}labels")
+        deep = (x.astype(np.int16) - 128) * 200
+        of_deep = cls(*settings, interpolation=("bilinear",), widened=(np.dtype(np.int16) in cls.part.widens,), **more)
+        yield _case(of_deep, deep, 24, f"levels of 51000: {drift}", f"{notes}int16")
+        if cls.part is Warp:
+            labels = noise(9, 12, 1).astype(np.int32)
+            yield _case(cls(*settings, interpolation=("nearest",), **more), labels, 0, "", f"{notes}labels")
         both = cls(*settings, interpolation=("bilinear", "nearest"), fill=((9.0,), (255.0,)), images=2, **more)
         mask = noise(13, 17, 1)
         yield Case(both, (x, mask), ("HWC", "HWC"), atol=1, reason=step, note=f"{notes}with-mask")
@@ -335,7 +344,7 @@ def _case(op: Op, x: Array, atol: float, reason: str, note: str) -> Case:
     return Case(op, (x,), ("HWC",), atol=atol, reason=reason if atol else "", note=note)
 
 
-def warp_settings(who: str, image: Any, interpolation: Any, fill: Any) -> dict[str, Any]:
+def warp_settings(who: str, image: Any, interpolation: Any, fill: Any, part: type[Warp] = Warp) -> dict[str, Any]:
     """The settings of `Warping` from what users write.
 
     Args:
@@ -343,6 +352,7 @@ def warp_settings(who: str, image: Any, interpolation: Any, fill: Any) -> dict[s
         image: one image, a tuple of images, or a Sample.
         interpolation: one for all, or one per image; of a Sample that of its image.
         fill: see `fills_of`.
+        part: the primitive.
 
     Raises:
         PlanTypeError: a fill is no number.
@@ -353,5 +363,5 @@ def warp_settings(who: str, image: Any, interpolation: Any, fill: Any) -> dict[s
         if method not in ("nearest", "bilinear"):
             raise SpecError(f"{who} needs interpolation 'nearest' or 'bilinear', got {method!r}")
     dtypes = [x._value.spec.dtype if isinstance(x, Symbol) else np.asarray(x).dtype for x in images]
-    widened = tuple(dtype in WIDENED for dtype in dtypes)
+    widened = tuple(dtype in part.widens for dtype in dtypes)
     return {"interpolation": methods, "fill": fills_of(who, image, fill), "widened": widened, "images": len(images)}
