@@ -12,7 +12,14 @@ from functools import lru_cache
 from gpupipe.errors import DecodeError
 from gpupipe.extract.images.bmp import plain_bmp
 from gpupipe.extract.images.exif import NORMAL, orientation_of
-from gpupipe.extract.images.jpeg import MOST_SCANNED, check_end, check_scans, exif_blocks, is_progressive, jpeg_size
+from gpupipe.extract.images.jpeg import (
+    MOST_SCANNED,
+    check_end,
+    check_scans,
+    is_progressive,
+    jpeg_orientation,
+    jpeg_size,
+)
 from gpupipe.extract.images.pillow import facts, opened
 from gpupipe.extract.images.png import check_png, png_chunks
 from gpupipe.extract.images.tiff import layout_of
@@ -90,8 +97,7 @@ def read_header(data: Encoded, *, orientation: bool = False) -> ImageHeader:
     """
     if len(data) > 1 and data[0] == 0xFF and data[1] == 0xD8:
         height, width, channels, frame, bits = jpeg_size(data)
-        blocks = exif_blocks(data) if orientation else ()
-        turned = orientation_of(bytes(data[slice(*blocks[0])])) if blocks else NORMAL
+        turned = jpeg_orientation(data) if orientation else NORMAL
         return _interned("jpeg", height, width, channels, turned, is_progressive(frame), bits)
     head = bytes(data[:8])
     if head == _PNG:

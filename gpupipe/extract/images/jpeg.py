@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from gpupipe.errors import DecodeError
-from gpupipe.extract.images.exif import orientation_of, segment_of
+from gpupipe.extract.images.exif import NORMAL, orientation_of, segment_of
 from gpupipe.extract.images.jpeg_tables import describes_its_scan
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "is_ordinary",
     "is_progressive",
     "is_unfinished",
+    "jpeg_orientation",
     "jpeg_segments",
     "jpeg_size",
     "of_upper_rows",
@@ -45,6 +46,7 @@ _frame = struct.Struct(">BHHB").unpack_from
 
 
 _SCAN, _END, _EXIF, _ADOBE, _RESTARTS = 0xDA, 0xD9, 0xE1, 0xEE, 0xDD
+_XMP = b"http://ns.adobe.com/xap/1.0/\0"
 
 
 _NO_SIZE = frozenset((0x01, *range(0xD0, 0xD8)))  # TEM and RST: markers without a length
@@ -327,16 +329,25 @@ def exif_blocks(data: Encoded, segments: Segments | None = None) -> list[tuple[i
     ]
 
 
-def with_plain_orientation(data: Encoded, segments: Segments | None = None) -> bytes | None:
-    """Replace a JPEG's EXIF by its orientation alone; None if it has no EXIF, or nothing else in it.
+def jpeg_orientation(data: Encoded, segments: Segments | None = None) -> int:
+    """The orientation of a JPEG, as Pillow finds it: in its EXIF blocks, one after the other, else in its XMP."""
+    segments = segments or jpeg_segments(data)
+    exif = b"".join(bytes(data[start:end]) for start, end in exif_blocks(data, segments))
+    marked = [(start, end) for marker, start, end in segments if marker == _EXIF]
+    packets = (bytes(data[start:end]) for start, end in marked if bytes(data[start : start + len(_XMP)]) == _XMP)
+    return orientation_of(exif, next(packets, b""))
 
-    The first block counts, and a damaged one is ignored. Other readers look at further blocks, and some crash on a
-    damaged one. The old blocks stay where they are, without the prefix that identifies them.
+
+def with_plain_orientation(data: Encoded, segments: Segments | None = None) -> bytes | None:
+    """Replace a JPEG's EXIF by its orientation alone; None if it has no EXIF and no orientation, or nothing else in it.
+
+    A damaged block is ignored. Other readers do not look at XMP, and some crash on a damaged block. The old blocks stay
+    where they are, without the prefix that identifies them.
     """
-    blocks = exif_blocks(data, segments)
-    if not blocks:
+    blocks, orientation = exif_blocks(data, segments), jpeg_orientation(data, segments)
+    if not blocks and orientation == NORMAL:
         return None
-    plain = segment_of(orientation_of(bytes(data[slice(*blocks[0])])))
+    plain = segment_of(orientation)
     if len(blocks) == 1 and bytes(data[2 : 2 + len(plain)]) == plain:
         return None
     out = bytearray(data)
