@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from gpupipe.errors import DecodeError
 from gpupipe.extract.images.bmp import as_bmp, plain_bmp
-from gpupipe.extract.images.deep import as_dtype, deep_png, indices_of, with_channels
+from gpupipe.extract.images.deep import as_dtype, deep_png, gray16, indices_of, with_channels
 from gpupipe.extract.images.exif import NORMAL, segment_of
 from gpupipe.extract.images.headers import ImageHeader, check_complete, check_decodable, check_pixels, read_header
 from gpupipe.extract.images.jpeg import (
@@ -35,7 +35,7 @@ from gpupipe.extract.images.jpeg import (
 from gpupipe.extract.images.pillow import opened, stored_orientation
 from gpupipe.extract.images.png import has_all_rows, without_ancillary
 from gpupipe.extract.images.region import decode_region
-from gpupipe.extract.images.tiff import layout_of, read_tiff
+from gpupipe.extract.images.tiff import check_samples, layout_of, read_tiff
 from gpupipe.options import MAX_PIXELS
 
 __all__ = ["MOST_PIXELS", "UNBOUNDED", "Dct", "Window", "as_plain", "decode", "is_damaged", "upright"]
@@ -146,6 +146,8 @@ def decode(
     check_decodable(header.format, header.bits)
     if dct.ratio != 1 and header.format != "jpeg":
         raise DecodeError(f"ratio={dct.ratio} needs a JPEG, got the format {header.format}")
+    if header.format == "tiff":
+        check_samples(data)
     if indices:
         image = _pillow(data, header, lambda image, _: indices_of(image, header))
         if image.dtype != np.uint8 and dtype == "uint8":
@@ -170,7 +172,8 @@ def decode(
 def _deep(data: Encoded, header: ImageHeader, channels: int, wide: bool, most: int) -> Array | None:
     """Decode samples of more than 8 bits, if more are wanted, and what Pillow does not read; else None."""
     if header.format == "png":
-        if not (wide and header.bits == 16):
+        whole = wide or (channels == 4 and header.channels == 3)  # which of its colours is transparent
+        if not (whole and header.bits == 16):
             return None
         return _pillow(data, header, lambda image, bare: deep_png(image, bare, header.channels, channels))
     layout = layout_of(data) if header.format == "tiff" else None
@@ -185,7 +188,7 @@ def _deep(data: Encoded, header: ImageHeader, channels: int, wide: bool, most: i
 def _one_deep_channel(image: Any, _: Encoded) -> Array:
     if image.mode != "F" and not image.mode.startswith("I;16"):
         raise DecodeError("a TIFF of 8 or 16 bits without sign, or of float32, is needed, got one of other integers")
-    return np.asarray(image).astype(np.float32 if image.mode == "F" else np.uint16)[:, :, None]
+    return (np.asarray(image).astype(np.float32) if image.mode == "F" else gray16(image))[:, :, None]
 
 
 def _plain(
@@ -417,7 +420,7 @@ def _array(image: Any, header: ImageHeader, channels: int) -> Array:
         way = '; decode floats with dtype="float32"' * (image.mode == "F")
         raise DecodeError(f"samples of 8 or 16 bits are needed, got a {image.format} with 32{way}")
     if image.mode == "I" or image.mode.startswith("I;16"):  # older Pillow reads a 16-bit gray PNG as "I"
-        deep = np.asarray(image)
+        deep = gray16(image)
         out = np.repeat((deep >> 8).astype(np.uint8)[:, :, None], channels or 1, axis=2)
         if channels == 4:
             out[:, :, 3] = 255 if clear is None else np.where(deep == clear, 0, 255)

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from gpupipe.errors import DecodeError
 from gpupipe.extract.images.headers import ImageHeader
-from gpupipe.extract.images.pillow import opened
+from gpupipe.extract.images.pillow import opened, sample_bits, white_is_zero
 
-__all__ = ["as_dtype", "deep_png", "indices_of", "with_channels"]
+__all__ = ["as_dtype", "deep_png", "gray16", "indices_of", "with_channels"]
 
 Array = npt.NDArray[Any]
 Encoded = bytes | bytearray | memoryview
@@ -50,6 +50,12 @@ def deep_png(image: Any, data: Encoded, stored: int, channels: int) -> Array:
             out <<= 8
             out |= lower
     return with_channels(out, channels, clear)
+
+
+def gray16(image: Any) -> Array:
+    """The samples of a gray image of 16 bits, opened by Pillow: uint16[H,W]. Where white is zero they are inverted."""
+    samples: Array = np.asarray(image).astype(np.uint16)
+    return ~samples if white_is_zero(image) else samples
 
 
 def with_channels(image: Array, channels: int, clear: Any = None) -> Array:
@@ -136,6 +142,10 @@ def indices_of(image: Any, header: ImageHeader) -> Array:
             f"got a {header.format.upper()} of mode {image.mode}"
         )
     index: Array = np.array(image).astype(np.uint8)[:, :, None]
-    if header.format == "png" and image.mode == "L" and header.bits < 8:
-        index //= np.uint8(255 // ((1 << header.bits) - 1))  # Pillow scales gray to 8 bits
-    return index
+    if image.mode == "P":
+        return index
+    bits = sample_bits(image) if header.format == "tiff" else header.bits
+    most = 1 if image.mode == "1" else (1 << min(bits, 8)) - 1
+    if image.mode == "L" and most < 255:
+        index //= np.uint8(255 // most)  # Pillow scales gray to 8 bits
+    return np.uint8(most) - index if white_is_zero(image) else index

@@ -10,12 +10,12 @@ from typing import Any
 from gpupipe.errors import DecodeError
 from gpupipe.extract.images.exif import NORMAL, orientation_of
 
-__all__ = ["facts", "opened", "stored_orientation"]
+__all__ = ["facts", "opened", "sample_bits", "stored_orientation", "white_is_zero"]
 
 _BITS = {"1": 1, "I": 32, "F": 32}
 
 
-_WIDTH, _HEIGHT, _ORIENTATION = 256, 257, 274  # tags of a TIFF
+_WIDTH, _HEIGHT, _BITS_PER_SAMPLE, _PHOTOMETRIC, _ORIENTATION = 256, 257, 258, 262, 274  # tags of a TIFF
 
 
 @contextmanager
@@ -85,3 +85,13 @@ def stored_orientation(image: Any) -> int:
     """Return the orientation of a TIFF before it is loaded: loading rotates it upright."""
     orientation = image.tag_v2.get(_ORIENTATION) if image.format == "TIFF" else NORMAL
     return orientation if orientation in range(1, 9) else NORMAL
+
+
+def sample_bits(image: Any) -> int:
+    """Return the bits of a sample of a TIFF."""
+    return int(min(image.tag_v2.get(_BITS_PER_SAMPLE, (1,))))
+
+
+def white_is_zero(image: Any) -> bool:
+    """Whether the smallest sample of an image is white, as a gray TIFF may say."""
+    return image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == 0

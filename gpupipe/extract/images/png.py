@@ -64,7 +64,7 @@ def check_png(data: Encoded) -> None:
     Raises:
         DecodeError: it is truncated or damaged, or has fewer bytes than its pixels need.
     """
-    pixels = 0
+    pixels, palette = 0, False
     with memoryview(data) as view:
         for kind, start, end in png_chunks(view):
             if not kind.isalpha() or (kind[0] < 0x60 and kind not in _CRITICAL):
@@ -72,7 +72,10 @@ def check_png(data: Encoded) -> None:
             if kind in _CRITICAL and zlib.crc32(view[start - 4 : end]) != int.from_bytes(view[end : end + 4], "big"):
                 raise DecodeError(f"damaged PNG: the checksum of its {kind.decode()} at byte {start - 8} is wrong")
             pixels += end - start if kind == b"IDAT" else 0
+            palette |= kind == b"PLTE" and not pixels
     width, height, bits, colour = struct.unpack_from(">IIBB", data, 16)
+    if colour == 3 and not palette:
+        raise DecodeError("damaged PNG: its pixels are indices of a palette, and it has no PLTE before them")
     if not pixels or height * (width * bits * _CHANNELS[colour] // 8) > pixels * _MOST_DEFLATED:
         raise DecodeError(f"damaged PNG: {pixels} bytes of pixels cannot be those of {width}x{height}")
 

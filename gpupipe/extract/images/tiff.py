@@ -18,7 +18,7 @@ from gpupipe.missing import LIBRARIES
 
 from ...classes import dataclass
 
-__all__ = ["TiffLayout", "layout_of", "read_tiff"]
+__all__ = ["TiffLayout", "check_samples", "layout_of", "read_tiff"]
 
 Array = npt.NDArray[Any]
 Encoded = bytes | bytearray | memoryview
@@ -111,6 +111,22 @@ def layout_of(data: Encoded) -> TiffLayout | None:
         )
     except Exception:  # Pillow's readers raise all kinds of exceptions on damaged bytes
         return None
+
+
+def check_samples(data: Encoded) -> None:
+    """Refuse gray TIFFs that Pillow reads as if they had other samples: 12 bits as 16, and signed bytes as unsigned.
+
+    Raises:
+        DecodeError: it is one of them.
+    """
+    layout = layout_of(data)
+    if layout is None or layout.channels != 1 or layout.photometric not in (0, 1) or layout.bits in (0, 32):
+        return
+    if layout.kind == "int" or layout.bits not in (1, 2, 4, 8, 16):
+        raise DecodeError(
+            f"a gray TIFF of 1, 2, 4, 8 or 16 bits without sign, or of float32, is needed, got {layout.dtype}; "
+            "read it in an ops.py_function, with tifffile for example"
+        )
 
 
 def read_tiff(data: Encoded, layout: TiffLayout, most_samples: int) -> Array:
