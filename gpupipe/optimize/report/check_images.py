@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from functools import cache
+from itertools import combinations
 
 import numpy as np
 
 from ...errors import PlanError
-from ...graph.values import Apply, Const, topological
+from ...graph.op import Op
+from ...graph.values import Apply, Const, Draw, Input, topological
 from ...log import logger
 from ...ops.convert_image_dtype import ConvertImageDtype
 from ...ops.normalize import Normalize
@@ -20,6 +23,7 @@ from .ranges import range_of
 __all__ = [
     "channels_first",
     "image_like",
+    "images_moved_apart",
     "log_ranges",
     "normalize_of_another_range",
     "refuse_certain_ranges",
@@ -147,6 +151,39 @@ def channels_first(node: Node, above: tuple[Node, ...]) -> str | None:
                     f"{first} with {last} channels, and it looks like {{CHW}}; {needed}, or keep arrays as {{HWC}}"
                 )
     return None
+
+
+def images_moved_apart(node: Node, above: tuple[Node, ...]) -> str | None:
+    """Find an image and its mask, or another image of the element, that two random calls move in different ways."""
+    moves = [value for value in _applications(node) if value.op.random and value.op.drawn in ("window", "flag", "")]
+    moves = [value for value in moves if not value.op.still and value.op.domain == "image" and value.op.rows == "each"]
+    for first, second in combinations(moves, 2):
+        alike = type(first.op) is type(second.op) and _how(first.op) == _how(second.op)
+        if not alike or _sites(first) == _sites(second) or _leaves(first) & _leaves(second):
+            continue
+        name = first.op.name
+        return (
+            f"{name} at {first.line} and {name} at {second.line} draw on their own, for two images of one element: an "
+            f"image and its mask no longer fit; write ops.{name}((image, mask), ...), which draws once for both, or "
+            "give both one seed"
+        )
+    return None
+
+
+_OF_EACH = {"interpolation", "fill", "widened", "images", "dtype", "antialias"}
+"""Fields of an op that may differ between an image and its mask."""
+
+
+def _how(op: Op) -> list[object]:
+    return [getattr(op, field.name) for field in fields(op) if field.name not in _OF_EACH]
+
+
+def _sites(value: Apply) -> set[str]:
+    return {x.site for x in topological(value.params) if isinstance(x, Draw)}
+
+
+def _leaves(value: Apply) -> set[int]:
+    return {x.index for x in topological(value.x) if isinstance(x, Input)}
 
 
 def image_like(spec: TensorSpec) -> bool:
