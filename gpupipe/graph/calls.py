@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,18 @@ from .values import Apply, Const, Item, Value
 
 __all__ = ["applied", "check_inputs", "check_parameters", "normalized", "take_args", "value_of"]
 
+_FLAGS: dict[type[Op], tuple[str, ...]] = {}
+"""The fields of each kind of op that are True or False."""
+
 _PLAIN = frozenset({int, float, bool, str, type(None)})
 
 
 def check_parameters(op: Op) -> None:
-    """Refuse an array as a parameter, since one number per element has to be a leaf of the element, and no flags."""
-    for name in _flags(type(op)):
+    """Refuse a flag that is none, and an array: one number per element has to be a leaf of the element."""
+    kind = type(op)
+    if kind not in _FLAGS:
+        _FLAGS[kind] = tuple(field.name for field in fields(op) if field.type in ("bool", bool))
+    for name in _FLAGS[kind]:
         check_flag(op.name, name, getattr(op, name))
     for name in op.traceable:
         value = getattr(op, name)
@@ -33,11 +38,6 @@ def check_parameters(op: Op) -> None:
                     f"{op.name} needs a number for {name}, got an array of shape {list(item.shape)}; "
                     f"a number per element has to be part of the element"
                 )
-
-
-@cache
-def _flags(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind) if field.type in ("bool", bool))
 
 
 def check_inputs(op: Op, xs: Sequence[Any]) -> None:

@@ -39,7 +39,7 @@ def orientation_of(exif: bytes, xmp: bytes = b"") -> int:
     found = _stored(exif)
     if found is None and (match := _IN_XMP.search(xmp)) is not None:
         found = int(match[1])
-    return found if found in range(1, 9) else NORMAL
+    return found if found is not None and 1 <= found <= 8 else NORMAL
 
 
 def _stored(exif: bytes) -> int | None:

@@ -94,4 +94,4 @@ def sample_bits(image: Any) -> int:
 
 def white_is_zero(image: Any) -> bool:
     """Whether the smallest sample of an image is white, as a gray TIFF may say."""
-    return image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == 0
+    return bool(image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == 0)
