@@ -31,6 +31,7 @@ from gpupipe.extract.images.jpeg import (
     is_ordinary,
     jpeg_size,
     of_upper_rows,
+    samples_colours_alike,
 )
 from gpupipe.extract.images.pillow import opened, stored_orientation
 from gpupipe.extract.images.png import has_all_rows, without_ancillary
@@ -298,6 +299,8 @@ def _passes_all_checks(data: Encoded, channels: int, window: Window, most: int) 
     top, left, rows, columns = window
     return (
         frame in SEQUENTIAL
+        and columns > 1
+        and samples_colours_alike(data)
         and bits == 8
         and stored in (_GRAY, _RGB)
         and channels in (_GRAY, _RGB)
@@ -314,7 +317,12 @@ def _region(data: Encoded, header: ImageHeader, channels: int, window: Window) -
     inside = min(top, left) >= 0 and top + height <= header.height and left + width <= header.width
     if not inside or min(height, width) < 1 or channels not in (_GRAY, _RGB) or not is_ordinary(data):
         return None
-    return decode_region(data, window, channels == _GRAY)
+    if width > 1 or header.width == 1:
+        return decode_region(data, window, channels == _GRAY)
+    # libjpeg interpolates the colours of one column from that column alone, those of two as in the whole image
+    first = min(left, header.width - 2)
+    two = decode_region(data, Window(top, first, height, 2), channels == _GRAY)
+    return None if two is None else two[:, left - first :][:, :1]
 
 
 def _upper_rows(data: Encoded, header: ImageHeader, channels: int, rows: int, dct: Dct) -> Array | None:

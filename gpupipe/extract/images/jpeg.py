@@ -31,6 +31,7 @@ __all__ = [
     "jpeg_segments",
     "jpeg_size",
     "of_upper_rows",
+    "samples_colours_alike",
     "with_plain_orientation",
 ]
 
@@ -104,6 +105,17 @@ def jpeg_size(data: Encoded) -> tuple[int, int, int, int, int]:
     Raises:
         DecodeError: the frame header is missing, truncated, or of an image without pixels.
     """
+    at, marker = _frame_header(data)
+    bits, height, width, channels = _frame(data, at)
+    return height, width, channels, marker, bits
+
+
+def _frame_header(data: Encoded) -> tuple[int, int]:
+    """Where the frame header of a JPEG begins, behind its marker and length, and its marker.
+
+    Raises:
+        DecodeError: it is missing, truncated, or that of an image without pixels.
+    """
     at = 2
     try:
         for _ in range(_MOST_STEPS):
@@ -111,11 +123,11 @@ def jpeg_size(data: Encoded) -> tuple[int, int, int, int, int]:
             if prefix != 0xFF:
                 raise DecodeError(f"damaged JPEG: a marker is expected at byte {at}, found {prefix:02x}")
             if marker in FRAMES:
-                bits, height, width, channels = _frame(data, at + 4)
+                _, height, width, channels = _frame(data, at + 4)
                 if length < 8 + 3 * channels or not (height and width and channels):
                     found = f"{width}x{height} with {channels} channels"
                     raise DecodeError(f"damaged JPEG: its header says {found}")
-                return height, width, channels, marker, bits
+                return at + 4, marker
             if marker == 0xFF:
                 at += 1
             elif marker in _NO_SIZE:
@@ -138,10 +150,18 @@ def is_progressive(frame: int) -> bool:
 def is_ordinary(data: Encoded) -> bool:
     """Whether all decoders give the same pixels for a JPEG whose header was checked, wherever they crop it.
 
-    They do if it has Huffman codes, one or three channels and, if it is progressive, all of its scans.
+    They do if it has Huffman codes, one channel, or three of which both colours are sampled alike, and, if it is
+    progressive, all of its scans.
     """
     _, _, channels, frame, _ = jpeg_size(data)
-    return frame in _ORDINARY and channels in (1, 3) and not (frame == 0xC2 and is_unfinished(data, channels))
+    whole = frame in _ORDINARY and channels in (1, 3) and not (frame == 0xC2 and is_unfinished(data, channels))
+    return whole and samples_colours_alike(data)
+
+
+def samples_colours_alike(data: Encoded) -> bool:
+    """Whether a JPEG of up to three channels has as many samples of one colour as of the other."""
+    at, _ = _frame_header(data)
+    return data[at + 5] < 3 or (len(data) > at + 13 and data[at + 10] == data[at + 13])
 
 
 def has_whole_header(data: Encoded, segments: Segments | None = None) -> bool:
