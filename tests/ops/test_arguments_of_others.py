@@ -19,7 +19,7 @@ from gpupipe import ops
 from gpupipe.errors import PlanError
 
 X = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)
-BOXES = np.float32([[0, 0, 1, 1]])
+BOXES = np.array([[0, 0, 1, 1]], np.float32)
 OPS: Any = ops  # mypy would refuse most of the calls
 
 MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
@@ -85,7 +85,7 @@ def test_a_call_that_means_something_else_elsewhere_is_refused(call: Callable[[]
 
 def test_a_label_is_not_taken_for_a_probability() -> None:
     """A map unpacks (image, label): the label stood where the probability did, and flipped the images of class 1."""
-    with pytest.raises(PlanError, match="random_flip_left_right.* too many positional arguments"):
+    with pytest.raises(PlanError, match=r"random_flip_left_right.* too many positional arguments"):
         gp.Dataset.from_tensor_slices((X[None], np.array([1]))).map(OPS.random_flip_left_right)
 
 
