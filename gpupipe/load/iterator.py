@@ -30,6 +30,7 @@ from ..plan.arrival import any_order, refusal
 from ..plan.node import ElementType, Node, walk
 from ..spec import Structure
 from .agreement import check_ranks
+from .empty import log_empty
 from .mark import Mark
 from .progress import Numbers, Progress, Resume, state_of
 from .refusals import closed, from_inside
@@ -210,6 +211,8 @@ class DatasetIterator(Reports, Iterator[Any]):
             element = next(items, None)
             if element is None:
                 close(self._items)
+                if not (progress.in_epoch or progress.raised or progress.look):
+                    log_empty(self._plan)
                 self._schedule.started, self._items, self._check_at = False, None, AT_ONCE
                 continue
             value = element[0]

@@ -14,7 +14,7 @@ from ..spec import LEAF, TensorSpec
 from .node import INFINITE, UNKNOWN_CARDINALITY, Buffer, ElementType, Facts, Step
 from .padding import padding
 
-__all__ = ["Batch", "Bucketed", "PaddedBatch", "RaggedBatch", "Rebatch", "Unbatch", "ragged_ranks"]
+__all__ = ["Batch", "Bucketed", "OfOneSize", "PaddedBatch", "RaggedBatch", "Rebatch", "Unbatch", "ragged_ranks"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from ...errors import GpupipeError
 from ...graph.host_values import is_image
 from ...graph.values import Draw, topological
 from ...options import Settings
-from ...plan.batches import Batch, PaddedBatch, Unbatch
+from ...plan.batches import Batch, OfOneSize, PaddedBatch, Unbatch
 from ...plan.cache import Cache
 from ...plan.index import Select, Sliced
 from ...plan.node import UNKNOWN_CARDINALITY, Node, walk
@@ -185,6 +185,16 @@ def _takes_a_part(node: Node) -> bool:
     return isinstance(node, Select) and isinstance(node.order, Sliced)
 
 
+def batch_of_too_few(node: Node, above: Above) -> str | None:
+    """Find a batch that leaves out all that there is, as a rest."""
+    if not isinstance(node, OfOneSize) or not node.drop or not 0 < node.source.cardinality < node.size:
+        return None
+    return (
+        f"{node.describe()} gives nothing: there are {node.source.cardinality} elements, fewer than a batch; make it "
+        "smaller, or leave drop_remainder out"
+    )
+
+
 def no_prefetch(node: Node, above: Above) -> str | None:
     """Find a chain that computes images and has no prefetch after them."""
     if not any(map(is_image, topological(node.outputs))) or any(isinstance(step, Prefetch) for step in above):
@@ -240,6 +250,7 @@ CHECKS: tuple[Check, ...] = (
     random_in_python,
     zip_of_shuffles,
     zip_of_random_ops,
+    batch_of_too_few,
     uneven_shards,
     shard_of_batches,
     shard_over_urls,

@@ -1,0 +1,27 @@
+"""empty: a warning where an epoch ends without an element, so that a training on nothing does not look like success."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ..log import logger
+from ..plan.node import Node, walk
+
+__all__ = ["log_empty"]
+
+
+def log_empty(root: Node) -> None:
+    """Log that an epoch gave nothing, once for each chain; not of one that says so itself: `range(0)`, `take(0)`."""
+    drops = [node for node in walk(root) if getattr(node, "drop", False)]
+    if drops:
+        why = f"; {drops[-1].describe()} at {drops[-1].line} leaves out batches that are not full"
+    elif root.cardinality == 0:
+        return
+    else:
+        why = ""
+    _log_once(f"an epoch of the chain that ends at {root.line} gave no element{why}")
+
+
+@cache
+def _log_once(text: str) -> None:
+    logger.warning("%s", text)
