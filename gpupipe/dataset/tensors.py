@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import MissingDependencyError, PlanError
+from ..log import logger
 from ..spec import DatasetSpec
 from .running import Running
 
@@ -55,12 +57,18 @@ class Tensors(Running):
             dtype: of floating-point tensors, e.g. "bfloat16" or `torch.bfloat16`; by default their own.
             non_blocking: copy from the host to a GPU from pinned memory on a stream of its own; the loop does not wait.
 
+        Images whose channels come last are logged, once: the layers of PyTorch take them first.
+
         Raises:
             MissingDependencyError: PyTorch is not installed.
             PlanError: no such device, no floating-point dtype, or a leaf is a dataset.
             DeviceError: PyTorch finds no GPU.
         """
         self._refuse_datasets("as_torch")
+        for spec in self.plan.element.specs or ():
+            if spec.layout is not None and spec.layout.endswith("HWC"):
+                _log_layout(str(spec))
+                break
         with needs("as_torch", "torch", "torch"):
             from ..tensors.torch import TorchLoader
         return TorchLoader(cast("Dataset", self), device, dtype, non_blocking)
@@ -139,6 +147,15 @@ class Tensors(Running):
                 from ..load.converted import refusal
 
                 raise refusal(who, spec)
+
+
+@cache
+def _log_layout(spec: str) -> None:
+    logger.warning(
+        "as_torch gives images as %s, channels last, and Conv2d and most layers of PyTorch take them first: end the "
+        "map with ops.transpose(image, 'CHW')",
+        spec,
+    )
 
 
 @contextmanager
