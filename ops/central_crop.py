@@ -15,6 +15,7 @@ from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.geometry import column, images_of, window, windows_inside
 from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
+from gpupipe.spec import TensorSpec
 
 __all__ = ["CentralCrop", "central_crop"]
 
@@ -42,6 +43,14 @@ class CentralCrop(Composite):
 
     def row(self, image: int = 0) -> Row:
         return ((Crop(), (0, 1)),)
+
+    def _infer(self, index: int, x: TensorSpec) -> TensorSpec:
+        made = Composite._infer(self, index, x)
+        assert x.shape is not None and made.shape is not None  # an image {HWC} has a rank
+        if not isinstance(self.fraction, (int, float, np.number)) or None in x.shape[:2]:
+            return made
+        _, ((height, width),) = self._windows(np.array([x.shape[:2]]))
+        return TensorSpec((int(height), int(width), made.shape[2]), made.dtype, made.layout)
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         return windows_inside(self.name, hw, *self._windows(hw))

@@ -44,7 +44,8 @@ class RandomShortestSize(Scaling):
     def __post_init__(self) -> None:
         if not self.min_size:
             raise SpecError(f"{self.name} needs a length for min_size, or several to draw from, got none")
-        check_sides(self, "min_size", "max_size")
+        check_sides(self, "min_size", several=True)
+        check_sides(self, "max_size", optional=True)
         Scaling.__post_init__(self)
 
     def scaled(self, rng: BatchRng, hw: Array) -> Array:

@@ -46,7 +46,8 @@ class RandomSizeCrop(Composite):
 
     def __post_init__(self) -> None:
         check_number(self.name, "p", self.p, 0, 1)
-        check_sides(self, "min_size", "max_size", "shortest")
+        check_sides(self, "min_size", "max_size")
+        check_sides(self, "shortest", several=True)
         if self.min_size > self.max_size:
             raise SpecError(f"{self.name} needs min_size up to max_size, got {self.min_size} and {self.max_size}")
 

@@ -12,7 +12,7 @@ from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import is_integer, plain
-from gpupipe.ops._shared.geometry import check_sides, full, image_of, is_traced_number, pair, static
+from gpupipe.ops._shared.geometry import check_pixels, check_sides, full, image_of, is_traced_number, pair, static
 from gpupipe.ops._shared.libraries import averaged, opencv
 from gpupipe.ops._shared.resampling import METHODS, SUPPORT, resampled, rounded
 from gpupipe.ops._shared.samples import noise
@@ -78,7 +78,7 @@ class Resampling(Op):
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise SpecError(f"{self.stage} needs method from {', '.join(METHODS)}, got {self.method!r}")
-        check_sides(self, "height", "width")
+        check_sides(self, "height", "width", optional=self.stage != "resize")  # then others draw the size
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         x = image_of(self.stage, xs[0], DTYPES)
@@ -94,6 +94,7 @@ class Resampling(Op):
         return params[0]
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        check_pixels(self.stage, hw)
         return (self._fitted(hw) if self.preserve_aspect_ratio else full(self.height, self.width, len(hw)),)
 
     def motion(self, hw: Array, *params: Array) -> Array:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..classes import dataclass
-from ..errors import DataError, DecodeError, FunctionError, PlanError, text_of
+from ..errors import DataError, DecodeError, FunctionError, MissingDependencyError, PlanError, text_of
 from ..extract.images.decode import MOST_PIXELS
 from ..graph.op import Array
 from ..graph.values import Apply, Const, Item, Value
@@ -247,6 +247,8 @@ class NumpyExecutor(Executor):
                 step(slots)
             except DataError as error:
                 raise error.at(stage=name) from error.__cause__
+            except MissingDependencyError:  # no record is bad for it
+                raise
             except Exception as error:
                 kind = DecodeError if "decode" in name else FunctionError
                 raise kind(text_of(error), stage=name) from error

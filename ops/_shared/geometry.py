@@ -46,8 +46,15 @@ class GeometryError(ShapeError):
     """A window or size that does not fit the image."""
 
 
-def check_sides(op: Op, *names: str, low: int = 1) -> None:
-    """Check fields of an op that are lengths in pixels, or tuples of them; None is none.
+def check_sides(op: Op, *names: str, low: int = 1, several: bool = False, optional: bool = False) -> None:
+    """Check fields of an op that are lengths in pixels.
+
+    Args:
+        op: it.
+        names: of the fields.
+        low: the smallest length.
+        several: whether they are tuples of lengths.
+        optional: whether they may be None.
 
     Raises:
         PlanTypeError: one is no integer.
@@ -56,7 +63,7 @@ def check_sides(op: Op, *names: str, low: int = 1) -> None:
     """
     for name in names:
         value = getattr(op, name)
-        for length in value if isinstance(value, tuple) else () if value is None else (value,):
+        for length in value if several else () if optional and value is None else (value,):
             check_number(op.stage, name, length, low, MOST_SIDE, integer=True, traceable=name in op.traceable)
 
 

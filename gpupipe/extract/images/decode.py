@@ -28,10 +28,10 @@ from gpupipe.extract.images.jpeg import (
     SEQUENTIAL,
     first_marker_in_scan,
     has_adobe_marker,
+    has_common_header,
     is_ordinary,
     jpeg_size,
     of_upper_rows,
-    samples_colours_alike,
 )
 from gpupipe.extract.images.pillow import opened, stored_orientation
 from gpupipe.extract.images.png import has_all_rows, without_ancillary
@@ -300,7 +300,7 @@ def _passes_all_checks(data: Encoded, channels: int, window: Window, most: int) 
     return (
         frame in SEQUENTIAL
         and columns > 1
-        and samples_colours_alike(data)
+        and has_common_header(data)
         and bits == 8
         and stored in (_GRAY, _RGB)
         and channels in (_GRAY, _RGB)

@@ -43,6 +43,23 @@ _OTHERS = (
 )
 
 
+_UNREADABLE = (
+    (4, b"ftypavi", "AVIF"),
+    (4, b"ftyphe", "HEIC"),
+    (4, b"ftypmif1", "HEIC"),
+    (0, b"\0\0\0\x0cjP  \r\n", "JPEG 2000"),
+    (0, b"\xff\x4f\xff\x51", "JPEG 2000 codestream"),
+    (0, b"\0\0\0\x0cJXL \r\n", "JPEG XL"),
+    (0, b"\xff\x0a", "JPEG XL codestream"),
+    (0, b"II+\0", "BigTIFF"),
+    (0, b"MM\0+", "BigTIFF"),
+    *((0, b"P%d" % n + space, "PPM (Netpbm)") for n in range(1, 7) for space in (b"\n", b" ", b"\r", b"\t")),
+    (0, b"%PDF-", "PDF"),
+    (0, b"<svg", "SVG"),
+)
+"""Offset, first bytes and name of formats that no decoder here reads."""
+
+
 _PNG_BITS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}  # by colour type
 
 
@@ -116,6 +133,12 @@ def read_header(data: Encoded, *, orientation: bool = False) -> ImageHeader:
             return _interned(kind, height, width, channels, turned if orientation else NORMAL, False, bits)
     if not head:
         raise DecodeError("an image is needed, got no bytes")
+    start = bytes(data[:16])
+    for at, magic, name in _UNREADABLE:
+        if start[at:].startswith(magic):
+            raise DecodeError(
+                f"a JPEG, PNG, BMP, WebP or TIFF is needed, got a {name}; convert it, or read it in an ops.py_function"
+            )
     raise DecodeError(f"not an image: starts with {head.hex(' ')} ({len(data)} bytes)")
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "exif_blocks",
     "first_marker_in_scan",
     "has_adobe_marker",
+    "has_common_header",
     "has_whole_header",
     "is_ordinary",
     "is_progressive",
@@ -31,7 +32,6 @@ __all__ = [
     "jpeg_segments",
     "jpeg_size",
     "of_upper_rows",
-    "samples_colours_alike",
     "with_plain_orientation",
 ]
 
@@ -105,36 +105,41 @@ def jpeg_size(data: Encoded) -> tuple[int, int, int, int, int]:
     Raises:
         DecodeError: the frame header is missing, truncated, or of an image without pixels.
     """
-    at, marker = _frame_header(data)
+    at, marker, _ = _frame_header(data)
     bits, height, width, channels = _frame(data, at)
     return height, width, channels, marker, bits
 
 
-def _frame_header(data: Encoded) -> tuple[int, int]:
-    """Where the frame header of a JPEG begins, behind its marker and length, and its marker.
+def _frame_header(data: Encoded) -> tuple[int, int, bool]:
+    """Where the frame header of a JPEG begins, behind its marker and length, its marker, and whether all is in order.
+
+    Bytes between segments that are not a marker are not; they are skipped, as in libjpeg.
 
     Raises:
         DecodeError: it is missing, truncated, or that of an image without pixels.
     """
-    at = 2
+    at, in_order = 2, True
     try:
         for _ in range(_MOST_STEPS):
             prefix, marker, length = _segment(data, at)
             if prefix != 0xFF:
-                raise DecodeError(f"damaged JPEG: a marker is expected at byte {at}, found {prefix:02x}")
+                found = _SEGMENT.search(data, at)
+                if found is None:
+                    raise DecodeError(f"damaged JPEG: a marker is expected at byte {at}, found {prefix:02x}")
+                at, in_order = found.start(), False
+                continue
             if marker in FRAMES:
                 _, height, width, channels = _frame(data, at + 4)
                 if length < 8 + 3 * channels or not (height and width and channels):
-                    found = f"{width}x{height} with {channels} channels"
-                    raise DecodeError(f"damaged JPEG: its header says {found}")
-                return at + 4, marker
+                    said = f"{width}x{height} with {channels} channels"
+                    raise DecodeError(f"damaged JPEG: its header says {said}")
+                return at + 4, marker, in_order
             if marker == 0xFF:
                 at += 1
             elif marker in _NO_SIZE:
                 at += 2
             elif marker in _TOO_EARLY or length < 2:
-                found = f"marker ff {marker:02x} at byte {at} before the size is known"
-                raise DecodeError(f"damaged JPEG: {found}")
+                raise DecodeError(f"damaged JPEG: marker ff {marker:02x} at byte {at} before the size is known")
             else:
                 at += 2 + length
     except struct.error as error:
@@ -155,13 +160,13 @@ def is_ordinary(data: Encoded) -> bool:
     """
     _, _, channels, frame, _ = jpeg_size(data)
     whole = frame in _ORDINARY and channels in (1, 3) and not (frame == 0xC2 and is_unfinished(data, channels))
-    return whole and samples_colours_alike(data)
+    return whole and has_common_header(data)
 
 
-def samples_colours_alike(data: Encoded) -> bool:
-    """Whether a JPEG of up to three channels has as many samples of one colour as of the other."""
-    at, _ = _frame_header(data)
-    return data[at + 5] < 3 or (len(data) > at + 13 and data[at + 10] == data[at + 13])
+def has_common_header(data: Encoded) -> bool:
+    """Whether a JPEG of up to three channels has as many samples of one colour as of the other, and no stray bytes."""
+    at, _, in_order = _frame_header(data)
+    return in_order and (data[at + 5] < 3 or (len(data) > at + 13 and data[at + 10] == data[at + 13]))
 
 
 def has_whole_header(data: Encoded, segments: Segments | None = None) -> bool:

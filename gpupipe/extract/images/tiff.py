@@ -50,6 +50,7 @@ class TiffLayout:
         bits: of a sample; 0 where the samples of a pixel differ.
         planar: whether each channel is stored on its own.
         alpha: whether the last channel is transparency.
+        multiplied: whether the colours are stored as products with it.
         photometric: how samples are to be seen: 1 gray, 2 RGB, 3 a palette, ...
         orientation: EXIF's 1..8.
     """
@@ -61,6 +62,7 @@ class TiffLayout:
     bits: int
     planar: bool
     alpha: bool
+    multiplied: bool
     photometric: int
     orientation: int
 
@@ -70,7 +72,8 @@ class TiffLayout:
         if self.photometric == _PALETTE or not self.bits:
             return False
         if self.channels in (1, 3, 4):
-            return self.channels > 1 and (self.dtype not in ("uint8", "uint16") or (self.planar and self.is_deep))
+            apart = self.planar and (self.is_deep or self.multiplied)
+            return self.channels > 1 and (self.dtype not in ("uint8", "uint16") or apart)
         return self.is_deep or self.channels > 4 or (self.channels == 2 and not self.alpha)
 
     @property
@@ -106,6 +109,7 @@ def layout_of(data: Encoded) -> TiffLayout | None:
             int(min(depths)) if len(kinds) == len(depths) == 1 else 0,
             tags.get(_PLANAR, 1) == 2,
             any(meaning in (1, 2) for meaning in extra),
+            len(extra) == 1 and extra[0] == 1,
             int(tags.get(_PHOTOMETRIC, 1)),
             turned if turned in range(1, 9) else NORMAL,
         )
@@ -168,7 +172,8 @@ def read_tiff(data: Encoded, layout: TiffLayout, most_samples: int) -> Array:
             page: Any = file.pages[0]
             _check(page, layout, memoryview(data))
             image = page.asarray(squeeze=False, maxworkers=1)  # [S,1,H,W,C], with S or C of 1
-            return np.ascontiguousarray(np.moveaxis(image[:, 0], 0, 2).reshape(shape))
+            image = np.ascontiguousarray(np.moveaxis(image[:, 0], 0, 2).reshape(shape))
+            return _divided(image) if layout.multiplied else image
     except (DecodeError, MemoryError):
         raise
     except Exception as error:  # its readers raise all kinds of exceptions on damaged bytes
@@ -178,6 +183,17 @@ def read_tiff(data: Encoded, layout: TiffLayout, most_samples: int) -> Array:
                 f"install it with: pip install imagecodecs ({error})"
             ) from error
         raise DecodeError(f"damaged TIFF: {error}") from error
+
+
+def _divided(image: Array) -> Array:
+    """Colours that were stored as products with the alpha of the last channel, divided by it, as Pillow does."""
+    colours, alpha = image[:, :, :-1], image[:, :, -1:]
+    most = np.iinfo(image.dtype).max if image.dtype.kind == "u" else 1
+    wide = colours.astype(np.float64 if image.dtype.kind == "f" else np.uint64) * most
+    with np.errstate(divide="ignore", invalid="ignore"):
+        plain = wide / alpha if image.dtype.kind == "f" else wide // np.maximum(alpha, 1)
+    plain = np.where(alpha == 0, 0, np.minimum(plain, most))
+    return np.concatenate([plain.astype(image.dtype), alpha], axis=2)
 
 
 def _check(page: Any, layout: TiffLayout, data: memoryview) -> None:
