@@ -7,7 +7,7 @@ concern: one draw, from the size of a frame, serves them all. DALI gets a clip a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -89,14 +89,24 @@ class Frames(Op):
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         return self.op.draw(rng, hw)
 
+    def supports(self, method: str) -> bool:
+        return self.op.supports(method) if method == "fast" else Op.supports(self, method)
+
     def reference(self, *args: Any) -> Any:
+        return self._each(self.op.reference, args)
+
+    def fast(self, *args: Any) -> Any:
+        return self._each(self.op.fast, args)
+
+    def _each(self, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """The results of a function for every frame, stacked."""
         count = len(args) - len(self.op.parameters)
         clips, params = args[:count], args[count:]
         lengths = {len(clip) for clip in clips}
         if len(lengths) > 1 or not all(clip.size for clip in clips):
             shapes = ", ".join(str(list(clip.shape)) for clip in clips)
             raise ShapeError(f"clips of equally many frames, at least one with pixels, are needed, got {shapes}")
-        results = [self.op.reference(*frames, *params) for frames in zip(*clips, strict=True)]
+        results = [function(*frames, *params) for frames in zip(*clips, strict=True)]
         if isinstance(results[0], tuple):
             return tuple(map(np.stack, zip(*results, strict=True)))
         return np.stack(results)
