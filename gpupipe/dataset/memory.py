@@ -8,7 +8,7 @@ __all__ = ["release_memory"]
 
 
 def release_memory() -> None:
-    """End idle worker processes, destroy idle pipelines and return DALI's unused host and GPU memory.
+    """End idle worker processes, close files, destroy idle pipelines, return DALI's unused host and GPU memory.
 
     An iterator that has ended leaves its pipeline for the next one of the same chain: one for each graph, batch size
     and device, 8 in total. It also leaves its worker processes (see `map`), and access by index the last blocks of
@@ -18,6 +18,10 @@ def release_memory() -> None:
         from ..flow.sources.rows import BLOCKS
 
         BLOCKS.clear()
+    if "gpupipe.extract.storage.files" in sys.modules:
+        from ..extract.storage.files import LOCAL
+
+        LOCAL.close()
     if "gpupipe.flow.idle_workers" in sys.modules:
         from ..flow.idle_workers import all_idle
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any
+from contextlib import suppress
+from itertools import islice
+from typing import Any, NoReturn
 
 import numpy as np
 
+from gpupipe.brief import brief
 from gpupipe.errors import ParseError, PlanError, PlanTypeError
 from gpupipe.extract.examples.encode import encode_example
 from gpupipe.extract.examples.features import Feature, FixedLenFeature, FixedLenSequenceFeature
+from gpupipe.extract.examples.listing import feature_types
 from gpupipe.extract.examples.wire import BYTES, FIXED32, VARINT, WireError, fields, varint, varints
 from gpupipe.extract.storage.sharing import gil_is_on, handed_over
 
@@ -85,7 +89,7 @@ class ExampleParser:
         # lengths than the requested ones. Learned from the records; at most 128 * 128 entries.
         self._steps: dict[int, int] = {}
         self._decoders: list[_Decode] = [_decoder(name, feature) for name, feature in features.items()]
-        self._missing = [_missing(name, feature) for name, feature in features.items()]
+        self._missing = [_missing(feature) for feature in features.values()]
 
     def parse(self, payload: bytes | bytearray | memoryview) -> tuple[Any, ...]:
         """Parse one record.
@@ -112,7 +116,10 @@ class ExampleParser:
         try:
             for decode, (start, end) in zip(self._decoders, spans, strict=True):
                 value = decode(data, start, end) if end > start else None
-                out.append(self._missing[column]() if value is None else value)
+                if value is None:
+                    missing = self._missing[column]
+                    value = _refuse(list(self.features.items())[column], data) if missing is None else missing()
+                out.append(value)
                 column += 1
         except WireError as error:
             start, end = spans[column]
@@ -209,21 +216,35 @@ def _decoder(name: str, feature: Feature) -> _Decode:
     return _array(name, feature, (-1,), None)
 
 
-def _missing(name: str, feature: Feature) -> Callable[[], Any]:
-    """Make the function that returns the value of a feature the record does not have."""
+def _refuse(needed: tuple[str, Feature], record: memoryview) -> NoReturn:
+    """Raise the error of a record that does not have a feature; it says which ones there are."""
+    from difflib import get_close_matches
+
+    name, feature = needed
+    there: dict[str, Any] = {}
+    with suppress(ParseError):  # it has none, or its other features are damaged, too
+        there = feature_types(record)
+    near = get_close_matches(name, there, 1) or [other for other in there if name in other.split("/")]
+    found = ", ".join(f"{brief(other)} ({dtype or 'empty'})" for other, dtype in islice(there.items(), _MOST_NAMED))
+    more = f" and {len(there) - _MOST_NAMED} more" if len(there) > _MOST_NAMED else ""
+    raise ParseError(
+        f"feature {name!r} ({feature.dtype}) is required, the record does not have it, but {found or 'nothing'}{more}; "
+        + (f"did you mean {brief(near[0])}? Else " if near else "")
+        + "give it a default_value if it may be missing",
+        stage=STAGE,
+    )
+
+
+_MOST_NAMED = 20
+
+
+def _missing(feature: Feature) -> Callable[[], Any] | None:
+    """Make the function that returns the value of a feature the record does not have; None if it is required."""
     dtype = _NUMPY[feature.dtype]
     if isinstance(feature, FixedLenFeature):
         default = feature.default_value
         if default is None:
-
-            def required() -> Any:
-                raise ParseError(
-                    f"feature {name!r} ({feature.dtype}) is required, the record does not have it; "
-                    "give it a default_value if it may be missing",
-                    stage=STAGE,
-                )
-
-            return required
+            return None
         if feature.shape == ():
             value = default if feature.dtype == "bytes" else dtype(default)
             return lambda: value

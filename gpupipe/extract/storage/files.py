@@ -14,6 +14,7 @@ import errno
 import os
 import stat
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,6 +26,11 @@ from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.retry import again, asked
 from gpupipe.extract.storage.waiting import LIMITS, bounded
 from gpupipe.timing import reading
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 __all__ = ["LOCAL", "REMEMBERED", "LocalStorage", "OpenFile", "Storage", "changed", "short", "translated"]
 
@@ -86,19 +92,35 @@ class _Descriptor:
             _close(self.fd)
 
 
+class User:
+    """What holds files open: they are closed when nothing refers to it any more."""
+
+    __slots__ = ("__weakref__",)
+
+
+def _most_open() -> int:
+    """How many descriptors to keep open: up to 256, and a quarter of those that the process may have."""
+    if resource is None:
+        return 256
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 256 if soft == resource.RLIM_INFINITY else max(min(256, soft // 4), 1)
+
+
 class LocalStorage:
     """Files of this machine, read with `pread`.
 
     Args:
-        limit: how many descriptors are kept open. An evicted one that is in use is closed by its last user.
+        limit: how many descriptors are kept open, by default what `_most_open` says. An evicted one that is in use is
+            closed by its last user.
     """
 
     random_reads = True
     reads_ahead = False
 
-    def __init__(self, limit: int = 256) -> None:
-        self._limit = limit
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = _most_open() if limit is None else limit
         self._lock = threading.Lock()
+        self._user: weakref.ref[User] | None = None
         self._open: OrderedDict[str, _Descriptor] = OrderedDict()
         self._tags: OrderedDict[str, str] = OrderedDict()
         renew_lock(self)
@@ -221,10 +243,47 @@ class LocalStorage:
         if offset + n > found.size:
             raise short(name, offset, n, max(found.size - offset, 0))
 
-    def close(self) -> None:
-        """Drop every descriptor; those in use are closed by their last user."""
+    def close(self, wait: bool = True) -> None:
+        """Drop every descriptor; those in use are closed by their last user.
+
+        Args:
+            wait: for the lock; else nothing is dropped while another call has it.
+        """
+        if self._lock.acquire(blocking=wait):
+            try:
+                dropped, self._open = self._open, OrderedDict()
+            finally:
+                self._lock.release()
+            dropped.clear()  # without the lock: a network file system may take its time to close a file
+
+    def user(self) -> User:
+        """What a run keeps as long as it reads; files are closed when the last run has dropped it."""
         with self._lock:
-            self._open.clear()
+            found = None if self._user is None else self._user()
+            if found is None:
+                found = User()
+                self._user = weakref.ref(found)
+                weakref.finalize(found, _close_unused, weakref.ref(self)).atexit = False
+            return found
+
+    def _fresh(self, name: str) -> _Descriptor:
+        """Open a file; where the process may have no more descriptors, those that are idle are closed first."""
+        try:
+            return _Descriptor(name)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+        with self._lock:
+            while self._open:
+                self._evict()
+        return _Descriptor(name)
+
+    def _evict(self) -> None:
+        """Drop the oldest descriptor and remember its tag. The lock is held."""
+        old, dropped = self._open.popitem(last=False)
+        self._tags[old] = dropped.tag
+        if len(self._tags) > REMEMBERED:
+            self._tags.popitem(last=False)
 
     def _descriptor(self, name: str, tag: str | None = None) -> _Descriptor:
         with self._lock:
@@ -246,7 +305,7 @@ class LocalStorage:
         with self._lock:
             found = self._open.get(name)
         if found is None:
-            found = bounded(name, _Descriptor, name)
+            found = bounded(name, self._fresh, name)
             with self._lock:
                 if self._tags.get(name, found.tag) == found.tag:
                     found = self._kept(name, found)
@@ -257,14 +316,11 @@ class LocalStorage:
         self._tags.pop(name, None)
         found = self._open.setdefault(name, fresh)
         while len(self._open) > self._limit:
-            old, dropped = self._open.popitem(last=False)
-            self._tags[old] = dropped.tag
-            if len(self._tags) > REMEMBERED:
-                self._tags.popitem(last=False)
+            self._evict()
         return found
 
     def _opened(self, name: str) -> _Descriptor:
-        fresh = asked(translated, name, None, _Descriptor, name)  # outside the lock: it may wait for a network
+        fresh = asked(translated, name, None, self._fresh, name)  # outside the lock: it may wait for a network
         with self._lock:
             if self._tags.get(name, fresh.tag) == fresh.tag:
                 return self._kept(name, fresh)
@@ -273,6 +329,11 @@ class LocalStorage:
             file=name,
             stage="read",
         )
+
+
+def _close_unused(storage: weakref.ref[LocalStorage]) -> None:
+    if (found := storage()) is not None:
+        found.close(wait=False)  # the garbage collector may call this in a thread that holds the lock
 
 
 def _read(found: _Descriptor, n: int, offset: int) -> bytes:
