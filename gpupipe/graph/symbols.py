@@ -175,9 +175,14 @@ class Symbol:
     __len__ = _refusing("len()")
     __int__ = _refusing("int()")
     __float__ = _refusing("float()")
-    __index__ = _refusing("an index", "ops.gather(table, index)")
+
+    def __index__(self) -> NoReturn:
+        if self._value.spec.dtype is bytes:  # what `open` asks for first
+            refuse("a path or an index", "gp.io.read_file(path)")
+        refuse("an index", "ops.gather(table, index)")
+
     __bytes__ = _refusing("bytes()")
-    __fspath__ = _refusing("a path")
+    __fspath__ = _refusing("a path", "gp.io.read_file(path)")
     __array__ = _refusing("NumPy")
     __setitem__ = _refusing("assignment to a part")
 

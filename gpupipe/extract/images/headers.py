@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 
+from gpupipe.brief import brief
 from gpupipe.errors import DecodeError
 from gpupipe.extract.images.bmp import plain_bmp
 from gpupipe.extract.images.exif import NORMAL, orientation_of
@@ -41,6 +42,9 @@ _OTHERS = (
     (b"II*\0", "tiff"),
     (b"MM\0*", "tiff"),
 )
+
+
+_LONGEST_PATH = 4096
 
 
 _UNREADABLE = (
@@ -139,6 +143,10 @@ def read_header(data: Encoded, *, orientation: bool = False) -> ImageHeader:
             raise DecodeError(
                 f"a JPEG, PNG, BMP, WebP or TIFF is needed, got a {name}; convert it, or read it in an ops.py_function"
             )
+    if len(data) < _LONGEST_PATH and (text := bytes(data)).isascii() and text.decode().isprintable():
+        raise DecodeError(
+            f"not an image but a text, {brief(text.decode())}; if it is a path, read it: gp.io.read_file(path)"
+        )
     raise DecodeError(f"not an image: starts with {head.hex(' ')} ({len(data)} bytes)")
 
 
