@@ -266,6 +266,8 @@ _INSTEAD = {
     "crop_mirror_normalize": "write normalize(random_flip_left_right(random_crop(x, (h, w))), mean, std); "
     "the optimizer fuses them into one pass",
     "flip": "use flip_left_right or flip_up_down",
+    "random_flip": "use random_flip_left_right or random_flip_up_down",
+    "RandomFlip": "use random_flip_left_right or random_flip_up_down",
     "hflip": "use flip_left_right",
     "per_image_whitening": "use per_image_standardization",
     "take": "use gather",

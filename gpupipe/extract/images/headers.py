@@ -144,9 +144,7 @@ def read_header(data: Encoded, *, orientation: bool = False) -> ImageHeader:
                 f"a JPEG, PNG, BMP, WebP or TIFF is needed, got a {name}; convert it, or read it in an ops.py_function"
             )
     if len(data) < _LONGEST_PATH and (text := bytes(data)).isascii() and text.decode().isprintable():
-        raise DecodeError(
-            f"not an image but a text, {brief(text.decode())}; if it is a path, read it: gp.io.read_file(path)"
-        )
+        raise DecodeError(f"not an image but the text {brief(text.decode())}; read a path with gp.io.read_file(path)")
     raise DecodeError(f"not an image: starts with {head.hex(' ')} ({len(data)} bytes)")
 
 
