@@ -147,6 +147,9 @@ class Options:
             which images are bad stay the same. Pixels do not, see the guide to performance: photographs of 3 megapixels
             at 224x224 differ by 0.6 of 255 in the mean, by 4.0 without antialias. "nearest" and "area" are left alone.
             Default False.
+        strict_images: True makes JPEGs bad elements whose compressed data is damaged: libjpeg fills what it cannot read
+            with gray or with noise, and goes on with a warning. The host decodes the gray of each JPEG once more for
+            that. Default False: such images are delivered; ``gpupipe verify --decode`` lists them.
         preallocate: (height, width) in pixels of the largest images expected: GPU decoders allocate buffers of that
             size at the start instead of growing them. Each is at most 65,535, as in a JPEG, and their product at most
             715,827,882: DALI's sizes have 32 bits. Changes no result. Default: buffers grow.
@@ -191,6 +194,7 @@ class Options:
     hw_decoder_load: float | None = None
     jpeg_fancy_upsampling: bool | None = None
     approximate_decode: bool | None = None
+    strict_images: bool | None = None
     preallocate: tuple[int, int] | None = None
     read_timeout: float | None = None
     persistent_workers: bool | None = None
@@ -253,6 +257,7 @@ class Options:
                 jpeg_fancy_upsampling=self.jpeg_fancy_upsampling is not False,
                 preallocate=self.preallocate,
                 approximate_decode=self.approximate_decode is True,
+                strict_images=self.strict_images is True,
             ),
             read_timeout=self.read_timeout,
             persistent_workers=self.persistent_workers is not False,
@@ -272,6 +277,7 @@ class DecoderOptions:
     jpeg_fancy_upsampling: bool = True
     preallocate: tuple[int, int] | None = None
     approximate_decode: bool = False
+    strict_images: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,6 +424,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "hw_decoder_load": _SHARE,
     "jpeg_fancy_upsampling": _flag,
     "approximate_decode": _flag,
+    "strict_images": _flag,
     "preallocate": _height_and_width,
     "read_timeout": _SECONDS,
     "persistent_workers": _flag,

@@ -49,7 +49,7 @@ READ = (7, FORMAT)
 NOTED = 128
 """Bad elements whose keys a state holds, so that those read ahead of the state are noted only once."""
 
-_DECODING = {"hw_decoder_load": 1.0, "jpeg_fancy_upsampling": True, "approximate_decode": False}
+_DECODING = {"hw_decoder_load": 1.0, "jpeg_fancy_upsampling": True, "approximate_decode": False, "strict_images": False}
 """Decoder options that change pixels, with their defaults; a state holds those that differ."""
 
 _PLAIN = 2000

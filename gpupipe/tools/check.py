@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from gpupipe.errors import DataError
+from gpupipe.errors import DataError, shown_name
 from gpupipe.extract.examples.example import ExampleParser
 from gpupipe.extract.examples.features import FixedLenFeature
-from gpupipe.extract.images.decode import decode
+from gpupipe.extract.images.decode import damage_of, decode
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.extract.storage.names import Names
 from gpupipe.extract.storage.patterns import is_url
@@ -68,6 +68,8 @@ class Part(NamedTuple):
         bad: how many bad records, lost files included.
         lines: the lines of a manifest, one for each of them.
         causes: how often each step failed for which reason.
+        damaged: how many good records hold a JPEG whose data is damaged, and which libjpeg decodes with a warning.
+        warnings: where the first of them are, and what it warns of.
         unread: whether the file could not be read to its end, so that there may be more records.
         failure: why checking ended: an error that no data explains; "" if there was none.
         ended: whether this is the last part.
@@ -78,6 +80,8 @@ class Part(NamedTuple):
     bad: int = 0
     lines: Sequence[str] = ()
     causes: dict[str, int] | None = None
+    damaged: int = 0
+    warnings: Sequence[str] = ()
     unread: bool = False
     failure: str = ""
     ended: bool = False
@@ -101,13 +105,18 @@ def _parts(job: Job, at: Context, pool: DaemonPool | None) -> Iterator[Part]:
     records = offset = 0
     unread = False
     bad: list[tuple[int, DataError]] = []
+    damaged: list[tuple[int, str]] = []
     shown = time.monotonic()
     for block in _reader(job, at.run).blocks():
         records += len(block)
         offset = block[-1][0]
         wrong = [item for item in block if isinstance(item[1], DataError)]
         if examine is not None:
-            wrong += _undecodable(block, examine, pool)
+            for at, found in _examined(block, examine, pool):
+                if isinstance(found, str):
+                    damaged.append((at, found))
+                else:
+                    wrong.append((at, found))
             wrong.sort(key=_offset)
         if wrong:
             bad += wrong
@@ -115,9 +124,9 @@ def _parts(job: Job, at: Context, pool: DaemonPool | None) -> Iterator[Part]:
             records -= lost
             unread = unread or lost > 0
         if len(bad) >= LINES or time.monotonic() - shown > INTERVAL:
-            yield _part(records, offset, bad, stream)
-            records, bad, shown = 0, [], time.monotonic()
-    yield _part(records, offset, bad, stream)._replace(unread=unread, ended=True)
+            yield _part(records, offset, bad, stream, damaged)
+            records, bad, damaged, shown = 0, [], [], time.monotonic()
+    yield _part(records, offset, bad, stream, damaged)._replace(unread=unread, ended=True)
 
 
 def _reader(job: Job, run: Run) -> RecordReader:
@@ -144,7 +153,13 @@ def _offset(item: tuple[int, Any]) -> int:
     return item[0]
 
 
-def _part(records: int, offset: int, bad: Sequence[tuple[int, DataError]], stream: Stream) -> Part:
+def _part(
+    records: int,
+    offset: int,
+    bad: Sequence[tuple[int, DataError]],
+    stream: Stream,
+    damaged: Sequence[tuple[int, str]],
+) -> Part:
     lines: list[str] = []
     causes = Counter[str]()
     for at, error in bad:
@@ -152,10 +167,14 @@ def _part(records: int, offset: int, bad: Sequence[tuple[int, DataError]], strea
         record = bad_record((Hole(error), stream, at), "left out", 0)
         lines.append(line_of(record).decode())
         causes[cause_of(record)] += 1
-    return Part(records, offset, len(bad), lines, dict(causes))
+    warnings = [f"{shown_name(stream.name)} at offset {at}: {text}" for at, text in damaged[:_MOST_WARNINGS]]
+    return Part(records, offset, len(bad), lines, dict(causes), len(damaged), warnings)
 
 
-Examine = Callable[[memoryview | bytes], DataError | None]
+_MOST_WARNINGS = 5
+
+Examine = Callable[[memoryview | bytes], DataError | str]
+"""The error of a record, or what libjpeg warns of, "" where all is well."""
 
 
 def _examiner(features: Sequence[str]) -> Examine | None:
@@ -164,25 +183,27 @@ def _examiner(features: Sequence[str]) -> Examine | None:
         return None
     parse = ExampleParser({name: FixedLenFeature((), bytes) for name in features}).parse
 
-    def examine(payload: memoryview | bytes) -> DataError | None:
+    def examine(payload: memoryview | bytes) -> DataError | str:
+        damage = ""
         try:
             for image in parse(payload):
                 decode(image)
+                damage = damage or damage_of(image)
         except DataError as error:
             return error.at(stage="decode_image").kept()
-        return None
+        return damage
 
     return examine
 
 
-def _undecodable(
+def _examined(
     block: Sequence[tuple[int, Any]], examine: Examine, pool: DaemonPool | None
-) -> list[tuple[int, DataError]]:
-    """The records of a block whose image cannot be decoded."""
+) -> list[tuple[int, DataError | str]]:
+    """The records of a block whose image cannot be decoded, or only with a warning."""
     good = [item for item in block if not isinstance(item[1], DataError)]
     if pool is None:
-        errors = [examine(payload) for _, payload in good]
+        results = [examine(payload) for _, payload in good]
     else:
-        futures: list[Future[DataError | None]] = [pool.submit(examine, payload) for _, payload in good]
-        errors = [future.result() for future in futures]
-    return [(at, error) for (at, _), error in zip(good, errors, strict=True) if error is not None]
+        futures: list[Future[DataError | str]] = [pool.submit(examine, payload) for _, payload in good]
+        results = [future.result() for future in futures]
+    return [(at, found) for (at, _), found in zip(good, results, strict=True) if found]

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpupipe.comparison.steps.classes import taken_by_dali
 from gpupipe.errors import DataError, DecodeError, shown_name
-from gpupipe.extract.images.decode import decode
+from gpupipe.extract.images.decode import damage_of, decode
 from gpupipe.extract.images.describe import Description, describe
 from gpupipe.extract.images.headers import check_complete, check_decodable
 from gpupipe.tools.files import first_bytes, size_of
@@ -14,7 +14,7 @@ from gpupipe.tools.text import byte_count, counted
 
 from ..classes import dataclass
 
-__all__ = ["ImageFile", "image_file"]
+__all__ = ["REFUSED", "ImageFile", "image_file"]
 
 _ORIENTATIONS = (
     "upright",
@@ -33,6 +33,9 @@ MOST = 1 << 30
 """Bytes of a file that is read as an image."""
 
 
+REFUSED = "Options(strict_images=True) makes such an image a bad element"
+
+
 @dataclass(frozen=True, slots=True)
 class ImageFile:
     """An image file.
@@ -44,6 +47,7 @@ class ImageFile:
         described: what its header says; None if it cannot be read.
         ordinary: whether DALI decodes it; if not, the host does.
         failure: why it is a bad record in a chain; "" if it is good.
+        damage: what libjpeg warns of in its data, which it decodes all the same; "" if nothing.
     """
 
     path: str
@@ -52,10 +56,12 @@ class ImageFile:
     described: Description | None
     ordinary: bool
     failure: str
+    damage: str = ""
 
     def json(self) -> dict[str, Any]:
         """Make the entry of `gpupipe inspect --json`."""
         out: dict[str, Any] = {"path": self.path, "bytes": self.size, "error": self.failure or None}
+        out |= {"damage": self.damage} if self.damage else {}
         if self.described is None:
             return out
         one, header = self.described, self.described.header
@@ -94,6 +100,8 @@ class ImageFile:
         lines.append(f"  orientation  {header.orientation}, {turned}")
         where = "by DALI" if self.ordinary else "on the host by every executor: not an ordinary JPEG or PNG"
         lines.append(f"  decoding     {self.failure or f'succeeds; {where}'}")
+        if self.damage:
+            lines.append(f"  damage       {self.damage}; {REFUSED}")
         return "\n".join(lines)
 
 
@@ -113,16 +121,17 @@ def image_file(path: str, decoded: bool = True, keep: bool = True) -> ImageFile:
         data = first_bytes(path, size)
     except DataError as error:
         return ImageFile(path, size, b"", None, False, error.reason)
-    described, failure, ordinary = None, "" if data else "the file is empty", False
+    described, failure, ordinary, damage = None, "" if data else "the file is empty", False, ""
     try:
         if data:
             described = describe(data)
             if decoded:
                 decode(data)
+                damage = damage_of(data)
             else:
                 check_complete(data, described.header)
                 check_decodable(described.header.format, described.header.bits)
             ordinary = taken_by_dali(data)
     except DecodeError as error:
         failure = error.reason
-    return ImageFile(path, size, data if keep else b"", described, ordinary, failure)
+    return ImageFile(path, size, data if keep else b"", described, ordinary, failure, damage)

@@ -17,6 +17,7 @@ from gpupipe.load.table import table
 from gpupipe.progress import Progress
 from gpupipe.tools.check import Job, Part
 from gpupipe.tools.files import DataFile, Kind, kind_at, size_of
+from gpupipe.tools.inspect_image import REFUSED
 from gpupipe.tools.manifest import WholeManifest
 from gpupipe.tools.schema import values_of
 from gpupipe.tools.spread import check_all
@@ -75,12 +76,16 @@ class Report:
         features: the images that were decoded; none if checksums alone were checked.
         causes: how often each step failed for which reason.
         listed: the first bad records, as dicts of the manifest's fields.
+        damaged: how many good records hold a JPEG that libjpeg decodes with a warning.
+        warnings: the first of these warnings.
     """
 
     files: list[Checked]
     features: Sequence[str] = ()
     causes: Counter[str] = field(default_factory=Counter)
     listed: list[dict[str, Any]] = field(default_factory=list)
+    damaged: int = 0
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def bad(self) -> int:
@@ -105,6 +110,8 @@ class Report:
             ],
             "causes": dict(self.causes.most_common()),
             "bad_records": self.listed,
+            "damaged": self.damaged,
+            "warnings": self.warnings,
         }
 
     def text(self) -> str:
@@ -117,7 +124,7 @@ class Report:
         if not self.bad:
             empty = sum(not one.records for one in self.files)
             also = f"; {counted(empty, 'file')} without records" if empty else ""
-            return f"{what}: all good (lengths and payloads match their checksums{images}){also}"
+            return f"{what}: all good (lengths and payloads match their checksums{images}){also}{self._warned()}"
         worse = [one for one in self.files if one.bad]
         rows = [
             (shown_name(one.path), f"{one.records:,}{'+' * one.unread}", f"{one.bad:,}", _place(one.first))
@@ -130,7 +137,15 @@ class Report:
         lines += [f"{count:,} x {cause}" for cause, count in self.causes.most_common(SHOWN_CAUSES)]
         if len(self.causes) > SHOWN_CAUSES:
             lines.append(f"... and {counted(len(self.causes) - SHOWN_CAUSES, 'more cause')}")
-        return "\n".join([*lines, "", f"{what}: {self.bad:,} bad in {counted(len(worse), 'file')}{images}"])
+        end = f"{what}: {self.bad:,} bad in {counted(len(worse), 'file')}{images}"
+        return "\n".join([*lines, "", end + self._warned()])
+
+    def _warned(self) -> str:
+        if not self.damaged:
+            return ""
+        images = counted(self.damaged, "image")
+        lines = [f"{images} with damaged data, which libjpeg decodes with a warning; {REFUSED}:", *self.warnings]
+        return "\n" + "\n  ".join(lines)
 
 
 def _place(record: dict[str, Any]) -> str:
@@ -214,6 +229,8 @@ def _add(report: Report, index: int, part: Part) -> None:
     file.bad += part.bad
     file.unread = file.unread or part.unread
     report.causes.update(part.causes or {})
+    report.damaged += part.damaged
+    report.warnings += part.warnings[: SHOWN_CAUSES - len(report.warnings)]
     if part.lines and not file.first:
         file.first = json.loads(part.lines[0])
 

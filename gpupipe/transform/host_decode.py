@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..errors import DataError, DecodeError
 from ..extract.images import bmp, jpeg, png
-from ..extract.images.decode import as_plain, is_damaged
+from ..extract.images.decode import as_plain, damage_of
 from ..graph.op import Array
 from ..graph.values import Apply, Const
 from ..log import logger
@@ -106,7 +106,7 @@ class HostDecoder:
         return {row: inputs for row, inputs in found.items() if inputs}
 
     def _damaged(self, feed: Feed, row: int) -> list[int]:
-        return [n for n in self.readings if is_damaged(feed.values[n][row])]
+        return [n for n in self.readings if damage_of(feed.values[n][row])]
 
     def refused(self, feed: Feed, rows: Sequence[int]) -> dict[int, DataError]:
         """The rows that the host cannot decode, each with the error of its first bad image."""

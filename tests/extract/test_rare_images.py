@@ -1,4 +1,4 @@
-"""Images that are rare and valid, or nearly: their pixels are those of the specification, or the error says what it is."""
+"""Images that are rare, and valid or nearly so: they have the pixels that their format says, or an error of their own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import struct
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from PIL import Image, ImageOps
 
 import gpupipe as gp
 from gpupipe import ops
+from gpupipe.cli import main
 from gpupipe.errors import DecodeError, MissingDependencyError
 from gpupipe.extract.images import decode as decoding
 from gpupipe.extract.images.decode import decode
@@ -40,13 +42,14 @@ def tiff(samples: Sequence[Sequence[int]], bits: int, photometric: int, sample_f
     """A gray TIFF of one strip, whose lines begin at whole bytes."""
     lines = ["".join(format(sample, f"0{bits}b") for sample in line) for line in samples]
     data = b"".join(int(line + "0" * (-len(line) % 8), 2).to_bytes(-(-len(line) // 8), "big") for line in lines)
+    data = np.frombuffer(data, ">u2").astype("<u2").tobytes() if bits == 16 else data
     height, width = len(samples), len(samples[0])
     words = {258: bits, 259: 1, 262: photometric, 277: 1, 339: sample_format}
     longs = {256: width, 257: height, 273: 8, 278: height, 279: len(data)}
-    tags = {tag: struct.pack(">HHIHH", tag, 3, 1, value, 0) for tag, value in words.items()}
-    tags |= {tag: struct.pack(">HHII", tag, 4, 1, value) for tag, value in longs.items()}
+    tags = {tag: struct.pack("<HHIHH", tag, 3, 1, value, 0) for tag, value in words.items()}
+    tags |= {tag: struct.pack("<HHII", tag, 4, 1, value) for tag, value in longs.items()}
     entries = b"".join(tags[tag] for tag in sorted(tags))
-    return b"MM\0*" + struct.pack(">I", 8 + len(data)) + data + struct.pack(">H", len(tags)) + entries + bytes(4)
+    return b"II*\0" + struct.pack("<I", 8 + len(data)) + data + struct.pack("<H", len(tags)) + entries + bytes(4)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -76,7 +79,9 @@ def test_a_tiff_that_pillow_reads_as_another_is_refused(bits: int, sample_format
 def png(depth: int, colour: int, line: bytes, width: int, *more: tuple[bytes, bytes]) -> bytes:
     head = struct.pack(">IIBBBBB", width, 1, depth, colour, 0, 0, 0)
     chunks = [(b"IHDR", head), *more, (b"IDAT", zlib.compress(b"\0" + line)), (b"IEND", b"")]
-    parts = [struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks]
+    parts = [
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
@@ -186,3 +191,43 @@ def test_a_missing_package_is_no_bad_record(backend: Any, monkeypatch: pytest.Mo
 
     with pytest.raises(MissingDependencyError, match="needs imagecodecs"):
         list(dataset.with_options(gp.Options(device="cpu", backend=backend, on_error="skip")))
+
+
+def cut_jpegs() -> dict[str, bytes]:
+    whole = saved("JPEG")
+    return {
+        "an end behind half of it": whole[: len(whole) // 2] + b"\xff\xd9",
+        "another image behind half of it": whole[: len(whole) // 2] + whole,
+    }
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("data", cut_jpegs().values(), ids=cut_jpegs())
+def test_damage_that_libjpeg_only_warns_of_can_be_refused(data: bytes, backend: Any) -> None:
+    dataset = gp.Dataset.from_list([saved("JPEG"), data]).map(lambda b: ops.decode_jpeg(b, channels=3)).batch(2)
+    dataset = dataset.with_options(gp.Options(device="cpu", backend=backend, on_error="skip"))
+
+    (both,) = dataset
+    strict = iter(dataset.with_options(gp.Options(strict_images=True)))
+    (good,) = strict
+
+    assert (len(both), len(good)) == (2, 1)
+    (error,) = strict.errors
+    assert "damaged JPEG, and Options.strict_images refuses" in error.reason
+
+
+def test_damage_that_libjpeg_only_warns_of_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [gp.io.encode_example({"image/encoded": data}) for data in (saved("JPEG"), *cut_jpegs().values())]
+    with gp.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
+        for record in records:
+            writer.write(record)
+    (tmp_path / "a.jpg").write_bytes(records[1][records[1].index(b"\xff\xd8") :])
+
+    assert main(["verify", str(tmp_path / "a.tfrecord"), "--decode"]) == 0
+    verified = capsys.readouterr().out
+    assert main(["inspect", str(tmp_path / "a.jpg")]) == 0
+    inspected = capsys.readouterr().out
+
+    assert "2 images with damaged data" in verified
+    assert verified.count(f"{tmp_path / 'a.tfrecord'} at offset") == 2
+    assert "Options(strict_images=True)" in inspected

@@ -39,7 +39,7 @@ from gpupipe.extract.images.region import decode_region
 from gpupipe.extract.images.tiff import check_samples, layout_of, read_tiff
 from gpupipe.options import MAX_PIXELS
 
-__all__ = ["MOST_PIXELS", "UNBOUNDED", "Dct", "Window", "as_plain", "decode", "is_damaged", "upright"]
+__all__ = ["MOST_PIXELS", "UNBOUNDED", "Dct", "Window", "as_plain", "check_data", "damage_of", "decode", "upright"]
 
 Array = npt.NDArray[Any]
 
@@ -228,22 +228,32 @@ def as_plain(data: Encoded, gray: bool, exif_orientation: bool | None) -> bytes:
     return stream.getvalue()
 
 
-def is_damaged(data: Encoded) -> bool:
-    """Whether libjpeg warns of damage in the compressed data of a JPEG, but decodes it.
+def damage_of(data: Encoded) -> str:
+    """What libjpeg warns of in the compressed data of a JPEG that it decodes; "" if it finds no damage.
 
     Errors are not damage in this sense, nor is a kind that simplejpeg does not read at all.
     """
     turbo = _turbo()
     if turbo is None or bytes(data[:2]) != b"\xff\xd8":
-        return False
+        return ""
     try:
         turbo(data, colorspace="GRAY", strict=True)
-        return False
-    except ValueError:
+        return ""
+    except ValueError as error:
         with contextlib.suppress(ValueError):
             turbo(data, colorspace="GRAY", strict=False)
-            return True
-        return False
+            return str(error)
+        return ""
+
+
+def check_data(data: Encoded) -> None:
+    """Refuse a JPEG whose compressed data is damaged.
+
+    Raises:
+        DecodeError: libjpeg warns of it.
+    """
+    if damage := damage_of(data):
+        raise DecodeError(f"damaged JPEG, and Options.strict_images refuses those that can be decoded, too: {damage}")
 
 
 def upright(image: Array, orientation: int) -> Array:

@@ -28,7 +28,7 @@ def cache_key(settings: Settings) -> CacheKey:
     """List the settings that contents depend on: the seed, how bad elements are handled, and what decodes images."""
     s = settings
     known = () if s.bad_records is None else (s.bad_records,)
-    decoding = s.backend, s.decoding.approximate_decode
+    decoding = s.backend, s.decoding.approximate_decode, s.decoding.strict_images
     return s.seed, s.on_error, s.max_pixels, s.device, *decoding, s.disabled_rules, *known
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...classes import dataclass
 from ...errors import DataError, FunctionError, text_of
+from ...extract.images.decode import check_data
 from ...graph.host_values import HostValues, header_size
 from ...graph.values import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from ..element import element_keys
@@ -46,12 +47,14 @@ class HostProgram:
     Attributes:
         outputs: values and header checks, one column each.
         max_pixels: the largest image that a header check lets pass, in pixels.
+        strict: whether a header check refuses JPEGs with damaged data as well, see `Options.strict_images`.
         unread: columns that are passed on as they are, so that a graph takes arrays of a cache from the GPU.
         values: all values in the order of computation, inputs first.
     """
 
     outputs: tuple[Value | HeaderCheck, ...]
     max_pixels: int = 1 << 62
+    strict: bool = False
     unread: frozenset[int] = frozenset()
     values: tuple[Value, ...] = field(init=False, compare=False)
 
@@ -142,7 +145,10 @@ class HostProgram:
 
     def _header(self, data: Any, check: HeaderCheck) -> tuple[int, int]:
         try:
-            return header_size(data, oriented=check.oriented, max_pixels=self.max_pixels)
+            found = header_size(data, oriented=check.oriented, max_pixels=self.max_pixels)
+            if self.strict:
+                check_data(data)
+            return found
         except DataError as error:
             error.stage = check.stage  # the user wrote a decoder and knows nothing of a header check
             raise

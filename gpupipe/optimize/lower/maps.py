@@ -131,7 +131,7 @@ def question(
             values = substitute(traced.outputs, source.values)
         if not any(map(is_image, topological(values))):
             values, _ = optimize_values(values, lowerer.settings.disabled_rules)
-            return source, HostProgram(values, lowerer.settings.max_pixels)
+            return source, HostProgram(values, lowerer.settings.max_pixels, lowerer.settings.decoding.strict_images)
     source = placed or lowerer.placed(node, source)
     return source, PythonFunction(node.fn, source.element.structure or LEAF, node.name, site=site)
 

@@ -176,7 +176,7 @@ class Placer:
         return measured(ReadPayloadsFlow(pending.flow, tuple(sorted(columns))), "payloads of the records")
 
     def _on_host(self, pending: Pending) -> Pending:
-        program = HostProgram(pending.values, self.settings.max_pixels)
+        program = HostProgram(pending.values, self.settings.max_pixels, self.settings.decoding.strict_images)
         flow = _computed(self.fetched(pending, pending.values), program)
         steps = pending.steps
         work = [value.op.name for value in topological(pending.values) if isinstance(value, Apply)]
@@ -299,7 +299,7 @@ class Placer:
             there = taken_from_gpu(prepared, program, pending.references)
         read = [value for value in prepared.host_values if not (isinstance(value, Input) and value.index in there)]
         flow = self.fetched(pending, read)
-        host = HostProgram(prepared.columns, self.settings.max_pixels, there)
+        host = HostProgram(prepared.columns, self.settings.max_pixels, self.settings.decoding.strict_images, there)
         if pending.unstack or passes(prepared.columns, pending.columns):
             return flow, host
         return _computed(flow, host), host
