@@ -112,11 +112,11 @@ def _parts(job: Job, at: Context, pool: DaemonPool | None) -> Iterator[Part]:
         offset = block[-1][0]
         wrong = [item for item in block if isinstance(item[1], DataError)]
         if examine is not None:
-            for at, found in _examined(block, examine, pool):
+            for where, found in _examined(block, examine, pool):
                 if isinstance(found, str):
-                    damaged.append((at, found))
+                    damaged.append((where, found))
                 else:
-                    wrong.append((at, found))
+                    wrong.append((where, found))
             wrong.sort(key=_offset)
         if wrong:
             bad += wrong

@@ -1,4 +1,4 @@
-"""Images that are rare, and valid or nearly so: they have the pixels that their format says, or an error of their own."""
+"""Images that are rare, and valid or nearly so: they have the pixels that their format says, or errors of their own."""
 
 from __future__ import annotations
 
