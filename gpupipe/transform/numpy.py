@@ -30,6 +30,7 @@ from ..graph.op import Array
 from ..graph.values import Apply, Const, Item, Value
 from ..threads import DaemonPool
 from .buffers import Buffers
+from .made import Made
 from .program import BatchFailed, Executor, Feed, Program
 from .whole import Whole, static_shape
 
@@ -135,7 +136,7 @@ def _call(function: Callable[..., Any], arguments: list[int], slot: int, target:
 class _Flight:
     """A batch in flight: one entry per output in `results`, an array[B,...] or a list of B rows."""
 
-    size: int
+    feed: Feed
     results: list[Any]
     causes: dict[int, DataError]
     futures: list[Future[None]]
@@ -158,6 +159,7 @@ class NumpyExecutor(Executor):
         self._threads = threads
         self._buffers = Buffers()
         self._code = _Code(program, fast)
+        self._made = Made()
         self._whole = Whole.of(program)
         self._pool = DaemonPool(threads, "gpupipe-numpy")
         self.busy = self._pool.busy
@@ -172,6 +174,21 @@ class NumpyExecutor(Executor):
         copy_context().run(self._chunk, feed, flight, 0, 1)
         return self._finish(flight)
 
+    def collect(self, delivered: bool = True) -> list[Any]:
+        """Wait for the oldest batch in flight, see `Executor.collect`; rows that are not delivered are not lost."""
+        flight = self._flights[0] if self._flights else None
+        try:
+            results = Executor.collect(self, delivered)
+        except BatchFailed:
+            delivered = False
+            raise
+        finally:
+            if flight is not None and not delivered:
+                self._made.keep(flight.feed, flight.results, flight.causes)
+        if delivered and self._made:
+            self._made.delivered()
+        return results
+
     def _flight(self, feed: Feed) -> _Flight:
         results = [
             [None] * feed.size
@@ -179,7 +196,7 @@ class NumpyExecutor(Executor):
             else self._buffers.empty((feed.size, *output.shape), output.dtype)
             for output in self._code.outputs
         ]
-        return _Flight(feed.size, results, {}, [])
+        return _Flight(feed, results, {}, [])
 
     def _start(self, feed: Feed) -> _Flight:
         """Submit a batch to the threads in chunks."""
@@ -217,7 +234,13 @@ class NumpyExecutor(Executor):
     def _chunk(self, feed: Feed, flight: _Flight, start: int, stop: int) -> None:
         """Compute rows start..stop on a thread of the pool; the error of a row goes to `flight.causes`."""
         MOST_PIXELS.set(1 << 62)  # sizes were checked already, and Options.max_pixels may exceed the default
-        if self._whole is not None and stop - start > 1 and self._whole.computed(feed, flight.results, start, stop):
+        again = bool(self._made)
+        if (
+            not again
+            and self._whole is not None
+            and stop - start > 1
+            and self._whole.computed(feed, flight.results, start, stop)
+        ):
             return
         code = self._code
         slots: list[Any] = [None] * code.slots
@@ -227,6 +250,10 @@ class NumpyExecutor(Executor):
         for row in range(start, stop):
             if self._closed:
                 return
+            if again and (made := self._made.take(feed, row)) is not None:
+                for result, value in zip(flight.results, made, strict=True):
+                    result[row] = value
+                continue
             for n, column in columns:
                 slots[n] = column[row]
             try:

@@ -178,11 +178,14 @@ class Executor(ABC):
             raise GpupipeError(f"{self.label} was built for batches of 1 to {self._batch_size} rows, got {feed.size}")
         self._flights.append(self._start(feed))
 
-    def collect(self) -> list[Any]:
+    def collect(self, delivered: bool = True) -> list[Any]:
         """Wait for the oldest batch in flight and return one entry per output.
 
         Each entry is a dense array[B,...] if all rows have one shape, else a list of B arrays. Host arrays are
         owned, writable and never overwritten later.
+
+        Args:
+            delivered: whether somebody gets the results; else the rows may come again, in other batches.
 
         Raises:
             BatchFailed: some rows are bad. The executor stays usable, and later batches in flight are unaffected.

@@ -293,7 +293,7 @@ class StageRunner:
         started = perf_counter()
         try:
             with self._running:
-                return self._executor.collect()
+                return self._executor.collect(delivered)
         except WrongPixels as found:
             return in_spite_of(found, rows, self._settings, delivered)
         finally:
