@@ -305,7 +305,8 @@ class StageRunner:
 
     def _repair(self, queued: Queued, job: Job, failure: BatchFailed, flight: deque[Queued]) -> None:
         """Find the bad rows of a failed group, make them holes, and put back all elements that were not delivered."""
-        later = [self._dropped(other) for other in flight]
+        others = {id(other): causes for other in flight if (causes := self._dropped(other))}
+        later = list(flight)
         flight.clear()
         bad = failure.causes or self._find(job)
         if not bad:  # the batch failed once and then ran, so no row is to blame
@@ -325,7 +326,8 @@ class StageRunner:
         with self._lock, self._changed:
             assert isinstance(self._batcher, Batcher)
             waiting = [other.item for other in later] + [other.item for other in self._jobs]
-            back, found = self._returned(job, bad, waiting, self._batcher.take_back())
+            known = [(job, bad), *((one.item, others[id(one)]) for one in later if id(one) in others)]
+            back, found = self._returned(job, known, waiting, self._batcher.take_back())
             self._jobs.clear()
             self._batcher.put_back(back, self._last)
             self._resumable.rewind(queued.before, found)
@@ -333,7 +335,11 @@ class StageRunner:
             self._changed.notify_all()
 
     def _returned(
-        self, job: Job, bad: dict[int, DataError], later: Sequence[Job | Element], rest: Sequence[Element]
+        self,
+        job: Job,
+        known: Sequence[tuple[Any, dict[int, DataError]]],
+        later: Sequence[Job | Element],
+        rest: Sequence[Element],
     ) -> tuple[list[Element], list[tuple[Element, DataError]]]:
         """Return the elements to put back, and which of them were found to be bad.
 
@@ -345,7 +351,7 @@ class StageRunner:
         waiting = {id(other) for other in later}
         taken = [element for other in jobs for element in other.group.taken] + list(rest)
         # The contents of a row are bad: a replacement has its own hole already, its contents come from another element.
-        causes = {id(job.group.rows[i][0]): error for i, error in bad.items()}
+        causes = {id(one.group.rows[i][0]): error for one, bad in known for i, error in bad.items()}
         back: list[Element] = []
         found: list[tuple[Element, DataError]] = []
         for element in taken:
@@ -381,13 +387,15 @@ class StageRunner:
         errors: list[Job | Element] = [element for element in again if type(element[0]) is Raised]
         return [*errors, self._prepare(group)] if group.rows else errors
 
-    def _dropped(self, queued: Queued) -> Queued:
-        """Discard the results of a job in flight; the job has to run again."""
+    def _dropped(self, queued: Queued) -> dict[int, DataError]:
+        """Discard the results of a job in flight, which has to run again; return the rows that are known to be bad."""
         job = queued.item
         if isinstance(job, Job) and len(job.feeds) == 1:
-            with contextlib.suppress(BatchFailed):  # it fails again when it runs again
+            try:
                 self._answer(job.group.rows, delivered=False)
-        return queued
+            except BatchFailed as failure:  # without causes it fails again when it runs again
+                return failure.causes
+        return {}
 
     def _find(self, job: Job) -> dict[int, DataError]:
         """Find the bad rows by halving in the same executor; nothing else is in flight."""
