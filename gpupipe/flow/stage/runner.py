@@ -9,7 +9,6 @@ a stream whose holes were known from the start.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import deque
 from collections.abc import Sequence

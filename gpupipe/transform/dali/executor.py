@@ -26,7 +26,7 @@ from ..numpy import can_compute
 from ..program import BatchFailed, Executor, Feed, Program, WrongPixels
 from . import library
 from .build import Lowering, check_nodes, delivered, input_nodes, lower, promises
-from .failures import cause_of, device_failed, is_of_device
+from .failures import cause_of, device_failed, is_of_device, sample_of
 from .feed_cached import tensors_on_gpu
 from .feeding import VERIFIED, Entry, entry_of, kept, tensors_of, wholly
 from .proof import TOLERANCE, TOLERANCE_SIMPLE, Decoder, Prover
@@ -54,6 +54,10 @@ class _Flight:
     buffers: list[Any]
     causes: dict[int, DataError]
     outcome: Any = None
+
+
+_LONE = 3
+"""Batches in a row of which only the row that DALI names is looked at: of one bad row, the others need not be."""
 
 
 class _Wrong(NamedTuple):
@@ -104,6 +108,7 @@ class DaliExecutor(Executor):
         self._host = HostDecoder(program, threads, self.on_gpu)
         if device_id is not None:
             load_cupy()
+        self._failures = 0  # batches in a row that failed
         self._good: Feed | None = None  # a row that DALI computed: tells a broken executor from bad data
 
     def _start(self, feed: Feed) -> _Flight:
@@ -154,8 +159,10 @@ class DaliExecutor(Executor):
             if not flight.causes:
                 self._check_good_row(outputs.text)
             feed, outputs = self._judged(flight, outputs)
-        elif self._good is None:
-            self._good = kept(feed.chosen([0]))
+        else:
+            self._failures = 0
+            if self._good is None:
+                self._good = kept(feed.chosen([0]))
         results, wrong = self._results(feed, outputs)
         if wrong:
             damaged = self._host.damaged(feed, wrong)
@@ -306,8 +313,10 @@ class DaliExecutor(Executor):
         causes = dict(failure.causes)  # if there are any, DALI has not seen the batch at all
         rest = [row for row in range(flight.feed.size) if row not in causes]
         # Asking the host's threads first is faster than bisecting; DALI still decides, as it does for other batches.
-        refused = [row for row in self._host.refused(flight.feed, rest) if self._refused(flight.feed, [row])]
-        refused = refused or self._refused(flight.feed, rest)
+        named = sample_of(failure.text) if self._failures < _LONE else None
+        self._failures += 1
+        refused = self._refused_by_both(flight.feed, [row for row in rest if row == named])
+        refused = refused or self._refused_by_both(flight.feed, rest) or self._refused(flight.feed, rest)
         if len(refused) == len(rest) > 1:
             self._check_good_row(failure.text)
         if not refused and not causes:  # a run that fails and then succeeds is not due to its images
@@ -324,6 +333,10 @@ class DaliExecutor(Executor):
                     failure.text, "fails on every row of its first batch, which the host computes"
                 )
         raise BatchFailed(failure.text, causes)
+
+    def _refused_by_both(self, feed: Feed, rows: list[int]) -> list[int]:
+        """The rows among these that the host refuses and for which a run fails."""
+        return [row for row in self._host.refused(feed, rows) if self._refused(feed, [row])]
 
     def _refused(self, feed: Feed, rows: list[int]) -> list[int]:
         """The rows for which a run fails, found by bisection."""

@@ -6,7 +6,7 @@ import re
 
 from ...errors import DeviceError
 
-__all__ = ["cause_of", "device_failed", "is_of_device"]
+__all__ = ["cause_of", "device_failed", "is_of_device", "sample_of"]
 
 # Strings of DALI's libraries. They only name what failed; that the data is not to blame is shown when a row fails that
 # was computed before, or a failed batch then succeeds (`DaliExecutor`). These texts decide only before the first row
@@ -42,6 +42,15 @@ def cause_of(text: str) -> str:
     for code, meaning in _NVIMGCODEC.items():
         cause = cause.replace(f"nvImageCodec failure: {code}", f"nvImageCodec failure {code} ({meaning})")
     return f"{operator[1]}: {cause}" if operator else cause
+
+
+def sample_of(text: str) -> int | None:
+    """The number of the sample that a message names; None if it names none."""
+    found = _SAMPLE.search(text)
+    return None if found is None else int(found[1])
+
+
+_SAMPLE = re.compile(r"\bsample #(\d{1,6})\b")
 
 
 def is_of_device(text: str) -> bool:
