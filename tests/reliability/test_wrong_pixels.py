@@ -16,7 +16,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
 from gpupipe.errors import DataError, DecodeError
-from gpupipe.extract.images.decode import is_damaged
+from gpupipe.extract.images.decode import damage_of
 from gpupipe.graph.op import Array
 from gpupipe.ops._shared.samples import encoded
 from gpupipe.transform.dali import executor as dali
@@ -515,12 +515,12 @@ def with_damage(*rows: int) -> list[bytes]:
     files = list(FILES)
     for row in rows:
         files[row] = flipped(files[row])
-        assert is_damaged(files[row])
+        assert damage_of(files[row])
     return files
 
 
 def always(data: bytes, run: int) -> bool:
-    return is_damaged(data)
+    return bool(damage_of(data))
 
 
 @ON_ERROR
@@ -545,7 +545,7 @@ def test_all_damaged_images_of_a_batch_are_replaced_once_one_is_wrong(install: I
 
     def one_then_the_other(data: bytes, run: int) -> bool:
         seen.add(run)
-        return is_damaged(data) and (data == files[FIRST] or run > 2)
+        return bool(damage_of(data)) and (data == files[FIRST] or run > 2)
 
     install(one_then_the_other)
 
@@ -556,7 +556,7 @@ def test_all_damaged_images_of_a_batch_are_replaced_once_one_is_wrong(install: I
 @ON_ERROR
 def test_a_wrong_image_beside_a_damaged_one_is_reported(on_error: str, install: Install) -> None:
     files = with_damage(FIRST)
-    install(lambda data, run: is_damaged(data) or (data == FILES[SECOND] and run == 2))
+    install(lambda data, run: bool(damage_of(data)) or (data == FILES[SECOND] and run == 2))
 
     with pytest.raises(gp.PixelError, match=f"index {SECOND}: decode_jpeg: "):
         rows_of(chain(files, on_error=on_error))
@@ -624,7 +624,7 @@ def test_a_fault_in_the_second_run_of_a_batch_is_reported(install: Install) -> N
 
     def in_the_second_run(data: bytes, run: int) -> bool:
         runs.extend([run] * (data == FILES[SECOND]))
-        return is_damaged(data) or (data == FILES[SECOND] and len(runs) == 2)
+        return bool(damage_of(data)) or (data == FILES[SECOND] and len(runs) == 2)
 
     install(in_the_second_run)
 
