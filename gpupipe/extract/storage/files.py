@@ -395,11 +395,20 @@ def translated(error: BaseException, name: str, offset: int | None = None) -> Da
     if isinstance(error, ValueError):  # a NUL, or a character that file names cannot encode
         return MissingFileError(f"no file can have this name ({error})", file=ascii(name)[1:-1], stage="read")
     if isinstance(error, FileNotFoundError):
-        return MissingFileError("no such file", file=name, stage="read")
+        return MissingFileError(f"no such file{_hint(name)}", file=name, stage="read")
     if isinstance(error, IsADirectoryError):
         return DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
     reason = getattr(error, "strerror", None) or error
     return RecordError(f"cannot be read: {reason}", file=name, offset=offset, stage="read")
+
+
+def _hint(name: str) -> str:
+    """What to write instead of a name in the notation of another library."""
+    if name.startswith("pipe:"):
+        return "; commands are not run: read what they print with from_generator"
+    if "{" in name and "}" in name:
+        return "; list_files(pattern) expands braces, {000..127} and {a,b}"
+    return ""
 
 
 _seek = threading.Lock()

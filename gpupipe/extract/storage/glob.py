@@ -20,6 +20,12 @@ _WILD = re.compile(r"[*?\[{]")
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
 
 
+_HTTP = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*https?://", re.IGNORECASE)
+
+
+_RANGE = re.compile(r"([0-9]{1,12})\.\.([0-9]{1,12})")
+
+
 _MOST_ALTERNATIVES = 10_000
 
 
@@ -46,7 +52,12 @@ def is_url(text: str) -> bool:
 
 def is_wild(text: str) -> bool:
     """Whether a pattern has wildcards."""
-    return _WILD.search(text) is not None
+    return _first_wild(text) is not None
+
+
+def _first_wild(text: str) -> re.Match[str] | None:
+    """The first wildcard of a pattern; in a URL of HTTP a question mark begins the query, of any characters."""
+    return _WILD.search(text.partition("?")[0] if _HTTP.match(text) else text)
 
 
 def matching(pattern: str, folders: Folders, key: Callable[[str], bytes]) -> list[tuple[str, str]]:
@@ -57,7 +68,7 @@ def matching(pattern: str, folders: Folders, key: Callable[[str], bytes]) -> lis
     Raises:
         PlanError: a brace is not closed, or the braces expand to more than 10,000 patterns.
     """
-    wild = _WILD.search(pattern)
+    wild = _first_wild(pattern)
     if wild is None:
         return []
     root = pattern.rfind("/", 0, wild.start()) + 1
@@ -66,7 +77,7 @@ def matching(pattern: str, folders: Folders, key: Callable[[str], bytes]) -> lis
 
 
 def _alternatives(text: str) -> list[str]:
-    """Expand braces: `a{b,c{d,e}}` -> ab, acd, ace."""
+    """Expand braces: `a{b,c{d,e}}` -> ab, acd, ace; `{08..10}` -> 08, 09, 10, as a shell and WebDataset do."""
     done: list[str] = []
     open_ones = [text]
     while open_ones:
@@ -77,10 +88,23 @@ def _alternatives(text: str) -> list[str]:
         else:
             head, tail = one[:start], one[start + 1 :]
             choices, rest = _split(tail, one)
+            if len(choices) == 1 and (ends := _RANGE.fullmatch(choices[0])) is not None:
+                choices = _numbers(ends[1], ends[2], text)
             open_ones.extend(head + choice + rest for choice in choices)
         if len(done) + len(open_ones) > _MOST_ALTERNATIVES:
             raise PlanError(f"the pattern {text!r} expands to more than {_MOST_ALTERNATIVES}; use fewer braces")
     return done
+
+
+def _numbers(first: str, last: str, whole: str) -> list[str]:
+    """The numbers of a range, with as many digits as the longer end if either begins with a zero."""
+    low, high = int(first), int(last)
+    if abs(high - low) >= _MOST_ALTERNATIVES:
+        raise PlanError(f"the pattern {whole!r} expands to more than {_MOST_ALTERNATIVES}; use fewer braces")
+    padded = any(len(end) > 1 and end.startswith("0") for end in (first, last))
+    digits = max(len(first), len(last)) if padded else 0
+    step = 1 if low <= high else -1
+    return [str(number).zfill(digits) for number in range(low, high + step, step)]
 
 
 def _split(tail: str, whole: str) -> tuple[list[str], str]:

@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from contextlib import suppress
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from gpupipe.errors import DataError, DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
@@ -19,7 +20,7 @@ from gpupipe.extract.storage.files import LOCAL, REMEMBERED, Storage, changed, s
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.glob import is_url, matching
 from gpupipe.extract.storage.list_of_copies import share_list
-from gpupipe.extract.storage.retry import asked, passes
+from gpupipe.extract.storage.retry import asked, passes, status_of
 from gpupipe.missing import LIBRARIES
 
 __all__ = ["RemoteStorage", "expand_url", "remote_storage", "storage_of"]
@@ -259,11 +260,26 @@ def remote_storage(url: str) -> RemoteStorage:
     return found
 
 
+_NO_FILE = (404, 410)
+"""HTTP statuses that say that there is no such file."""
+
+
+def _answer(status: int) -> str:
+    """What a server answered, and what may be the reason."""
+    phrase = f" {HTTPStatus(status).phrase}" if status in list(HTTPStatus) else ""
+    hint = "; a signed URL may have expired, or the credentials may not do" if status in (400, 401, 403) else ""
+    return f"the server answers {status}{phrase}{hint}"
+
+
 def _translated(error: BaseException, name: str, offset: int | None = None) -> DataError:
     """Translate an exception of a file system, which raises whatever its client library does."""
     cause = error.__cause__
-    if isinstance(error, FileNotFoundError) and cause is not None and passes(cause):
-        error = cause
+    if isinstance(error, FileNotFoundError) and cause is not None:  # fsspec's for every answer without a file
+        status = status_of(cause)
+        if passes(cause):
+            error = cause
+        elif status is not None and status not in _NO_FILE:
+            return RecordError(_answer(status), file=name, offset=offset, stage="read")
     if isinstance(error, (FileNotFoundError, IsADirectoryError)):
         return translated(error, name, offset)
     reason = f"cannot be read: {type(error).__name__}: {error}"

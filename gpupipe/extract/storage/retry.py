@@ -22,7 +22,7 @@ from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.waiting import bounded, pause
 from gpupipe.log import logger
 
-__all__ = ["GIVEN_UP", "TRIES", "again", "asked", "passes"]
+__all__ = ["GIVEN_UP", "TRIES", "again", "asked", "passes", "status_of"]
 
 TRIES = 6
 """How often a request is made in total."""
@@ -170,7 +170,7 @@ def passes(error: BaseException) -> bool:
     """Whether a failure is transient: the same request may succeed a moment later."""
     if isinstance(error, DataError):
         return error.passing
-    status = _status(error)
+    status = status_of(error)
     if status is not None:
         return status in _STATUS or (status >= 500 and status not in _LASTING_STATUS)
     if isinstance(error, (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)):
@@ -186,7 +186,7 @@ def _answers(error: BaseException) -> tuple[Any, Any]:
     return error, getattr(error, "response", None)
 
 
-def _status(error: BaseException) -> int | None:
+def status_of(error: BaseException) -> int | None:
     """The HTTP status that an error carries, if any."""
     for answer in _answers(error):
         for name in ("status", "status_code", "code"):

@@ -1,0 +1,79 @@
+"""What patterns match: ranges in braces, and URLs whose query is no pattern."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import gpupipe as gp
+from gpupipe.errors import MissingFileError, PlanError
+from gpupipe.extract.storage import remote
+from gpupipe.extract.storage.glob import is_wild
+
+RANGES = {
+    "{08..11}": ["08", "09", "10", "11"],
+    "{8..11}": ["8", "9", "10", "11"],
+    "{2..0}": ["0", "1", "2"],
+    "{1,3..4}": ["1", "3..4"],
+    "{0..1}{2..3}": ["02", "03", "12", "13"],
+}
+
+
+@pytest.mark.parametrize(("pattern", "names"), RANGES.items(), ids=RANGES)
+def test_a_range_in_braces_is_expanded_as_a_shell_does(pattern: str, names: list[str], tmp_path: Path) -> None:
+    for name in [*names, "7", "011"]:
+        (tmp_path / f"s-{name}.txt").write_text(name)
+
+    found = gp.Dataset.list_files(str(tmp_path / f"s-{pattern}.txt"), shuffle=False)
+
+    assert sorted(Path(path.decode()).read_text() for path in found) == sorted(names)
+
+
+def test_a_range_is_bounded(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="expands to more than 10000"):
+        gp.Dataset.list_files(str(tmp_path / "{0..999999999999}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "wild"),
+    [
+        ("https://a.org/x.tfr?X-Amz-Signature=a*b[c{d", False),
+        ("simplecache::https://a.org/x.tfr?sig=1", False),
+        ("https://a.org/*.tfr?sig=1", True),
+        ("s3://bucket/x?.tfr", True),
+        ("folder/x?.tfr", True),
+    ],
+)
+def test_the_query_of_a_url_is_no_pattern(text: str, wild: bool) -> None:
+    assert is_wild(text) is wild
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("s-{000000..000127}.tar", r"list_files\(pattern\) expands"), ("pipe:cat x.tar", "commands are not run")],
+)
+def test_notations_of_webdataset_have_a_hint(name: str, hint: str, tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match=f"no such file; {hint}"):
+        next(iter(gp.WebDataset(name if ":" in name else str(tmp_path / name), "jpg")))
+
+
+class Answered(Exception):
+    """What a client of HTTP raises; fsspec makes it the cause of a FileNotFoundError, whatever the status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}")
+        self.status = status
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 416, 418])
+def test_only_an_answer_of_a_missing_file_is_one(status: int) -> None:
+    error = FileNotFoundError("https://a.org/x")
+    error.__cause__ = Answered(status)
+
+    found = remote._translated(error, "https://a.org/x")
+
+    assert isinstance(found, MissingFileError) is (status in (404, 410))
+    if status not in (404, 410):
+        assert f"the server answers {status}" in found.reason
+    assert ("a signed URL may have expired" in found.reason) is (status in (400, 401, 403))
