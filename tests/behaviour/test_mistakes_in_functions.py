@@ -167,7 +167,7 @@ def test_a_masked_array_is_refused_wherever_it_comes_from() -> None:
     with pytest.raises(FunctionError, match=fill):
         next(iter(Dataset.from_generator(lambda: iter([_masked()]))))
     with pytest.raises(PlanTypeError, match=fill):
-        ops.adjust_brightness(np.ma.zeros((4, 4, 3), np.uint8), 0.1)
+        ops.adjust_brightness(np.ma.zeros((4, 4, 3), np.uint8), delta=0.1)
 
 
 def test_a_dataset_is_made_by_a_constructor() -> None:

@@ -181,10 +181,10 @@ def _boxed(image: Any) -> Any:
 
 
 CALLS = """
-adjust_brightness(1); adjust_contrast(2); adjust_gamma(2, 1); adjust_hue(1); adjust_jpeg_quality(50)
+adjust_brightness(delta=1); adjust_contrast(2); adjust_gamma(2, 1); adjust_hue(1); adjust_jpeg_quality(50)
 adjust_saturation(2); adjust_sharpness(2); affine(30, (1, 2), 2, (1, 2), fill=7, center=(1, 2))
 aug_mix(3, 2, 1, fill=7, seed=7); auto_augment(fill=7, seed=7); center_crop((3, 4)); central_crop(1)
-color_jitter(1, 1, (1, 2), 0.1, seed=7); crop_and_resize([[0, 0, 1, 1]], (3, 4), "nearest", 7)
+color_jitter(1, 1, (1, 2), 0.1, seed=7); crop_and_resize([[0, 0, 1, 1]], crop_size=(3, 4), extrapolation_value=7)
 crop_to_bounding_box(1, 2, 3, 4); clahe(2, (2, 3)); elastic(50, (1, 2), fill=7, seed=7); expand_dims(1)
 extract_patches((2, 3), 2, (1, 2)); five_crop((3, 4)); gather(1, 2); gaussian_blur(3, 1)
 gaussian_noise(1, 1, seed=7); normalize(1, (1, 2, 3)); permute_channels((2, 0, 1)); posterize(4)
@@ -193,8 +193,8 @@ random_adjust_sharpness(2, 1, seed=7); random_affine(30, (0, 1), (1, 2), 5, fill
 perspective([(0, 0), (5, 0), (5, 6), (0, 6)], [(0, 0), (5, 0), (5, 7), (0, 6)], fill=7)
 random_autocontrast(1, seed=7); random_brightness(1, seed=7); random_channel_permutation(seed=7)
 random_clahe((2, 3), 2, 1, seed=7); random_contrast(1, 2, seed=7); random_crop((3, 4, 3), seed=7)
-random_equalize(1, seed=7); random_erasing(1, value=7, seed=7); random_flip_left_right(1, seed=7)
-random_flip_up_down(1, seed=7); random_gaussian_blur((3, 5), (1, 2), 1, seed=7); random_grayscale(1, seed=7)
+random_equalize(1, seed=7); random_erasing(1, value=7, seed=7); random_flip_left_right(p=1, seed=7)
+random_flip_up_down(p=1, seed=7); random_gaussian_blur((3, 5), (1, 2), 1, seed=7); random_grayscale(1, seed=7)
 random_hue(0.2, seed=7); random_invert(1, seed=7); random_jpeg_quality(50, 90, seed=7)
 random_perspective(1, 1, fill=7, seed=7); random_posterize(4, 1, seed=7); random_resized_crop(3, seed=7)
 random_rotation((1, 30), fill=7, center=(1, 2), seed=7); random_saturation(1, 2, seed=7)
@@ -244,7 +244,7 @@ OPS: dict[str, Callable[[Any, Number], Any]] = {
     "random_uniform": lambda x, n: ops.random_uniform(n(1), n(9), (n(2), n(3)), "int32", seed=n(7)),
     "reshape": lambda x, n: ops.reshape(x, (-1, n(3))),
     "sample_distorted_bounding_box": lambda x, n: ops.sample_distorted_bounding_box(
-        (9, 8, 3), BOXES, n(1), max_attempts=n(9), seed=n(7)
+        (9, 8, 3), BOXES, min_object_covered=n(1), max_attempts=n(9), seed=n(7)
     )[0],
     "squeeze": lambda x, n: ops.squeeze(x[..., :1], n(2)),
     "stack": lambda x, n: ops.stack([x, x], n(1)),

@@ -64,7 +64,7 @@ GENERATORS: dict[str, Callable[[], float]] = {
 
 USES: dict[str, Callable[[Callable[[], float]], Dataset]] = {
     "arithmetic": lambda draw: X.map(lambda x: ops.cast(x, "float32") * draw()),
-    "a parameter of an op": lambda draw: X.map(lambda x: ops.adjust_brightness(x, 0.9 * draw())),
+    "a parameter of an op": lambda draw: X.map(lambda x: ops.adjust_brightness(x, delta=0.9 * draw())),
     "an array": lambda draw: X.map(lambda x: ops.cast(x, "float32") - np.array([draw(), 0, 0], np.float32)),
     "a leaf": lambda draw: X.map(lambda x: (ops.flip_left_right(x), draw())),
     "bytes": lambda draw: X.map(lambda x: (ops.flip_left_right(x), str(draw()))),
@@ -107,7 +107,7 @@ def test_the_constants_are_named() -> None:
         X.map(lambda x: ops.cast(x, "float32") * next(count))
     with pytest.raises(TraceError, match=rf"adjust_brightness with delta=0\.5, then 0\.25, at {HERE}"):
         deltas = iter((0.5, 0.25))
-        X.map(lambda x: ops.adjust_brightness(x, next(deltas)))
+        X.map(lambda x: ops.adjust_brightness(x, delta=next(deltas)))
     with pytest.raises(TraceError, match=rf"flip_left_right, then flip_up_down, at {HERE}"):
         chosen = iter((True, False))
         X.map(lambda x: ops.flip_left_right(x) if next(chosen) else ops.flip_up_down(x))
@@ -120,7 +120,7 @@ def test_a_second_call_that_fails_is_refused_too() -> None:
     once = iter((0.5,))
 
     with pytest.raises(TraceError, match=rf"makes a different graph .*StopIteration.*, at {HERE}") as caught:
-        X.map(lambda x: ops.adjust_brightness(x, next(once)))
+        X.map(lambda x: ops.adjust_brightness(x, delta=next(once)))
 
     assert isinstance(caught.value.__cause__, StopIteration)
 

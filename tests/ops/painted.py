@@ -167,7 +167,7 @@ def _moves(n: Callable[[int, int], int], gray: int) -> list[Move]:
         ),
         Move("resize_with_crop_or_pad", lambda s: ops.resize_with_crop_or_pad(s, high, wide)),
         Move("random_crop", lambda s: ops.random_crop(ops.center_crop(s, (70, 80)), (51, 47), seed=seed)),
-        Move("random_resized_crop", lambda s: ops.random_resized_crop(s, (high, wide), (0.4, 1.0), seed=seed)),
+        Move("random_resized_crop", lambda s: ops.random_resized_crop(s, (high, wide), scale=(0.4, 1.0), seed=seed)),
         Move("resize", lambda s: ops.cast(ops.resize(s, (high, wide)), "uint8")),
         Move("resize, nearest", lambda s: ops.resize(s, (high, wide), "nearest", True), drawn=False),
         Move("resize_shorter", lambda s: ops.resize_shorter(s, high)),

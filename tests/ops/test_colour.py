@@ -37,7 +37,7 @@ def pixels(*rows: Any, dtype: Any = np.uint8) -> Array:
     ("delta", "expected"), [(0.0, [0, 1, 100, 250, 255]), (0.1, [25, 26, 125, 255, 255]), (-0.1, [0, 0, 74, 224, 229])]
 )
 def test_brightness_is_a_sum_in_units_of_the_range_toward_zero_and_saturated(delta: float, expected: list[int]) -> None:
-    assert ops.adjust_brightness(pixels(0, 1, 100, 250, 255), delta).ravel().tolist() == expected
+    assert ops.adjust_brightness(pixels(0, 1, 100, 250, 255), delta=delta).ravel().tolist() == expected
 
 
 def test_contrast_is_about_the_mean_of_each_channel_and_not_of_the_image() -> None:
@@ -152,7 +152,7 @@ IMAGE = noise(4, 5)
 test_what_tf_image_refuses_is_refused_before_running = refused(
     (SpecError, "delta from -1 to 1, got 1.01", lambda: ops.adjust_hue(IMAGE, 1.01)),
     (SpecError, "gamma from 0 to inf, got -1", lambda: ops.adjust_gamma(IMAGE, -1)),
-    (SpecError, "delta from -inf to inf, got nan", lambda: ops.adjust_brightness(IMAGE, float("nan"))),
+    (SpecError, "delta from -inf to inf, got nan", lambda: ops.adjust_brightness(IMAGE, delta=float("nan"))),
     (SpecError, "jpeg_quality from 0 to 100, got 101", lambda: ops.adjust_jpeg_quality(IMAGE, 101)),
     (SpecError, "max_delta from 0 to inf, got -0.1", lambda: ops.random_brightness(IMAGE, -0.1)),
     (SpecError, r"max_delta from 0 to 0\.5, got 0\.6", lambda: ops.random_hue(IMAGE, 0.6)),
@@ -167,7 +167,11 @@ test_what_tf_image_refuses_is_refused_before_running = refused(
     (SpecError, "an image of 3 channels, got uint8", lambda: ops.adjust_saturation(IMAGE[:, :, :1], 1.0)),
     (SpecError, "an image of 3 channels, got uint8", lambda: ops.adjust_hue(IMAGE[:, :, :2], 0.0)),
     (SpecError, "an image of 1 or 3 channels, got uint8", lambda: ops.adjust_jpeg_quality(IMAGE[:, :, :2], 50)),
-    (SpecError, r"adjust_brightness needs an image \{HWC\}, got", lambda: ops.adjust_brightness(IMAGE[:, :, 0], 0.1)),
+    (
+        SpecError,
+        r"adjust_brightness needs an image \{HWC\}, got",
+        lambda: ops.adjust_brightness(IMAGE[:, :, 0], delta=0.1),
+    ),
     (SpecError, "uint8, uint16, float16, float32, got int32", lambda: ops.adjust_contrast(IMAGE.astype(np.int32), 1.0)),
     (SpecError, "rgb_to_hsv needs floats, got uint8", lambda: ops.rgb_to_hsv(IMAGE)),
     (SpecError, "hsv_to_rgb needs floats, got uint8", lambda: ops.hsv_to_rgb(IMAGE)),

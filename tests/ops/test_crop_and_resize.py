@@ -33,17 +33,21 @@ def boxes(number: int, count: int = 20) -> Array:
 
 
 def test_corners_of_a_box_are_centres_of_pixels() -> None:
-    assert ops.crop_and_resize(X, (0, 0, 1, 1), 3)[..., 0].tolist() == X[..., 0].tolist()
-    assert ops.crop_and_resize(X, (0, 0, 1, 1), 2)[..., 0].tolist() == [[0, 2], [6, 8]]
-    assert ops.crop_and_resize(X, (0.25, 0, 0.25, 1), 2)[..., 0].tolist() == [[1.5, 3.5]] * 2
-    assert ops.crop_and_resize(X, (1, 1, 0, 0), 3)[..., 0].tolist() == X[::-1, ::-1, 0].tolist()
-    assert ops.crop_and_resize(X, (0, 0, 1, 0.5), 1)[..., 0].tolist() == [[3.5]]  # the middle of the box
-    assert ops.crop_and_resize(X, (0.25, 0.25, 1, 1), 1, "nearest")[..., 0].tolist() == [[4]]
-    assert ops.crop_and_resize(X, (0.25, 0, 0.25, 1), 3, "nearest")[0, :, 0].tolist() == [3, 4, 5]  # 0.5 is rounded up
+    assert ops.crop_and_resize(X, (0, 0, 1, 1), crop_size=3)[..., 0].tolist() == X[..., 0].tolist()
+    assert ops.crop_and_resize(X, (0, 0, 1, 1), crop_size=2)[..., 0].tolist() == [[0, 2], [6, 8]]
+    assert ops.crop_and_resize(X, (0.25, 0, 0.25, 1), crop_size=2)[..., 0].tolist() == [[1.5, 3.5]] * 2
+    assert ops.crop_and_resize(X, (1, 1, 0, 0), crop_size=3)[..., 0].tolist() == X[::-1, ::-1, 0].tolist()
+    assert ops.crop_and_resize(X, (0, 0, 1, 0.5), crop_size=1)[..., 0].tolist() == [[3.5]]  # the middle of the box
+    assert ops.crop_and_resize(X, (0.25, 0.25, 1, 1), crop_size=1, method="nearest")[..., 0].tolist() == [[4]]
+    assert ops.crop_and_resize(X, (0.25, 0, 0.25, 1), crop_size=3, method="nearest")[0, :, 0].tolist() == [
+        3,
+        4,
+        5,
+    ]  # 0.5 is rounded up
 
 
 def test_what_lies_outside_is_the_value_and_not_mixed_with_the_edge() -> None:
-    made = ops.crop_and_resize(X, [[-0.5, 0, 1, 1.25]], (4, 6), extrapolation_value=-1)
+    made = ops.crop_and_resize(X, [[-0.5, 0, 1, 1.25]], crop_size=(4, 6), extrapolation_value=-1)
 
     assert made.shape == (1, 4, 6, 1)
     assert made[0, :, :, 0].tolist() == [
@@ -61,7 +65,9 @@ def test_boxes_of_all_kinds_are_tensorflows(tf: Any, method: str, size: tuple[in
         given = boxes(number)
         expected = tf.image.crop_and_resize(x[None], given, [0] * 20, size, method, 7.5).numpy()
 
-        np.testing.assert_array_equal(ops.crop_and_resize(x, given, size, method, 7.5), expected)
+        np.testing.assert_array_equal(
+            ops.crop_and_resize(x, given, crop_size=size, method=method, extrapolation_value=7.5), expected
+        )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -69,28 +75,52 @@ def test_an_image_may_have_any_number_of_boxes(backend: Any) -> None:
     pairs = [(photograph(n)[:60, :50], boxes(n, 5)[: 2 + n]) for n in range(4)]
     signature = gp.TensorSpec((60, 50, 3), "uint8", "HWC"), gp.TensorSpec((None, 4), "float32")
     ragged = gp.Dataset.from_generator(lambda: iter(pairs), output_signature=signature)
-    chain = ragged.map(lambda x, b: ops.crop_and_resize(x, b, (9, 8))).with_options(on(backend))
+    chain = ragged.map(lambda x, b: ops.crop_and_resize(x, b, crop_size=(9, 8))).with_options(on(backend))
 
     for (x, given), made in zip(pairs, chain, strict=True):
-        np.testing.assert_array_equal(made, ops.crop_and_resize(x, given, (9, 8)))
+        np.testing.assert_array_equal(made, ops.crop_and_resize(x, given, crop_size=(9, 8)))
     assert "    host: crop_and_resize\n" in str(chain.explain())
 
 
 def test_an_image_without_boxes_gives_none() -> None:
-    assert ops.crop_and_resize(X, np.zeros((0, 4)), (5, 4)).shape == (0, 5, 4, 1)
+    assert ops.crop_and_resize(X, np.zeros((0, 4)), crop_size=(5, 4)).shape == (0, 5, 4, 1)
 
 
 test_mistakes_are_plan_errors = refused(
-    (SpecError, r"needs boxes as \[N, 4\] or \[4\], got int64\[3\]", lambda: ops.crop_and_resize(X, [0, 0, 1], 3)),
-    (SpecError, "needs boxes as numbers, .y1, x1, y2, x2. in 0..1", lambda: ops.crop_and_resize(X, [["a"] * 4], 3)),
-    (SpecError, r"needs boxes as \[N, 4\] or \[4\]", lambda: ops.crop_and_resize(X, 1.0, 3)),
-    (SpecError, "crop_and_resize needs width from 1 to", lambda: ops.crop_and_resize(X, (0, 0, 1, 1), (3, 0))),
-    (PlanTypeError, "needs crop_size as plain integers", lambda: ops.crop_and_resize(X, (0, 0, 1, 1), (3, 2.5))),
-    (SpecError, 'method "bilinear" or "nearest"', lambda: ops.crop_and_resize(X, (0, 0, 1, 1), 3, "area")),
-    (SpecError, "crop_and_resize needs boxes from", lambda: ops.crop_and_resize(X, (0, 0, 1, np.inf), 3)),
-    (PlanTypeError, "for extrapolation_value", lambda: ops.crop_and_resize(X, (0, 0, 1, 1), 3, "nearest", "a")),  # type: ignore[arg-type]
-    (SpecError, "needs an image of uint8", lambda: ops.crop_and_resize(X.astype(np.int64), (0, 0, 1, 1), 3)),
-    (SpecError, "crop_and_resize needs an image", lambda: ops.crop_and_resize(X[0], (0, 0, 1, 1), 3)),
+    (
+        SpecError,
+        r"needs boxes as \[N, 4\] or \[4\], got int64\[3\]",
+        lambda: ops.crop_and_resize(X, [0, 0, 1], crop_size=3),
+    ),
+    (
+        SpecError,
+        "needs boxes as numbers, .y1, x1, y2, x2. in 0..1",
+        lambda: ops.crop_and_resize(X, [["a"] * 4], crop_size=3),
+    ),
+    (SpecError, r"needs boxes as \[N, 4\] or \[4\]", lambda: ops.crop_and_resize(X, 1.0, crop_size=3)),
+    (
+        SpecError,
+        "crop_and_resize needs width from 1 to",
+        lambda: ops.crop_and_resize(X, (0, 0, 1, 1), crop_size=(3, 0)),
+    ),
+    (
+        PlanTypeError,
+        "needs crop_size as plain integers",
+        lambda: ops.crop_and_resize(X, (0, 0, 1, 1), crop_size=(3, 2.5)),
+    ),
+    (
+        SpecError,
+        'method "bilinear" or "nearest"',
+        lambda: ops.crop_and_resize(X, (0, 0, 1, 1), crop_size=3, method="area"),
+    ),
+    (SpecError, "crop_and_resize needs boxes from", lambda: ops.crop_and_resize(X, (0, 0, 1, np.inf), crop_size=3)),
+    (
+        PlanTypeError,
+        "for extrapolation_value",
+        lambda: ops.crop_and_resize(X, (0, 0, 1, 1), crop_size=3, extrapolation_value="a"),  # type: ignore[arg-type]
+    ),
+    (SpecError, "needs an image of uint8", lambda: ops.crop_and_resize(X.astype(np.int64), (0, 0, 1, 1), crop_size=3)),
+    (SpecError, "crop_and_resize needs an image", lambda: ops.crop_and_resize(X[0], (0, 0, 1, 1), crop_size=3)),
     (SpecError, "boxes as .N, 4", lambda: CropAndResizeAll(CropAndResize(2, 2)).infer(IMAGE, BOX)),
     (SpecError, r"as large as a patch of 5x5, got int32\[4,5,1\]", lambda: ops.extract_patches(COUNTED, 5)),
     (SpecError, "extract_patches needs sizes from 1 to", lambda: ops.extract_patches(COUNTED, 0)),

@@ -85,7 +85,11 @@ def test_an_image_that_is_known_to_be_large_is_taken() -> None:
 
 
 test_a_box_of_a_fixed_size_is_refused = refused(
-    (ShapeError, TOO_LARGE.format("crop_and_resize"), lambda: ops.crop_and_resize(X, (0, 0, 1, 1), (HUGE, HUGE))),
+    (
+        ShapeError,
+        TOO_LARGE.format("crop_and_resize"),
+        lambda: ops.crop_and_resize(X, (0, 0, 1, 1), crop_size=(HUGE, HUGE)),
+    ),
 )
 
 MANY = re.escape("one_hot needs a result of at most 1073741824 numbers, got a shape of [256, 16777216]")

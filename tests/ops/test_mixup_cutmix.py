@@ -177,7 +177,7 @@ def test_epochs_and_passes_draw_anew() -> None:
 def test_ops_on_rows_may_stand_before_between_and_behind(backend: Any) -> None:
     def chain(x: Any, y: Any) -> Any:
         x, y = ops.mixup(ops.flip_up_down(x), y, 1.0, num_classes=4, seed=1)
-        x = ops.random_flip_left_right(x, 1.0)
+        x = ops.random_flip_left_right(x, p=1.0)
         x, y = ops.cutmix(x, y * 0.5, seed=2)
         return {"image": ops.transpose(ops.normalize(x, 10.0, 4.0)), "label": y + 1.0, "mixed": x}
 

@@ -115,7 +115,7 @@ test_what_cannot_be_padded_or_cropped_is_an_error = refused(
     (SpecError, "as large as its crops, got 7 of 6", lambda: ops.five_crop(X[0], (7, 2))),
     (SpecError, "ten_crop needs height from 1", lambda: ops.ten_crop(X[0], 0)),
     (PlanTypeError, "needs one image, got a tuple", lambda: ops.five_crop((X[0], X[1]), 2)),
-    (PlanTypeError, "vertical_flip as True or False", lambda: ops.ten_crop(X[0], 2, ONE)),
+    (PlanTypeError, "vertical_flip as True or False", lambda: ops.ten_crop(X[0], 2, vertical_flip=ONE)),
     (SpecError, "resize_with_pad needs height from 1", lambda: ops.resize_with_pad(X[0], 0, 5)),
     (SpecError, "interpolation from", lambda: ops.resize_with_pad(X[0], 5, 5, "area")),
     (ShapeError, "of which a pixel is left, got 1x7 for 2x2", lambda: ops.resize_with_pad(X[0, :1], 2, 2)),

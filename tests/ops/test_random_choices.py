@@ -31,10 +31,14 @@ def applied(image: Any, mask: Any, label: Any) -> Any:
 
 def chosen(image: Any, mask: Any, label: Any) -> Any:
     x = photo(image)
-    return ops.random_choice([ops.flip_left_right, lambda y: ops.adjust_brightness(y, 0.2), lambda y: y], x), x, label
+    return (
+        ops.random_choice([ops.flip_left_right, lambda y: ops.adjust_brightness(y, delta=0.2), lambda y: y], x),
+        x,
+        label,
+    )
 
 
-STEPS: list[Any] = [ops.flip_left_right, lambda y: ops.adjust_brightness(y, 0.3), ops.invert]
+STEPS: list[Any] = [ops.flip_left_right, lambda y: ops.adjust_brightness(y, delta=0.3), ops.invert]
 """The last two give another result the other way round."""
 
 
@@ -72,7 +76,7 @@ def test_a_batch_outside_of_a_chain_has_an_order_for_each_image() -> None:
 def test_clips_are_taken_frame_by_frame_with_one_draw(backend: str) -> None:
     clips = np.stack([noise(6, 5)[None].repeat(3, axis=0) for _ in range(8)])
     chain = Dataset.from_tensor_slices(clips).with_options(on(backend))
-    steps = [ops.invert, lambda y: ops.adjust_brightness(y, 0.3)]
+    steps = [ops.invert, lambda y: ops.adjust_brightness(y, delta=0.3)]
 
     for call in (ops.random_order, ops.random_choice):
         found = list(chain.map(lambda x, call=call: call(steps, x)))
@@ -93,7 +97,7 @@ def test_an_image_and_its_mask_are_changed_together(backend: str) -> None:
     def pair(image: Any, mask: Any, label: Any) -> Any:
         x, m = photo(image), mask_of(mask)
         made = ops.random_apply(lambda both: tuple(map(ops.flip_left_right, both)), (x, m), seed=1)
-        flips = [lambda both: both, lambda both: tuple(ops.random_flip_up_down(both, 1))]
+        flips = [lambda both: both, lambda both: tuple(ops.random_flip_up_down(both, p=1))]
         return *made, *ops.random_choice(flips, (x, m)), x, m
 
     got = rows(pair, backend)
@@ -176,7 +180,7 @@ def test_eager_calls_return_them_too() -> None:
     crop, (y, x, h, w) = ops.random_crop(X, (3, 2), return_params=True)
     np.testing.assert_array_equal(crop, X[y : y + h, x : x + w])
 
-    flipped, was = ops.random_flip_up_down(X, 1, return_params=True)
+    flipped, was = ops.random_flip_up_down(X, p=1, return_params=True)
     assert was.dtype == np.bool_ and bool(was)
     np.testing.assert_array_equal(flipped, X[::-1])
 

@@ -52,7 +52,7 @@ def test_with_a_probability_of_1_it_is_the_op_and_with_0_nothing(name: str) -> N
 
 
 FACTORS: dict[str, tuple[Op, Any, Callable[[Any], Any]]] = {
-    "random_brightness": (RandomBrightness(0.3), np.float32(0.25), lambda x: ops.adjust_brightness(x, 0.25)),
+    "random_brightness": (RandomBrightness(0.3), np.float32(0.25), lambda x: ops.adjust_brightness(x, delta=0.25)),
     "random_contrast": (RandomContrast(), np.float32(1.25), lambda x: ops.adjust_contrast(x, 1.25)),
     "random_hue": (RandomHue(0.5), np.float32(0.25), lambda x: ops.adjust_hue(x, 0.25)),
     "random_jpeg_quality": (RandomJpegQuality(1, 99), np.int32(40), lambda x: ops.adjust_jpeg_quality(x, 40)),

@@ -156,8 +156,8 @@ def resized_crop(**settings: Any) -> Any:
 
 test_mistakes_are_plan_errors = refused(
     (SpecError, "height from 1", lambda: ops.random_resized_crop(X, 0)),
-    (SpecError, "scale from small to large", lambda: ops.random_resized_crop(X, 4, (0.5, 0.1))),
-    (SpecError, "scale from", lambda: ops.random_resized_crop(X, 4, (0, 0.1))),
+    (SpecError, "scale from small to large", lambda: ops.random_resized_crop(X, 4, scale=(0.5, 0.1))),
+    (SpecError, "scale from", lambda: ops.random_resized_crop(X, 4, scale=(0, 0.1))),
     (SpecError, "ratio from small to large", lambda: ops.random_resized_crop(X, 4, ratio=(2, 1))),
     (PlanTypeError, "ratio as two numbers", lambda: ops.random_resized_crop(X, 4, ratio=2.5)),  # type: ignore[call-overload]
     (SpecError, "random_resized_crop needs interpolation from bil", lambda: resized_crop(interpolation="area")),

@@ -176,7 +176,7 @@ def test_return_params_comes_beside_the_sample() -> None:
 
 
 def augment(s: Any) -> Any:
-    s = ops.random_flip_left_right(ops.random_resized_crop(s, (32, 48), (0.3, 1.0)))
+    s = ops.random_flip_left_right(ops.random_resized_crop(s, (32, 48), scale=(0.3, 1.0)))
     return ops.clip_boxes(s, 0.2)
 
 

@@ -87,7 +87,7 @@ def padded(mode: str) -> Callable[[Any, Any], Any]:
 
 
 TRACED: dict[str, tuple[Callable[[Any, Any], Any], Any, float]] = {
-    "adjust_brightness": (ops.adjust_brightness, [-0.2, 0.0, 0.3], 1),
+    "adjust_brightness": (lambda x, delta: ops.adjust_brightness(x, delta=delta), [-0.2, 0.0, 0.3], 1),
     "adjust_contrast": (ops.adjust_contrast, [0.5, 1.0, 2.0], 1),
     "adjust_saturation": (ops.adjust_saturation, [0.5, 1.0, 2.0], 1),
     "adjust_hue": (ops.adjust_hue, [-1.0, 0.1, 0.5], 1),
@@ -101,8 +101,12 @@ TRACED: dict[str, tuple[Callable[[Any, Any], Any], Any, float]] = {
     "affine, shear": (lambda x, n: ops.affine(x, shear=n), [0.0, 20.0, -30.0], 0),
     "five_crop": (ops.five_crop, [3, 4, 5], 0),
     **{f"pad, {mode}": (padded(mode), SIDES, 0) for mode in ("constant", "edge", "reflect", "symmetric")},
-    "crop_and_resize": (lambda x, b: ops.crop_and_resize(x, b, (9, 8)), BOXES_OF_ONE, 0.05),
-    "crop_and_resize, nearest": (lambda x, b: ops.crop_and_resize(x, b, (9, 8), "nearest"), BOXES_OF_ONE, 0),
+    "crop_and_resize": (lambda x, b: ops.crop_and_resize(x, b, crop_size=(9, 8)), BOXES_OF_ONE, 0.05),
+    "crop_and_resize, nearest": (
+        lambda x, b: ops.crop_and_resize(x, b, crop_size=(9, 8), method="nearest"),
+        BOXES_OF_ONE,
+        0,
+    ),
     "random_shortest_size": (lambda x, n: ops.random_shortest_size(x, (n, n), n + 2, "nearest"), [10, 14, 30], 0),
     "scale_jitter": (lambda x, n: ops.scale_jitter(x, (n, n), (1, n / n), "nearest"), [10, 14, 30], 0),
     "elastic": (lambda x, n: ops.elastic(x, (n, n), 2.0), [0.0, 0.0, 0.0], 0),

@@ -353,7 +353,7 @@ def test_the_upper_bound_is_excluded_where_rounding_would_reach_it(dtype: str) -
 
 def shared(image: Any, mask: Any, label: Any) -> Any:
     coin, factor = ops.random_uniform() < 0.5, ops.random_uniform(0.5, 1.5)
-    x = ops.random_flip_left_right(photo(image), ops.cast(coin, "float32"))
+    x = ops.random_flip_left_right(photo(image), p=ops.cast(coin, "float32"))
     return x * factor, coin, factor, ops.where(coin, label, -1), photo(image)
 
 
