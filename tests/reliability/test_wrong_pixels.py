@@ -579,9 +579,9 @@ def test_a_sampling_that_simplejpeg_has_no_name_for_is_no_damage() -> None:
     at = unnamed.index(b"\xff\xc0") + 11
     unnamed = unnamed[:at] + b"\x42" + unnamed[at + 1 :]
 
-    assert not is_damaged(unnamed)
-    assert not is_damaged(FILES[0])
-    assert not is_damaged(b"GIF89a")
+    assert not damage_of(unnamed)
+    assert not damage_of(FILES[0])
+    assert not damage_of(b"GIF89a")
 
 
 def test_a_damaged_image_that_is_refused_the_next_time_does_not_tell_that_the_card_is_broken(install: Install) -> None:
