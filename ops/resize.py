@@ -78,7 +78,7 @@ class Resampling(Op):
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise SpecError(f"{self.stage} needs method from {', '.join(METHODS)}, got {self.method!r}")
-        check_sides(self, "height", "width", optional=self.stage != "resize")  # then others draw the size
+        check_sides(self, "height", "width", optional=True)  # None where another op draws the size
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         x = image_of(self.stage, xs[0], DTYPES)
@@ -361,6 +361,8 @@ def resize(
             f"resize_shorter(image, {size!r}) for the shorter side, as in torchvision"
         )
     height, width = pair("resize", "size", size)
+    if height is None or width is None:
+        raise PlanTypeError(f"resize needs size as (height, width), got {size!r}; resize_shorter keeps the ratio")
     kind = ResizeArea if method == "area" else Resize
     op = kind(height, width, method, preserve_aspect_ratio, antialias)
     made: Any = moved(op, image, for_masks=_nearest) if isinstance(image, Sample) else apply(op, image)

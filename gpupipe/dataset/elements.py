@@ -25,6 +25,7 @@ from ..plan.index import ENDLESS, Asked, Part, Places, Select, blocker, why_not
 from ..plan.joins import Concatenate
 from ..plan.maps import Filter, FlatMap, Interleave, Map
 from ..plan.order import Enumerate, Repeat, Shard, Skip, Take
+from ..plan.ranges import refuse_certain_ranges
 from .base import Chain, alike
 
 if TYPE_CHECKING:
@@ -113,8 +114,6 @@ class Elements(Chain):
             kept = IdleWorkers()
         node = Map(self.plan, map_func, graph, pending, result, calls, deterministic, rng, workers, kept)
         if graph is not None:
-            from ..optimize.report.check_images import refuse_certain_ranges
-
             refuse_certain_ranges(node)
         return self._then(node)
 

@@ -24,10 +24,10 @@ from ..flow.state.snapshot import to_json
 from ..flow.step import close
 from ..graph.eager import ELEMENT
 from ..optimize.lower.compile import lower_in
-from ..optimize.report.check_images import log_ranges
 from ..options import Settings
 from ..plan.arrival import any_order, refusal
 from ..plan.node import ElementType, Node, walk
+from ..plan.ranges import log_ranges
 from ..spec import Structure
 from .agreement import check_ranks
 from .empty import log_empty
@@ -211,7 +211,7 @@ class DatasetIterator(Reports, Iterator[Any]):
             element = next(items, None)
             if element is None:
                 close(self._items)
-                if not (progress.in_epoch or progress.raised or progress.look):
+                if not (progress.in_epoch or progress.raised or progress.look or self._done):
                     log_empty(self._plan)
                 self._schedule.started, self._items, self._check_at = False, None, AT_ONCE
                 continue

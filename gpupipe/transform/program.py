@@ -158,11 +158,13 @@ class Executor(ABC):
         busy: the work of its Python threads, if it has any; those of DALI count themselves nowhere.
         on_gpu: whether it computes on a GPU.
         shared: whether several threads may call `run` at once.
+        one_by_one: whether the bad rows of a batch may be found one after the other, in whatever order.
     """
 
     busy: Sequence[Busy] = ()
     on_gpu: bool = False
     shared: bool = False
+    one_by_one: bool = False
 
     def __init__(self, label: str, batch_size: int) -> None:
         self.label = label

@@ -206,6 +206,7 @@ class StageRunner:
         started = perf_counter()
         if self._executor is None:
             self._executor = self._make_executor(self._program, self._capacity)
+            self._executor.one_by_one = self._settings.on_error != "raise"
             self._runs.work, self._runs.workers = self._executor.busy, len(self._executor.busy)
             if self._executor.on_gpu:
                 self._feeding.ranges = self._running.ranges = nvtx()
@@ -387,13 +388,16 @@ class StageRunner:
         return [*errors, self._prepare(group)] if group.rows else errors
 
     def _dropped(self, queued: Queued) -> dict[int, DataError]:
-        """Discard the results of a job in flight, which has to run again; return the rows that are known to be bad."""
+        """Discard the results of a job in flight, which has to run again; return the rows that are known to be bad.
+
+        Where errors are raised they are found in the same order whatever was in flight, as after a resume nothing is.
+        """
         job = queued.item
         if isinstance(job, Job) and len(job.feeds) == 1:
             try:
                 self._answer(job.group.rows, delivered=False)
             except BatchFailed as failure:  # without causes it fails again when it runs again
-                return failure.causes
+                return failure.causes if self._settings.on_error != "raise" else {}
         return {}
 
     def _find(self, job: Job) -> dict[int, DataError]:

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
-from functools import cache
 from itertools import combinations
 
-import numpy as np
-
-from ...errors import PlanError
 from ...graph.op import Op
 from ...graph.values import Apply, Const, Draw, Input, topological
-from ...log import logger
-from ...ops.convert_image_dtype import ConvertImageDtype
 from ...ops.normalize import Normalize
 from ...ops.transpose import Transpose
-from ...plan.node import Node, walk
+from ...plan.node import Node
+from ...plan.ranges import beyond_one, normalizations
 from ...spec import TensorSpec
-from .ranges import range_of
 
 __all__ = [
     "channels_first",
     "image_like",
     "images_moved_apart",
-    "log_ranges",
     "normalize_of_another_range",
-    "refuse_certain_ranges",
     "values_of_another_range",
 ]
 
@@ -45,88 +37,16 @@ _ANY_AXES = {
 
 def normalize_of_another_range(node: Node, above: tuple[Node, ...]) -> str | None:
     """Find a mean and standard deviation for 0..1 on values of 0..255, or the other way round."""
-    return next((text for text, _ in _normalizations(node)), None)
+    return next((text for text, _ in normalizations(node)), None)
 
 
 def values_of_another_range(node: Node, above: tuple[Node, ...]) -> str | None:
     """Find floats of 0..255, or normalized ones, in an op whose floats are 0..1: the images become white or black."""
-    return next((text for text, _ in _beyond_one(node)), None)
-
-
-def refuse_certain_ranges(node: Node) -> None:
-    """Refuse a map that spoils photographs: what the checks of ranges find, where the values come from a decoder.
-
-    Raises:
-        PlanError: with the line of the op, and what to write instead.
-    """
-    for text, certain in (*_normalizations(node), *_beyond_one(node)):
-        if certain:
-            raise PlanError(text)
-
-
-def log_ranges(root: Node) -> None:
-    """Log what the checks of ranges find in a chain that is about to run, each once in a process."""
-    for node in walk(root):
-        for text, _ in (*_normalizations(node), *_beyond_one(node)):
-            _log_once(text)
-
-
-@cache
-def _log_once(text: str) -> None:
-    logger.warning("%s", text)
-
-
-def _normalizations(node: Node) -> Iterator[tuple[str, bool]]:
-    """What is wrong with each normalize, and whether its input is a photograph."""
-    for value in _applications(node):
-        op = value.op
-        if not isinstance(op, Normalize) or (values := range_of(value.x[0], node.sources[0])) is None:
-            continue
-        mean, std = np.atleast_1d(op.mean).astype(float), np.atleast_1d(op.std).astype(float)
-        of_bytes, of_unit = (values.low, values.high) == (0, 255), abs(values.high - 1) < 0.01
-        if of_bytes and abs(mean).max() <= 1 and std.max() <= 1 and not ((mean == 0).all() and (std == 1).all()):
-            wrong, right, factor = "0..255", "0..1", 255.0
-            instead = "or scale the values to 0..1 first, with ops.convert_image_dtype(x, 'float32')"
-        elif of_unit and mean.min() > 1 and std.min() > 1:
-            wrong, right, factor = "0..1", "0..255", 1 / 255
-            instead = "or keep the values at 0..255"
-        else:
-            continue
-        yield (
-            f"normalize at {value.line} gets values of {wrong}, and mean {_shown(mean)} and std {_shown(std)} are for "
-            f"{right}; write mean={_shown(mean * factor)}, std={_shown(std * factor)}, {instead}",
-            values.photograph,
-        )
-
-
-def _beyond_one(node: Node) -> Iterator[tuple[str, bool]]:
-    """What is wrong with each op whose floats are 0..1 and that gets others, and whether its input is a photograph."""
-    for value in _applications(node):
-        op = value.op
-        converts = isinstance(op, ConvertImageDtype) and np.dtype(op.dtype).kind == "u"
-        if (op.levels != "unit" and not converts) or value.x[0].spec.dtype not in (np.float16, np.float32):
-            continue
-        values = range_of(value.x[0], node.sources[0])
-        if values is None or (values.high <= _MOST and values.low >= _LEAST) or getattr(op, "clip", True) is False:
-            continue
-        if (values.low, values.high) == (0, 255):
-            instead = "write ops.cast(x, 'uint8') before it" if not converts else "write ops.cast(x, 'uint8') instead"
-        else:
-            instead = "write it before what changes the values"
-        yield f"{op.name} at {value.line} needs floats of 0..1, got values of {values}; {instead}", values.photograph
-
-
-_LEAST, _MOST = -0.5, 1.5
-"""What floats of 0..1 may become on their way: bicubic resizing and sharpening exceed it."""
+    return next((text for text, _ in beyond_one(node)), None)
 
 
 def _applications(node: Node) -> Iterator[Apply]:
     yield from (value for value in topological(node.outputs) if isinstance(value, Apply))
-
-
-def _shown(numbers: Iterable[float]) -> str:
-    texts = [f"{number:.6g}" for number in numbers]
-    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 def channels_first(node: Node, above: tuple[Node, ...]) -> str | None:

@@ -313,7 +313,7 @@ class DaliExecutor(Executor):
         causes = dict(failure.causes)  # if there are any, DALI has not seen the batch at all
         rest = [row for row in range(flight.feed.size) if row not in causes]
         # Asking the host's threads first is faster than bisecting; DALI still decides, as it does for other batches.
-        named = sample_of(failure.text) if self._failures < _LONE else None
+        named = sample_of(failure.text) if self.one_by_one and self._failures < _LONE else None
         self._failures += 1
         refused = self._refused_by_both(flight.feed, [row for row in rest if row == named])
         refused = refused or self._refused_by_both(flight.feed, rest) or self._refused(flight.feed, rest)
