@@ -87,7 +87,7 @@ def adjust_brightness(image: T, *, delta: Any) -> T:
         SpecError: `image` is not an image of such a type, or `delta` is not finite, or not -1..1 for integers.
 
     Example:
-        >>> adjust_brightness(np.array([[[0, 100, 250]]], np.uint8), 0.1)
+        >>> adjust_brightness(np.array([[[0, 100, 250]]], np.uint8), delta=0.1)
         array([[[ 25, 125, 255]]], dtype=uint8)
     """
     op = AdjustBrightness(delta, dtype=dtype_of("adjust_brightness", image))

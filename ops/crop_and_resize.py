@@ -261,7 +261,8 @@ def crop_and_resize(
         SpecError: `image` is not an image, `boxes` are no such numbers, or a parameter is out of range.
 
     Example:
-        >>> crop_and_resize(np.arange(9, dtype=np.uint8).reshape(3, 3, 1), [0, 0.5, 1, 1], (2, 2))[:, :, 0]
+        >>> x = np.arange(9, dtype=np.uint8).reshape(3, 3, 1)
+        >>> crop_and_resize(x, [0, 0.5, 1, 1], crop_size=(2, 2))[:, :, 0]
         array([[1., 2.],
                [7., 8.]], dtype=float32)
     """

@@ -59,6 +59,10 @@ def _flipped(image: object) -> object:
     return ops.random_flip_left_right(image)
 
 
+def _apart(image: Any, mask: Any) -> Any:
+    return ops.random_rotation(image, 30), ops.random_rotation(mask, 30)
+
+
 def _random_py(image: Any) -> Any:
     return ops.py_function(lambda v: v * random.random(), [image], spec=gp.TensorSpec((6, 6, 3), "float32"))
 
@@ -130,7 +134,18 @@ CHAINS: dict[tuple[str, ...], dict[str, Callable[[], Dataset]]] = {
     },
     ("cache_after_shuffle",): {"shuffle, then cache": lambda: R(9).shuffle(9).cache()},
     ("random_before_cache",): {"random, then cache": lambda: _images().map(_flipped).cache().prefetch(1)},
-    ("uneven_shards",): {"shards of other numbers of batches": lambda: R(255).shard(2, 1).batch(128, True)},
+    ("uneven_shards",): {"shards of other numbers of batches": lambda: R(511).shard(2, 1).batch(128, True)},
+    ("batch_of_too_few",): {"a batch of more than there is": lambda: R(9).batch(10, True)},
+    ("values_of_another_range",): {
+        "floats of 0..255 in an op of 0..1": lambda: (
+            _images().map(lambda x: ops.invert(ops.cast(x, "float32"))).prefetch(1)
+        )
+    },
+    ("images_moved_apart",): {
+        "an image and its mask, turned by two calls": lambda: (
+            Dataset.from_tensor_slices((IMAGES, IMAGES)).map(_apart).prefetch(1)
+        )
+    },
     ("shard_of_batches",): {
         "shards of batches of a stream": lambda: R(256).shuffle(64).batch(32).prefetch(1).shard(2, 1),
         "of batches that bad rows change": lambda: R(256).batch(32).shard(2, 1).with_options(REPLACING),
@@ -202,7 +217,7 @@ CHAINS: dict[tuple[str, ...], dict[str, Callable[[], Dataset]]] = {
         "shuffle, cache, shuffle": lambda: R(9).shuffle(9).cache().shuffle(9),
         "cache, then random": lambda: _images().cache().map(_flipped).prefetch(1),
         "shards of other sizes, as many batches": lambda: R(255).shard(2, 1).batch(128),
-        "even shards": lambda: R(255).shard(2, 1, even="drop").batch(128, True),
+        "even shards": lambda: R(512).shard(2, 1, even="drop").batch(128, True),
         "shards that do not end": lambda: R(255).repeat().shard(2, 1).batch(128, True).take(5),
         "shards of batches that can be indexed": lambda: R(256).batch(32).prefetch(1).shard(2, 1),
         "shards of files at URLs": lambda: _at_urls().shard(2, 1).interleave(gp.TFRecordDataset),

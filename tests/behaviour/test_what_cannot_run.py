@@ -112,8 +112,8 @@ def test_findings_tell_what_to_write_instead_of_what_was_written() -> None:
     for chain, text in (
         (images.map(lambda x: ops.random_flip_left_right(x), spec=spec, num_parallel_calls=2), "drop its spec=, which"),
         (Dataset.from_tensor_slices(chw).map(lambda x: ops.transpose(x, "CHW")), "like {CHW}; drop it, or keep arrays"),
-        (Dataset.range(255).shard(2, 1).batch(128, True), "the first one makes 1 steps and the last one 0"),
-        (Dataset.range(255).shard(2, 1).batch(128, True), "use shard(2, 1, even='drop') or even='wrap'"),
+        (Dataset.range(511).shard(2, 1).batch(128, True), "the first one makes 2 steps and the last one 1"),
+        (Dataset.range(511).shard(2, 1).batch(128, True), "use shard(2, 1, even='drop') or even='wrap'"),
         (seeded, "which draw independently, although their seeds are equal: if the parts"),
     ):
         (finding,) = chain.prefetch(1).check()

@@ -82,7 +82,7 @@ def test_the_summary_as_json(photos: Path, out: Path, cli: Cli) -> None:
     summary, files = json.loads(said), sorted(str(path) for path in out.glob("val-*.tfrecord"))
     (skipped,) = summary.pop("skipped")
     assert (status, skipped["image"]) == (0, str(photos / "class1/x.jpg"))
-    assert skipped["reason"].startswith("not an image: starts with 6e 6f 20 69")
+    assert skipped["reason"].startswith("not an image but the text 'no image'")
     assert (summary.pop("files"), summary.pop("class_names")) == (files, ["class0", "class1", "class2"])
     numbers = {"shards": 2, "records": 10, "decoded": 0, "classes": 3, "ignored": 0, "found": 0, "budget": None}
     assert summary == {**numbers, "bytes": sum(os.path.getsize(file) for file in files)}

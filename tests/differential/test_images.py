@@ -87,7 +87,7 @@ CHAINS: dict[str, tuple[Chain, Off]] = {
     "convert_image_dtype to float32": (_floats, LAST),
     "convert_image_dtype to uint16": (lambda im, x: im.convert_image_dtype(_rgb(im, x), "uint16"), EXACT),
     "convert_image_dtype between two integers": (
-        lambda im, x: im.convert_image_dtype(im.adjust_brightness(_floats(im, x), 0.002), "uint8"),
+        lambda im, x: im.convert_image_dtype(im.adjust_brightness(_floats(im, x), delta=0.002), "uint8"),
         EXACT,
     ),
     "convert_image_dtype outside": (
@@ -95,14 +95,14 @@ CHAINS: dict[str, tuple[Chain, Off]] = {
         ROUND,
     ),
     "per_image_standardization": (lambda im, x: im.per_image_standardization(_rgb(im, x)), SUMS),
-    "adjust_brightness": (lambda im, x: im.adjust_brightness(_rgb(im, x), 0.2), ROUND),
+    "adjust_brightness": (lambda im, x: im.adjust_brightness(_rgb(im, x), delta=0.2), ROUND),
     "adjust_contrast": (lambda im, x: im.adjust_contrast(_rgb(im, x), 1.7), ROUND),
     "adjust_saturation": (lambda im, x: im.adjust_saturation(_rgb(im, x), 0.4), ROUND),
     "adjust_hue": (lambda im, x: im.adjust_hue(_rgb(im, x), -0.3), ROUND),
     "adjust_gamma": (lambda im, x: im.adjust_gamma(_rgb(im, x), 1.8, 0.9), ROUND),
     "all four colours in float32": (
         lambda im, x: im.adjust_contrast(
-            im.adjust_hue(im.adjust_saturation(im.adjust_brightness(_floats(im, x), 0.125), 0.7), 0.1), 1.2
+            im.adjust_hue(im.adjust_saturation(im.adjust_brightness(_floats(im, x), delta=0.125), 0.7), 0.1), 1.2
         ),
         Off(3e-5, 3e-5, why="float32 through HSV and back, and the mean of all pixels"),
     ),

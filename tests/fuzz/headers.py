@@ -113,10 +113,19 @@ def undecoded(image: bytes | bytearray | memoryview, whole: bool) -> None:
         MOST_PIXELS.reset(token)
 
 
+def not_alone(marker: int) -> bool:
+    """Whether a marker begins a segment."""
+    return marker not in (0, 1, 0xFF) and not 0xD0 <= marker <= 0xD7
+
+
 def jpeg_slowly(data: bytes) -> tuple[int, int, int, bool, int] | None:
     """(height, width, channels, progressive, bits) of a JPEG, None if its frame header is not found or empty."""
     at = 2
-    while at + 4 <= len(data) and data[at] == 0xFF:
+    while at + 4 <= len(data):
+        if data[at] != 0xFF:  # up to the next marker of a segment
+            while at + 2 <= len(data) and not (data[at] == 0xFF and not_alone(data[at + 1])):
+                at += 1
+            continue
         marker = data[at + 1]
         length = int.from_bytes(data[at + 2 : at + 4], "big")
         if marker == 0xFF:

@@ -87,7 +87,7 @@ def test_photographs_are_solarized_and_posterized_as_torchvision_does() -> None:
     for number in PHOTOGRAPHS:
         image = photograph(number)
         x, rng = chw(image), np.random.default_rng(number)
-        for threshold, bits in zip(rng.uniform(0, 255, 20).tolist(), rng.integers(0, 9, 20).tolist(), strict=True):
+        for threshold, bits in zip(rng.uniform(1, 255, 20).tolist(), rng.integers(0, 9, 20).tolist(), strict=True):
             np.testing.assert_array_equal(ops.solarize(image, threshold), hwc(functional.solarize(x, threshold)))
             np.testing.assert_array_equal(ops.posterize(image, bits), hwc(functional.posterize(x, bits)))
 

@@ -19,7 +19,7 @@ __all__ = ["FOLDERS", "PART", "questions", "run", "summary"]
 PART = Part("suite", "the tests marked gpu", 400, 180, least=60, needs=("nvidia.dali", "pytest", "pytest_timeout"))
 
 FOLDERS = (
-    "tests/conformance", "tests/transform", "tests/ops", "tests/chains", "tests/reliability", "tests/behaviour"
+    "tests/conformance", "tests/transform", "tests/ops", "tests/reliability", "tests/behaviour"
 )  # fmt: skip
 """Every folder with a test marked gpu, the most important first."""
 _LEFT_OUT = ("tests/reliability/test_soak.py",)
