@@ -10,7 +10,7 @@ __all__ = ["release_memory"]
 def release_memory() -> None:
     """End idle worker processes, close files, destroy idle pipelines, return DALI's unused host and GPU memory.
 
-    An iterator that has ended leaves its pipeline for the next one of the same chain: one for each graph, batch size
+    Local files stay open as long as a dataset that read them. An iterator that has ended leaves its pipeline for the next one of the same chain: one for each graph, batch size
     and device, 8 in total. It also leaves its worker processes (see `map`), and access by index the last blocks of
     tables. Running iterators are not affected.
     """

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 from ..classes import dataclass
 from ..cpus import cpu_count
 from ..errors import BadRecord, DataError
-from ..extract.storage.files import LOCAL, User
 from ..extract.storage.forking import keep_forever, renew_lock
 from ..extract.storage.waiting import LIMITS, Limits
 from ..log import logger
@@ -174,7 +173,6 @@ class Run:
         ranked: whether other ranks make as many steps, by `by_rank`.
         counting: whether only the number of elements is wanted.
         on_gpu: by delivered column, whether its arrays are on the GPU, where only the first of them tells.
-        files: keeps local files open; they are closed with the last run.
         executors: computes the images of its stages on the threads that ask for elements; None if each stage has
             threads and an executor of its own.
     """
@@ -195,7 +193,6 @@ class Run:
     counting: bool = False
     on_gpu: dict[int, bool] = field(default_factory=dict)
     executors: Executors | None = None
-    files: User | None = field(default_factory=LOCAL.user)
     _lost: set[tuple[int, int]] = field(default_factory=set)
     _buffers: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
     _closers: dict[Callable[[bool], None], None] = field(default_factory=dict)
@@ -366,7 +363,7 @@ class Run:
                 stack.callback(readers.close, wait)
             for closer in closers:
                 stack.callback(self._close_one, closer, wait)
-        self._readers = self.files = None
+        self._readers = None
 
     def _close_one(self, closer: Callable[[bool], None], wait: bool) -> None:
         closer(wait)

@@ -257,7 +257,7 @@ class LocalStorage:
             dropped.clear()  # without the lock: a network file system may take its time to close a file
 
     def user(self) -> User:
-        """What a run keeps as long as it reads; files are closed when the last run has dropped it."""
+        """What a dataset keeps; files are closed when the last one that read has gone."""
         with self._lock:
             found = None if self._user is None else self._user()
             if found is None:
@@ -274,6 +274,7 @@ class LocalStorage:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
         with self._lock:
+            self._limit = max(min(self._limit, len(self._open) // 2), 1)  # the rest of the process needs some, too
             while self._open:
                 self._evict()
         return _Descriptor(name)

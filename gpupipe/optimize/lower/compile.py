@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
+from weakref import WeakKeyDictionary
 
 from ...classes import dataclass
 from ...errors import PlanError
+from ...extract.storage.files import LOCAL, User
 from ...flow.maps.to_gpu import OneKindFlow
 from ...flow.measured import measured
 from ...flow.prefetch.prefetch import PrefetchFlow
@@ -117,7 +119,14 @@ def lower_in(root: Node, settings: Settings, at: Context, known: Mapping[int, El
     """
     if ranks_of(root) is not None:
         at.run.ranked = True
+    for node in walk(root):
+        if not node.sources and node not in _READ:
+            _READ[node] = LOCAL.user()
     return answered(lower(root, settings, known), at)
+
+
+_READ: WeakKeyDictionary[Node, User] = WeakKeyDictionary()
+"""What keeps local files open as long as the source of a chain is there that was opened."""
 
 
 def lower_dry(root: Node, settings: Settings) -> Lowered:
