@@ -10,9 +10,9 @@ __all__ = ["release_memory"]
 def release_memory() -> None:
     """End idle worker processes, close files, destroy idle pipelines, return DALI's unused host and GPU memory.
 
-    Local files stay open as long as a dataset that read them. An iterator that has ended leaves its pipeline for the next one of the same chain: one for each graph, batch size
-    and device, 8 in total. It also leaves its worker processes (see `map`), and access by index the last blocks of
-    tables. Running iterators are not affected.
+    Local files stay open as long as a dataset that read them. An iterator that has ended leaves its pipeline for the
+    next one of the same chain: one for each graph, batch size and device, 8 in total. It also leaves its worker
+    processes (see `map`), and access by index the last blocks of tables. Running iterators are not affected.
     """
     if "gpupipe.flow.sources.rows" in sys.modules:
         from ..flow.sources.rows import BLOCKS
