@@ -54,7 +54,7 @@ def test_files_are_closed_with_the_last_dataset(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     first, second = records(tmp_path / "a"), records(tmp_path / "b").batch(2)
-    list(first), list(second)
+    assert (len(list(first)), len(list(second))) == (6, 3)
     assert opened(tmp_path / "a") == ["0.tfr", "1.tfr", "2.tfr"]
 
     derived = first.map(len)

@@ -267,8 +267,9 @@ class Nvml:
         return lambda *given: self._answer(name, *given)
 
     def _answer(self, name: str, *given: Any) -> int:
+        first = given[0] if given else None
         if name.startswith("nvmlDeviceGetHandleBy"):
-            self.seen = given[0].decode() if isinstance(given[0], bytes) else given[0]
+            self.seen = first.decode() if isinstance(first, bytes) else first
         numbers = {"nvmlDeviceGetCount_v2": 8, "nvmlSystemGetCudaDriverVersion_v2": 12040}
         if name in numbers:
             given[0]._obj.value = numbers[name]
