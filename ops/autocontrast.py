@@ -31,6 +31,8 @@ class Autocontrast(Colour):
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = ""  # it stretches any range to 0..1
+
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
 
     def reference(self, x: Array, *params: Any) -> Array:

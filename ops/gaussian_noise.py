@@ -47,12 +47,17 @@ class GaussianNoise(Colour):
 
     def __post_init__(self) -> None:
         Colour.__post_init__(self)
-        check_number(self.name, "mean", self.mean, -1, 1)
-        check_number(self.name, "sigma", self.sigma, 0, 1)
+        check_number(self.name, "mean", self.mean, -self._most, self._most)
+        check_number(self.name, "sigma", self.sigma, 0, self._most)
+
+    @property
+    def _most(self) -> float:
+        """The bound of both numbers: the whole range, but for floats that are not clipped to it."""
+        return np.inf if LARGEST[self.dtype] == 1 and not self.clip else 1
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
-        mean = rows_within(self.name, "mean", self.mean, len(hw), -1, 1)
-        sigma = rows_within(self.name, "sigma", self.sigma, len(hw), 0, 1)
+        mean = rows_within(self.name, "mean", self.mean, len(hw), -self._most, self._most)
+        sigma = rows_within(self.name, "sigma", self.sigma, len(hw), 0, self._most)
         noise = np.stack([mean, sigma], axis=1) * LARGEST[self.dtype]
         return grain_keys(rng, hw), noise.astype(np.float32)
 

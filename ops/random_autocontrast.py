@@ -25,6 +25,8 @@ class RandomAutocontrast(Sometimes):
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
     """
 
+    levels: ClassVar[Literal["", "kept", "unit"]] = ""  # it stretches any range to 0..1
+
     frames: ClassVar[Literal["", "sequence", "planes", "rows", "axes"]] = ""
 
     @property

@@ -53,7 +53,7 @@ Array = npt.NDArray[Any]
 MOST_PIXELS = 1 << 30
 """Pixels that the result of an op may have, unless its input has as many: sizes may come from data."""
 
-MOST_FACTOR = 20
+MOST_FACTOR = 50
 """The largest random factor of sizes and colours: more are percent, or pixels, in its place."""
 
 

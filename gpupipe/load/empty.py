@@ -13,12 +13,12 @@ __all__ = ["log_empty"]
 def log_empty(root: Node) -> None:
     """Log that an epoch gave nothing, once for each chain; not of one that says so itself: `range(0)`, `take(0)`."""
     drops = [node for node in walk(root) if getattr(node, "drop", False)]
-    if drops:
-        why = f"; {drops[-1].describe()} at {drops[-1].line} leaves out batches that are not full"
-    elif root.cardinality == 0:
+    none = [node for node in drops if node.cardinality == 0 and node.sources[0].cardinality != 0]
+    if root.cardinality == 0 and not none:
         return
-    else:
-        why = ""
+    blamed = (none or drops)[-1:]
+    how = "leaves out" if none else "may leave out"
+    why = "".join(f"; {node.describe()} at {node.line} {how} all, as a batch that is not full" for node in blamed)
     _log_once(f"an epoch of the chain that ends at {root.line} gave no element{why}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -50,25 +50,49 @@ class Range:
 
 
 def range_of(value: Value, source: Node) -> Range | None:
-    """The values of an image; None where it is not certain.
+    """The values of an image; None where it is not certain, and in chains too deep to follow.
 
     Args:
         value: in the graph of a map.
         source: the input of that map.
     """
+    try:
+        return _of(value, source, {})
+    except RecursionError:  # running such a chain says what to do
+        return None
+
+
+def _of(value: Value, source: Node, known: dict[int, Range | None]) -> Range | None:
+    """The values of an image; `known` has those of others of the graph, by their id."""
+    if id(value) not in known:
+        known[id(value)] = _found(value, source, known)
+    return known[id(value)]
+
+
+def _found(value: Value, source: Node, known: dict[int, Range | None]) -> Range | None:
     if isinstance(value, Input):
         below = _leaf(source, value.index)
-        return _of_type(value.spec) if below is None else range_of(*below)
+        return _of_type(value.spec) if below is None else _of(*below, {})
     whole = value.value if isinstance(value, Item) else value
     if not isinstance(whole, Apply):
         return _of_type(value.spec)
-    op = whole.op
+    op, inputs = whole.op, whole.x
     if op.decodes:
         return _decoded(op, value.spec)
-    index = value.index if isinstance(value, Item) and value.index < len(whole.x) else 0
-    found = range_of(whole.x[index], source) if whole.x else None
-    made = None if found is None else _after(op, found, value.spec, len(whole.x))
+    if isinstance(value, Item) and value.index < len(inputs):
+        inputs = inputs[value.index : value.index + 1]  # an image for each of the images
+    found = [one for one in (_of(x, source, known) for x in inputs) if one is not None]
+    whole_known = found and len(found) == len(inputs)
+    made = _after(op, _union(found), value.spec, len(inputs)) if whole_known else None
     return made or _of_type(value.spec)
+
+
+def _union(ranges: Sequence[Range]) -> Range:
+    """The values of several images together; which of them a part shows is certain only if all are alike."""
+    first, *others = ranges
+    if all(one == first for one in others):
+        return first
+    return Range(min(one.low for one in ranges), max(one.high for one in ranges))
 
 
 def _after(op: Op, x: Range, made: TensorSpec, inputs: int) -> Range | None:
@@ -82,9 +106,24 @@ def _after(op: Op, x: Range, made: TensorSpec, inputs: int) -> Range | None:
         return replace(x, low=-2.0, high=2.0)  # of mean 0 and variance 1: a photograph has values on both sides
     if isinstance(op, Arithmetic):
         return _computed(op, x) if inputs == 1 else None
+    if op.name == "cast":
+        return _cast(x, made)
     if op.levels == "unit" and made.dtype in (np.float16, np.float32):
         return replace(x, low=0.0, high=1.0)
     return x if op.levels else None
+
+
+def _cast(x: Range, made: TensorSpec) -> Range | None:
+    """After a cast: floats keep the values, integers those that they can hold."""
+    if made.dtype is None or made.dtype is bytes:
+        return None
+    dtype: Any = np.dtype(made.dtype)
+    if dtype.kind == "b":
+        return Range(0.0, 1.0)
+    if dtype.kind not in "iu":
+        return x
+    limits = np.iinfo(dtype)
+    return replace(x, low=max(x.low, float(limits.min)), high=min(x.high, float(limits.max)))
 
 
 def _converted(op: ConvertImageDtype, x: Range) -> Range | None:
@@ -117,12 +156,13 @@ def _decoded(op: Op, made: TensorSpec) -> Range | None:
     if found is None:
         return Range(0.0, 1.0, True) if made.dtype == np.float32 else None
     channels = None if made.shape is None else made.shape[-1]
-    return replace(found, photograph=channels != 1 and getattr(op, "palette", "colors") == "colors")
+    mask = channels == 1 or op.name == "decode_png" or getattr(op, "palette", "colors") != "colors"
+    return replace(found, photograph=not mask)
 
 
 def _of_type(spec: TensorSpec) -> Range | None:
-    """The values of an array of bytes, or of 16 bits."""
-    return Range(0.0, float(np.iinfo(spec.dtype).max)) if spec.dtype in (np.uint8, np.uint16) else None
+    """The values of an array of bytes; samples of 16 bits seldom use all of them."""
+    return Range(0.0, 255.0) if spec.dtype == np.uint8 else None
 
 
 def _leaf(source: Node, index: int) -> tuple[Value, Node] | None:
@@ -163,7 +203,7 @@ def normalizations(node: Node) -> Iterator[tuple[str, bool]]:
             continue
         mean, std = np.atleast_1d(op.mean).astype(float), np.atleast_1d(op.std).astype(float)
         of_bytes, of_unit = (values.low, values.high) == (0, 255), abs(values.high - 1) < 0.01
-        if of_bytes and abs(mean).max() <= 1 and std.max() <= 1 and not ((mean == 0).all() and (std == 1).all()):
+        if of_bytes and abs(mean).max() <= 1 and std.max() <= 1 and mean.any():
             wrong, right, factor = "0..255", "0..1", 255.0
             instead = "or scale the values to 0..1 first, with ops.convert_image_dtype(x, 'float32')"
         elif of_unit and mean.min() > 1 and std.min() > 1:
@@ -179,24 +219,31 @@ def normalizations(node: Node) -> Iterator[tuple[str, bool]]:
 
 
 def beyond_one(node: Node) -> Iterator[tuple[str, bool]]:
-    """What is wrong with each op whose floats are 0..1 and that gets others, and whether its input is a photograph."""
+    """What is wrong with each op whose floats are 0..1 and that gets others, and whether that is certain."""
     for value in _applications(node):
         op = value.op
         converts = isinstance(op, ConvertImageDtype) and np.dtype(op.dtype).kind == "u"
         if (op.levels != "unit" and not converts) or value.x[0].spec.dtype not in (np.float16, np.float32):
             continue
         values = range_of(value.x[0], node.sources[0])
-        if values is None or (values.high <= _MOST and values.low >= _LEAST) or getattr(op, "clip", True) is False:
+        if values is None or getattr(op, "clip", True) is False:
+            continue
+        bytes_, negative = values.high >= _OF_BYTES, values.low < _LEAST
+        if not bytes_ and (converts or (values.high <= _MOST and not negative)):
             continue
         if (values.low, values.high) == (0, 255):
             instead = "write ops.cast(x, 'uint8') before it" if not converts else "write ops.cast(x, 'uint8') instead"
         else:
-            instead = "write it before what changes the values"
-        yield f"{op.name} at {value.line} needs floats of 0..1, got values of {values}; {instead}", values.photograph
+            instead = "write it before what changes the values, or ops.clip(x, 0, 1) before it"
+        text = f"{op.name} at {value.line} needs floats of 0..1, got values of {values}; {instead}"
+        yield text, values.photograph and (bytes_ or negative)
 
 
 _LEAST, _MOST = -0.5, 1.5
 """What floats of 0..1 may become on their way: bicubic resizing and sharpening exceed it."""
+
+_OF_BYTES = 100.0
+"""A largest value that no brightening of 0..1 gives."""
 
 
 def _applications(node: Node) -> Iterator[Apply]:

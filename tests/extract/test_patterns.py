@@ -10,6 +10,7 @@ import gpupipe as gp
 from gpupipe.errors import MissingFileError, PlanError
 from gpupipe.extract.storage import remote
 from gpupipe.extract.storage.glob import is_wild
+from tests.reliability.faulty import Faulty
 
 RANGES = {
     "{08..11}": ["08", "09", "10", "11"],
@@ -77,3 +78,17 @@ def test_only_an_answer_of_a_missing_file_is_one(status: int) -> None:
     if status not in (404, 410):
         assert f"the server answers {status}" in found.reason
     assert ("a signed URL may have expired" in found.reason) is (status in (400, 401, 403))
+
+
+def test_each_file_of_a_pattern_has_the_query_of_the_pattern(tmp_path: Path) -> None:
+    """As the storages that sign their URLs want it; in it nothing is a wildcard."""
+    pytest.importorskip("aiohttp", reason="fsspec's HTTP needs aiohttp")
+    for name in ("a-0", "a-1", "a-2", "b-1"):
+        (tmp_path / name).write_text(f"{name}\n")
+
+    with Faulty(tmp_path).serving() as server:
+        base = server.url("").rstrip("/")
+        files = gp.Dataset.list_files(f"{base}/a-{{1..2}}?sig=a*b[{{c,d}}", shuffle=False)
+
+        assert [path.decode() for path in files] == [f"{base}/a-{n}?sig=a*b[{{c,d}}" for n in (1, 2)]
+        assert list(gp.TextLineDataset(files)) == [b"a-1", b"a-2"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,7 @@ TURNED = {
     "xmp beside exif without it": [b"Exif\0\0II*\0\x08\0\0\0\0\0" + bytes(4), XMP],
 }
 UPRIGHT = {
+    "xmp in other quotes": [XMP.replace(b'"', b"'")],
     "none": [],
     "a fraction": [exif(5, struct.pack("<I", 6))],
     "out of range": [exif(4, struct.pack("<I", 9))],
@@ -143,11 +144,12 @@ def test_an_orientation_is_found_where_pillow_finds_it(segments: list[bytes], ba
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_stray_bytes_between_the_segments_of_a_jpeg_are_skipped(backend: Any) -> None:
+@pytest.mark.parametrize("stray", [b"\0\0\0", b"\xff\0", b"ab"], ids=["zeros", "a zero behind ff", "text"])
+def test_stray_bytes_between_the_segments_of_a_jpeg_are_skipped(stray: bytes, backend: Any) -> None:
     whole = saved("JPEG")
     at = whole.index(b"\xff\xdb")
 
-    image = decoded(whole[:at] + b"\0\0\0" + whole[at:], backend, channels=3)
+    image = decoded(whole[:at] + stray + whole[at:], backend, channels=3)
 
     np.testing.assert_array_equal(image, decoded(whole, backend, channels=3))
 
@@ -201,10 +203,22 @@ def cut_jpegs() -> dict[str, bytes]:
     }
 
 
+DECODERS: dict[str, Callable[[Any], Any]] = {
+    "three channels": lambda b: ops.decode_jpeg(b, channels=3),
+    "as stored": ops.decode_image,
+    "four channels": lambda b: ops.decode_image(b, channels=4),
+    "floats": lambda b: ops.decode_image(b, dtype="float32"),
+    "smaller": lambda b: ops.decode_jpeg(b, ratio=2),
+    "a fast transform": lambda b: ops.decode_jpeg(b, dct_method="INTEGER_FAST"),
+    "a window": lambda b: ops.random_crop(ops.decode_jpeg(b, channels=3), (9, 9)),
+}
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("decoder", DECODERS.values(), ids=DECODERS)
 @pytest.mark.parametrize("data", cut_jpegs().values(), ids=cut_jpegs())
-def test_damage_that_libjpeg_only_warns_of_can_be_refused(data: bytes, backend: Any) -> None:
-    dataset = gp.Dataset.from_list([saved("JPEG"), data]).map(lambda b: ops.decode_jpeg(b, channels=3)).batch(2)
+def test_damage_that_libjpeg_only_warns_of_can_be_refused(data: bytes, decoder: Any, backend: Any) -> None:
+    dataset = gp.Dataset.from_list([saved("JPEG"), data]).map(decoder).batch(2)
     dataset = dataset.with_options(gp.Options(device="cpu", backend=backend, on_error="skip"))
 
     (both,) = dataset

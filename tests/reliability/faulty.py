@@ -135,7 +135,7 @@ class Faulty:
                 self._heads_now -= not body
 
     def _send(self, request: http.server.BaseHTTPRequestHandler, body: bool, kind: str | None) -> None:
-        path = self.folder / request.path.lstrip("/")
+        path = self.folder / request.path.partition("?")[0].lstrip("/")
         if kind in ("drop", "reset", "refuse", "hang"):
             request.close_connection = True
         if kind == "refuse":

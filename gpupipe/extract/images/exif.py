@@ -26,7 +26,7 @@ _FORMATS = {_SHORT: "H", 4: "I", 8: "h", 9: "i"}
 _MOST_ENTRIES = 512
 
 
-_IN_XMP = re.compile(rb"""tiff:Orientation(?:=["']|>)([0-9])""")
+_IN_XMP = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
 
 
 def orientation_of(exif: bytes, xmp: bytes = b"") -> int:

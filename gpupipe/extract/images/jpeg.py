@@ -53,7 +53,7 @@ _XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _NO_SIZE = frozenset((0x01, *range(0xD0, 0xD8)))  # TEM and RST: markers without a length
 
 
-_TOO_EARLY = frozenset((0x00, 0xD8, _END, _SCAN))  # not a marker, a second start, the end, a scan
+_TOO_EARLY = frozenset((0xD8, _END, _SCAN))  # a second start, the end, a scan
 
 
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -122,7 +122,7 @@ def _frame_header(data: Encoded) -> tuple[int, int, bool]:
     try:
         for _ in range(_MOST_STEPS):
             prefix, marker, length = _segment(data, at)
-            if prefix != 0xFF:
+            if prefix != 0xFF or not marker:
                 found = _SEGMENT.search(data, at)
                 if found is None:
                     raise DecodeError(f"damaged JPEG: a marker is expected at byte {at}, found {prefix:02x}")

@@ -213,6 +213,9 @@ def expand_url(pattern: str) -> list[tuple[str, str]]:
     parts = _PARTS.fullmatch(pattern)
     assert parts is not None  # the caller has checked that it is a URL
     scheme, text, rest = parts[1], parts[2], parts[3] or ""
+    if scheme.lower().endswith(("http://", "https://")):  # a signature is no pattern, and belongs to each of the files
+        text, mark, query = text.partition("?")
+        rest = f"{mark}{query}{rest}"
     folders = _Remote(storage, scheme, rest)
     try:
         if text and folders.exists(text):

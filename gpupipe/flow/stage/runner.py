@@ -390,7 +390,7 @@ class StageRunner:
     def _dropped(self, queued: Queued) -> dict[int, DataError]:
         """Discard the results of a job in flight, which has to run again; return the rows that are known to be bad.
 
-        Where errors are raised they are found in the same order whatever was in flight, as after a resume nothing is.
+        Where errors are raised, what is in flight does not change their order: after a resume nothing is in flight.
         """
         job = queued.item
         if isinstance(job, Job) and len(job.feeds) == 1:
