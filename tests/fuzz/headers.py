@@ -122,7 +122,7 @@ def jpeg_slowly(data: bytes) -> tuple[int, int, int, bool, int] | None:
     """(height, width, channels, progressive, bits) of a JPEG, None if its frame header is not found or empty."""
     at = 2
     while at + 4 <= len(data):
-        if data[at] != 0xFF:  # up to the next marker of a segment
+        if data[at] != 0xFF or not data[at + 1]:  # up to the next marker of a segment
             while at + 2 <= len(data) and not (data[at] == 0xFF and not_alone(data[at + 1])):
                 at += 1
             continue
@@ -140,7 +140,7 @@ def jpeg_slowly(data: bytes) -> tuple[int, int, int, bool, int] | None:
             if not height or not width or not frame[5] or length < 8 + 3 * frame[5]:
                 return None
             return height, width, frame[5], marker & 3 == 2, frame[0]
-        elif marker in (0, 0xD8, 0xD9, 0xDA) or length < 2:
+        elif marker in (0xD8, 0xD9, 0xDA) or length < 2:
             return None
         else:
             at += 2 + length
