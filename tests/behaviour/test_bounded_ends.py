@@ -43,6 +43,7 @@ def _wait_until_gone() -> None:
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
+    gc.collect()  # iterators in cycles that the test before has left
     assert _threads() == []
     yield
     gc.collect()

@@ -283,13 +283,14 @@ def test_most_ranks_are_right(ranks: Ranks) -> None:
 
 
 def test_ranks_at_other_places_disagree(ranks: Ranks) -> None:
-    begun = chain(64, 16).by_rank(0, 2, check=False).iterator(epoch=0)
-    next(begun)
+    with chain(64, 16).by_rank(0, 2, check=False).iterator(epoch=0) as begun:
+        next(begun)
+        state = begun.state_dict()
 
     def one(rank: int) -> Any:
         items = chain(64, 16).by_rank(rank, 2).iterator(epoch=0)
         if rank:
-            items.load_state_dict(begun.state_dict())
+            items.load_state_dict(state)
         return next(items)
 
     for error in ranks(2, one):

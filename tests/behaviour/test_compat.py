@@ -15,6 +15,7 @@ from gpupipe import Dataset, compat, ops
 from gpupipe.compat import py_function
 from gpupipe.graph.classify import classify
 from tests.behaviour.model import run
+from tests.chains.damage import no_thread_left
 
 
 def _square(x: Any) -> int:
@@ -145,15 +146,15 @@ def test_an_initializable_iterator_begins_when_it_is_told_to_and_counts_epochs()
 
 
 def test_an_iterator_survives_a_bad_element_and_closes_its_threads() -> None:
-    numbers = Dataset.from_tensor_slices([2, 0, 1]).map(lambda x: 4 // int(x), num_parallel_calls=2).prefetch(1)
-    with compat.make_one_shot_iterator(numbers) as iterator:
-        assert iterator.get_next() == 2
-        with pytest.raises(gp.DataError, match="ZeroDivisionError"):
+    with no_thread_left():
+        numbers = Dataset.from_tensor_slices([2, 0, 1]).map(lambda x: 4 // int(x), num_parallel_calls=2).prefetch(1)
+        with compat.make_one_shot_iterator(numbers) as iterator:
+            assert iterator.get_next() == 2
+            with pytest.raises(gp.DataError, match="ZeroDivisionError"):
+                iterator.get_next()
+            assert iterator.get_next() == 4
+        with pytest.raises(gp.ClosedError, match="was closed"):
             iterator.get_next()
-        assert iterator.get_next() == 4
-    with pytest.raises(gp.ClosedError, match="was closed"):
-        iterator.get_next()
-    assert not [t for t in threading.enumerate() if t.name.startswith(("gpupipe-prefetch", "gpupipe-map"))]
 
 
 def _with_py_function(x: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ from gpupipe.flow.bad.policy import ErrorPolicy
 from gpupipe.flow.element import Hole, Replacement, Stream
 from tests.behaviour.model import outcomes, run
 from tests.behaviour.programs import Program, build, elements, model, programs
-from tests.chains.damage import bad_scan, bad_tables, jpeg
+from tests.chains.damage import bad_scan, bad_tables, jpeg, no_thread_left
 
 R = Dataset.range
 HOST = Options(device="cpu", backend="numpy")
@@ -276,15 +275,15 @@ def test_what_cannot_be_padded(make: Callable[[], Any], text: str) -> None:
 
 
 def test_none_or_several_are_an_error_and_no_thread_is_left() -> None:
-    with pytest.raises(ValueError, match="got an empty one"):
-        R(0).get_single_element()
-    with pytest.raises(IndexError, match="empty"):
-        R(0).first()
-    with pytest.raises(ValueError, match="got more than one"):
-        R(2).prefetch(2).get_single_element()
-    with pytest.raises(gp.DataError, match="ZeroDivisionError"):
-        failing(1).prefetch(2).get_single_element()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("gpupipe-prefetch")]
+    with no_thread_left():
+        with pytest.raises(ValueError, match="got an empty one"):
+            R(0).get_single_element()
+        with pytest.raises(IndexError, match="empty"):
+            R(0).first()
+        with pytest.raises(ValueError, match="got more than one"):
+            R(2).prefetch(2).get_single_element()
+        with pytest.raises(gp.DataError, match="ZeroDivisionError"):
+            failing(1).prefetch(2).get_single_element()
 
 
 # ---- elements that fail, against a plain model over random chains
