@@ -15,6 +15,9 @@ __all__ = ["logger"]
 _CALLER = 3
 """Frames from `logging` up to the caller, so that a record names the caller's line."""
 
+_KEPT = 256
+"""Warnings that `warning_once` remembers, the newest."""
+
 
 class Log:
     """A logger that raises no exceptions of the user's handlers and filters.
@@ -26,11 +29,27 @@ class Log:
     def __init__(self, target: logging.Logger) -> None:
         self._target = target
         self._shown = logging.NullHandler()  # used only for its `handleError`
+        self._warned: dict[object, object] = {}
 
     def info(self, text: str, *args: Any) -> None:
         self._say(logging.INFO, text, args)
 
     def warning(self, text: str, *args: Any) -> None:
+        self._say(logging.WARNING, text, args)
+
+    def warning_once(self, text: str, *args: Any, about: object = None) -> None:
+        """Warn, once in a process.
+
+        Args:
+            about: what the warning is of, hashable: a second one of the same is not logged; if None, one of the same
+                text and args.
+        """
+        key = (text, *args) if about is None else about
+        mine = object()
+        if self._warned.setdefault(key, mine) is not mine:
+            return
+        for oldest in list(self._warned)[:-_KEPT]:
+            self._warned.pop(oldest, None)
         self._say(logging.WARNING, text, args)
 
     def error(self, text: str, *args: Any) -> None:

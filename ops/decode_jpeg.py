@@ -41,6 +41,7 @@ class DecodeSmallerJpeg(Decoding):
     """
 
     decodes: ClassVar[bool] = False
+    decodes_on_host: ClassVar[bool] = True
     domain: ClassVar[Any] = "host"
     legal: ClassVar[tuple[int, ...]] = (0, 1, 3)
 

@@ -18,6 +18,7 @@ import pytest
 
 from gpupipe.dataset import epochs
 from gpupipe.errors import MissingDependencyError
+from gpupipe.log import logger
 from gpupipe.transform import machine
 from tests.libraries import ALL_LIBRARIES, fail_without_library
 from tests.passed import Passed
@@ -115,4 +116,4 @@ def _no_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def _no_chain_was_built_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each test be a program of its own: the same lines of another one have built no chain."""
     monkeypatch.setattr(epochs, "_LAST_AT", {})
-    monkeypatch.setattr(epochs, "_WARNED", {})
+    monkeypatch.setattr(logger, "_warned", {})

@@ -120,13 +120,14 @@ class EpochCounter:
         with _REQUESTS.lock:
             epoch, doubts = self._take(key, plan, settings, progress, first)
         for doubt in doubts:
-            _warn_once(*doubt)
+            what, text, *args = doubt
+            logger.warning_once(text, *args, about=what)
         return epoch
 
     def _take(
         self, key: Key, plan: Node, settings: Settings, progress: Progress | None, first: int | None
     ) -> tuple[int, list[tuple[Any, ...]]]:
-        """The number, and what may have been meant otherwise: arguments of `_warn_once`."""
+        """The number, and what may have been meant otherwise: what each is about, its text and arguments."""
         doubts: list[tuple[Any, ...]] = []
         count, request = self._chains.get(key), self.requested(plan)
         new = count is None
@@ -145,7 +146,7 @@ class EpochCounter:
         return count.start(plan, progress), doubts
 
     def _doubts(self, plan: Node, settings: Settings, count: ChainCount, new: bool) -> Iterator[tuple[Any, ...]]:
-        """Where counting probably does not give what was meant: arguments of `_warn_once`."""
+        """Where counting probably does not give what was meant: what each is about, its text and arguments."""
         if in_torch_worker() and not count.request:
             yield ("worker",), _IN_A_WORKER, count.following
         last = count.progress
@@ -221,7 +222,7 @@ class Visits:
             self._count += 1
             again = self._count == elements + 1 or (self._count == 1 and not number and in_torch_worker())
         if again and draws(plan):
-            _warn_once(("visits", plan.line), _VISITED_AGAIN, plan.line, epoch)
+            logger.warning_once(_VISITED_AGAIN, plan.line, epoch, about=("visits", plan.line))
         return epoch
 
 
@@ -264,12 +265,10 @@ class _Requests:
 _REQUESTS = _Requests()
 
 _KEPT = 256
-"""Chains, and warnings, that are remembered."""
+"""Chains that are remembered."""
 
 _LAST_AT: dict[bytes, ChainCount] = {}
 """The chain that started last at each place in the program."""
-
-_WARNED: dict[tuple[Any, ...], None] = {}
 
 _STARTS_AGAIN = (
     "the chain that ends at %s was built again and starts at epoch 0, with the random numbers of epoch 0. If this "
@@ -290,15 +289,6 @@ _VISITED_AGAIN = (
     "ds.set_epoch(epoch) before each epoch (of a DataLoader without persistent_workers), or read ds.epoch(epoch)[i]; "
     "see gpupipe/dataset/EPOCHS.md"
 )
-
-
-def _warn_once(what: tuple[Any, ...], text: str, *args: Any) -> None:
-    with _REQUESTS.lock:
-        new = what not in _WARNED
-        if new:
-            _remember(_WARNED, what, None)
-    if new:  # not with the lock held: a handler may be slow
-        logger.warning(text, *args)
 
 
 def _remember(memory: dict[Any, Any], key: Any, value: Any) -> None:

@@ -78,6 +78,7 @@ class Op:
         random: whether `draw` uses its generator; such a call has a site of its own.
         stateful: whether two calls with equal inputs may differ: the field `call` numbers the calls.
         decodes: whether the first input is encoded bytes, so that sizes come from its header.
+        decodes_on_host: whether it decodes an image, but not in the graph.
         before_graph: whether an executor that builds a graph (DALI) computes it before that, on threads of the host,
             from values that enter the graph.
         broadcasts: whether its inputs are broadcast, so that the size of the result is the largest of theirs.
@@ -102,6 +103,7 @@ class Op:
     rows: ClassVar[Literal["each", "batch"]] = "each"
     random: ClassVar[bool] = False
     decodes: ClassVar[bool] = False
+    decodes_on_host: ClassVar[bool] = False
     stateful: ClassVar[bool] = False
     before_graph: ClassVar[bool] = False
     broadcasts: ClassVar[bool] = False

@@ -15,9 +15,6 @@ from .state import StateHeader
 
 __all__ = ["check_ranks", "difference", "differences", "part_of"]
 
-_SAID: list[str] = []
-"""Whether the log has said that nothing is compared."""
-
 
 def check_ranks(chain: StateHeader, progress: Progress, epoch: int) -> None:
     """Compare with the other ranks, if the chain has a `by_rank` that checks.
@@ -36,13 +33,13 @@ def check_ranks(chain: StateHeader, progress: Progress, epoch: int) -> None:
     found = board()
     if found is not None:
         agree(found, part_of(chain, node, progress, epoch), difference)
-    elif not _SAID:
-        _SAID.append("")
-        logger.warning(
+    else:
+        logger.warning_once(
             "by_rank compares nothing: this process has no store of torch.distributed or jax.distributed, so it would "
             "not be noticed if one of %d ranks had another seed, epoch or file; initialise one of them first, or "
             "pass check=False",
             node.shards,
+            about=check_ranks,
         )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from ..log import logger
 from ..plan.node import Node, walk
 
@@ -19,9 +17,4 @@ def log_empty(root: Node) -> None:
     blamed = (none or drops)[-1:]
     how = "leaves out" if none else "may leave out"
     why = "".join(f"; {node.describe()} at {node.line} {how} all, as a batch that is not full" for node in blamed)
-    _log_once(f"an epoch of the chain that ends at {root.line} gave no element{why}")
-
-
-@cache
-def _log_once(text: str) -> None:
-    logger.warning("%s", text)
+    logger.warning_once("an epoch of the chain that ends at %s gave no element%s", root.line, why)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -187,12 +186,7 @@ def log_ranges(root: Node) -> None:
     """Log what the checks of ranges find in a chain that is about to run, each once in a process."""
     for node in walk(root):
         for text, _ in (*normalizations(node), *beyond_one(node)):
-            _log_once(text)
-
-
-@cache
-def _log_once(text: str) -> None:
-    logger.warning("%s", text)
+            logger.warning_once("%s", text)
 
 
 def normalizations(node: Node) -> Iterator[tuple[str, bool]]:

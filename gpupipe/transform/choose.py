@@ -12,7 +12,6 @@ flip and normalisation of 32x32 pixels (cifar-2026-11-28-3.json).
 
 from __future__ import annotations
 
-import functools
 import os
 from dataclasses import replace
 from typing import Literal
@@ -273,7 +272,7 @@ def make_executor(
     """
     refuse_unsupported(choice, program)
     if choice.fallback:
-        _log_once(choice.label, choice.why)
+        logger.warning_once("images are computed by %s: %s", choice.label, choice.why)
     if not choice.runs_dali:
         from .numpy import NumpyExecutor
 
@@ -285,8 +284,3 @@ def make_executor(
         return DaliExecutor(graph, batch_size, threads, choice.device_id, decoding, verifies)
 
     return BeforeGraph(program, batch_size, threads, dali) if calls_before(program) else dali(program)
-
-
-@functools.cache
-def _log_once(label: str, why: str) -> None:
-    logger.warning("images are computed by %s: %s", label, why)

@@ -121,6 +121,7 @@ class NativeDecoding(Op):
     Shapes: ``bytes -> dtype[H,W,C]{HWC}``
     """
 
+    decodes_on_host: ClassVar[bool] = True
     domain: ClassVar[Any] = "host"
 
     channels: int = 0

@@ -312,7 +312,6 @@ def test_a_rank_that_was_put_right_may_try_again(ranks: Ranks) -> None:
 def test_without_an_engine_the_log_says_that_nothing_is_compared(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agreement, "_SAID", [])
     monkeypatch.setattr(agreement, "board", lambda: None)
     with caplog.at_level(logging.WARNING, "gpupipe"):
         list(chain(64, 16).by_rank(0, 2))

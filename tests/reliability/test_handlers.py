@@ -291,3 +291,18 @@ def test_a_function_that_iterates_may_not_ask_for_what_waits_for_it(prefetch: bo
 
     assert in_time(lambda: taken(items)) == [1, 1]
     assert refused == ["next", "state_dict"] * 4
+
+
+def test_what_is_logged_once_is_known_by_what_it_is_about_and_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    for number in (1, 1, 2):
+        logger.warning_once("%d files", number)
+    for number in (3, 4):
+        logger.warning_once("%d files", number, about="files")
+    for number in range(5, 600):
+        logger.warning_once("%d files", number)
+    logger.warning_once("%d files", 1)  # forgotten meanwhile
+
+    said = [int(record.getMessage().split()[0]) for record in caplog.records]
+    assert said == [1, 2, 3, *range(5, 600), 1]
+    assert len(logger._warned) <= 256
+    assert {record.filename for record in caplog.records} == {"test_handlers.py"}

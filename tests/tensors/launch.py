@@ -4,23 +4,62 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from typing import Any
 
 from tests.chains.data import ROOT
 from tests.tensors.programs import chain
 
 
-def run(program: str, *arguments: str, ranks: int = 1, **environment: str) -> list[dict[str, Any]]:
-    """Run a program of tests/tensors on the CPU and return what each rank printed, as JSON, by rank."""
+def run(
+    program: str, *arguments: str, ranks: int = 1, torchrun: bool = False, **environment: str
+) -> list[dict[str, Any]]:
+    """Run a program of tests/tensors on the CPU and return what each rank printed, as JSON, by rank.
+
+    Args:
+        program: its name.
+        arguments: of its command.
+        ranks: how many processes run it, with the variables that torchrun gives them.
+        torchrun: whether torchrun starts them, which imports torch once more.
+        environment: further variables.
+    """
     variables = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="", PYTHONPATH=str(ROOT), **environment)
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
-    command = [sys.executable, *launcher, f"{ROOT}/tests/tensors/{program}.py", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=variables, timeout=200)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = [json.loads(line[line.index("{") :]) for line in done.stdout.splitlines() if "{" in line]
-    return sorted(found, key=lambda one: int(one["rank"]))
+    command = [sys.executable, f"{ROOT}/tests/tensors/{program}.py", *arguments]
+    if torchrun:
+        command[1:1] = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+        own: list[dict[str, str]] = [{}]
+    else:
+        own = variables_of(ranks) if ranks > 1 else [{}]
+    with ExitStack() as stack:
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
+        started = []
+        for one in own:
+            process = stack.enter_context(subprocess.Popen(command, env={**variables, **one}, **pipes))
+            stack.callback(process.kill)  # one rank may wait for another that failed
+            started.append(process)
+        printed = [process.communicate(timeout=200) for process in started]
+    for process, (_, wrong) in zip(started, printed, strict=True):
+        assert process.returncode == 0, wrong[-3000:]
+    lines = [line for out, _ in printed for line in out.splitlines() if "{" in line]
+    return sorted((json.loads(line[line.index("{") :]) for line in lines), key=lambda one: int(one["rank"]))
+
+
+def variables_of(ranks: int) -> list[dict[str, str]]:
+    """What torchrun tells the processes of one machine, by rank."""
+    (port,) = free_ports(1)
+    common = {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test"}
+    common |= {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "GROUP_RANK": "0"}
+    return [{**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
+
+
+def free_ports(number: int) -> list[str]:
+    """Ports that nobody listens on."""
+    with ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server(("localhost", 0))) for _ in range(number)]
+        return [str(server.getsockname()[1]) for server in servers]
 
 
 def expected(number: int) -> list[list[int]]:

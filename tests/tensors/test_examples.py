@@ -6,8 +6,6 @@ import csv
 import json
 import re
 import runpy
-import socket
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ import pytest
 import gpupipe as gp
 from gpupipe.comparison.photographs import write_shards
 from tests.chains.data import ROOT, records
-from tests.tensors.launch import run
+from tests.tensors.launch import free_ports, run
 
 EXAMPLES = ROOT / "gpupipe" / "guide" / "examples"
 EPOCHS, SAVED, STOPPED, BATCHES = 3, 7, 9, 5  # the second epoch is broken off, and continued after 2 of its 5
@@ -91,20 +89,14 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def free_ports(number: int) -> list[str]:
-    """Ports that nobody listens on."""
-    with ExitStack() as stack:
-        servers = [stack.enter_context(socket.create_server(("localhost", 0))) for _ in range(number)]
-        return [str(server.getsockname()[1]) for server in servers]
-
-
-def runs_of(name: str, *lists: list[str], out: Path, ranks: int = 1) -> list[Any]:
+def runs_of(name: str, *lists: list[str], out: Path, ranks: int = 1, torchrun: bool = False) -> list[Any]:
     """What the runs of an example were given and printed, by rank."""
     environment = {"OUT": str(out), "JAX_PLATFORMS": "cpu", "KERAS_BACKEND": "jax", "ACCELERATE_USE_CPU": "true"}
     environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
     if ranks > 1:
         environment["PORTS"] = " ".join(free_ports(len(lists)))
-    return [one["runs"] for one in run("example", name, *map(json.dumps, lists), ranks=ranks, **environment)]
+    words = [name, *map(json.dumps, lists)]
+    return [one["runs"] for one in run("example", *words, ranks=ranks, torchrun=torchrun, **environment)]
 
 
 @pytest.mark.parametrize("example", TRAINING, ids=lambda example: example.name)
@@ -119,7 +111,7 @@ def test_a_stopped_run_ends_as_one_that_was_not_stopped(example: Example, photog
 
     whole, stopped = [*common, f"{tmp_path}/whole{suffix}"], [*common, f"{tmp_path}/stopped{suffix}"]
     words = whole, [*stopped, "--steps", str(STOPPED)], stopped
-    found = runs_of(example.name, *words, out=tmp_path, ranks=example.ranks)
+    found = runs_of(example.name, *words, out=tmp_path, ranks=example.ranks, torchrun=example.name == "ddp")
 
     for rank, runs in enumerate(found):
         every = [batch for epoch in range(EPOCHS) for batch in example.expected(photographs, rank, epoch)]

@@ -371,7 +371,6 @@ def test_ops_that_an_executor_cannot_run_are_named_before_anything_is_built() ->
 
 def test_a_fallback_is_logged_once(machine: Any, caplog: pytest.LogCaptureFixture) -> None:
     machine(0, False)
-    choose._log_once.cache_clear()
     choice = resolve_device(Options().resolve())
 
     with caplog.at_level(logging.WARNING, logger="gpupipe"):

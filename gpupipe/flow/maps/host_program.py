@@ -147,7 +147,7 @@ class HostProgram:
     def _call(self, op: Op) -> Callable[..., Any]:
         """The function of an op; a decoder that runs here has no header check before it."""
         function = op.compiled()
-        if not (self.strict and "decode" in op.name):
+        if not (self.strict and (op.decodes or op.decodes_on_host)):
             return function
 
         def checked(data: Any, *others: Any) -> Any:
