@@ -41,6 +41,8 @@ class Log:
         """Warn, once in a process.
 
         Args:
+            text: with places for `args`, as in Python's `logging`.
+            args: what they hold, hashable.
             about: what the warning is of, hashable: a second one of the same is not logged; if None, one of the same
                 text and args.
         """
