@@ -123,9 +123,8 @@ def _writable(folder: Path) -> bool:
 
 
 def _chain(options: argparse.Namespace, folder: Path) -> int:
-    return _compare(
-        options, folder, "chain-gpu" if options.device == "gpu" else "chain-plain" if options.plain else "chain"
-    )
+    work = "chain-gpu" if options.device == "gpu" else "chain-plain" if options.plain else "chain"
+    return _compare(options, folder, f"uncropped-{options.uncropped}" if options.uncropped else work)
 
 
 def _gpu(options: argparse.Namespace, folder: Path) -> int:
@@ -332,6 +331,11 @@ def _parser() -> argparse.ArgumentParser:
         "--megapixels", type=float, choices=(0.2, 1.0, 3.0), default=0.2, help="of the drawn photographs (%(default)s)"
     )
     chain.add_argument("--plain", action="store_true", help="resize without antialias, in float32 from there on")
+    chain.add_argument(
+        "--uncropped",
+        choices=("resize", "linear", "center"),
+        help="whole images to one size, nothing random: with antialias, without, or the middle of the shorter side",
+    )
     chain.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="gpu: as bench-gpu")
     memory.add_argument("--shuffle", type=_positive, default=10_000, help="records in the buffer (%(default)s)")
     memory.add_argument("--records", type=_positive, default=12_000, help="records of 110 KB to write (%(default)s)")

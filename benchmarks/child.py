@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks import checkout
 from benchmarks.cifar_data import describe as describe_cifar
 from benchmarks.contestants import CONTESTANTS, batches, host_passes
-from benchmarks.job import Audit, Job, Run
+from benchmarks.job import Job, Run
 from benchmarks.probe import audit_images, audit_records
 from benchmarks.process import OwnPeak, peak_bytes, resident_parts, tree_cpu_seconds
 
@@ -118,8 +118,9 @@ def _report(job: Job) -> dict[str, Any]:
         return asdict(describe_cifar(job.contestant, (epochs() for _ in range(job.batches)), job.elements))
     iterator = batches(job)
     if job.mode == "audit":
-        audit: Audit = (audit_records if contestant.work == "extract" else audit_images)(job.contestant, iterator)
-        return asdict(audit)
+        if contestant.work == "extract":
+            return asdict(audit_records(job.contestant, iterator))
+        return asdict(audit_images(job.contestant, iterator, normalised=contestant.work != "uncropped-linear"))
     if job.mode == "training":
         shares = measure_waiting(job, iterator)
         _close(iterator)

@@ -33,6 +33,9 @@ _REFERENCES = {
     "approximate": "tfdata-exact",
     "overhead": "fast-calls",
     "prepared": "prepared-whole",
+    "uncropped-resize": "resize-tfdata",
+    "uncropped-linear": "linear-tfdata",
+    "uncropped-center": "center-tfdata",
     "on-error-dali": "raise-dali",
     "on-error-numpy": "raise-numpy",
 }
@@ -55,6 +58,14 @@ GOALS: Mapping[str, tuple[tuple[str, str, float, float], ...]] = {
         ("prepared-decoded", "prepared-turboloader", 1.0, 0.0),
         ("prepared-cache", "prepared-turboloader", 1.0, 0.0),
     ),
+    **{
+        f"uncropped-{form}": tuple((f"{form}-fast", f"{form}-{peer}", 0.9, 0.0) for peer in peers)
+        for form, peers in {
+            "resize": ("tfdata", "torchvision", "dataio"),
+            "linear": ("tfdata",),
+            "center": ("tfdata", "torchvision", "dataio"),
+        }.items()
+    },
     "on-error-dali": (("skip-dali", "raise-dali", 1.03, 0.0),),
     "on-error-numpy": (("skip-numpy", "raise-numpy", 1.03, 0.0),),
 }
@@ -246,7 +257,8 @@ def audited(
     probes = tuple(str(path) for path in probe.write_probes(folder, _PROBES))
     if what.work == "prepared":
         probes = (prepared.forms(probes, folder / "probe-forms"),)
-    times = what.probes if what.work != "extract" else 1  # it has no randomness: once is enough
+    once = what.work == "extract" or what.work.startswith("uncropped")  # nothing random
+    times = 1 if once else what.probes
     if _PROBES * times % what.batch:
         raise UnequalWork(
             f"the audit needs a --batch that divides {_PROBES * times}, got {what.batch}; use a power of 2"

@@ -6,12 +6,14 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-__all__ = ["FLOWER", "IMAGENET_MEAN", "IMAGENET_STD", "SHIFT", "SIZE", "Audit", "Job", "Run"]
+__all__ = ["FLOWER", "IMAGENET_MEAN", "IMAGENET_STD", "SHIFT", "SIDE", "SIZE", "Audit", "Job", "Run"]
 
 # In units of the pixels, 0..255. Not imported, so that no contestant depends on another's package.
 IMAGENET_MEAN = (123.675, 116.28, 103.53)
 IMAGENET_STD = (58.395, 57.12, 57.375)
 SIZE = 224
+SIDE = 256
+"""The shorter side of an image of which the square in the middle is cut out."""
 
 FLOWER = 180
 """Side of the images of `benchmarks.flowers`, in pixels."""

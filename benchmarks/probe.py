@@ -66,13 +66,15 @@ def write_damaged(folder: Path, count: int = 256) -> Path:
     return path
 
 
-def measure(images: npt.NDArray[Any]) -> tuple[Floats, Floats, npt.NDArray[np.bool_], Floats]:
+def measure(images: npt.NDArray[Any], normalised: bool = True) -> tuple[Floats, Floats, npt.NDArray[np.bool_], Floats]:
     """Read off a batch of finished probes.
 
-    Shapes: ``float32[B,224,224,3]{NHWC}``, normalised ``-> share float64[B], contrast float64[B] (NaN where the image
-    did not shrink enough), flipped bool[B], level float64[B]``
+    Shapes: ``float32[B,224,224,3]{NHWC}``, `normalised` or as decoded ``-> share float64[B], contrast float64[B] (NaN
+    where the image did not shrink enough), flipped bool[B], level float64[B]``
     """
-    pixels = images.astype(np.float64) * IMAGENET_STD + IMAGENET_MEAN
+    pixels = images.astype(np.float64)
+    if normalised:
+        pixels = pixels * IMAGENET_STD + IMAGENET_MEAN
     inner = slice(2, -2)  # the edge rules of resize filters differ in the outermost pixels
     red = pixels[:, inner, inner, 0].mean(1)
     green = pixels[:, inner, inner, 1].mean(2)
@@ -85,8 +87,8 @@ def measure(images: npt.NDArray[Any]) -> tuple[Floats, Floats, npt.NDArray[np.bo
     return share, contrast, across < 0, blue.mean(1)
 
 
-def audit_images(contestant: str, batches: Iterable[tuple[Any, Any]]) -> Audit:
-    """Describe the output of one pass over the probes.
+def audit_images(contestant: str, batches: Iterable[tuple[Any, Any]], normalised: bool = True) -> Audit:
+    """Describe the output of one pass over the probes, `normalised` or as decoded.
 
     Raises:
         ValueError: if there is no batch, or the images are not 224x224 with three channels.
@@ -98,7 +100,7 @@ def audit_images(contestant: str, batches: Iterable[tuple[Any, Any]]) -> Audit:
     for images, labels in batches:
         array = host(images)
         shape, dtype, layout = array.shape, str(array.dtype), _layout(contestant, array.shape)
-        parts.append(measure(array if layout == "NHWC" else array.transpose(0, 2, 3, 1)))
+        parts.append(measure(array if layout == "NHWC" else array.transpose(0, 2, 3, 1), normalised))
         seen.update(host(labels).reshape(-1).tolist())
     if not parts:
         raise ValueError(f"the audit of {contestant} needs batches, got none; does it read the files it is given?")

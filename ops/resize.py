@@ -13,7 +13,7 @@ from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import is_integer, plain
 from gpupipe.ops._shared.geometry import check_pixels, check_sides, full, image_of, is_traced_number, pair, static
-from gpupipe.ops._shared.libraries import averaged, opencv
+from gpupipe.ops._shared.libraries import averaged, interpolated
 from gpupipe.ops._shared.resampling import METHODS, SUPPORT, resampled, rounded
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops._shared.travel import moved
@@ -120,18 +120,19 @@ class Resampling(Op):
             wide = rounded(wide, x.dtype)
         return rounded(resampled(wide, 0, height, *self._resampling, rows), x.dtype)
 
-    def fast(self, x: Array, size: Array) -> Array:
+    def fast(self, x: Array, size: Array, out: Array | None = None) -> Array:
+        """The result, in `out`, such as a row of the batch, where that saves a copy."""
         height, width = size.tolist()
         whole = self.keep_dtype and x.dtype != np.float32
         if not x.size or x.shape[2] > 4 or self.method == "nearest" or (whole and self.antialias and x.itemsize > 1):
             return self.reference(x, size)
         if self.antialias:
-            return averaged(x if whole else x.astype(np.float32, copy=False), height, width, self.method)
+            return averaged(x, height, width, self.method, x.dtype if whole else np.dtype(np.float32), out)
         if self.method != "bilinear":
             return self.reference(x, size)
-        cv2 = opencv()
-        y = cv2.resize(x.astype(np.float32, copy=False), (width, height), interpolation=cv2.INTER_LINEAR)
-        return rounded(y.reshape(height, width, x.shape[2]), x.dtype if self.keep_dtype else y.dtype)
+        if whole:
+            return rounded(interpolated(x, height, width), x.dtype)
+        return interpolated(x, height, width, out)
 
     @property
     def _resampling(self) -> tuple[str, bool]:

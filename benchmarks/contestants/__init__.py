@@ -25,6 +25,9 @@ Work = Literal[
     "approximate",
     "overhead",
     "prepared",
+    "uncropped-resize",
+    "uncropped-linear",
+    "uncropped-center",
     "on-error-dali",
     "on-error-numpy",
     "shuffle",
@@ -64,6 +67,25 @@ _CPU, _GPU = {"device": "cpu"}, {"device": "gpu"}
 _WHOLE, _REGION = {"decode": "whole"}, {"decode": "region"}
 _AREA = {"contrast": "it shrinks with a box filter, since OpenCV has no antialiased bilinear one: less work"}
 _COARSE = {"contrast": "it decodes with the fast transform, and at a fraction of the size where windows are large"}
+
+
+def _uncropped(form: Literal["resize", "linear", "center"]) -> tuple[Contestant, ...]:
+    """Whole images to one size; torchvision and dataio-rs always normalise and give planes, so not as "linear"."""
+    work: Work = f"uncropped-{form}"
+    how = {"form": form}
+    own = ("fast", "gpupipe, fast", _FAST), ("dali", "gpupipe, DALI on CPU", _DALI), ("numpy", "gpupipe, NumPy", ())
+    found = [
+        Contestant(f"{form}-{backend}", work, "uncropped_gpupipe", label, _GPUPIPE + needs, how | {"backend": backend})
+        for backend, label, needs in own
+    ]
+    found.append(Contestant(f"{form}-tfdata", work, "uncropped_tf", "tf.data", _TF, how))
+    if form != "linear":
+        torchvision, label = (*_TORCH, "torchvision"), "torch + torchvision v2"
+        found.append(Contestant(f"{form}-torchvision", work, "peers.uncropped_torchvision", label, torchvision, how))
+        found.append(Contestant(f"{form}-dataio", work, "peers.uncropped_dataio", "dataio-rs", ("dataio",), how))
+    return tuple(found)
+
+
 _ALL = (
     Contestant("dali", "chain", "dali_chain", "DALI by hand, CPU", _DALI, _CPU | _REGION),
     Contestant("gpupipe-dali", "chain", "gpupipe_chain", "gpupipe, DALI on CPU", _GPUPIPE + _DALI, {"backend": "dali"}),
@@ -219,6 +241,9 @@ _ALL = (
         _TORCH,
         {"batched": True, "workers": False},
     ),
+    *_uncropped("resize"),
+    *_uncropped("linear"),
+    *_uncropped("center"),
 )
 CONTESTANTS = {one.name: one for one in _ALL}
 

@@ -30,7 +30,8 @@ SMALL: dict[str, Any] = {
     "compare.DECODED": 1,
     # gpupipe in place of DALI, and of TensorFlow, which takes seconds to import
     "compare._REFERENCES": {**compare._REFERENCES, "chain": "gpupipe-numpy", "chain-plain": "plain-gpupipe-numpy"}
-    | {"extract": "gpupipe-extract", "approximate": "gpupipe-fast-smaller"},
+    | {"extract": "gpupipe-extract", "approximate": "gpupipe-fast-smaller"}
+    | {f"uncropped-{form}": f"{form}-numpy" for form in ("resize", "linear", "center")},
     "data.SIZES": {1.0: (2, 96, 128), 3.0: (2, 96, 128)},
     "large.PASSES": 1,
     "flowers.PROBES": 4,

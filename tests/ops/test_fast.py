@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.graph.op import Array
+from gpupipe.ops._shared import libraries
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops._shared.libraries import averaged
@@ -20,7 +22,7 @@ from gpupipe.ops.resize import Resize
 pytest.importorskip("cv2")
 pytest.importorskip("cykooz_resizer")
 
-SIZES = [(24, 31), (61, 83), (130, 20), (1, 1), (61, 200)]
+SIZES = [(24, 31), (61, 83), (130, 20), (1, 1), (61, 200), (29, 31)]
 
 
 def ints(*numbers: int) -> Array:
@@ -48,13 +50,20 @@ def test_normalised_images_are_bit_identical(channels: int, layout: Any, dtype: 
 def test_a_resized_image_stays_what_it_is_when_the_next_one_is_resized() -> None:
     images = [noise(61, 83), noise(40, 61), noise(24, 83), noise(61, 31), noise(24, 31)]
     sizes = [(24, 31), (24, 31), (24, 31), (24, 31), (31, 24), (600, 700), (600, 700)]
-    made = [(x, size, averaged(x, *size, "bilinear")) for size in sizes for x in images]
+    made = [(x, size, averaged(x, *size, "bilinear", x.dtype)) for size in sizes for x in images]
 
     for x, size, found in made:
         expected = Resize(*size, antialias=True, keep_dtype=True).reference(x, ints(*size))
         assert np.abs(found.astype(int) - expected.astype(int)).max() <= 1  # as in the test below
 
 
+@pytest.fixture(params=[1 << 19, 1500], ids=["whole", "in bands"])
+def _bands(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let images be resized as large ones are, too."""
+    monkeypatch.setattr(libraries, "_BAND", request.param)
+
+
+@pytest.mark.usefixtures("_bands")
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 @pytest.mark.parametrize(("method", "most"), [("bilinear", 1), ("bicubic", 2), ("lanczos3", 2)])
@@ -71,6 +80,7 @@ def test_bytes_with_antialias_are_those_of_pillow_but_for_a_rounding_of_each_axi
     assert np.abs(got.astype(int) - expected).max() <= most
 
 
+@pytest.mark.usefixtures("_bands")
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "int16"])
 @pytest.mark.parametrize("antialias", [False, True])
@@ -86,6 +96,28 @@ def test_floats_are_those_of_numpy_but_for_roundings_of_float32(
 
     assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
     np.testing.assert_allclose(got, expected, rtol=0, atol=2e-3)
+
+
+def test_a_resize_needs_little_memory_that_is_new() -> None:
+    """What is new for each image comes page by page from the system: 3.5 ms where the resize takes 0.5."""
+    x = noise(375, 500)
+    for antialias in (False, True):
+        op = Resize(224, 224, antialias=antialias)
+        op.fast(x, ints(224, 224))
+        tracemalloc.start()
+        try:
+            result = op.fast(x, ints(224, 224))
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert most < result.nbytes + (1 << 20)
+
+
+def test_rows_that_no_pixel_needs_are_not_converted() -> None:
+    x = noise(900, 40)
+    op = Resize(100, 20)
+
+    np.testing.assert_allclose(op.fast(x, ints(100, 20)), op.reference(x, ints(100, 20)), rtol=0, atol=2e-3)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.contestants.peers.source import Places
 from benchmarks.job import IMAGENET_MEAN, IMAGENET_STD, SIZE, Job
 
-__all__ = ["batches"]
+__all__ = ["batches", "decoder"]
 
 
 class Photographs:
@@ -25,7 +25,7 @@ class Photographs:
         torch: Any = importlib.import_module("torch")
         v2: Any = importlib.import_module("torchvision.transforms.v2")
         self.torch, self.places = torch, Places(job)
-        self.decode = decode or _decode()
+        self.decode = decode or decoder()
         self.transform = v2.Compose([
             v2.RandomResizedCrop(SIZE, antialias=True),
             v2.RandomHorizontalFlip(),
@@ -42,7 +42,7 @@ class Photographs:
         return self.transform(self.decode(data)), label
 
 
-def _decode() -> Callable[[Any], Any]:
+def decoder() -> Callable[[Any], Any]:
     """torchvision's decoder of a ``uint8[n]`` to ``uint8[3,h,w]``.
 
     Raises:
