@@ -6,13 +6,16 @@ pixels (`is_ordinary` in `extract/images/jpeg.py`, `png.py` and `bmp.py`). The h
 DALI refuses. On a GPU a JPEG's tables have to be complete and to agree, too: libjpeg refuses damaged ones, while the
 GPU's decoders may not, or fail on other images of their batch as well. A graph takes only encoded images, so an image
 that the host has decoded is fed as a BMP, or as a PNG if it is still to be rotated: any decoder reads these without a
-change. An EXIF block by which DALI is to rotate an image is reduced to the orientation.
+change. An EXIF block by which DALI is to rotate an image is reduced to the orientation. A window of one column is the
+host's, too: libjpeg interpolates its colours from that column alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..errors import DataError, DecodeError
 from ..extract.images import bmp, jpeg, png
@@ -52,19 +55,20 @@ class HostDecoder:
         self._pool: DaemonPool | None = None
         self._said = False
         self.readings = _readings(program)
+        self._shapes = _shapes(program)
 
-    def ready(self, n: int, rows: Sequence[Any] | Array, causes: dict[int, DataError]) -> Sequence[Any] | Array:
+    def ready(self, n: int, feed: Feed, causes: dict[int, DataError]) -> Sequence[Any] | Array:
         """The images of input `n` as DALI gets them. Adds the errors of bad images to `causes`, by row."""
-        reading = self.readings.get(n)
+        reading, rows = self.readings.get(n), feed.values[n]
         if reading is None:
             return rows
         upright = reading.exif_orientation is not False
-        out, others = list(rows), []
+        out, others, columns = list(rows), [], self._columns(n, feed)
         for i, row in enumerate(rows):
             if not len(row):
                 continue  # `tensors_of` refuses it
             try:
-                image = self._for_graph(row, reading.gray, upright)
+                image = None if i in columns else self._for_graph(row, reading.gray, upright)
                 if image is None:
                     others.append(i)
                 else:
@@ -77,6 +81,14 @@ class HostDecoder:
         for i, image in self._decoded({i: (as_plain, rows[i], *reading) for i in others}, causes).items():
             out[i] = image
         return out
+
+    def _columns(self, n: int, feed: Feed) -> set[int]:
+        """The rows of which a window of one column is decoded."""
+        found = set[int]()
+        for value in self._shapes.get(n, ()):
+            shapes = np.asarray(feed.values[value] if isinstance(value, int) else [value.value] * feed.size)
+            found.update(np.flatnonzero(shapes[:, 1] == 1).tolist())
+        return found
 
     def _for_graph(self, row: Any, gray: bool, upright: bool) -> Any:
         """An image as DALI gets it; None if the host decodes it."""
@@ -136,6 +148,17 @@ class HostDecoder:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
+
+
+def _shapes(program: Program) -> dict[int, list[int | Const]]:
+    """The inputs that hold the sizes of windows, or the same size for all, by the input that is decoded."""
+    found: dict[int, list[int | Const]] = {}
+    for call in program.values:
+        if isinstance(call, Apply) and call.op.decodes and call.op.parameters == ("start", "shape"):
+            shape = call.params[1]
+            which = shape if isinstance(shape, Const) else program.inputs.index(shape)
+            found.setdefault(program.inputs.index(call.x[0]), []).append(which)
+    return found
 
 
 def _readings(program: Program) -> dict[int, Reading]:

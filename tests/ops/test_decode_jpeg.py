@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from gpupipe import ops
+from gpupipe import Dataset, ops
 from gpupipe.errors import DecodeError, PlanTypeError, SpecError
 from gpupipe.extract.images import decode as decoding
 from gpupipe.graph.op import Array
@@ -17,12 +17,13 @@ from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.decode_crop import DecodeCrop
 from gpupipe.ops._shared.decode_smaller import DecodeSmaller, ResizeWindow, ratio_of
 from gpupipe.ops._shared.reverse import Reverse
-from gpupipe.ops._shared.samples import encoded, picture
+from gpupipe.ops._shared.samples import encoded, noise, picture
 from gpupipe.ops.decode_image import DecodeImage
 from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.ops.resize import Resize
 from gpupipe.spec import TensorSpec
 from tests.ops.refusals import refused
+from tests.ops.value_chains import BACKENDS, on
 
 FILES = {
     "4:4:4": encoded(picture(29, 37), quality=90, subsampling=0),
@@ -303,3 +304,24 @@ test_what_libjpeg_has_not_is_refused = refused(
     (SpecError, "target_height", lambda: ops.decode_and_crop_jpeg(DATA, (0, 0, 0, 10))),
     (PlanTypeError, "crop_window as", lambda: ops.decode_and_crop_jpeg(DATA, (0, 0, 5))),
 )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("size", [None, (40, 1)], ids=["of several sizes", "of one column each"])
+def test_a_window_of_one_column_has_the_colours_of_the_whole_image(backend: Any, size: tuple[int, int] | None) -> None:
+    """libjpeg interpolates the colours of a window of one column from that column alone."""
+    data = [encoded(noise(40, 64), quality=90, subsampling=2)] * 6
+    left, width = np.array([0, 5, 6, 63, 30, 31]), np.array([1, 1, 2, 1, 3, 1])
+    chosen = width > 0 if size is None else width == 1
+    ds = Dataset.from_tensor_slices((data[: chosen.sum()], left[chosen], width[chosen]))
+
+    def cut(x: Any, left: Any, width: Any) -> Any:
+        image = ops.decode_jpeg(x, channels=3)
+        return ops.crop_to_bounding_box(image, 0, left, 40, width if size is None else 1), left
+
+    whole = ops.decode_jpeg(data[0], channels=3)
+    for image, start in ds.map(cut).with_options(on(backend)):
+        np.testing.assert_array_equal(image, whole[:, start : start + image.shape[1]])
+    if size is not None:
+        for image, start in ds.map(cut).batch(2).with_options(on(backend)).unbatch():
+            np.testing.assert_array_equal(image, whole[:, start : start + 1])

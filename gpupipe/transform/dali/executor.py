@@ -118,7 +118,7 @@ class DaliExecutor(Executor):
         causes: dict[int, DataError] = {}
         values = list(feed.values)
         for n in self._host.readings:
-            values[n] = self._host.ready(n, values[n], causes)
+            values[n] = self._host.ready(n, feed, causes)
         return self._schedule(replace(feed, values=tuple(values)), causes)
 
     def _schedule(self, feed: Feed, causes: dict[int, DataError]) -> _Flight:
