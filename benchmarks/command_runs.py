@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.checkout import verify as verify_checkout
 from benchmarks.process import tree_cpu_seconds
@@ -54,12 +54,19 @@ def _bare() -> Callable[[Path, Path], Any]:
     return bare
 
 
+class _Named(NamedTuple):
+    """A file as `verify` takes it, in every checkout that is compared."""
+
+    path: str
+    name: str
+
+
 def _verify(workers: int) -> Callable[[Path, Path], Any]:
-    from gpupipe.tools.files import find_files
     from gpupipe.tools.verify import verify
 
     def run(source: Path, out: Path) -> None:
-        found = verify(find_files([str(source)]), workers=workers)
+        files: Any = [_Named(str(path), path.name) for path in sorted(source.iterdir())]
+        found = verify(files, workers=workers)
         assert not found.bad, found
 
     return run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import importlib
 import io
@@ -19,6 +20,7 @@ import numpy as np
 
 import gpupipe as gp
 from gpupipe.comparison.contestants import EXECUTORS
+from gpupipe.comparison.elements import elements_of, encoded
 from gpupipe.comparison.photographs import write_shards
 from gpupipe.comparison.source import Source, find_source
 
@@ -35,9 +37,8 @@ def photographs(count: int = 240, shards: int = 8) -> str:
     """Write `count` photographs as TFRecord files, once, and return their pattern.
 
     gpupipe draws them. The environment variable DATA names yours instead, as `gpupipe demo --data` does: TFRecord
-    files (a name, a wildcard, a folder), or a folder of class directories with JPEG files. `count` of them are copied,
-    in turn from up to 64 files at a time, and fewer are repeated, so that there are always `count`; yours are never
-    written to.
+    files, images, tar archives or Parquet files (a name, a wildcard, a folder). `count` of them are copied, in turn
+    from up to 64 files at a time, and fewer are repeated, so that there are always `count`; yours are never written to.
 
     Features: ``image/encoded`` (bytes, JPEG) and ``image/class/label`` (int64), among others.
     """
@@ -70,23 +71,21 @@ def _once(name: str, write: Callable[[Path], Any]) -> Path:
 
 
 def _digest(data: str, source: Source, count: int, shards: int) -> str:
-    files: Sequence[Any] = source.paths
-    if source.patterns:
-        files = [os.fsdecode(path) for path in gp.Dataset.list_files(list(source.patterns), shuffle=False)]
-    known = [(name, os.stat(name).st_mtime_ns, os.stat(name).st_size) for name in files]
+    known = [(name, os.stat(name).st_mtime_ns, os.stat(name).st_size) for name in source.paths]
     return hashlib.sha256(repr((data, count, shards, known)).encode()).hexdigest()[:12]
 
 
 def _copy(source: Source, folder: Path, count: int, shards: int) -> None:
-    """Write the first records of each file, or the images of a folder, as shards."""
-    if source.patterns:
-        files = gp.Dataset.list_files(list(source.patterns), shuffle=False)
+    """Write the first records of each file, or the images of other files, as shards."""
+    if source.form == "TFRecord files":
+        files = gp.Dataset.list_files(list(map(glob.escape, source.paths)), shuffle=False)
         records: Any = files.interleave(gp.TFRecordDataset, cycle_length=64).take(count)
         records = [bytes(record) for record in records.with_options(gp.Options(on_error="skip"))]
     else:
+        pairs = elements_of(source, count).map(encoded(source, lambda image: (image,)))
         records = [
-            gp.io.encode_example({"image/encoded": [Path(path).read_bytes()], "image/class/label": [label]})
-            for path, label in zip(source.paths, source.labels, strict=True)
+            gp.io.encode_example({"image/encoded": [bytes(image)], "image/class/label": [int(label)]})
+            for image, label in pairs.with_options(gp.Options(on_error="skip"))
         ]
     if not records:
         raise gp.PlanError(f"DATA needs records without damage, got none in {source.name!r}")

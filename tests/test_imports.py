@@ -24,7 +24,7 @@ ORDERS = {
         " < optimize < load < profile < tensors < on_ray < arguments < dataset < ray < serving < compat < comparison"
         " < tools < cli"
     ),
-    "extract": "storage < images < examples < records < shards < tables",
+    "extract": "storage < images < examples < records < shards < tables < kinds < finder",
     "flow": (
         "element < own_bytes < step < buffer_sizes < check < bad < idle_workers < counters < remote_reads"
         " < tuning < run < rekey < state < access < measured < words < stall < sources < prefetch < maps < workers"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gpupipe.cli.shared import add_executor, add_images, add_size
+from gpupipe.cli.shared import DATA, add_executor, add_images, add_size
 from gpupipe.comparison.demo import run_demo
 
 __all__ = ["DESCRIPTION", "EXAMPLES", "add_arguments", "run"]
@@ -26,8 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         metavar="GLOB",
-        help="TFRecord files with image/encoded (a quoted wildcard, a file or a folder), or a folder of JPEGs or "
-        "of class directories with JPEGs; default: draw photographs into a temporary folder",
+        help=f"{DATA}; default: draw photographs into a temporary folder",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("contact-sheet.png"), help="contact sheet (default: %(default)s)"

@@ -8,12 +8,12 @@ import os
 
 from gpupipe.cpus import cpu_count
 from gpupipe.errors import PlanError
+from gpupipe.extract.finder import find
 from gpupipe.extract.records.manifest import folder_of
 from gpupipe.extract.records.manifest_writer import absolute, default_place, write_manifest
 from gpupipe.extract.storage.glob import is_url
 from gpupipe.extract.storage.output import check_output
 from gpupipe.progress import Progress
-from gpupipe.tools.files import find_files
 
 __all__ = ["DESCRIPTION", "EXAMPLES", "add_arguments", "run"]
 
@@ -49,7 +49,9 @@ def run(parsed: argparse.Namespace) -> int:
     """Run `gpupipe index`."""
     if parsed.workers < 1:
         raise PlanError(f"--workers needs 1 or more, got {parsed.workers}")
-    paths = [file.path for file in find_files(parsed.data)]
+    found = find(parsed.data, "index")
+    found.only("index", "TFRecord files")
+    paths = found.paths
     out = default_place(paths) if parsed.out is None else parsed.out
     if not is_url(out):
         check_output("--out", os.path.expanduser(out), "manifest of files", paths)

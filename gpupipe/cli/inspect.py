@@ -1,4 +1,4 @@
-"""inspect: `gpupipe inspect`, what is in TFRecord files and image files."""
+"""inspect: `gpupipe inspect`, what is in TFRecord files, image files and archives of images."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import Any
 
 from gpupipe.cli.verify import COMPRESSIONS
 from gpupipe.errors import PlanError, shown_name
+from gpupipe.extract.finder import DataFile, find
 from gpupipe.extract.storage.output import check_output
-from gpupipe.tools.files import DataFile, Kind, find_files, kind_at
 from gpupipe.tools.image_files import image_files, images_text
 from gpupipe.tools.inspect_records import survey_text
+from gpupipe.tools.pack.find import inputs_of
+from gpupipe.tools.pack.inputs import Inputs
 from gpupipe.tools.survey import survey
 from gpupipe.tools.text import counted
 from gpupipe.tools.thumbnails import write_thumbnails
@@ -23,9 +25,11 @@ __all__ = ["DESCRIPTION", "EXAMPLES", "add_arguments", "run"]
 
 DESCRIPTION = """\
 Say what is in data files. TFRecord files, compressed or not: how many records of which size, whether their checksums
-match, where they are damaged, which features they have, and the dict for parse_single_example. Images: size,
-subsampling, colour, orientation, and whether they can be decoded. Every record is read once. Of more than 40
-images there is a summary: kinds, sizes and folders. A folder without TFRecord files means the images in it and below.
+match, where they are damaged, which features they have, and the dict for parse_single_example. Images, also those in
+uncompressed tar archives and Parquet files: size, subsampling, colour, orientation, and whether they can be decoded.
+Every record is read once. Of more than 40 images there is a summary: kinds, sizes and folders. A folder without
+TFRecord files or archives means its class folders and all images below them, or the images in it; what is left out
+is said.
 
 Exit status: 0 nothing is damaged, 1 something is, 2 wrong usage."""
 
@@ -63,36 +67,32 @@ def run(parsed: argparse.Namespace) -> int:
     """Run `gpupipe inspect`."""
     if parsed.sample < 1:
         raise PlanError(f"--sample needs 1 or more, got {parsed.sample}")
-    files = find_files(parsed.data)
+    found = find(parsed.data, "inspect")
     if parsed.thumbnails is not None:
-        check_output("--thumbnails", parsed.thumbnails, "PNG", [file.path for file in files])
-    kinds = [kind_at(file.path) for file in files]
-    _check_kinds(files, kinds)
-    images = [file for file, kind in zip(files, kinds, strict=True) if kind.is_image]
-    records = [file for file, kind in zip(files, kinds, strict=True) if not kind.is_image]
+        check_output("--thumbnails", parsed.thumbnails, "PNG", found.paths)
+    pairs = list(zip(found.files, found.forms, strict=True))
+    records = [file for file, form in pairs if form == "TFRecord files"]
+    images: list[DataFile] | Inputs = [file for file, form in pairs if form == "images"]
+    if len(records) + len(images) < len(pairs):
+        images = inputs_of(found, parsed.data[0], "inspect", lambda task, done, total: None)
     thumbnails = 0 if parsed.thumbnails is None else THUMBNAILS
     seen = image_files(images, keep=thumbnails)
-    found = survey(records, COMPRESSIONS[parsed.compression], parsed.sample, 4 * thumbnails) if records else None
+    looked = survey(records, COMPRESSIONS[parsed.compression], parsed.sample, 4 * thumbnails) if records else None
     if parsed.json:
         out: dict[str, Any] = {
             "images": [one.json() for one in seen],
-            "records": None if found is None else found.json(),
+            "records": None if looked is None else looked.json(),
+            "left_out": dict(found.left_out),
         }
         print(json.dumps(out, indent=2))
     else:
-        texts = [images_text(seen)] if seen else []
-        print("\n\n".join(texts if found is None else [*texts, survey_text(found)]))
+        texts = [images_text(seen) if seen else "", survey_text(looked) if looked else "", found.left_out_text]
+        print("\n\n".join(filter(None, texts)))
     if parsed.thumbnails is not None:
-        kept = [one.data for one in seen if one.data] + ([] if found is None else found.images)
-        _sheet(parsed.thumbnails, kept, len(seen) + (0 if found is None else found.records))
-    good = all(not one.failure for one in seen) and (found is None or found.whole)
+        kept = [one.data for one in seen if one.data] + ([] if looked is None else looked.images)
+        _sheet(parsed.thumbnails, kept, len(seen) + (0 if looked is None else looked.records))
+    good = all(not one.failure for one in seen) and (looked is None or looked.whole)
     return 0 if good else 1
-
-
-def _check_kinds(files: Sequence[DataFile], kinds: Sequence[Kind]) -> None:
-    for file, kind in zip(files, kinds, strict=True):
-        if not kind.is_image and kind.name != "TFRecord":
-            raise PlanError(f"TFRecord files or images are needed, got {file.path!r}, which is {kind.name}")
 
 
 def _sheet(path: Path, images: Sequence[bytes], of: int) -> None:

@@ -9,6 +9,7 @@ import sys
 from fractions import Fraction
 
 from gpupipe.errors import shown_name
+from gpupipe.extract.finder import in_words
 from gpupipe.progress import Progress
 from gpupipe.tools.pack import Packed, pack
 
@@ -20,12 +21,13 @@ image/format, image/filename, image/height, image/width, image/class/label, imag
 
 SOURCE is one of
   a folder    its directories, sorted by name, are the classes 0, 1, 2 ...; images at any depth below one belong
-              to it; images in the folder itself, without any directory, are packed without labels; names that
-              start with a dot are left out
+              to it; images in the folder itself are packed, without labels, where none lie in directories; names
+              that start with a dot are left out
   tar         uncompressed; labels as in WebDataset (KEY.cls, or "label" or "cls" in KEY.json), else the directories
   Parquet     a binary column, or a struct with "bytes", as Hugging Face's image data sets have it, and a column of
               labels; needs pyarrow, and room in OUT for a copy of the images while it runs
-or a folder of tar archives, a folder of Parquet files, or a quoted wildcard for such files.
+or a folder of tar archives, a folder of Parquet files, a file, or a quoted wildcard for files of one kind, without
+labels if they are images. What is left out is said.
 
 Images are stored as they are: header and end are checked, nothing is decoded or encoded. With --resize-shorter, larger
 images are decoded, shrunk with antialias, turned upright as their EXIF says, and encoded as JPEG 4:2:0; gray
@@ -151,7 +153,8 @@ def _summary(packed: Packed) -> dict[str, object]:
         "skipped": [{"image": one.image, "reason": one.reason} for one in packed.skipped],
         "classes": packed.classes,
         "class_names": list(packed.class_names),
-        "ignored": packed.ignored,
+        "ignored": sum(packed.left_out.values()),
+        "left_out": dict(packed.left_out),
         "found": packed.found,
         "files": [str(path) for path in packed.files],
     }
@@ -166,9 +169,10 @@ def _sentence(packed: Packed, some_decoded: bool) -> str:
     notes = (
         (packed.found, "shard was finished before", "shards were finished before"),
         (len(packed.skipped), "image was left out", "images were left out"),
-        (packed.ignored, "other file was ignored", "other files were ignored"),
     )
     said = "".join(f"; {_count(*note)}" for note in notes if note[0])
+    if packed.left_out:
+        said += f"; left out: {in_words(packed.left_out)}"
     return f"{text}{said}\n{packed.files[0]}{' ...' if len(packed.files) > 1 else ''}"
 
 

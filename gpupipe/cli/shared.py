@@ -9,7 +9,13 @@ from gpupipe.comparison.comparison import Comparison
 from gpupipe.comparison.contestants import EXECUTORS
 from gpupipe.tools.contest_of import contest_of
 
-__all__ = ["add_contest", "add_data", "add_executor", "add_images", "add_size", "contest"]
+__all__ = ["DATA", "add_contest", "add_data", "add_executor", "add_images", "add_size", "contest"]
+
+DATA = (
+    "images, alone, in a folder or in class directories; TFRecord files with image/encoded; tar archives of samples; "
+    "Parquet files with a column of images (a file, a folder or a quoted wildcard)"
+)
+"""What commands that run the README's chain take, for their help."""
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
@@ -17,8 +23,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data",
         metavar="DATA|FILE.py:NAME",
-        help="TFRecord files with image/encoded (a quoted wildcard, a file or a folder), a folder of JPEGs or of class "
-        "directories with JPEGs; or a dataset, or a function that returns one without arguments",
+        help=f"{DATA}; or a dataset, or a function that returns one without arguments",
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -43,7 +42,7 @@ def run_demo(
     """Run the demo; its table goes to stdout, its progress to stderr.
 
     Args:
-        data: TFRecord files or a folder of JPEGs, see `find_source`; None draws photographs.
+        data: TFRecord files, images, tar archives or Parquet files, see `find_source`; None draws photographs.
         out: the contact sheet to write, a PNG.
         images: how many images to draw, or to use of `data` at most; >= 2.
         size: pixels per side after the crop, >= 8.
@@ -63,7 +62,7 @@ def run_demo(
     with tempfile.TemporaryDirectory(prefix="gpupipe-demo-") as name, Progress() as progress, ExitStack() as stack:
         folder = Path(name)
         source = _draw(folder, images, progress) if data is None else find_source(data, images)
-        check_output("--out", out, "PNG", source.files())
+        check_output("--out", out, "PNG", source.paths)
         batch = min(BATCH, images, source.at_least)
         dataset = training_chain(source, images, batch, size)
 
@@ -72,7 +71,7 @@ def run_demo(
             return stack.enter_context(Alone(job, folder))
 
         request = Request(
-            dataset, source.name, images, COMPARED, steps=False, limits=False, alone=True, scale=ops.IMAGENET_STD
+            dataset, source.title, images, COMPARED, steps=False, limits=False, alone=True, scale=ops.IMAGENET_STD
         )
         found = contest(request, executors, enter, progress)
         measured = [cost.key for cost in found.costs if cost.measured]
@@ -101,7 +100,7 @@ def _draw(folder: Path, images: int, progress: Progress) -> Source:
         shards = write_shards(folder, images, min(8, images), progress=lambda done: progress.update(done, images))
     megabytes = sum(path.stat().st_size for path in shards) / 1e6
     progress.finish(f"{megabytes:.0f} MB in {len(shards)} TFRecord shards")
-    return Source("photographs drawn for this run", [glob.escape(str(folder)) + "/photos-*.tfrecord"], at_least=images)
+    return Source("photographs drawn for this run", "TFRecord files", list(map(str, shards)), at_least=images)
 
 
 def _heading(found: Comparison, size: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -12,8 +12,10 @@ import numpy as np
 from .. import io
 from ..arguments import any_integer, file_name
 from ..errors import PlanError, PlanTypeError, shown_name
+from ..extract.finder import DataFile, images_below, in_words
+from ..extract.kinds import IMAGE_SUFFIXES
 from ..extract.storage.names import Names
-from ..extract.storage.patterns import expand, is_url
+from ..log import logger
 from ..plan.node import Node
 from ..plan.sources import Slices
 from ..spec import as_leaf
@@ -22,7 +24,7 @@ from .core import Dataset
 
 __all__ = ["EXTENSIONS", "ImageFolder", "image_folder"]
 
-EXTENSIONS = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+EXTENSIONS = IMAGE_SUFFIXES
 """Of the formats that `ops.decode_image` reads."""
 
 Subset = Literal["training", "validation"]
@@ -35,13 +37,23 @@ class ImageFolder(Dataset):
         class_names: of the classes; label i is that of ``class_names[i]``.
         file_paths: of the images, in order.
         labels: of the images, in order: int64[N].
+        left_out: how many files and folders are not read, by what they are: ``{".txt files": 1}``. Images beside the
+            class folders are logged, too.
     """
 
-    def __init__(self, plan: Node, class_names: Sequence[str], file_paths: Sequence[str], labels: Any) -> None:
+    def __init__(
+        self,
+        plan: Node,
+        class_names: Sequence[str],
+        file_paths: Sequence[str],
+        labels: Any,
+        left_out: Mapping[str, int] | None = None,
+    ) -> None:
         super().__init__(plan)
         self.class_names = tuple(class_names)
         self.file_paths = tuple(file_paths)
         self.labels = labels
+        self.left_out = dict(left_out or {})
 
 
 def image_folder(
@@ -81,7 +93,9 @@ def image_folder(
     """
     folder = file_name("image_folder", os.fsdecode(path))
     _check(validation_split, subset)
-    found = _files(folder, tuple(extension.lower() for extension in _texts("extensions", extensions)), follow_links)
+    ends = [extension.lower() for extension in _texts("extensions", extensions)]
+    below = images_below(folder, "image_folder", ends, follow_links)
+    found, left_out = below.classes, below.all_left_out()
     if class_names is None:
         classes = sorted(found)
     else:
@@ -91,7 +105,12 @@ def image_folder(
             wrong = f"{unknown[0]!r}, which is no folder in it" if unknown else "one of them twice"
             raise PlanError(f"image_folder needs class_names of folders in {shown_name(folder)!r}, got {wrong}")
     if not classes:
-        raise PlanError(f"image_folder needs a folder with a folder for each class, got {shown_name(folder)!r} without")
+        loose = f", with images in it ({len(below.loose):,}); `Dataset.list_files` names them" if below.loose else ""
+        raise PlanError(
+            f"image_folder needs a folder with a folder for each class, got {shown_name(folder)!r} without{loose}"
+        )
+    if below.loose:
+        logger.warning_once("image_folder: of %s left out: %s", shown_name(folder), in_words(left_out))
     paths: list[str] = []
     names: list[str] = []
     labels: list[int] = []
@@ -102,15 +121,15 @@ def image_folder(
                 f"({', '.join(extensions)}); leave it out of class_names"
             )
         chosen = _part(found[name], validation_split, subset, any_integer("image_folder", "seed", seed))
-        names += [stable for _, stable in chosen]
-        paths += [file for file, _ in chosen]
+        names += [file.name for file in chosen]
+        paths += [file.path for file in chosen]
         labels += [label] * len(chosen)
     if not paths:
         raise PlanError(f"image_folder needs images in the subset {subset!r}, and validation_split leaves none")
     numbers = np.array(labels, np.int64)
     leaves, structure = flatten((as_leaf(paths), numbers))
     plan = Slices(tuple(leaves), structure, Names(names))
-    return ImageFolder(Dataset(plan).map(_read).plan, classes, paths, numbers)
+    return ImageFolder(Dataset(plan).map(_read).plan, classes, paths, numbers, left_out)
 
 
 def _read(path: Any, label: Any) -> tuple[Any, Any]:
@@ -132,69 +151,13 @@ def _texts(name: str, given: Sequence[str]) -> list[str]:
     return list(given)
 
 
-def _files(folder: str, extensions: tuple[str, ...], follow_links: bool) -> dict[str, list[tuple[str, str]]]:
-    """The images of each class folder: (path, name below `folder`), sorted by name.
-
-    Raises:
-        PlanError: there is no such folder.
-    """
-    walk = _remote(folder) if is_url(folder) else _local(folder, follow_links)
-    found: dict[str, list[tuple[str, str]]] = {}
-    for path, name in walk:
-        parts = name.split("/")
-        if any(part.startswith(".") for part in parts) or len(parts) < 2:
-            continue
-        images = found.setdefault(parts[0], [])
-        if parts[-1].lower().endswith(extensions):
-            images.append((path, name))
-    for images in found.values():
-        images.sort(key=lambda hit: hit[1])
-    return found
-
-
-def _remote(url: str) -> Iterator[tuple[str, str]]:
-    """Everything below a URL."""
-    hits = expand(f"{url.rstrip('/')}/**")
-    if not hits:
-        raise PlanError(f"image_folder needs a folder, and nothing lies below {shown_name(url)!r}")
-    return iter(hits)
-
-
-def _local(folder: str, follow_links: bool) -> Iterator[tuple[str, str]]:
-    """Every file below a folder, and each class folder as (its path, its name + "/"); that may be a link."""
-    if not os.path.isdir(folder):
-        found = "a file" if os.path.exists(folder) else "nothing of that name"
-        raise PlanError(f"image_folder needs a folder, got {shown_name(folder)!r}: {found}")
-    for name in os.listdir(folder):
-        top = os.path.join(folder, name)
-        if not os.path.isdir(top) or name.startswith("."):
-            continue
-        yield top, name + "/"
-        entered = set()
-        for here, folders, files in os.walk(top, followlinks=follow_links, onerror=_raise):
-            at = os.stat(here)
-            if (at.st_dev, at.st_ino) in entered:  # a link that leads back
-                folders.clear()
-                continue
-            entered.add((at.st_dev, at.st_ino))
-            below = os.path.relpath(here, folder).replace(os.sep, "/")
-            folders.sort()
-            yield from ((os.path.join(here, file), f"{below}/{file}") for file in files)
-
-
-def _raise(error: OSError) -> None:
-    raise PlanError(f"image_folder cannot read the folder {shown_name(str(error.filename))!r}: {error.strerror}")
-
-
-def _part(
-    images: list[tuple[str, str]], split: float | None, subset: Subset | None, seed: int
-) -> list[tuple[str, str]]:
+def _part(images: list[DataFile], split: float | None, subset: Subset | None, seed: int) -> list[DataFile]:
     """The images of a class that are in a subset, in their order: the validation's have the smallest digests."""
     if split is None:
         return images
     key = seed.to_bytes(16, "little", signed=True)
     ranked = sorted(
-        images, key=lambda hit: blake2b(hit[1].encode(errors="surrogateescape"), digest_size=8, key=key).digest()
+        images, key=lambda file: blake2b(file.name.encode(errors="surrogateescape"), digest_size=8, key=key).digest()
     )
     held_out = set(ranked[: round(split * len(images))])
-    return [hit for hit in images if (hit in held_out) == (subset == "validation")]
+    return [file for file in images if (file in held_out) == (subset == "validation")]

@@ -1,17 +1,17 @@
-"""augmented: images of a folder or of TFRecords beside what the README's chain makes of them in several epochs."""
+"""augmented: images of a folder or of other files beside what the README's chain makes of them in several epochs."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gpupipe import io, ops
+from gpupipe import ops
+from gpupipe.comparison.elements import elements_of, encoded
 from gpupipe.comparison.source import Source
-from gpupipe.dataset import Dataset, TFRecordDataset
+from gpupipe.dataset import Dataset
 from gpupipe.spec import TensorSpec
 
 from ..classes import dataclass
@@ -79,7 +79,7 @@ def augmentations(
     of pixels take the same way as the image, which tells the window, whatever the executor.
 
     Args:
-        source: TFRecord files or JPEG files.
+        source: the files.
         images: how many to take at most, >= 1.
         epochs: how many draws of each, >= 1.
         size: pixels per side of a draw.
@@ -101,31 +101,14 @@ def augmentations(
 
 
 def _chain(source: Source, images: int, size: int) -> Dataset:
-    def augment(jpeg: Any) -> Any:
-        original = ops.decode_jpeg(jpeg, channels=3)
+    def augment(image: Any) -> tuple[Any, Any, Any]:
+        original = ops.decode_jpeg(image, channels=3)
         spec = TensorSpec((None, None, 2), np.float32, layout="HWC")
         both = original, ops.py_function(_coordinates, (original,), spec=spec)
         image, where = ops.random_flip_left_right(ops.random_resized_crop(both, (size, size)))
         return original, image, where
 
-    def from_record(record: Any) -> Any:
-        x = io.parse_single_example(
-            record,
-            {
-                "image/encoded": io.FixedLenFeature((), bytes),
-                "image/class/label": io.FixedLenFeature((), "int64", default_value=-1),
-            },
-        )
-        return *augment(x["image/encoded"]), x["image/class/label"]
-
-    def from_file(path: Any, label: Any) -> Any:
-        return *augment(io.read_file(path)), label
-
-    if source.patterns:
-        files = Dataset.list_files(list(source.patterns), shuffle=False)
-        return files.interleave(TFRecordDataset, cycle_length=8).take(images).map(from_record)
-    paths = list(map(os.fsencode, source.paths))
-    return Dataset.from_tensor_slices((paths, list(source.labels))).take(images).map(from_file)
+    return elements_of(source, images).map(encoded(source, augment))
 
 
 def _on_host(chain: Dataset, epoch: int) -> Iterator[Any]:

@@ -16,6 +16,7 @@ from gpupipe.errors import DataError, shown_name
 from gpupipe.extract.examples.example import ExampleParser
 from gpupipe.extract.examples.features import FixedLenFeature
 from gpupipe.extract.images.decode import damage_of, decode
+from gpupipe.extract.kinds import kind_at
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.extract.storage.names import Names
 from gpupipe.extract.storage.patterns import is_url
@@ -26,7 +27,6 @@ from gpupipe.flow.sources.arrays import named_streams
 from gpupipe.flow.sources.readers import REMOTE_BLOCK
 from gpupipe.options import Options
 from gpupipe.threads import DaemonPool
-from gpupipe.tools.files import kind_at
 
 from ..classes import dataclass
 

@@ -46,8 +46,8 @@ def contest_of(
     """Compare executors.
 
     Args:
-        data: TFRecord files or a folder of JPEGs, see `find_source`, on which the README's chain runs; or a dataset,
-            see `find_dataset`.
+        data: TFRecord files, images, tar archives or Parquet files, see `find_source`, on which the README's chain
+            runs; or a dataset, see `find_dataset`.
         executors: keys; empty for all.
         images: of a pass at most.
         size: side of the crop, for data.
@@ -89,7 +89,7 @@ def _request(data: str, images: int, size: int) -> tuple[Request, Job]:
     most = min(images, source.at_least)
     batch = min(BATCH, most if most >= BATCH else max(1, most // BATCHES))
     job = Job("cpu", "numpy", images, source, batch, size)
-    return Request(training_chain(source, images, batch, size), source.name, images, scale=IMAGENET_STD), job
+    return Request(training_chain(source, images, batch, size), source.title, images, scale=IMAGENET_STD), job
 
 
 def _check(images: int, size: int, compared: int, out: Path | None) -> None:

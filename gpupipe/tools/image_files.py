@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from statistics import median_low
 from typing import Any
 
 from gpupipe.cpus import cpu_count
 from gpupipe.errors import PlanError, shown_name
+from gpupipe.extract.finder import DataFile
 from gpupipe.load.table import table
 from gpupipe.progress import Progress
 from gpupipe.threads import DaemonPool
-from gpupipe.tools.files import DataFile
 from gpupipe.tools.inspect_image import ImageFile, image_file
+from gpupipe.tools.pack.inputs import Inputs
 from gpupipe.tools.text import byte_count, counted
 
 __all__ = ["LISTED", "check_no_manifest", "checked_json", "checked_text", "image_files", "images_text"]
@@ -28,32 +30,44 @@ SHOWN = 20
 
 
 def image_files(
-    files: Sequence[DataFile], *, decode: bool = True, keep: int = 0, workers: int | None = None
+    images: Sequence[DataFile] | Inputs, *, decode: bool = True, keep: int = 0, workers: int | None = None
 ) -> list[ImageFile]:
-    """Read image files, in their order; progress goes to stderr.
+    """Read image files, or the images in archives, in their order; progress goes to stderr.
 
     Args:
-        files: image files.
+        images: the files, or the images.
         decode: decode each image; else header and end are checked.
         keep: of how many the bytes are kept, evenly spread over all.
         workers: threads; None for one for each CPU.
     """
-    count = min(keep, len(files))
-    kept = {number * len(files) // count for number in range(count)}
-    pool = DaemonPool(workers or cpu_count(), "gpupipe-images")
+    total = len(images)
+    count = min(keep, total)
+    kept = {number * total // count for number in range(count)}
+    workers = workers or cpu_count()
+    pool = DaemonPool(workers, "gpupipe-images")
+    seen: list[ImageFile] = []
     try:
         with Progress() as progress:
-            progress.start(f"reading {counted(len(files), 'image')}")
-            made = [
-                pool.submit(partial(image_file, file.path, decode, number in kept)) for number, file in enumerate(files)
-            ]
-            seen = []
-            for one in made:
-                seen.append(one.result())
-                progress.update(len(seen), len(files), "images")
+            progress.start(f"reading {counted(total, 'image')}")
+            made = (
+                pool.submit(partial(image_file, name, decode, number in kept, read))
+                for number, (name, read) in enumerate(_named(images))
+            )
+            waiting = deque(islice(made, 4 * workers))  # rows of Parquet files are in memory while they wait
+            while waiting:
+                seen.append(waiting.popleft().result())
+                waiting.extend(islice(made, 1))
+                progress.update(len(seen), total, "images")
     finally:
         pool.close()
     return seen
+
+
+def _named(images: Sequence[DataFile] | Inputs) -> Iterator[tuple[str, Callable[[], bytes] | None]]:
+    """The name of each image, and what reads it; None for a file that is read by its name."""
+    if not isinstance(images, Inputs):
+        return ((file.path, None) for file in images)
+    return ((images.where(i), read) for i, read in enumerate(images.in_turn()))
 
 
 def images_text(seen: Sequence[ImageFile]) -> str:
@@ -111,7 +125,7 @@ def checked_json(seen: Sequence[ImageFile], decoded: bool) -> dict[str, Any]:
 
 def _counts(seen: Sequence[ImageFile]) -> str:
     bad = sum(bool(one.failure) for one in seen)
-    text = f"{counted(len(seen), 'image file')}, {byte_count(sum(one.size for one in seen))}"
+    text = f"{counted(len(seen), 'image')}, {byte_count(sum(one.size for one in seen))}"
     return f"{text}: {bad:,} bad" if bad else text
 
 

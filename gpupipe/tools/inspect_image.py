@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gpupipe.comparison.steps.classes import taken_by_dali
-from gpupipe.errors import DataError, DecodeError, shown_name
+from gpupipe.errors import DataError, DecodeError, io_reason, shown_name
 from gpupipe.extract.images.decode import damage_of, decode
 from gpupipe.extract.images.describe import Description, describe
 from gpupipe.extract.images.headers import check_complete, check_decodable
-from gpupipe.tools.files import first_bytes, size_of
+from gpupipe.extract.kinds import first_bytes, size_of
 from gpupipe.tools.text import byte_count, counted
 
 from ..classes import dataclass
@@ -105,22 +106,28 @@ class ImageFile:
         return "\n".join(lines)
 
 
-def image_file(path: str, decoded: bool = True, keep: bool = True) -> ImageFile:
+def image_file(
+    path: str, decoded: bool = True, keep: bool = True, read: Callable[[], bytes] | None = None
+) -> ImageFile:
     """Read an image file, check its header and its end, and decode it. One that cannot be read is a bad image.
 
     Args:
-        path: of the file.
+        path: of the file; of an image in an archive its place.
         decoded: whether it is decoded.
         keep: whether its bytes are kept.
+        read: gives the bytes; None reads the file.
     """
     size = 0
     try:
-        size = size_of(path)
+        size = size_of(path) if read is None else 0
         if size > MOST:
             raise DecodeError(f"an image of at most {MOST} bytes is read, this file has {size}")
-        data = first_bytes(path, size)
+        data = first_bytes(path, size) if read is None else read()
+        size = len(data)
     except DataError as error:
         return ImageFile(path, size, b"", None, False, error.reason)
+    except OSError as error:
+        return ImageFile(path, size, b"", None, False, io_reason(error))
     described, failure, ordinary, damage = None, "" if data else "the file is empty", False, ""
     try:
         if data:

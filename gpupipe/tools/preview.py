@@ -68,7 +68,7 @@ def save_preview(
     _check(out, rows, draws, size)
     source = None if names_a_dataset(what) else find_source(what, rows)
     if source is not None:
-        check_output("--out", out, "PNG", source.files())
+        check_output("--out", out, "PNG", source.paths)
         cells, preview = _of_data(source, rows, draws, size, progress)
     else:
         cells, preview = _of_dataset(what, rows, draws, size, progress)
@@ -102,6 +102,7 @@ def _of_data(
     lines = [
         "each row: the original, then random_resized_crop and random_flip_left_right of it "
         f"in epochs 0 to {draws - 1}; a frame on the original is the window of the crop with that frame",
+        *([source.left_out] if source.left_out else []),
     ]
     return cells, Preview(len(examples), 1 + draws, lines, details)
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from gpupipe.errors import DataError, ParseError
+from gpupipe.extract.finder import DataFile
+from gpupipe.extract.kinds import kind_at, size_of
 from gpupipe.extract.records.compression import Compression
 from gpupipe.extract.records.framing import WRONG_PAYLOAD
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.progress import Progress
-from gpupipe.tools.files import DataFile, kind_at, size_of
 from gpupipe.tools.sample import Sample
 from gpupipe.tools.schema import Column, Values, image_of, parse_call, schema_of, values_of
 from gpupipe.tools.text import counted

@@ -11,12 +11,13 @@ from itertools import islice
 from typing import Any
 
 from gpupipe.errors import DataError, ParseError, PlanError, shown_name
+from gpupipe.extract.finder import DataFile
+from gpupipe.extract.kinds import Kind, kind_at, size_of
 from gpupipe.extract.records.compression import Compression
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.load.table import table
 from gpupipe.progress import Progress
 from gpupipe.tools.check import Job, Part
-from gpupipe.tools.files import DataFile, Kind, kind_at, size_of
 from gpupipe.tools.inspect_image import REFUSED
 from gpupipe.tools.manifest import WholeManifest
 from gpupipe.tools.schema import values_of

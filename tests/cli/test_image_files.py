@@ -43,7 +43,7 @@ def test_a_folder_of_class_folders_is_summarised(classes: Path, cli: Cli) -> Non
     assert "heights: 6 min, 20 median, 20 max, in pixels" in out
     assert len(lines) < LISTED
     for said in (out, cli("inspect", classes / "*" / "**" / "*.[Jp]*")[1]):
-        assert said.startswith("46 image files, ")
+        assert said.startswith("46 images, ")
 
 
 def test_few_images_of_a_folder_are_described_one_by_one(classes: Path, cli: Cli) -> None:
@@ -52,7 +52,7 @@ def test_few_images_of_a_folder_are_described_one_by_one(classes: Path, cli: Cli
 
 def test_verify_lists_bad_images_of_a_folder(classes: Path, cli: Cli) -> None:
     status, out, _ = cli("verify", classes)
-    assert status == 0 and "46 image files" in out
+    assert status == 0 and "46 images" in out
     assert "all good (headers and ends are complete; --decode checks the pixels)" in out
 
     damaged, cut = classes / "cat" / "more" / "0.png", classes / "dog" / "1.JPEG"
@@ -65,7 +65,7 @@ def test_verify_lists_bad_images_of_a_folder(classes: Path, cli: Cli) -> None:
     cut.write_bytes(cut.read_bytes()[:-20])
     for given in (classes, classes / "**" / "*.*[Gg]"):
         status, out, _ = cli("verify", given)
-        assert status == 1 and "46 image files" in out and ": 1 bad" in out
+        assert status == 1 and "46 images" in out and ": 1 bad" in out
         assert f"{cut}: " in out and f"{damaged}: " not in out
     status, out, _ = cli("verify", classes, "--decode", "--json")
     found = json.loads(out)

@@ -38,7 +38,7 @@ def test_a_folder_becomes_shards_and_a_sentence(photos: Path, out: Path, cli: Cl
     found = cli("pack", photos, out, "--shards", 2, "--resize-shorter", 24)
 
     megabytes = sum(path.stat().st_size for path in out.glob("*.tfrecord")) / 1e6
-    said = f"10 images of 3 classes in 2 shards, {megabytes:.1f} MB; 1 other file was ignored\n"
+    said = f"10 images of 3 classes in 2 shards, {megabytes:.1f} MB; left out: .txt files (1)\n"
     assert found == (0, f"{said}{out}/train-00000-of-00002.tfrecord ...\n", "")  # stderr is not a terminal
     assert {(r["image/height"], r["image/width"]) for r in packed_records(out)} == {(24, 32)}
 
@@ -84,7 +84,16 @@ def test_the_summary_as_json(photos: Path, out: Path, cli: Cli) -> None:
     assert (status, skipped["image"]) == (0, str(photos / "class1/x.jpg"))
     assert skipped["reason"].startswith("not an image but the text 'no image'")
     assert (summary.pop("files"), summary.pop("class_names")) == (files, ["class0", "class1", "class2"])
-    numbers = {"shards": 2, "records": 10, "decoded": 0, "classes": 3, "ignored": 0, "found": 0, "budget": None}
+    numbers = {
+        "shards": 2,
+        "records": 10,
+        "decoded": 0,
+        "classes": 3,
+        "ignored": 0,
+        "left_out": {},
+        "found": 0,
+        "budget": None,
+    }
     assert summary == {**numbers, "bytes": sum(os.path.getsize(file) for file in files)}
 
 

@@ -17,7 +17,16 @@ USAGE = [
     ("demo --data text.tfrecord", "needs TFRecord files, got one that cannot be read"),
     ("demo --data void.tfrecord", "empty files"),
     ("demo --data plain.tfrecord", "image/encoded"),
-    ("demo --data empty", "class directories"),
+    ("demo --data empty", "no images below it: it has nothing"),
+    (
+        "demo --data a.zip",
+        "DATA needs TFRecord files, images, tar archives or Parquet files, got 'a.zip', which is a zip",
+    ),
+    ("demo --data a.tar", "DATA needs tar archives, got one that cannot be read"),
+    (
+        "demo --data mixed",
+        "DATA needs files of one kind, got the folder 'mixed' with tar archives (1) and Parquet files",
+    ),
     ("demo --images 1", "--images needs 2"),
     ("demo --size 4", "--size needs 8"),
     ("demo --out missing/sheet.png", "--out needs an existing folder"),
@@ -26,9 +35,9 @@ USAGE = [
     ("compare nowhere.py:ds", "it does not exist"),
     ("compare . --html .", "--html needs the name of a file"),
     ("compare . --compared 0", "--compared needs 1"),
-    ("preview missing-*.tfrecord", "DATA needs TFRecord files or a folder of JPEGs, got 'missing-*.tfrecord'"),
+    ("preview missing-*.tfrecord", "DATA needs TFRecord files, images, tar archives or Parquet files, got 'missing-*"),
     ("preview missing.py:ds", "got 'missing.py': it does not exist"),
-    ("preview empty", "DATA needs *.tfrecord files, or *.jpg or *.jpeg files in it or in class directories, got the"),
+    ("preview empty", "the folder 'empty' has no such files in it"),
     ("preview good.tfrecord --draws 0", "--draws needs 1 or more, got 0"),
     ("preview good.tfrecord --rows 100 --draws 9", "at most 400 images, got 100 x 9"),
     ("preview good.tfrecord --size 8", "--size needs 32 to 1024 pixels, got 8"),
@@ -37,15 +46,24 @@ USAGE = [
     ("inspect good.tfrecord --sample 0", "--sample needs 1 or more"),
     ("verify none", "it does not exist"),
     ("verify none*.tfrecord", "quote wildcards"),
-    ("verify notes", "TFRecord files or images are needed, and the folder"),
+    ("verify notes", "and the folder 'notes' has no such files in it, and no images below it: it has .txt files (1)"),
+    (
+        "verify photo.jpg good.tfrecord",
+        "needs files of one kind, TFRecord files, images, tar archives or Parquet files",
+    ),
     ("verify photo.jpg --manifest bad.jsonl", "--manifest needs TFRecord files"),
     ("verify photo.jpg --feature x --decode", "--feature needs TFRecord files"),
     ("verify good.tfrecord --workers 0", "--workers needs 1 or more"),
     ("verify good.tfrecord --feature x", "--feature needs --decode"),
     ("verify plain.tfrecord --decode", "--decode needs records with an image"),
     ("index plain.tfrecord --out notes/notes.txt", "which is something else"),
+    ("index photos", "index needs TFRecord files, got images (1), such as 'photos/0.jpg'"),
     ("index plain.tfrecord --workers 0", "--workers needs 1 or more"),
     ("pack none out --shards 2", "it does not exist"),
+    (
+        "pack good.tfrecord out --shards 2",
+        "needs images, tar archives or Parquet files, got TFRecord files (1), such as",
+    ),
     ("pack photos photos --shards 1", "outside of its source"),
     ("pack photos out --shards 0", "--shards to be an integer of 1"),
     ("pack photos out --shards 13", "pack needs 1 shard for 1 image, got 13"),
@@ -74,6 +92,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "text.tfrecord").write_text("this is no record file, only some text\n" * 9)
     (folder / "void.tfrecord").touch()
     (folder / "link.tfrecord").symlink_to(folder / "gone")
+    (folder / "mixed").mkdir()
+    for name in ("a.tar", "mixed/a.tar", "mixed/a.parquet"):
+        (folder / name).write_bytes(b"no archive at all, only a few words" * 40)
     (folder / "a.zip").write_bytes(b"PK\x03\x04" + bytes(40))
     for name in ("photo.jpg", "photos/0.jpg"):
         (folder / name).write_bytes(jpeg(20, 30))

@@ -13,7 +13,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.extract.examples.encode import encode_example
-from gpupipe.tools.files import find_files
+from gpupipe.extract.finder import find
 from gpupipe.tools.verify import image_features, verify
 from tests.chains.damage import bad_scan, bad_tables, bomb, cut, jpeg
 from tests.tools.damage import PACK, broken, lines_of, write
@@ -46,7 +46,9 @@ def test_damage_of_any_kind_gives_the_manifest_of_a_chain(tmp_path: Path, compre
     of_chain, of_verify = tmp_path / "chain.jsonl", tmp_path / "verify.jsonl"
     good = records(chain, error_manifest=of_chain)
 
-    report = verify(find_files([str(tmp_path / "*.tfrecord")]), compression=compression, manifest=str(of_verify))
+    report = verify(
+        find([str(tmp_path / "*.tfrecord")], "test").files, compression=compression, manifest=str(of_verify)
+    )
 
     assert lines_of(of_verify) == lines_of(of_chain)
     assert report.bad == len(lines_of(of_chain))
@@ -64,7 +66,7 @@ def test_a_chain_with_the_manifest_leaves_out_what_was_found_and_nothing_else(tm
     ds = gp.TFRecordDataset(tmp_path / "a.tfrecord")
     whole = records(ds)
 
-    files = find_files([str(tmp_path / "a.tfrecord")])
+    files = find([str(tmp_path / "a.tfrecord")], "test").files
     report = verify(files, features=image_features(files, None), manifest=str(manifest))
 
     assert len(whole) == 16
@@ -90,7 +92,7 @@ def test_images_are_bad_for_the_reasons_of_a_chain_that_decodes_them(tmp_path: P
 
     chain = gp.Dataset.list_files(str(tmp_path / "*.tfrecord")).flat_map(gp.TFRecordDataset).map(pixels)
     records(chain, error_manifest=tmp_path / "chain.jsonl")
-    files = find_files([str(tmp_path / "*.tfrecord")])
+    files = find([str(tmp_path / "*.tfrecord")], "test").files
 
     report = verify(files, features=["image"], manifest=str(tmp_path / "verify.jsonl"), workers=threads)
 
@@ -105,8 +107,8 @@ def test_the_image_features_are_found_in_the_first_records(tmp_path: Path) -> No
     write(tmp_path / "b", [b"no example", encode_example({"x": 1, "left": jpeg(1), "right": jpeg(2), "name": b"n"})])
     write(tmp_path / "c", [encode_example({"x": 1})])
 
-    assert image_features(find_files([str(tmp_path / "?")]), None) == ["left", "right"]
+    assert image_features(find([str(tmp_path / "?")], "test").files, None) == ["left", "right"]
     with pytest.raises(gp.PlanError, match=r"--decode needs records with an image, .* have features x; name"):
-        image_features(find_files([str(tmp_path / "c")]), None)
+        image_features(find([str(tmp_path / "c")], "test").files, None)
     with pytest.raises(gp.PlanError, match="have no tf"):
-        image_features(find_files([str(tmp_path / "a")]), None)
+        image_features(find([str(tmp_path / "a")], "test").files, None)

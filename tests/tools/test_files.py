@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 
 import gpupipe as gp
+from gpupipe.extract import finder, kinds
+from gpupipe.extract.finder import find
+from gpupipe.extract.kinds import kind_at
 from gpupipe.load.table import table
 from gpupipe.ops._shared.samples import encoded, picture
-from gpupipe.tools import files
-from gpupipe.tools.files import find_files, kind_at
 from gpupipe.tools.text import byte_count, counted
 from tests.tools.damage import write
 
 
 def names(*given: str) -> list[str]:
-    return [Path(file.path).name for file in find_files(given)]
+    return [Path(path).name for path in find(given, "test").paths]
 
 
 def test_a_file_is_known_by_its_first_bytes(tmp_path: Path) -> None:
@@ -92,16 +93,16 @@ def _filled(folder: Path, count: int, name: str, data: bytes = b"") -> None:
 def test_of_many_files_of_another_kind_few_are_opened_and_the_rest_not_even_looked_at(
     tmp_path: Path, noted: Callable[[Any, str], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "LOOKED_AT", 10)
+    monkeypatch.setattr(finder, "LOOKED_AT", 10)
     for name in ("{}.xml", "{}", "{}.5d41"):
         _filled(tmp_path, 95, name)
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "folder")
-    opened = noted(files, "first_bytes")
+    opened = noted(kinds, "first_bytes")
     asked = [noted(module, call) for module, call in ((os, "stat"), (os, "lstat"), (os.path, "isdir"))]
 
-    with pytest.raises(gp.PlanError, match=r"\(285 other files, of which up to 10 with each suffix were looked into\)"):
-        find_files([str(tmp_path)])
+    with pytest.raises(gp.PlanError, match=r"xml files \(95\).*; up to 10 files with each suffix were looked into"):
+        find([str(tmp_path)], "test")
 
     names = [Path(path).name for path in opened]
     assert len(names) == 10 + 10  # of .xml, and of those whose suffix says nothing
@@ -112,7 +113,7 @@ def test_of_many_files_of_another_kind_few_are_opened_and_the_rest_not_even_look
 
 def test_images_are_not_opened_to_find_records(tmp_path: Path, noted: Callable[[Any, str], list[str]]) -> None:
     _filled(tmp_path, 20, "{}.JPG", b"\xff\xd8\xff")
-    opened = noted(files, "first_bytes")
+    opened = noted(kinds, "first_bytes")
 
     assert len(names(str(tmp_path))) == 20
     assert opened == []
@@ -123,22 +124,25 @@ def test_the_names_of_files_are_those_of_list_files(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "1.tfrecord").write_bytes(b"")
 
-    assert [file.name for file in find_files([str(tmp_path / "*" / "1.tfrecord")])] == ["a/1.tfrecord", "b/1.tfrecord"]
+    assert [file.name for file in find(str(tmp_path / "*" / "1.tfrecord"), "test").files] == [
+        "a/1.tfrecord",
+        "b/1.tfrecord",
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("none", r"^files are needed, got '.*none': it does not exist; check the path$"),
+        ("none", r"^test needs TFRecord files, .* got '.*none': it does not exist; check the path$"),
         ("*.x", r"got '.*/\*\.x': no file matches it; check the path, and quote wildcards"),
-        ("empty", r"the folder '.*empty' has no TFRecord .* \(0 other files\)"),
+        ("empty", r"the folder '.*empty' has no such files in it, and no images below it: it has nothing; for"),
         ("e*", "only folders match"),
     ],
 )
 def test_what_is_not_there_is_said(tmp_path: Path, name: str, words: str) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(gp.PlanError, match=words):
-        find_files([str(tmp_path / name)])
+        find(str(tmp_path / name), "test")
 
 
 def test_numbers_are_short() -> None:

@@ -220,16 +220,16 @@ def test_an_image_that_cannot_be_decoded_ends_the_run_or_is_left_out(tmp_path: P
     source = folder_of(tmp_path / "photos", 12)
     whole = (source / "class1/004.jpg").read_bytes()
     (source / "class1/004.jpg").write_bytes(whole[: len(whole) // 2])
-    Image.new("RGB", (40, 30)).save(source / "class2/x.gif")
+    Image.new("RGB", (40, 30)).save(source / "class2/x.png", "GIF")
     out = tmp_path / "out"
 
-    with pytest.raises(DecodeError, match=r"(004\.jpg: truncated JPEG|x\.gif: .*GIF).*; mend .*--on-error skip"):
+    with pytest.raises(DecodeError, match=r"(004\.jpg: truncated JPEG|x\.png: .*GIF).*; mend .*--on-error skip"):
         pack(source, out, 2, **how)
     assert not [path for path in out.iterdir() if path.name.endswith(".part")]
 
     packed = pack(source, out, 2, **how, on_error="skip")  # what was finished before stays
     assert packed.records == len(packed_records(out)) == 11
-    assert {Path(one.image).name for one in packed.skipped} == {"004.jpg", "x.gif"}
+    assert {Path(one.image).name for one in packed.skipped} == {"004.jpg", "x.png"}
     assert all(isinstance(one, Skipped) and one.reason for one in packed.skipped)
     assert pack(source, out, 2, **how, on_error="skip").skipped == packed.skipped
     with pytest.raises(DecodeError, match="an earlier run left it out"):

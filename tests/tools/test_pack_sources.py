@@ -49,18 +49,18 @@ def test_directories_are_classes_and_all_below_one_belongs_to_it(tmp_path: Path)
     assert found(source, tmp_path / "out") == {"a/deep/er/2.png": (0, "a"), "b/1.JPEG": (1, "b"), "c/3.webp": (2, "c")}
     assert found(written(tmp_path / "flat", "1.jpg"), tmp_path / "none") == {"1.jpg": (-1, "")}
     packed = pack(source, tmp_path / "out", 1)
-    assert (packed.classes, packed.class_names, packed.ignored) == (4, ("a", "b", "c", "empty"), 1)
+    assert (packed.classes, packed.class_names) == (4, ("a", "b", "c", "empty"))
+    assert packed.left_out == {".txt files": 1, "hidden files and folders": 3, "class folders without images": 1}
 
 
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (("1.jpg", "a/2.jpg"), "with both: '1.jpg' and 'a/2.jpg'"),
         (("train/1.jpg", "Val/2.jpg"), "with Val, train, which are names of splits"),
-        (("a/1.txt",), r"with neither \(1 directories and 1 other files"),
+        (("a/1.txt",), r"no images below it: it has .txt files \(1\), folders \(1\)"),
         ((), "it does not exist"),
     ],
-    ids=["both", "splits", "no images", "missing"],
+    ids=["splits", "no images", "missing"],
 )
 def test_a_folder_that_is_probably_a_mistake_is_refused(tmp_path: Path, names: tuple[str, ...], words: str) -> None:
     with pytest.raises(PlanError, match=words):
@@ -127,7 +127,7 @@ def test_only_files_of_an_archive_are_images(tmp_path: Path) -> None:
         tar.addfile(link)
 
     assert found(tmp_path / "x.tar", tmp_path / "out") == {"1.jpg": (-1, "")}
-    assert pack(tmp_path / "x.tar", tmp_path / "out", 1).ignored == 1
+    assert pack(tmp_path / "x.tar", tmp_path / "out", 1).left_out == {"links and hidden members": 1}
 
 
 def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
         "anything": (bytes(range(1, 256)) * 9, "which is a file of another kind$"),
         "damaged": (b"\1" + whole[1:], "is a tar archive that is dam"),
         "gzip": (b"\x1f\x8b" + bytes(100), "uncompressed tar archive"),
-        "no image": (archive(tmp_path / "y.tar", ("1.txt", b"")).read_bytes(), r"with none \(1 other files"),
+        "no image": (archive(tmp_path / "y.tar", ("1.txt", b"")).read_bytes(), r"with none: it has .txt files \(1\)"),
     }
     for name, (data, words) in wrong.items():
         path.write_bytes(data)
@@ -251,7 +251,9 @@ def test_parquet_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="with equal columns"):
         found(tmp_path / "s", tmp_path / "out")
     archive(tmp_path / "s/2.tar", ("1.jpg", IMAGE))
-    with pytest.raises(PlanError, match="archives of one kind"):
+    with pytest.raises(
+        PlanError, match=r"files of one kind, got the folder .* tar archives \(1\) and Parquet files \(2\)"
+    ):
         found(tmp_path / "s", tmp_path / "out")
 
 

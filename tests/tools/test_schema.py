@@ -12,7 +12,7 @@ import gpupipe as gp
 from gpupipe.errors import ParseError
 from gpupipe.extract.examples.encode import encode_example
 from gpupipe.extract.examples.listing import feature_types
-from gpupipe.tools.files import find_files
+from gpupipe.extract.finder import find
 from gpupipe.tools.sample import Sample
 from gpupipe.tools.schema import parse_call, schema_of, values_of
 from gpupipe.tools.survey import survey
@@ -113,7 +113,7 @@ def test_a_survey_finds_sizes_and_damage_and_looks_into_a_sample(tmp_path: Path)
     (tmp_path / "a").write_bytes(data[:-3])
     write(tmp_path / "b", [b"no example"])
 
-    found = survey(find_files([str(tmp_path / "a"), str(tmp_path / "b")]), None, 100, 5)
+    found = survey(find([str(tmp_path / "a"), str(tmp_path / "b")], "test").files, None, 100, 5)
 
     a, b = found.files
     assert [len(a.lengths), a.wrong_payloads, a.damaged] == [7, 1, 2]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import gpupipe as gp
+from gpupipe.extract.finder import find
 from gpupipe.tools import spread
 from gpupipe.tools.check import Job, Part
-from gpupipe.tools.files import find_files
 from gpupipe.tools.verify import verify
 from tests.tools.damage import write
 
@@ -29,7 +29,7 @@ def jobs(folder: Path, count: int = 6, records: int = 50) -> list[Job]:
 def test_several_processes_write_the_manifest_that_one_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpupipe.tools.verify.WORTH", 1)
     jobs(tmp_path)
-    files = find_files([str(tmp_path / "*.tfrecord")])
+    files = find([str(tmp_path / "*.tfrecord")], "test").files
 
     one = verify(files, manifest=str(tmp_path / "one.jsonl"), workers=1)
     three = verify(files, manifest=str(tmp_path / "three.jsonl"), workers=3)

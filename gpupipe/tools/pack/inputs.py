@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from gpupipe.errors import DecodeError, PlanError, shown_name
@@ -31,14 +32,14 @@ class Inputs(ABC):
         names: of each image, below the source; becomes ``image/filename``.
         labels: the class of each image, or None for images without.
         classes: the name of each class, by label; empty if they have no names.
-        ignored: how many files were left out because they are not images.
+        left_out: how many files and folders are not read, by what they are.
         digest: changes with the names, sizes, times and labels of what is read.
     """
 
     names: Sequence[str]
     labels: Sequence[int] | None
     classes: Sequence[str]
-    ignored: int
+    left_out: Mapping[str, int]
     digest: str
 
     def __len__(self) -> int:
@@ -59,6 +60,11 @@ class Inputs(ABC):
                 earlier run with these inputs.
             progress: is told about that.
         """
+
+    def in_turn(self) -> Iterator[Callable[[], bytes]]:
+        """Give for each image, in order, a function that reads its bytes as that of `reader` does."""
+        read = self.reader(Path(), lambda task, done, total: None)
+        return (partial(read, i) for i in range(len(self)))
 
 
 def numbered(values: Sequence[int | str], what: str) -> tuple[Sequence[int], Sequence[str]]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -60,6 +62,9 @@ class Parquet(Inputs):
         at = np.frombuffer(read_exactly(str(scratch), size - footer, footer), "<u8")
         return lambda i: read_exactly(str(scratch), int(at[i]), int(at[i + 1] - at[i]))
 
+    def in_turn(self) -> Iterator[Callable[[], bytes]]:
+        return (partial(bytes, data) for data in self._images())
+
     def _images(self) -> Iterator[memoryview]:
         for file, _ in self.files:
             for batch in _parquet(file).iter_batches(_ROWS, columns=[self.column]):
@@ -70,7 +75,12 @@ class Parquet(Inputs):
 
 
 def find_parquet(
-    files: Sequence[str], image_column: str | None, label_column: str | None, progress: Progress
+    files: Sequence[str],
+    image_column: str | None,
+    label_column: str | None,
+    progress: Progress,
+    who: str = "pack",
+    left_out: Mapping[str, int] = MappingProxyType({}),
 ) -> Parquet:
     """Find the images of Parquet files; their other columns and the labels are read, the images are not.
 
@@ -79,20 +89,22 @@ def find_parquet(
         image_column: a column of binary values, or of structs with a binary field "bytes"; None for the only one.
         label_column: a column of integers or strings; None for "label", or the only one of integers, if there is one.
         progress: is told how many rows were found.
+        who: needs them, for messages; labels are read for "pack" alone.
+        left_out: what was left out beside the files.
 
     Raises:
         PlanError: not Parquet, no such columns, several that could be meant, a label that is null.
         MissingDependencyError: pyarrow is not installed.
         OSError: a file cannot be read.
     """
-    schema = _parquet(files[0]).schema_arrow
-    column, path = _image_column(schema, image_column, files[0])
-    label = _label_column(schema, label_column, files[0])
+    schema = _parquet(files[0], who).schema_arrow
+    column, path = _image_column(schema, image_column, files[0], who)
+    label = _label_column(schema, label_column, files[0]) if who == "pack" else None
     counts, names, values = [], list[str](), list[int | str]()
     for file in files:
-        opened = _parquet(file)
+        opened = _parquet(file, who)
         if not opened.schema_arrow.equals(schema):
-            raise PlanError(f"pack needs Parquet files with equal columns, got {files[0]!r} and {file!r} with others")
+            raise PlanError(f"{who} needs Parquet files with equal columns, got {files[0]!r} and {file!r} with others")
         rows = opened.metadata.num_rows
         stem = os.path.basename(file)
         paths = _values(opened, path) if path else [None] * rows
@@ -101,7 +113,7 @@ def find_parquet(
         counts.append((file, rows))
         progress("looking for images", len(names), 0)
     if not names:
-        raise PlanError(f"pack needs Parquet files with rows, got {files[0]!r} with none")
+        raise PlanError(f"{who} needs Parquet files with rows, got {files[0]!r} with none")
     if None in values:
         row = values.index(None)  # type: ignore[arg-type]
         raise PlanError(f"pack needs a label in every row, got null in {label!r} of row {row} of {files[0]!r}")
@@ -109,10 +121,10 @@ def find_parquet(
     classes = _class_names(schema, label) or classes
     check_classes(classes, files[0])
     digest = digest_of([column, path, label, *(stamp(file) for file in files)])
-    return Parquet(names, labels, classes, 0, digest, counts, column)
+    return Parquet(names, labels, classes, left_out, digest, counts, column)
 
 
-def _parquet(file: str) -> Any:
+def _parquet(file: str, who: str = "pack") -> Any:
     """Open a file as a `pyarrow.parquet.ParquetFile`."""
     try:
         import pyarrow.parquet
@@ -124,10 +136,10 @@ def _parquet(file: str) -> Any:
     try:
         return pyarrow.parquet.ParquetFile(file)
     except pyarrow.ArrowException as error:
-        raise PlanError(f"pack needs Parquet files, got {file!r}, which is none or damaged: {error}") from error
+        raise PlanError(f"{who} needs Parquet files, got {file!r}, which is none or damaged: {error}") from error
 
 
-def _image_column(schema: Any, wanted: str | None, file: str) -> tuple[str, str | None]:
+def _image_column(schema: Any, wanted: str | None, file: str, who: str) -> tuple[str, str | None]:
     """The column with the encoded images, and that with their names; fields of structs are written with a dot."""
     import pyarrow.types as types
 
@@ -142,10 +154,12 @@ def _image_column(schema: Any, wanted: str | None, file: str) -> tuple[str, str 
     found = [field.name for field in schema if image(field.type)]
     name = wanted or ("image" if "image" in found else found[0] if len(found) == 1 else None)
     if name is None or name not in found:
+        option = {"pack": "--image-column", "verify": "--feature"}.get(who, "")
+        asked = f"; pass {option} NAME" if option else ""
         raise PlanError(
-            f"pack needs a column of encoded images (binary, or a struct with a binary field 'bytes') and its name "
+            f"{who} needs a column of encoded images (binary, or a struct with a binary field 'bytes') and its name "
             f"where there are several, got {file!r} with {_columns(schema)}"
-            + (f" and --image-column {wanted!r}" if wanted else "; pass --image-column NAME")
+            + (f" and {option} {wanted!r}" if wanted else asked)
         )
     kind = schema.field(name).type
     if binary(kind):

@@ -49,7 +49,7 @@ class Packed:
         skipped: the images that cannot be decoded and were left out.
         classes: the number of classes; 0 for images without labels.
         class_names: by label, where the source has names.
-        ignored: files of the source that are not images.
+        left_out: how many other files and folders the source has, by what they are.
         found: how many of the shards were finished by an earlier run.
     """
 
@@ -60,7 +60,7 @@ class Packed:
     skipped: tuple[Skipped, ...]
     classes: int
     class_names: tuple[str, ...]
-    ignored: int
+    left_out: Mapping[str, int]
     found: int
 
 
@@ -91,7 +91,7 @@ def pack(  # noqa: PLR0913 : those of the command
     call that was interrupted, or killed, continues when it is repeated.
 
     Args:
-        source: a folder of class directories or of images; tar archives; Parquet files. See `find_inputs`.
+        source: images, alone, in a folder or in class directories; tar archives; Parquet files. See `find_inputs`.
         out: a folder, new or empty, or one that an equal call began.
         shards: number of files, 1 to the number of images; their numbers of images differ by at most one.
         resize_shorter: pixels of the shorter side to which larger images are shrunk; None stores all as they are.
@@ -159,7 +159,7 @@ def _packed(paths: tuple[Path, ...], done: Sequence[Finished], inputs: Inputs, f
         tuple(one for shard in done for one in shard.skipped),
         len(inputs.classes) or len(set(inputs.labels or ())),
         tuple(inputs.classes),
-        inputs.ignored,
+        inputs.left_out,
         found,
     )
 

@@ -9,12 +9,15 @@ import json
 import os
 import posixpath
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 from gpupipe.errors import PlanError, shown_name
-from gpupipe.tools.files import is_image_name, what_is
+from gpupipe.extract.finder import called, in_words
+from gpupipe.extract.kinds import is_image_name, what_is
 from gpupipe.tools.pack.inputs import (
     Inputs,
     Progress,
@@ -30,6 +33,7 @@ from ...classes import dataclass
 __all__ = ["Tar", "find_tar"]
 
 _MOST_LABEL, _MOST_JSON = 4096, 16 << 20  # bytes; a larger .json is no label: annotations of the whole, say
+_NOTHING: Mapping[str, int] = MappingProxyType({})
 _KEYS = ("label", "cls")  # of the label in a .json
 
 
@@ -50,12 +54,20 @@ class Tar(Inputs):
         return lambda i: read_exactly(*self.extents[i])
 
 
-def find_tar(archives: Sequence[str], progress: Progress) -> Tar:
+def find_tar(
+    archives: Sequence[str], progress: Progress, who: str = "pack", left_out: Mapping[str, int] = _NOTHING
+) -> Tar:
     """Find the images of tar archives.
 
     An image ``key.jpg`` has the label in ``key.cls`` (an integer or a name), or in ``key.json`` under "label" or "cls".
     If no image has one, the classes are the directories, sorted by name: the first below the folder that is common to
     all images. Images in one directory have no labels then. Links are ignored, and names that start with a dot.
+
+    Args:
+        archives: the paths.
+        progress: is told how many images were found.
+        who: needs them, for messages; labels are read and checked for "pack" alone.
+        left_out: what was left out beside the archives.
 
     Raises:
         PlanError: a compressed or damaged archive, one without images, a label that is none, images without one.
@@ -64,49 +76,49 @@ def find_tar(archives: Sequence[str], progress: Progress) -> Tar:
     names: list[str] = []
     extents: list[tuple[str, int, int]] = []
     beside: list[int | str | None] = []
-    ignored = 0
+    left_out = Counter(left_out)
     for archive in archives:
         labels: dict[str, int | str] = {}
         before = len(names)
-        with _opened(archive) as tar:
+        with _opened(archive, who) as tar:
             size = os.path.getsize(archive)
             for member in _members(tar, archive):
                 key, suffix = _split(member.name)
                 if not member.isreg() or member.issparse() or posixpath.basename(member.name).startswith("."):
-                    ignored += not member.isdir()
+                    left_out["links and hidden members"] += not member.isdir()
                 elif is_image_name(member.name):
                     if member.offset_data + member.size > size:
                         raise PlanError(f"{shown_name(archive)} is truncated: {shown_name(member.name)} ends after it")
                     names.append(member.name)
                     extents.append((archive, member.offset_data, member.size))
                 elif suffix == ".cls" or (suffix == ".json" and member.size <= _MOST_JSON):
-                    found = _label(tar, archive, member, suffix)
+                    found = _label(tar, archive, member, suffix) if who == "pack" else None
                     if found is not None and (suffix == ".cls" or key not in labels):
                         labels[key] = found
                 else:
-                    ignored += 1
+                    left_out[called(member.name)] += 1
                 progress("looking for images", len(names), 0)
         beside.extend(labels.get(_split(name)[0]) for name in names[before:])
     if not names:
-        raise PlanError(f"pack needs tar archives with images, got {archives[0]!r} with none ({ignored} other files)")
-    labelled, classes = _labels(names, beside, archives[0])
+        has = in_words(left_out) or "nothing"
+        raise PlanError(f"{who} needs tar archives with images, got {archives[0]!r} with none: it has {has}")
+    labelled, classes = _labels(names, beside, archives[0]) if who == "pack" else (None, ())
     digest = digest_of([stamp(archive) for archive in archives])
-    return Tar(names, labelled, classes, ignored, digest, extents)
+    return Tar(names, labelled, classes, +left_out, digest, extents)
 
 
-def _opened(archive: str) -> tarfile.TarFile:
+def _opened(archive: str, who: str) -> tarfile.TarFile:
     with open(archive, "rb") as file:
         head = file.read(6)
     if head.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")):
         raise PlanError(
-            f"pack needs an uncompressed tar archive, got {archive!r}; decompress it first (gunzip, unzstd)"
+            f"{who} needs an uncompressed tar archive, got {archive!r}; decompress it first (gunzip, unzstd)"
         )
     try:
         return tarfile.open(archive, "r:")
     except tarfile.TarError as error:
         raise PlanError(
-            f"pack needs a folder of images, tar archives or Parquet files, got {archive!r}, "
-            f"which is {what_is(archive)}"
+            f"{who} needs images, tar archives or Parquet files, got {archive!r}, which is {what_is(archive)}"
         ) from error
 
 
