@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from gpupipe.errors import DataError, PlanError, shown_name
 from gpupipe.extract.kinds import IMAGE_SUFFIXES, is_image_name, kind_at, starts_with_record, what_is
 from gpupipe.extract.storage.glob import INDEX_SUFFIX, is_wild
-from gpupipe.extract.storage.patterns import expand, is_url, stable_names, typed_files
+from gpupipe.extract.storage.patterns import expand, is_url, stable_names
 
 from ..classes import dataclass
 
@@ -155,30 +155,37 @@ def _meant(typed: str, who: str) -> Found:
     pattern = typed if is_url(typed) else os.path.expanduser(typed)
     if os.path.isdir(pattern):
         return _in_folder(pattern, who)
-    hits = [DataFile(*hit) for hit in typed_files(typed, f"{who} needs {WANTED}")]
-    if [hit.path for hit in hits] == [pattern]:
+    needs = f"{who} needs {WANTED}, got {shown_name(typed)!r}"
+    hits = [DataFile(*hit) for hit in expand(pattern)]
+    files = [hit for hit in hits if not os.path.isdir(hit.path)]
+    if not files:
+        wild = is_wild(pattern)
+        problem = "only folders match it" if hits else "no file matches it" if wild else "it does not exist"
+        quotes = ", and quote wildcards so that the shell leaves them alone" if wild else ""
+        raise PlanError(f"{needs}: {problem}; check the path{quotes}")
+    if hits[0].path == pattern:
         if os.path.exists(pattern) and not os.path.isfile(pattern):  # a pipe would be waited for
-            raise PlanError(f"{who} needs {WANTED}, got {shown_name(typed)!r}, which is no file")
+            raise PlanError(f"{needs}, which is no file")
         form, kind = _form_of(pattern, alone=True)
         if form is None:
-            raise PlanError(f"{who} needs {WANTED}, got {shown_name(typed)!r}, which is {kind}")
-        return Found(tuple(hits), (form,))
-    left_out: Counter[str] = Counter()
-    hidden = os.path.basename(pattern).startswith(".")
-    seen: list[tuple[DataFile, Form]] = []
-    for hit in hits:
-        base = os.path.basename(hit.path)
-        form = None
-        if base.startswith(".") and not hidden:
+            raise PlanError(f"{needs}, which is {kind}")
+        return _of_one(form, hits, {})
+    left_out = Counter({_FOLDERS: len(hits) - len(files)})
+    shown = os.path.basename(pattern).startswith(".")
+    seen: list[DataFile] = []
+    forms: list[Form] = []
+    for file in files:
+        base = os.path.basename(file.path)
+        if base.startswith(".") and not shown:
             left_out[_HIDDEN] += 1
-        elif (form := _form_in_many(hit.path)) is None:
+        elif (form := _form_in_many(file.path)) is None:
             left_out[called(base)] += 1
-        if form is not None:
-            seen.append((hit, form))
+        else:
+            seen.append(file)
+            forms.append(form)
     if not seen:
-        kind = "hidden" if left_out[_HIDDEN] == len(hits) else what_is(hits[0].path)
-        raise PlanError(f"{who} needs {WANTED}, got {shown_name(typed)!r}: {shown_name(hits[0].path)!r} is {kind}")
-    return Found(tuple(hit for hit, _ in seen), [form for _, form in seen], left_out=left_out)
+        raise PlanError(f"{needs}: what it matches is {in_words(+left_out)}")
+    return Found(tuple(seen), forms, left_out=+left_out)
 
 
 def _form_by_name(name: str) -> Form | None:

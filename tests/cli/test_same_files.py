@@ -157,7 +157,9 @@ LAYOUTS = {
     "linked": Layout(linked, 4, {"links to folders": 2}),
     "one class": Layout(nested, 3, {}, "cat/deep/**", NO_FOLDER),
     "wildcard": Layout(junk, 4, {}, "*/**/[12].jpg", NO_FOLDER),
-    "wildcard with others": Layout(junk_flat, 3, {HIDDEN: 1, ".json files": 1, "other files": 1}, "*", NO_FOLDER),
+    "wildcard with others": Layout(
+        junk_flat, 3, {HIDDEN: 1, ".json files": 1, "other files": 1, "folders": 1}, "*", NO_FOLDER
+    ),
     "one image": Layout(flat, 1, {}, "2.JPEG", NO_FOLDER),
     "records": Layout(
         records, 4, {"folders": 1, ".md files": 1, ".png files": 1},
@@ -282,7 +284,7 @@ COMMANDS = ["inspect", "verify", "index", "preview", "bench", "compare", "demo -
         ("gifs", r"no images below it: it has GIF images, which no decoder reads \(2\)"),
         ("missing", "it does not exist; check the path"),
         ("missing*", "no file matches it"),
-        ("texts/*.txt", r"texts/0.txt' is a text file"),
+        ("texts/*.txt", r"what it matches is .txt files \(1\)"),
         ("a.zip", "which is a zip archive"),
     ],
 )

@@ -11,11 +11,11 @@ import os
 import re
 from collections.abc import Sequence
 
-from gpupipe.errors import PlanError, PlanTypeError
-from gpupipe.extract.storage.glob import is_url, is_wild, matching
+from gpupipe.errors import PlanTypeError
+from gpupipe.extract.storage.glob import is_url, matching
 from gpupipe.extract.storage.remote import expand_url
 
-__all__ = ["expand", "is_url", "may_be_paths", "stable_names", "typed_files"]
+__all__ = ["expand", "is_url", "may_be_paths", "stable_names"]
 
 _LONGEST = 4096  # bytes of a path
 
@@ -51,23 +51,6 @@ def expand(pattern: str | os.PathLike[str]) -> list[tuple[str, str]]:
     if os.path.lexists(text):
         return [(text, os.path.basename(text.rstrip("/")) or text)]
     return matching(text, _Local(), os.fsencode)
-
-
-def typed_files(typed: str, needs: str) -> list[tuple[str, str]]:
-    """List (path, stable name) of the files that a person means by a path, a wildcard or a URL; folders are none.
-
-    Raises:
-        PlanError: there are none. The message begins with `needs`, who needs what.
-    """
-    pattern = typed if is_url(typed) else os.path.expanduser(typed)
-    hits = expand(pattern)
-    files = [hit for hit in hits if not os.path.isdir(hit[0])]
-    if not files:
-        wild = is_wild(pattern)
-        problem = "only folders match it" if hits else "no file matches it" if wild else "it does not exist"
-        quotes = ", and quote wildcards so that the shell leaves them alone" if wild else ""
-        raise PlanError(f"{needs}, got {typed!r}: {problem}; check the path{quotes}")
-    return files
 
 
 _NO_FOLDER = FileNotFoundError, NotADirectoryError, PermissionError
