@@ -325,3 +325,25 @@ def test_files_of_two_kinds_are_named_apart(tmp_path: Path, cli: Cli) -> None:
     for command in ("verify", "preview", "bench"):
         _, _, err = cli(command, os.path.join(tmp_path, "both/*"))
         assert "needs files of one kind" in err and "got images (1) and tar archives (2)" in err
+
+
+def test_a_damaged_image_in_an_archive_is_named(tmp_path: Path, cli: Cli) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    archive(tmp_path / "a.tar", ("0.jpg", JPEG), ("1.jpg", JPEG[:200]))
+    pq.write_table(pa.table({"image": [JPEG, JPEG[:200], None]}), tmp_path / "a.parquet")
+
+    for name, count, bad in (("a.tar", 2, ["1.jpg"]), ("a.parquet", 3, ["row 1", "row 2"])):
+        for command in ("inspect", "verify"):
+            assert cli(command, tmp_path / name)[0] == 1
+        status, out, _ = cli("verify", tmp_path / name, "--json")
+        found = json.loads(out)
+        assert (status, found["images"], found["bad"]) == (1, count, len(bad))
+        assert [one["path"].removeprefix(str(tmp_path / name)).strip(": ") for one in found["bad_images"]] == bad
+
+
+def test_labels_and_columns_do_not_matter_to_who_looks_at_images_alone(tmp_path: Path, cli: Cli) -> None:
+    archive(tmp_path / "a.tar", ("0.jpg", JPEG), ("0.cls", b"1"), ("1.jpg", JPEG))
+
+    assert as_json(cli, "verify", tmp_path / "a.tar")["images"] == len(as_json(cli, "inspect", tmp_path)["images"]) == 2
