@@ -49,6 +49,14 @@ def test_what_pythons_writer_writes_is_read_in_blocks_of_any_size(tmp_path: Path
         assert read(tmp_path / "a", data, start=at)[0] == (at, values)
 
 
+def test_line_ends_of_both_kinds_stay_in_quotes(tmp_path: Path) -> None:
+    data = b'"a\r\nb","c\nd"\r\n"\r\n\n\r\n",e\n'
+
+    for block in (3, 1000):
+        found = [values for _, values in read(tmp_path / "a", data, block=block)]
+        assert found == [(b"a\r\nb", b"c\nd"), (b"\r\n\n\r\n", b"e")]
+
+
 def test_a_quote_without_an_end_costs_its_own_line(tmp_path: Path) -> None:
     (at, error), *rest = read(tmp_path / "a", b'a,"open\nb,c\nd,"e"\nf,"g\nh"\n')
 
