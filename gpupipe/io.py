@@ -78,7 +78,7 @@ class ParseSingleExample(Op):
         values = parser_of(self.features).parse(x)
         return values[0] if len(values) == 1 else values
 
-    def compiled(self) -> Callable[..., Any]:
+    def compiled(self, line: str = "") -> Callable[..., Any]:
         parse = parser_of(self.features).parse
         return parse if len(self.features) > 1 else lambda x: parse(x)[0]
 

@@ -62,7 +62,8 @@ def cutmix(
 
     Args:
         images: a batch of images, all of one size.
-        labels: class numbers, or vectors of float32. A number outside [0, num_classes) has no class, as in `one_hot`.
+        labels: class numbers, or vectors of float32. A number outside [0, num_classes) has no class, and is
+            logged, as in `one_hot`.
         alpha: above 0; 1 makes every share equally likely.
         num_classes: length of the vectors; needed for class numbers.
         layout: of one image, where it is not known; the default is HWC.

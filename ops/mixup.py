@@ -58,7 +58,8 @@ def mixup(
 
     Args:
         images: a batch of images, all of one size.
-        labels: class numbers, or vectors of float32. A number outside [0, num_classes) has no class, as in `one_hot`.
+        labels: class numbers, or vectors of float32. A number outside [0, num_classes) has no class, and is
+            logged, as in `one_hot`.
         alpha: above 0; small values mix little.
         num_classes: length of the vectors; needed for class numbers.
         layout: of one image, where it is not known; the default is HWC.

@@ -77,7 +77,8 @@ def mixup_or_cutmix(
     Args:
         images: a batch of images, all of one size.
         labels: class numbers, or vectors of float32; for label smoothing, say ``one_hot(labels, n, 0.9 + 0.1 / n,
-            0.1 / n)``. A number outside [0, num_classes) has no class, as in `one_hot`.
+            0.1 / n)``. A number outside [0, num_classes) has no class, and is
+            logged, as in `one_hot`.
         mixup_alpha: of `mixup`, above 0.
         cutmix_alpha: of `cutmix`, above 0.
         switch_prob: probability of `cutmix`, 0..1.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -10,8 +11,10 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
 from gpupipe.graph.op import MOST_PIXELS, Case, Op, check_number
+from gpupipe.graph.sites import at_line, user_site
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
+from gpupipe.log import logger
 from gpupipe.spec import TensorSpec, as_dtype
 
 __all__ = ["OneHot", "one_hot"]
@@ -19,7 +22,7 @@ __all__ = ["OneHot", "one_hot"]
 
 @dataclass(frozen=True, slots=True)
 class OneHot(Op):
-    """Turn class numbers into vectors, on the host. A number outside [0, depth) has no class.
+    """Turn class numbers into vectors, on the host. A number outside [0, depth) has no class; but for -1 it is logged.
 
     Attributes:
         depth: number of classes.
@@ -59,14 +62,34 @@ class OneHot(Op):
         return TensorSpec(None if x.shape is None else (*x.shape, self.depth), self.dtype)
 
     def reference(self, x: Any) -> Any:
+        return self._vectors("", x)
+
+    def compiled(self, line: str = "") -> Callable[..., Any]:
+        return partial(self._vectors, line)
+
+    def _vectors(self, line: str, x: Any) -> Any:
         x = np.asarray(x)
         if x.size * self.depth > max(x.size, MOST_PIXELS):
             raise ShapeError(
                 f"one_hot needs a result of at most {MOST_PIXELS} numbers, got a shape of {[*x.shape, self.depth]}"
             )
+        if x.size and not -1 <= (low := x.min() if x.ndim else x[()]) <= (x.max() if x.ndim else low) < self.depth:
+            self._warn(line or user_site(), x[(x >= self.depth) | (x < -1)].flat[0])
         hit = x[..., None] == np.arange(self.depth)
         on, off = (np.dtype(self.dtype).type(value) for value in (self.on_value, self.off_value))
         return np.where(hit, on, off)
+
+    def _warn(self, line: str, number: Any) -> None:
+        """Log a number that is likely a mistake: the model would learn from a vector without a class."""
+        logger.warning_once(
+            "one_hot of %d classes%s got class number %d: its vector has no class; classes are numbered from 0 to %d, and "
+            "-1 stands for none on purpose",
+            self.depth,
+            at_line(line),
+            number,
+            self.depth - 1,
+            about=("one_hot", self.depth, line),
+        )
 
     @classmethod
     def cases(cls) -> Iterator[Case]:
@@ -79,7 +102,8 @@ def one_hot(indices: Any, depth: int, on_value: float = 1, off_value: float = 0,
     """Turn class numbers into vectors.
 
     Args:
-        indices: integers; one outside [0, depth) gives a vector of `off_value` only, as in `tf.one_hot`.
+        indices: integers; one outside [0, depth) gives a vector of `off_value` only, as in `tf.one_hot`. -1 stands for no
+            class; any other is logged, once for a line, as it is likely a mistake.
         depth: number of classes, from 1 to 2**30.
         on_value: the value at the class.
         off_value: the value everywhere else.

@@ -173,7 +173,7 @@ class Arithmetic(Op):
         rank = max(x.ndim for x in xs)
         return self.reference(*(x.reshape(len(x), *(1,) * (rank - x.ndim), *x.shape[1:]) for x in xs))
 
-    def compiled(self) -> Callable[..., Any]:
+    def compiled(self, line: str = "") -> Callable[..., Any]:
         function, left, right = OPERATORS[self.operator], self.left, self.right
         if self.operator in UNCHECKED and right is not None and np.all(right):
             function = UNCHECKED[self.operator]

@@ -89,13 +89,13 @@ def header_size(data: Any, *, oriented: bool, max_pixels: int) -> tuple[int, int
     return (width, height) if rotated else (height, width)
 
 
-def _called(op: Op, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """The results of an op of the host for some rows.
+def _called(op: Op, line: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """The results of an op of the host, on a line of the user's, for some rows.
 
     Raises:
         DataError: with a reason for each row for which the op raises one.
     """
-    call = op.compiled()
+    call = op.compiled(line)
     try:
         return [call(*row) for row in rows]
     except DataError as error:
@@ -180,7 +180,7 @@ class HostValues:
                 return [row[value.index] for row in self.rows(value.value)]
             case Apply():
                 arguments = [self.rows(below) for below in value.inputs]
-                return _called(value.op, list(zip(*arguments, strict=True)))
+                return _called(value.op, value.line, list(zip(*arguments, strict=True)))
             case _:
                 raise TypeError(f"{value!r} is not a host value")
 

@@ -161,8 +161,12 @@ class Op:
         """
         raise TypeError(f"{type(self).__name__} does not define stacked")
 
-    def compiled(self) -> Callable[..., Any]:
-        """`reference`, specialised for this op; the host calls it for every element."""
+    def compiled(self, line: str = "") -> Callable[..., Any]:
+        """`reference`, specialised for this op; the host calls it for every element.
+
+        Args:
+            line: of the user's code, for what the op logs.
+        """
         return self.reference
 
     def dali(self, d: Any, *args: Any) -> Any:

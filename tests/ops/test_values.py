@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpupipe import Dataset, ops
+from gpupipe import Dataset, Options, ops
 from gpupipe.errors import DataError, FunctionError, ParseError, PlanError, PlanTypeError, SpecError, TraceError
 from gpupipe.graph.trace import trace
+from gpupipe.log import logger
 from gpupipe.ops._shared.samples import noise
 from gpupipe.spec import TensorSpec, flatten
 from tests.ops.refusals import refused
@@ -444,6 +445,56 @@ def test_one_hot_is_tensorflows(tf: Any) -> None:
     np.testing.assert_array_equal(
         ops.one_hot(labels, 5, 2, 1, "int64"), tf.one_hot(labels, 5, 2, 1, dtype="int64").numpy()
     )
+
+
+def of_a_batch(labels: Any, backend: str) -> Any:
+    images = np.zeros((len(labels), 4, 4, 3), np.uint8)
+    batches = Dataset.from_tensor_slices((images, labels)).batch(len(labels))
+    mixed = batches.map(lambda x, y: ops.mixup(x, y, num_classes=3, seed=1))
+    return next(iter(mixed.with_options(Options(backend=backend))))[1]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "fast", "dali"])
+@pytest.mark.parametrize("number", [3, 255, -2])
+def test_a_class_that_does_not_exist_is_logged_once(number: int, backend: str, caplog: Any) -> None:
+    labels = np.array([0, number, number, 2])
+    logger._warned.clear()
+    hot = of_a_batch(labels, backend)
+    of_a_batch(labels, backend)
+
+    assert hot.sum() == pytest.approx(2)
+    texts = [record.message for record in caplog.records if "one_hot" in record.message]
+    assert len(texts) == 1
+    assert f"of 3 classes, at {__file__}:" in texts[0]
+    assert f"got class number {number}: its vector has no class" in texts[0]
+
+
+@pytest.mark.parametrize("form", ["eager", "in Python", "on the host", "after a draw"])
+def test_so_is_one_that_no_executor_gets(form: str, caplog: Any) -> None:
+    labels = np.array([[0, 1], [7, 7]])
+    logger._warned.clear()
+    for _ in range(2):
+        if form == "eager":
+            ops.one_hot(labels, 7)
+        else:
+            functions: dict[str, Any] = {
+                "in Python": lambda y: ops.one_hot(y.tolist(), 7),
+                "on the host": lambda y: ops.one_hot(y, 7),
+                "after a draw": lambda y: (ops.one_hot(y, 7), ops.random_uniform()),
+            }
+            list(Dataset.from_tensor_slices(labels).map(functions[form]))
+
+    texts = [record.message for record in caplog.records if "one_hot" in record.message]
+    assert [text.count(f"at {__file__}:") for text in texts] == [1]
+
+
+def test_minus_one_stands_for_no_class(caplog: Any) -> None:
+    logger._warned.clear()
+    assert not ops.one_hot(-1, 3).any()
+    assert not ops.one_hot(np.zeros(0, int), 3).size
+    assert not of_a_batch([-1, -1], "numpy").any()
+
+    assert not caplog.records
 
 
 def test_it_is_traced_for_labels() -> None:

@@ -12,7 +12,6 @@ from ...classes import dataclass
 from ...errors import DataError, FunctionError, text_of
 from ...extract.images.decode import check_data
 from ...graph.host_values import HostValues, header_size
-from ...graph.op import Op
 from ...graph.values import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from ..element import element_keys
 from ..run import Context
@@ -113,7 +112,7 @@ class HostProgram:
         for lower, value in pairwise(self.values):
             if not isinstance(value, Apply) or tuple(value.inputs) != (lower,):
                 return None
-            calls.append((self._call(value.op), value.op.name))
+            calls.append((self._call(value), value.op.name))
         index = first.index
 
         def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
@@ -141,12 +140,13 @@ class HostProgram:
                 ]
                 arguments = [slots[x] for x in value.inputs]
                 lone = arguments[0] if len(arguments) == 1 else None
-                steps.append((slots[value], self._call(value.op), lone, arguments, items, value.op.name))
+                steps.append((slots[value], self._call(value), lone, arguments, items, value.op.name))
         return steps, slots
 
-    def _call(self, op: Op) -> Callable[..., Any]:
+    def _call(self, value: Apply) -> Callable[..., Any]:
         """The function of an op; a decoder that runs here has no header check before it."""
-        function = op.compiled()
+        op = value.op
+        function = op.compiled(value.line)
         if not (self.strict and (op.decodes or op.decodes_on_host)):
             return function
 
