@@ -82,8 +82,8 @@ class OneHot(Op):
     def _warn(self, line: str, number: Any) -> None:
         """Log a number that is likely a mistake: the model would learn from a vector without a class."""
         logger.warning_once(
-            "one_hot of %d classes%s got class number %d: its vector has no class; classes are numbered from 0 to %d, and "
-            "-1 stands for none on purpose",
+            "one_hot of %d classes%s got class number %d: its vector has no class; classes are numbered from 0 to %d, "
+            "and -1 stands for none on purpose",
             self.depth,
             at_line(line),
             number,
@@ -102,8 +102,8 @@ def one_hot(indices: Any, depth: int, on_value: float = 1, off_value: float = 0,
     """Turn class numbers into vectors.
 
     Args:
-        indices: integers; one outside [0, depth) gives a vector of `off_value` only, as in `tf.one_hot`. -1 stands for no
-            class; any other is logged, once for a line, as it is likely a mistake.
+        indices: integers; one outside [0, depth) gives a vector of `off_value` only, as in `tf.one_hot`. -1 stands for
+            no class; any other is logged, once for a line, as it is likely a mistake.
         depth: number of classes, from 1 to 2**30.
         on_value: the value at the class.
         off_value: the value everywhere else.

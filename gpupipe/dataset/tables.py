@@ -105,6 +105,11 @@ def type_of_columns(
     for name, spec in every.items():
         if isinstance(spec, str):
             raise PlanError(f"{who} needs columns of numbers, bytes or lists, got {name!r} in {path} {spec}")
+        if not spec.known:
+            raise PlanError(
+                f"{who} needs values that tell the type of each column, got {name!r} in {path} with none; "
+                "leave it out with columns=, or list a file with values in it first"
+            )
     specs = tuple(spec for spec in every.values() if isinstance(spec, TensorSpec))
     if not specs:
         raise PlanError(f"{who} needs a file with columns, and {path} has none")
@@ -175,7 +180,12 @@ class ParquetDataset(_ArrowTables):
     Numbers are NumPy scalars; text and binary values are bytes; lists of one length are arrays, other lists are arrays
     of unknown length. A dictionary column has the values it stands for. A struct with a binary field ``bytes``, as
     Hugging Face's image columns are, is that field. Other types (times, decimals, maps, other structs) are refused;
-    leave them out with `columns`. All files need the chosen columns of the first one; the rows of another are bad.
+    leave them out with `columns`.
+
+    All files need the chosen columns of the first one; the rows of another are bad. Where `defaults` has a value for a
+    column, a file may lack it, or have nulls alone in it. Integers of other widths, narrower floats, and integers for
+    float64 become the first file's type; a value beyond it makes its row bad, as does a list of another length where
+    the first file's lists have one.
 
     Only the chosen columns are read, one row group at a time, which is held in memory while its rows are given, and the
     next one with it where threads read ahead. The rows have an index: `ds[i]` and `shuffle(gp.ALL)` decode the whole
@@ -191,7 +201,7 @@ class ParquetDataset(_ArrowTables):
         columns: names of the columns to read, in this order; one name as a string gives its values alone; None reads
             all columns of the first file.
         num_parallel_reads: files read in turn, one row each; `AUTOTUNE` is 16; None reads one file after the other.
-        defaults: the values that replace nulls, by column.
+        defaults: the values that replace nulls and columns that a file lacks, by column.
         spec: the type of the elements; None takes it from the first file, which is opened here. Where the names of
             the files are computed, None tells it at the first element, and `spec` keeps rows indexable.
 
@@ -207,8 +217,8 @@ class ParquetDataset(_ArrowTables):
 class ArrowDataset(_ArrowTables):
     """The rows of Arrow IPC files (Feather v2), as dicts of their columns. Needs pyarrow: ``pip install pyarrow``.
 
-    As `ParquetDataset`, with record batches for row groups: types, nulls, index, and what is read. IPC files have no
-    checksums, so of damage in a batch only what makes it invalid is noticed; a changed number is a wrong value. The
+    As `ParquetDataset`, with record batches for row groups: types, nulls, files that differ, index, and what is read.
+    IPC files have no checksums, so of damage in a batch only what makes it invalid is noticed; a changed number is a wrong value. The
     streams that Hugging Face's ``datasets`` keeps are not IPC files: they have no index.
 
     Args:
@@ -216,7 +226,7 @@ class ArrowDataset(_ArrowTables):
         columns: names of the columns to read, in this order; one name as a string gives its values alone; None reads
             all columns of the first file.
         num_parallel_reads: files read in turn, one row each; `AUTOTUNE` is 16; None reads one file after the other.
-        defaults: the values that replace nulls, by column.
+        defaults: the values that replace nulls and columns that a file lacks, by column.
         spec: the type of the elements, as for `ParquetDataset`.
 
     Raises:
@@ -237,7 +247,8 @@ class NumpyDataset(TableDataset):
     The items have an index, and reading some costs only these (in blocks of 256 KB), but for compressed members of an
     .npz (``savez_compressed``): such a file is one block. Neither has .npy checksums, nor are those of .npz compared
     where members are not compressed: a changed byte is a wrong value. A file that is cut off, or has no sound header,
-    is lost, see `Options.lost_files`. All files need the arrays of the first one; the items of another are bad.
+    is lost, see `Options.lost_files`. All files need the arrays of the first one, with integers of any width; the items of
+    another are bad.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.
@@ -275,7 +286,8 @@ class HDF5Dataset(TableDataset):
 
     A block that cannot be read makes each of its items a bad element. Damage within the data is noticed only where the
     file has checksums (``fletcher32=True``) or is compressed. A file that cannot be opened is lost, see
-    `Options.lost_files`. All files need the datasets of the first one; the items of another are bad.
+    `Options.lost_files`. All files need the datasets of the first one, with integers of any width; the items of
+    another are bad.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.

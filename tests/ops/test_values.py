@@ -447,7 +447,7 @@ def test_one_hot_is_tensorflows(tf: Any) -> None:
     )
 
 
-def of_a_batch(labels: Any, backend: str) -> Any:
+def of_a_batch(labels: Any, backend: Any) -> Any:
     images = np.zeros((len(labels), 4, 4, 3), np.uint8)
     batches = Dataset.from_tensor_slices((images, labels)).batch(len(labels))
     mixed = batches.map(lambda x, y: ops.mixup(x, y, num_classes=3, seed=1))

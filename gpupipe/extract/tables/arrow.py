@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpupipe.errors import MissingDependencyError, RecordError
-from gpupipe.extract.tables.columns import Arrays, Column, Lists, Nulls, Scalars, Slices
+from gpupipe.extract.tables.columns import NULL, Arrays, Column, Lists, Nulls, Scalars, Slices, in_lists
 from gpupipe.missing import LIBRARIES
 from gpupipe.spec import Array, TensorSpec
 
@@ -66,6 +66,8 @@ def type_of(kind: Any) -> TensorSpec | str:
         return type_of(kind.storage_type)
     if is_.is_dictionary(kind):
         return type_of(kind.value_type)
+    if is_.is_null(kind):
+        return NULL
     if is_.is_boolean(kind) or is_.is_integer(kind) or is_.is_floating(kind):
         return TensorSpec((), _number(kind))
     if _is_bytes(kind) or (is_.is_struct(kind) and _encoded(kind) is not None):
@@ -120,6 +122,8 @@ def column_of(values: Any) -> tuple[Column, Nulls]:
         field, of_struct = _encoded(kind), _nulls(values)
         column, nulls = column_of(values.field(field))
         return column, Nulls(_either(of_struct, nulls.whole))
+    if is_.is_null(kind):
+        return Scalars(np.zeros(len(values), np.int8)), Nulls(np.ones(len(values), bool))
     nulls = Nulls(_nulls(values))
     if is_.is_boolean(kind) or is_.is_integer(kind) or is_.is_floating(kind):
         filled = values if nulls.whole is None else values.fill_null(False if is_.is_boolean(kind) else kind_zero(kind))
@@ -195,6 +199,5 @@ def _variable(values: Any) -> tuple[Column, Array | None]:
     bad = None
     for found in (nulls.whole, nulls.inner):
         if found is not None:
-            before = np.concatenate([[0], np.cumsum(found)])
-            bad = _either(bad, before[ends[1:]] > before[ends[:-1]])
+            bad = _either(bad, in_lists(found, ends))
     return Lists(inner, ends), bad

@@ -15,7 +15,24 @@ import numpy as np
 from gpupipe.errors import PlanError
 from gpupipe.spec import Array, TensorSpec, as_leaf, byte_array, spec_of
 
-__all__ = ["Arrays", "Column", "Filled", "Lists", "Nulls", "Scalars", "Slices", "Values", "value_like"]
+__all__ = [
+    "NULL",
+    "Arrays",
+    "Column",
+    "Filled",
+    "Lists",
+    "Nulls",
+    "Scalars",
+    "Slices",
+    "Values",
+    "converted",
+    "in_lists",
+    "value_like",
+]
+
+
+NULL = TensorSpec((), None)
+"""The type of a column of nulls alone, where the file gives it no other; of a list of such, the dtype is None too."""
 
 
 class Nulls(NamedTuple):
@@ -169,6 +186,38 @@ class Filled(Column):
     @property
     def nbytes(self) -> int:
         return self.column.nbytes + int(self.nulls.nbytes)
+
+
+def converted(column: Column, dtype: Any) -> tuple[Column, Array | None]:
+    """Numbers of another type, and which rows have one that the type does not hold exactly, bool[N] or None.
+
+    Args:
+        column: of numbers, or of nulls alone, which are zeros.
+        dtype: integers; floats, where those of the column are not wider; bytes, where it has nulls alone.
+    """
+    if isinstance(column, Lists):
+        inner, wrong = converted(column.inner, dtype)
+        return Lists(inner, column.ends), None if wrong is None else in_lists(wrong, column.ends)
+    assert isinstance(column, Scalars)
+    if dtype is bytes:
+        return Values([b""] * len(column)), None
+    wrong: Array | None = None
+    values, kind = column.values, np.dtype(dtype)
+    if values.dtype.kind != "f":
+        low, high = (np.iinfo(kind).min, np.iinfo(kind).max) if kind.kind != "f" else (-(2**53), 2**53)
+        wrong = np.asarray(((values < low) | (values > high)).any(axis=tuple(range(1, values.ndim))))
+    return type(column)(values.astype(kind)), wrong
+
+
+def in_lists(found: Array, ends: Array) -> Array:
+    """Which lists have a value of which something is true, bool[N].
+
+    Args:
+        found: of which values it is.
+        ends: as those of `Lists`.
+    """
+    before = np.concatenate([[0], np.cumsum(found)])
+    return np.asarray(before[ends[1:]] > before[ends[:-1]])
 
 
 def value_like(spec: TensorSpec, value: Any) -> Any:

@@ -87,6 +87,8 @@ def _type_of(h5py: Any, dataset: Any) -> TensorSpec | str:
 
 
 class _Hdf5(Table):
+    fills = False
+
     def __init__(
         self,
         form: Hdf5,

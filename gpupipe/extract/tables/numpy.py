@@ -170,6 +170,8 @@ def _members(file: OpenFile) -> dict[str, _Member]:
 
 
 class _Npy(Table):
+    fills = False
+
     def __init__(self, form: Npy, file: OpenFile, found: Mapping[str, _Member], names: Sequence[str] | None) -> None:
         chosen = {name: found[name] for name in (found if names is None else names) if name in found}
         lengths = {member.shape[0] for member in (chosen or found).values() if member.shape}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.remote import storage_of
-from gpupipe.extract.tables.columns import Column, Filled, Nulls
+from gpupipe.extract.tables.columns import NULL, Column, Filled, Nulls, Scalars, converted
 from gpupipe.spec import Array, TensorSpec
 
 from ...classes import dataclass
@@ -69,7 +69,7 @@ class Format(ABC):
     """How files of one format are read.
 
     Attributes:
-        defaults: the value that replaces a null, for some columns: leaves of the columns' types.
+        defaults: the value that replaces a null or a missing column, for some columns: leaves of the columns' types.
 
     Class attributes:
         name: the dataset class, for messages.
@@ -125,7 +125,10 @@ class Table(ABC):
         file: its bytes, or what stands for them.
         columns: the type of each chosen column, or why it has none, by name in the order of the elements.
         sizes: rows of each block.
-        defaults: the value that replaces a null, for some columns.
+        defaults: the value that replaces a null, for some columns, and stands for them where they are missing.
+
+    Class attributes:
+        fills: whether the dataset class takes defaults.
 
     Attributes:
         starts: the first row of each block, and the number of rows, int64[blocks + 1].
@@ -133,6 +136,8 @@ class Table(ABC):
     Raises:
         DataError: a number of rows that cannot be right.
     """
+
+    fills: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -152,7 +157,7 @@ class Table(ABC):
                 stage="read",
             )
         self.starts: Array = np.cumsum([0, *counts], dtype=np.int64)
-        self._defaults = dict(defaults)
+        self.defaults = dict(defaults)
         self._lock = threading.RLock()
         renew_lock(self)
 
@@ -178,8 +183,13 @@ class Table(ABC):
             Exception: whatever the library of the format raises; `read` makes a DataError of it.
         """
 
-    def read(self, block: int) -> Block:
+    def read(self, block: int, names: Sequence[str], specs: Sequence[TensorSpec]) -> Block:
         """Read a block. Any thread may call it.
+
+        Args:
+            block: its number.
+            names: of the columns of the result, which fit, see `misfit`.
+            specs: their types.
 
         Raises:
             DataError: it cannot be read, or is damaged.
@@ -187,11 +197,12 @@ class Table(ABC):
         rows = int(self.starts[block + 1] - self.starts[block])
         try:
             with self._lock:
-                loaded = self.load(block)
+                loaded = dict(zip(self.columns, self.load(block), strict=True))
             bad: dict[int, str] = {}
+            missing = Scalars(np.zeros(rows, np.int8)), Nulls(np.ones(rows, bool))
             columns = [
-                self._without_nulls(name, column, nulls, bad)
-                for name, (column, nulls) in zip(self.columns, loaded, strict=True)
+                self._fitted(name, spec, *loaded.get(name, missing), bad)
+                for name, spec in zip(names, specs, strict=True)
             ]
             if any(len(column) != rows for column in columns):
                 found = sorted({len(column) for column in columns})
@@ -206,10 +217,19 @@ class Table(ABC):
         failure.passing = passing
         raise failure
 
-    def _without_nulls(self, name: str, column: Column, nulls: Nulls, bad: dict[int, str]) -> Column:
-        """A column with the defaults in place of its nulls; without a default they make their rows bad."""
-        if nulls.whole is not None and name in self._defaults:
-            column = Filled(column, nulls.whole, self._defaults[name])
+    def _fitted(self, name: str, spec: TensorSpec, column: Column, nulls: Nulls, bad: dict[int, str]) -> Column:
+        """A column in its type, with the defaults in place of its nulls; what has no such value makes its row bad."""
+        found = self.columns.get(name, NULL)
+        if isinstance(found, TensorSpec) and (found.dtype is None or found.dtype != spec.dtype):
+            column, wrong = converted(column, spec.dtype)
+            for row in () if wrong is None else np.flatnonzero(wrong).tolist():
+                bad.setdefault(row, f"column {name!r} of {spec} is needed, got {found} with a value beyond it")
+        if isinstance(found, TensorSpec) and found.shape and found.shape[0] is None and spec.shape and spec.shape[0]:
+            for row, value in enumerate(column.some(0)):
+                if len(value) != spec.shape[0] and (nulls.whole is None or not nulls.whole[row]):
+                    bad.setdefault(row, f"column {name!r} of {spec} is needed, got a list of {len(value)}")
+        if nulls.whole is not None and name in self.defaults:
+            column = Filled(column, nulls.whole, self.defaults[name])
         elif nulls.whole is not None:
             for row in np.flatnonzero(nulls.whole).tolist():
                 bad.setdefault(row, f"a value is needed in column {name!r}, got null; give one with defaults=")
@@ -226,7 +246,21 @@ def misfit(table: Table, names: Sequence[str], specs: Sequence[TensorSpec]) -> s
         column = f"column {name!r}" if name else "a file"
         if isinstance(found, str):
             return f"{column} of {spec} is needed, got one {found}"
-        if found is None or not spec.accepts(found):
+        if found is None and name in table.defaults:
+            continue
+        if found is None or not _takes(spec, found):
             got = "none" if found is None else found
-            return f"{column} of {spec} is needed, got {got}; all files need the columns of the first one"
+            default = ", or a value in defaults=" if found is None and table.fills else ""
+            return f"{column} of {spec} is needed, got {got}; all files need the columns of the first one{default}"
     return None
+
+
+def _takes(spec: TensorSpec, found: TensorSpec) -> bool:
+    """Whether a column fits a type, as it is or, as far as its values do, after `converted`."""
+    if spec.accepts(found) or found is NULL:
+        return True
+    wanted, given = spec.dtype, found.dtype
+    if any(not isinstance(dtype, np.dtype) or dtype.kind not in "iuf" for dtype in (wanted, given)):
+        return False
+    alike = (wanted.kind in "iu" and given.kind in "iu") or np.can_cast(given, wanted)
+    return alike and replace(spec, dtype=given).accepts(found)

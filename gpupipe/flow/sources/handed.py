@@ -47,7 +47,7 @@ class HandedFlow:
         if wrong is not None:
             return RecordError(wrong, file=self.label, stage="read")
         try:
-            return rows.read(0)
+            return rows.read(0, self.names, self.specs)
         except DataError as error:
             return error.kept()
 

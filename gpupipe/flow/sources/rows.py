@@ -91,7 +91,7 @@ class RowsFlow:
         if wrong is not None:
             return RecordError(wrong, file=table.path, stage="read")
         try:
-            return table.read(number)
+            return table.read(number, self.names, self.specs)
         except DataError as error:
             return error.kept()
 

@@ -151,6 +151,82 @@ def test_nulls_behind_a_state_inside_a_block_stay_in_their_rows(tmp_path: Path) 
     assert len(goes_on(build, range(7))) == 6
 
 
+WIDE = pa.array([0, -1, 2**40, 2**53 + 1], pa.int64())
+VALUES: list[tuple[Any, Any, list[Any]]] = [
+    (pa.int64(), pa.array([1, -2], pa.int32()), [1, -2]),
+    (pa.int32(), WIDE, [0, -1, "int64", "int64"]),
+    (pa.uint8(), WIDE, [0, "int64", "int64", "int64"]),
+    (pa.uint64(), WIDE, [0, "int64", 2**40, 2**53 + 1]),
+    (pa.int64(), pa.array([2**63, 5], pa.uint64()), ["uint64", 5]),
+    (pa.float64(), WIDE, [0.0, -1.0, 2.0**40, "int64"]),
+    (pa.float64(), pa.array([0.5, 1.5], pa.float32()), [0.5, 1.5]),
+    (pa.list_(pa.int32()), pa.array([[1, 2**40], [], [3]], pa.list_(pa.int64())), ["int64", [], [3]]),
+    (pa.list_(pa.int32(), 2), pa.array([[1, 2**40], [3, 4]], pa.list_(pa.int64(), 2)), ["int64", [3, 4]]),
+    (pa.list_(pa.int64(), 2), pa.array([[1], [1, 2], None]), ["a list of 1", [1, 2], "got null"]),
+    (pa.list_(pa.int64(), 2), pa.array([[], [None]], pa.list_(pa.null())), ["a list of 0", "a list of 1"]),
+    (pa.list_(pa.string(), 1), pa.array([["a", "b"], ["c"]]), ["a list of 2", [b"c"]]),
+    (pa.list_(pa.float32()), pa.array([[], []], pa.list_(pa.null())), [[], []]),
+    (pa.list_(pa.string()), pa.array([[], [None]], pa.list_(pa.null())), [[], "null in its list"]),
+    (pa.list_(pa.int32()), pa.nulls(2), ["got null", "got null"]),
+    (pa.string(), pa.nulls(2), ["got null", "got null"]),
+    (pa.int64(), pa.array([1.0, 2.0]), ["got float64", "got float64"]),
+    (pa.float32(), pa.array([1.0, 2.0]), ["got float64", "got float64"]),
+    (pa.int64(), pa.array([True, False]), ["got bool", "got bool"]),
+]  # fmt: skip
+"""The type of a column in the first file, its values in another, and what becomes of these: words are of an error."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "expected"), VALUES, ids=lambda value: str(getattr(value, "type", value))[:30]
+)
+@pytest.mark.parametrize("make", [gp.ParquetDataset, gp.ArrowDataset])
+def test_a_file_whose_type_is_another_gives_the_values_that_the_first_ones_holds(
+    make: Any, kind: Any, values: Any, expected: list[Any], tmp_path: Path
+) -> None:
+    paths = []
+    for name, column in (("0", pa.array([], kind)), ("1", values)):
+        table = pa.table({"n": np.arange(len(column)), "x": column})
+        paths.append(str(tmp_path / name))
+        if make is gp.ParquetDataset:
+            parquet.write_table(table, paths[-1])
+        else:
+            with pa.ipc.new_file(paths[-1], table.schema) as writer:
+                writer.write_table(table)
+
+    rows = make(paths)
+    spec = rows.element_spec["x"]
+    with iter(skipping(rows)) as items:
+        found = {row["n"]: row["x"] for row in elements(items)}
+        found.update({record.offset: record.reason for record in items.errors})
+    for i, value in enumerate(expected):
+        assert value in found[i] if isinstance(value, str) else found[i] == value
+    for row in make(paths[1:], spec={"n": TensorSpec((), "int64"), "x": spec}).ignore_errors():
+        assert spec.accepts(spec_of(row["x"]))
+
+
+def test_a_default_stands_for_a_column_that_a_file_lacks_or_has_without_values(tmp_path: Path) -> None:
+    whole = write(tmp_path / "0", {"a": [1, None], "s": ["x", "y"], "l": [[1], []]})
+    lacks = write(tmp_path / "1", {"a": [2]})
+    nulls = write(tmp_path / "2", {"a": pa.nulls(1), "s": pa.nulls(1), "l": pa.nulls(1)})
+    none = write(tmp_path / "3", {"other": [1, 2, 3, 4]}, rows=2)
+    defaults = {"a": -1, "s": "?", "l": np.array([7, 7])}
+    nothing = {"a": -1, "s": b"?", "l": [7, 7]}
+
+    rows = gp.ParquetDataset([whole, lacks, nulls, none], defaults=defaults)
+    assert elements(rows) == [
+        {"a": 1, "s": b"x", "l": [1]}, {"a": -1, "s": b"y", "l": []}, {**nothing, "a": 2}, *[nothing] * 5
+    ]  # fmt: skip
+    assert elements(rows[2:5]) == elements(rows)[2:5]
+    with iter(skipping(gp.ParquetDataset([whole, lacks], defaults={"a": 0, "s": ""}))) as items:
+        assert len(elements(items)) == 2
+        assert items.errors[0].reason.endswith(
+            "column 'l' of int64[?] is needed, got none; all files need the columns of the first one, or a value in "
+            "defaults="
+        )
+    with pytest.raises(PlanError, match=r"got 'a' in .* with none; leave it out with columns=, or list a file with"):
+        gp.ParquetDataset([nulls, whole])
+
+
 @pytest.mark.parametrize(
     ("defaults", "error", "complaint"),
     [
