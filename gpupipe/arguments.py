@@ -149,7 +149,7 @@ def _arity(who: str, fn: Callable[..., Any], element: ElementType, extra: int) -
         raise PlanTypeError(
             f"{who} calls {name_of(fn)} with {count} argument{'s' * (count != 1)} (a tuple is unpacked), which takes "
             f"{signature}: {error}"
-        ) from error
+        ) from None
 
 
 def signature(who: str, given: Any) -> ElementType:

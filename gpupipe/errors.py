@@ -243,6 +243,10 @@ class BadRecord:
     __repr__ = fields_in_brief
 
 
+HIDES = "; its records cannot be counted from there on"
+"""What `DataError.hiding` adds to a reason starts with it: it is of no use where nothing is counted."""
+
+
 class DataError(GpupipeError, RuntimeError):
     """One element could not be produced.
 
@@ -305,7 +309,7 @@ class DataError(GpupipeError, RuntimeError):
         if not self.lost:
             self.lost = True
             self.reason += (
-                "; its records cannot be counted from there on: fix the storage. This is raised under every on_error, "
+                f"{HIDES}: fix the storage. This is raised under every on_error, "
                 'unless Options(lost_files="skip") leaves the rest of such files out'
             )
             self.args = (self.reason,)

@@ -180,7 +180,7 @@ def _parsed(parser: ExampleParser, index: int, record: Any) -> tuple[Any, ...]:
     try:
         return parser.parse(record)
     except ParseError as error:
-        raise ParseError(f"record {index}: {error.reason}", stage="parse_example") from error
+        raise ParseError(f"record {index}: {error.reason}", stage="parse_example") from None
 
 
 def _stacked(feature: Feature, rows: Sequence[Any]) -> Any:

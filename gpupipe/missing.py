@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 
 __all__ = ["DISTRIBUTION", "LIBRARIES", "names_missing"]
 
@@ -39,16 +39,19 @@ def names_missing(
         elsewhere: returns a hint where another module has the name, else "".
     """
     alike = {_bare(name): name for name in names}
+    nothing = ModuleType(module)  # Python itself would suggest another name, from what the module has
 
     def __getattr__(name: str) -> object:
         way = ""
         if not name.startswith("_"):
             import difflib  # for mistakes alone
 
-            own = alike.get(_bare(name)) or next(iter(difflib.get_close_matches(name, names, 1)), None)
+            longer = [one for one in names if set(name.split("_")) <= set(one.split("_"))]
+            close = [min(longer, key=len)] if longer else difflib.get_close_matches(name, names, 1)
+            own = alike.get(_bare(name)) or next(iter(close), None)
             way = instead.get(name) or elsewhere(name) or ("" if own is None else f"did you mean {own}?")
         text = f"module {module!r} has no attribute {name!r}" + (way and f"; {way}")
-        raise AttributeError(text, name=name, obj=sys.modules[module])
+        raise AttributeError(text, name=name, obj=nothing)
 
     return __getattr__
 

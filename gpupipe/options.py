@@ -450,4 +450,5 @@ def parse_device(device: Any) -> tuple[str, int | None]:
     # Superscripts are digits for Python, but not integers.
     if kind == "gpu" and number.isascii() and number.isdigit() and len(number) <= _LONGEST_ORDINAL:
         return kind, int(number)
-    raise PlanError(f'Options.device needs "auto", "cpu", "gpu" or "gpu:N", got {brief(device)}')
+    instead = f'; write "gpu{colon}{number}"' if kind == "cuda" else ""
+    raise PlanError(f'Options.device needs "auto", "cpu", "gpu" or "gpu:N", got {brief(device)}{instead}')

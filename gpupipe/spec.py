@@ -313,10 +313,10 @@ def _as_leaf(value: Any, kind: type[Any]) -> Any:
         array = np.asarray(value)
         if array.dtype.kind in "SU" and array.ndim:
             array = np.asarray(value, object)  # nested lists of strings: an S or U array would drop trailing NULs
-    except ValueError as error:
-        raise PlanError(f"a leaf needs a rectangular array, got {_short(value)}; pad it or use a tuple") from error
+    except ValueError:
+        raise PlanError(f"a leaf needs a rectangular array, got {_short(value)}; pad it or use a tuple") from None
     except Exception as error:  # an array-like of a foreign library may raise anything
-        raise PlanTypeError(f"a leaf needs something NumPy can hold, got {kind.__name__}") from error
+        raise PlanTypeError(f"a leaf needs something NumPy can hold, got {kind.__name__}: {error}") from None
     array = _as_array(array)
     return array[()] if array.ndim == 0 else array
 

@@ -117,7 +117,10 @@ def check_channels(who: str, x: TensorSpec, layout: str, *values: float | tuple[
     channels = None if x.shape is None else x.shape[layout.index("C")]
     for value in values:
         if isinstance(value, tuple) and channels is not None and len(value) != channels:
-            raise SpecError(f"{who} needs an image of {len(value)} channels, as many as mean and std have, got {x}")
+            raise SpecError(
+                f"{who} needs an image of {len(value)} channels, as many as mean and std have, got {x}; write a "
+                f"number, or {channels} of them, for each"
+            )
 
 
 def check_count(mean: float | tuple[float, ...], std: float | tuple[float, ...], channels: int) -> None:
@@ -250,8 +253,8 @@ def _numbers(name: str, value: Any) -> float | tuple[float, ...]:
     """A number as a float, a sequence or array as a tuple of floats, so that equal parameters make equal ops."""
     try:
         array = np.asarray(value, np.float64)
-    except (TypeError, ValueError) as error:
-        raise PlanTypeError(f"normalize needs a number for {name}, or one per channel, got {value!r}") from error
+    except (TypeError, ValueError):
+        raise PlanTypeError(f"normalize needs a number for {name}, or one per channel, got {value!r}") from None
     if array.ndim > 1 or array.size == 0 or not np.isfinite(array).all():
         raise SpecError(f"normalize needs a finite number for {name}, or one per channel, got {value!r}")
     return float(array) if array.ndim == 0 else tuple(array.tolist())

@@ -21,6 +21,16 @@ T = TypeVar("T")
 
 ORDER = {"CHW": (2, 0, 1), "HWC": (1, 2, 0)}
 
+_SPELLINGS = {
+    "2, 0, 1": "CHW",
+    "0, 3, 1, 2": "CHW",
+    "NCHW": "CHW",
+    "1, 2, 0": "HWC",
+    "0, 2, 3, 1": "HWC",
+    "NHWC": "HWC",
+}
+"""What NumPy and others call the layouts, as text."""
+
 
 @dataclass(frozen=True, slots=True)
 class Transpose(Op):
@@ -38,8 +48,10 @@ class Transpose(Op):
     layout: Literal["HWC", "CHW"] = "CHW"
 
     def __post_init__(self) -> None:
-        if self.layout not in ORDER:
-            raise PlanError(f'transpose needs layout "CHW" or "HWC", got {self.layout!r}')
+        if not isinstance(self.layout, str) or self.layout not in ORDER:
+            wanted = _SPELLINGS.get(str(self.layout).strip("()[]"))
+            instead = f'; write ops.transpose(x, "{wanted}")' if wanted else ""
+            raise PlanError(f'transpose needs layout "CHW" or "HWC", got {self.layout!r}{instead}')
 
     @property
     def axes(self) -> tuple[int, int, int]:

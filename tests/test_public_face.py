@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import subprocess
+import sys
 from types import ModuleType
 
 import pytest
@@ -50,12 +52,23 @@ def test_a_fresh_process_shows_nothing_else() -> None:
         (ops, "RandomHorizontalFlip", "use random_flip_left_right"),
         (ops, "SanitizeBoundingBoxes", "use clip_boxes"),
         (ops, "MixUp", "did you mean mixup?"),
+        (ops, "random_flip", "use random_flip_left_right or random_flip_up_down"),
+        (ops, "random_horizontal_flip", "use random_flip_left_right"),
+        (ops, "random_blur", "did you mean random_gaussian_blur?"),
+        (ops, "read_file", "use gpupipe.io.read_file"),
     ],
 )
 def test_a_name_that_people_look_for_says_the_right_one(module: ModuleType, name: str, way: str) -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(module, name)
     assert str(caught.value) == f"module {module.__name__!r} has no attribute {name!r}; {way}"
+
+
+def test_python_adds_no_name_of_its_own_to_the_text() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from gpupipe import ops; ops.random_flip"], capture_output=True, text=True, check=False
+    )
+    assert done.stderr.rstrip().endswith("; use random_flip_left_right or random_flip_up_down")
 
 
 @pytest.mark.parametrize("module", [gp, ops, io])

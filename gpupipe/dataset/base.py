@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..arguments import checked_function, in_the_order_of, reordered, same_structure
 from ..brief import brief, cut
-from ..errors import PlanError, PlanTypeError
+from ..errors import GpupipeError, PlanError, PlanTypeError
 from ..graph.classify import name_of
 from ..graph.difference import Difference
+from ..graph.sites import users_frames
 from ..graph.symbols import active_trace
 from ..graph.trace import Traced, require_no_symbols, trace, trace_inner
 from ..plan.difference import plan_difference
@@ -133,16 +134,19 @@ class Chain(Compound):
         element = self.plan.element
         assert element.structure is not None
         outer = active_trace()
-        return trace(
-            fn,
-            element.structure,
-            element.rows(),
-            batched=element.batched,
-            random_calls=self.plan.random_calls,
-            depth=0 if outer is None else outer.depth + 1,
-            force=force,
-            who=who,
-        )
+        try:
+            return trace(
+                fn,
+                element.structure,
+                element.rows(),
+                batched=element.batched,
+                random_calls=self.plan.random_calls,
+                depth=0 if outer is None else outer.depth + 1,
+                force=force,
+                who=who,
+            )
+        except GpupipeError as error:
+            raise error.with_traceback(users_frames(error)) from error.__cause__
 
     def _question(self, who: str, fn: Callable[..., Any]) -> Traced | None:
         """Trace a function of each element; None where it is ordinary Python."""
@@ -175,7 +179,10 @@ class Chain(Compound):
         depth = 0 if outer is None else outer.depth + 1
         param = Param(element, depth, self.plan.random_calls, first_files(self.plan))
         random_calls = self.plan.random_calls
-        result, failed = trace_inner(fn, element.structure, element.specs, param, depth, random_calls, _differ, who)
+        try:
+            result, failed = trace_inner(fn, element.structure, element.specs, param, depth, random_calls, _differ, who)
+        except GpupipeError as error:
+            raise error.with_traceback(users_frames(error)) from error.__cause__
         if isinstance(result, Chain):
             refuse_options(who, result.plan)
             result.refuse_epoch(who)

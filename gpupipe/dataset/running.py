@@ -76,11 +76,14 @@ class Running(Chain):
         """
         count = self._length()
         if count == INFINITE:
-            raise PlanTypeError("the dataset is infinite: it has no len()")
+            raise PlanTypeError("the dataset is infinite: it has no len(); take(n) gives the first n elements")
         if count == UNKNOWN_CARDINALITY and never_ends(self.plan):
             raise PlanTypeError("the dataset is infinite or empty, which is unknown before it is read: it has no len()")
         if count == UNKNOWN_CARDINALITY:
-            raise PlanTypeError("the length of the dataset is unknown before it is read: it has no len()")
+            raise PlanTypeError(
+                "the length of the dataset is unknown before it is read: it has no len(); sum(1 for _ in ds) counts "
+                "the elements, ds.assert_cardinality(n) says how many there are"
+            )
         if count >= 2**63:
             raise PlanError(f"len() needs fewer than 2**63 elements, got {count}; use cardinality()")
         return count

@@ -202,7 +202,9 @@ class Sources(Chain):
         found = [hit for hit, explicit in hits if not explicit]
         found = sorted([*found, *zip(plain, stable_names(plain), strict=True)])
         if not found:
-            raise PlanError(f"list_files needs files, and none match {', '.join(map(shown_name, patterns))}")
+            local = any(not is_url(pattern) and not os.path.isabs(pattern) for pattern in patterns)
+            where = f"; the working directory is {shown_name(os.getcwd())}" if local else ""
+            raise PlanError(f"list_files needs files, and none match {', '.join(map(shown_name, patterns))}{where}")
         seed = integer_or_none("list_files", "seed", seed)
         plan: Node = Files(tuple(path for path, _ in found), tuple(name for _, name in found))
         if shuffle is None or shuffle:

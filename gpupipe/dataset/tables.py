@@ -218,8 +218,8 @@ class ArrowDataset(_ArrowTables):
     """The rows of Arrow IPC files (Feather v2), as dicts of their columns. Needs pyarrow: ``pip install pyarrow``.
 
     As `ParquetDataset`, with record batches for row groups: types, nulls, files that differ, index, and what is read.
-    IPC files have no checksums, so of damage in a batch only what makes it invalid is noticed; a changed number is a wrong value. The
-    streams that Hugging Face's ``datasets`` keeps are not IPC files: they have no index.
+    IPC files have no checksums, so of damage in a batch only what makes it invalid is noticed; a changed number is a
+    wrong value. The streams that Hugging Face's ``datasets`` keeps are not IPC files: they have no index.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.
@@ -247,8 +247,8 @@ class NumpyDataset(TableDataset):
     The items have an index, and reading some costs only these (in blocks of 256 KB), but for compressed members of an
     .npz (``savez_compressed``): such a file is one block. Neither has .npy checksums, nor are those of .npz compared
     where members are not compressed: a changed byte is a wrong value. A file that is cut off, or has no sound header,
-    is lost, see `Options.lost_files`. All files need the arrays of the first one, with integers of any width; the items of
-    another are bad.
+    is lost, see `Options.lost_files`. All files need the arrays of the first one, with integers of any
+    width; the items of another are bad.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.

@@ -29,7 +29,9 @@ def same_structure(who: str, structure: Structure, seen: list[Structure]) -> Non
     if not seen:
         seen.append(structure)
     elif structure != seen[0]:
-        raise FunctionError(f"{who} needs elements of one structure, got {structure} after {seen[0]}")
+        lists = structure.kind is seen[0].kind is tuple and len(structure.children) != len(seen[0].children)
+        instead = "; return np.array(x) for a list x whose length varies" if lists else ""
+        raise FunctionError(f"{who} needs elements of one structure, got {structure} after {seen[0]}{instead}")
 
 
 def conform(

@@ -109,7 +109,7 @@ def _called(op: Op, line: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
                 reasons[number] = found.reason
         if not reasons:  # it is not raised again
             raise
-        raise type(error).of_rows(reasons, stage=error.stage or op.stage) from error
+        raise type(error).of_rows(reasons, stage=error.stage or op.stage) from error.__cause__
 
 
 def _column_of(rows: Sequence[Any]) -> Array:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import PlanError, PlanTypeError
 
-__all__ = ["at_line", "call_site", "in_gpupipe", "mistake_of", "place", "site_of", "user_site"]
+__all__ = ["at_line", "call_site", "in_gpupipe", "mistake_of", "place", "site_of", "user_site", "users_frames"]
 
 
 def in_gpupipe(module: str | None) -> bool:
@@ -37,8 +37,8 @@ def mistake_of(error: Exception, who: str) -> PlanError | None:
     trail = error.__traceback__
     if trail is None:
         return None
-    while trail.tb_next is not None:
-        trail = trail.tb_next
+    while trail.tb_next is not None and trail.tb_next.tb_frame.f_globals.get("__name__") != "gpupipe.classes":
+        trail = trail.tb_next  # an `__init__` that is not compiled yet calls one that is
     frame = trail.tb_frame
     if in_gpupipe(frame.f_globals.get("__name__")) and frame.f_code.co_name != "__getattr__":
         return None
@@ -112,6 +112,18 @@ def site_of(error: BaseException) -> str:
             frames.append((trail.tb_frame, trail.tb_lineno))
         trail = trail.tb_next
     return _users(frames[::-1])
+
+
+def users_frames(error: BaseException) -> types.TracebackType | None:
+    """The traceback of an exception without gpupipe's own frames, so that it ends on the user's line."""
+    trail, frames = error.__traceback__, []
+    while trail is not None:
+        if not in_gpupipe(trail.tb_frame.f_globals.get("__name__")):
+            frames.append(trail)
+        trail = trail.tb_next
+    for frame in reversed(frames):
+        trail = types.TracebackType(trail, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return trail
 
 
 def _calls_users(frame: types.FrameType) -> bool:

@@ -121,7 +121,7 @@ def _raise_mistakes(failure: Exception, active: Trace, kind: str, who: str) -> N
         raise failure
     mistake = None if active.refusals else mistake_of(failure, who)
     if mistake is not None:
-        raise mistake from failure
+        raise mistake.with_traceback(failure.__traceback__) from None
 
 
 def _tell_why_not(fn: Callable[..., Any], first: _Attempt, kind: str, force: bool, who: str) -> None:
@@ -133,7 +133,8 @@ def _tell_why_not(fn: Callable[..., Any], first: _Attempt, kind: str, force: boo
     refusals = first.active.refusals
     reason = refusals[0] if refusals else f"{_raised(first.failure)}; {_WAYS}"
     if force or (first.active.calls and kind == "ops"):
-        raise TraceError(reason if refusals else f"{who} could not trace {name_of(fn)}: {reason}") from first.failure
+        error = TraceError(reason if refusals else f"{who} could not trace {name_of(fn)}: {reason}")
+        raise error.with_traceback(getattr(first.failure, "__traceback__", None)) from None
     if kind == "ops":  # correct, but slower, one element at a time and not on a GPU, so log it
         logger.warning("%s runs as ordinary Python, element by element: %s", name_of(fn), reason)
 
@@ -270,7 +271,8 @@ def _require_steady(
                 )
             text = f"{who}: {name_of(fn)} {how}: {found.text}, at {where}; the first"
             if not found.told:
-                raise TraceError(f"{text} would hold for every element: use a random op, {way}") from failure
+                error = TraceError(f"{text} would hold for every element: use a random op, {way}")
+                raise error.with_traceback(getattr(failure, "__traceback__", None)) from None
             logger.warning("%s holds for every element", text)
             return
         if not (first.moved and again.moved):
@@ -365,7 +367,7 @@ def trace_inner(
             raise failure
         mistake = None if active.refusals else mistake_of(failure, who)
         if mistake is not None:  # any other error is raised when the function is called for an element
-            raise mistake from failure
+            raise mistake.with_traceback(failure.__traceback__) from None
         return None, True
     if active.refusals or (active.shown and reaches(first.result, _is_text)):
         return None, True

@@ -23,6 +23,7 @@ from ..flow.run import Context, Run
 from ..flow.state.snapshot import to_json
 from ..flow.step import close
 from ..graph.eager import ELEMENT
+from ..graph.sites import users_frames
 from ..optimize.lower.compile import lower_in
 from ..options import Settings
 from ..plan.arrival import any_order, refusal
@@ -150,6 +151,8 @@ class DatasetIterator(Reports, Iterator[Any]):
             elif inside:  # assigned before any call, after which a handler may raise again
                 self._broken, self._check_at = True, AT_ONCE
             self._failed(error, was, inside and not counted)
+            if isinstance(error, GpupipeError):
+                raise error.with_traceback(users_frames(error)) from error.__cause__
             raise
         if self._done and not self._progress.ended:  # another thread closed it: the element may be incomplete
             raise self._refusal()

@@ -13,7 +13,7 @@ from ..errors import PlanError
 from ..extract.shards.names import compression_of
 from ..extract.storage.patterns import is_url
 from .batches import Batch, PaddedBatch
-from .cache import Saved
+from .cache import FileCache, Saved
 from .files import Records, Samples, TableRows
 from .node import INFINITE, UNKNOWN_CARDINALITY, Facts, Node, Step, walk
 from .order import never_ends
@@ -355,6 +355,8 @@ def why_not(node: Node) -> str:
         return f"{text}: it reads compressed archives; decompress them"
     if isinstance(node, Select):
         return f"{text}: its places come while it runs; give it a list of them"
+    if isinstance(node, FileCache):
+        return f"{text}; use cache() in memory, or ds.save(folder) and Dataset.load(folder), which can"
     if node.shuffles:
         return f"{text}; use shuffle(gp.ALL), which can"
     if isinstance(node, (Records, Samples)):

@@ -10,7 +10,7 @@ from dataclasses import field
 from itertools import islice
 from typing import Any
 
-from gpupipe.errors import DataError, ParseError, PlanError, shown_name
+from gpupipe.errors import HIDES, DataError, ParseError, PlanError, shown_name
 from gpupipe.extract.finder import DataFile
 from gpupipe.extract.kinds import Kind, kind_at, size_of
 from gpupipe.extract.records.compression import Compression
@@ -151,7 +151,7 @@ class Report:
 
 def _place(record: dict[str, Any]) -> str:
     where = "" if record["offset"] is None else f"at offset {record['offset']}: "
-    return f"{where}{record['reason']}"
+    return f"{where}{record['reason'].partition(HIDES)[0]}"
 
 
 def verify(

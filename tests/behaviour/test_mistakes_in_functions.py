@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -57,7 +58,59 @@ def test_a_wrong_use_of_gpupipe_is_told_on_the_users_line(
     assert type(caught.value) is kind
     assert str(caught.value).startswith("map needs ")
     assert "test_mistakes_in_functions.py" in str(caught.value)
-    assert isinstance(caught.value.__cause__, (AttributeError, TypeError))
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+
+
+def _compared(x: Any) -> Any:
+    return ops.flip_left_right(x) if ops.cast(x, "float32")[0, 0, 0] > 1 else x
+
+
+def _foreign(x: Any) -> Any:
+    return memoryview(ops.flip_left_right(x))
+
+
+TOLD: dict[str, Callable[[], Any]] = {
+    "a wrong name": lambda: X.map(lambda x: OPS.nomralize(x)),
+    "a wrong call": lambda: X.map(lambda x: OPS.resize(x)),
+    "a truth value": lambda: X.map(_compared),
+    "a function of NumPy": lambda: X.map(lambda x: np.mean(ops.flip_left_right(x))),
+    "a library": lambda: X.map(_foreign),
+    "a wrong shape": lambda: X.map(lambda x: ops.normalize(x, (1, 2), (1, 1))),
+    "a wrong key": lambda: Dataset.from_tensor_slices({"a": np.zeros(2)}).map(lambda x: ops.cast(x["b"], "int32")),
+    "too many arguments": lambda: X.map(lambda x, y: x),
+    "of a dataset": lambda: X.flat_map(lambda x: GP.Nothing(x)),
+    "the device": lambda: next(iter(X.map(ops.flip_left_right).with_options(Options(device="gpu:99")))),
+    "the data": lambda: next(iter(Dataset.range(1).map(lambda i: ops.gather(np.arange(0), i)))),
+    "the data of a batch": lambda: next(iter(Dataset.range(1).map(lambda i: ops.gather(np.arange(0), i)).batch(1))),
+    "the data after a draw": lambda: next(
+        iter(Dataset.range(1).map(lambda i: (ops.gather(np.arange(0), i), ops.random_uniform())))
+    ),
+    "a header": lambda: next(iter(Dataset.from_tensors(b"\xff\xd8\xff\xe0abc").map(ops.decode_jpeg).batch(1))),
+    "a record": lambda: gp.io.parse_example([b"abc"], {"a": gp.io.FixedLenFeature((), "int64")}),
+    "the result": lambda: next(
+        iter(X.map(lambda x: ops.py_function(lambda y: y * 1.5, [x], spec=gp.TensorSpec((9, 8, 3), "int64"))))
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", TOLD.values(), ids=TOLD)
+def test_a_mistake_is_told_once_with_few_lines_that_are_not_the_users(mistake: Callable[[], Any]) -> None:
+    with pytest.raises(gp.GpupipeError) as caught:
+        mistake()
+
+    lines = traceback.format_exception(caught.value)
+    assert sum(line.startswith("Traceback") for line in lines) == 1
+    assert "".join(lines).count(str(caught.value)) == 1
+    assert sum("/gpupipe/" in line for line in lines) <= 3
+    assert any(__file__ in line for line in lines[1:])
+
+
+def test_a_mistake_in_a_function_ends_its_traceback_on_the_users_line() -> None:
+    for function in (_compared, _foreign, _late):
+        with pytest.raises(PlanError) as caught:
+            X.map(function)
+        last = traceback.extract_tb(caught.value.__traceback__)[-1]
+        assert (last.filename, last.name) == (__file__, function.__name__)
 
 
 def test_so_it_is_in_a_function_that_returns_datasets() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe import Dataset, Options
+from gpupipe import Dataset, Options, ops
 from gpupipe.errors import PlanTypeError
 from gpupipe.load import mark
 from gpupipe.ops._shared.samples import encoded, picture
@@ -22,6 +22,7 @@ from tests.behaviour.model import outcomes, run
 
 R = Dataset.range
 LARGE = 2**63
+ZEROS = np.zeros((4, 4, 3), np.uint8)
 
 
 def length(value: int) -> Any:
@@ -56,6 +57,29 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "counter step": (lambda: Dataset.counter(1, 10**400, "float32"), gp.PlanError, "a step that float32 can hold"),
     "counter start": (lambda: Dataset.counter(10**300, dtype="float32"), gp.PlanError, "a start that float32"),
     "no length": (lambda: Dataset.from_indexable(np.array(3)), PlanTypeError, "has a length, got ndarray"),
+    "cuda": (lambda: Options(device="cuda:1"), gp.PlanError, "got 'cuda:1'; write \"gpu:1\"$"),
+    "axes": (
+        lambda: ops.transpose(ZEROS, (2, 0, 1)),
+        gp.PlanError,
+        r'got \(2, 0, 1\); write ops.transpose\(x, "CHW"\)$',
+    ),  # type: ignore[arg-type]
+    "axes of many": (lambda: ops.transpose(ZEROS, [0, 2, 3, 1]), gp.PlanError, r'; write ops.transpose\(x, "HWC"\)$'),  # type: ignore[arg-type]
+    "means": (lambda: ops.normalize(ZEROS, (1, 2), (1, 1)), gp.GpupipeError, "write a number, or 3 of them, for each$"),
+    "endless len": (lambda: len(R(3).repeat()), PlanTypeError, r"take\(n\) gives the first n"),
+    "unknown len": (lambda: len(R(3).filter(bool)), PlanTypeError, r"sum\(1 for _ in ds\) counts .*assert_cardinality"),
+    "no files": (lambda: Dataset.list_files("no/*.x"), gp.PlanError, "match no/.*; the working directory is /"),
+    "no files there": (lambda: Dataset.list_files("/no/*.x"), gp.PlanError, "match /no/[*].x$"),
+    "shuffle a file cache": (
+        lambda: R(3).cache("c").shuffle(gp.ALL),
+        gp.PlanError,
+        r"use cache\(\) in memory, or ds.save",
+    ),
+    "lists": (
+        lambda: list(R(1, 3).map(lambda x: [1] * int(x), traced=False)),
+        gp.DataError,
+        r"return np.array\(x\) for",
+    ),
+    "an empty list": (lambda: list(R(1).map(lambda x: [], traced=False)), gp.DataError, r"return np.array\(x\) for a"),
     "endless length": (lambda: Dataset.from_indexable(length(2**64)), PlanTypeError, "has a length, got Items"),
 }
 

@@ -163,3 +163,13 @@ def test_a_closed_pipe_is_no_traceback(shards: list[Path], tmp_path: Path) -> No
     assert process.wait(timeout=30) == 1
     assert said == ""
     process.stderr.close()
+
+
+def test_a_file_that_is_not_there_is_said_without_what_only_chains_need(tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "gone.tfrecord").symlink_to(tmp_path / "nowhere")
+
+    code, text, _ = cli("verify", tmp_path / "gone.tfrecord")
+
+    assert code == 1
+    assert "1  no such file\n" in text
+    assert "1 x read: no such file\n" in text

@@ -110,7 +110,7 @@ class ExampleParser:
         except WireError as error:
             head = bytes(data[:8]).hex(" ")
             reason = f"a tf.train.Example is needed, got {len(data)} bytes that start with {head or 'nothing'}: {error}"
-            raise ParseError(reason, stage=STAGE) from error
+            raise ParseError(reason, stage=STAGE) from None
         out = []
         column = 0
         try:
@@ -125,7 +125,7 @@ class ExampleParser:
             start, end = spans[column]
             name = list(self.features)[column]
             head = bytes(data[start : min(end, start + 8)]).hex(" ")
-            raise ParseError(f"feature {name!r} is damaged: {error}; it starts with {head}", stage=STAGE) from error
+            raise ParseError(f"feature {name!r} is damaged: {error}; it starts with {head}", stage=STAGE) from None
         return tuple(out)
 
     def _find(self, data: memoryview, spans: list[tuple[int, int]]) -> None:

@@ -186,9 +186,10 @@ def _checked_dtype(name: str, dtype: Any) -> DType:
         if kind == np.float32:
             return "float32"
     shown = dtype.__name__ if isinstance(dtype, type) else repr(dtype)
+    kind = "int64" if "int" in shown else "float32"
     raise PlanError(
-        f'{name} needs dtype bytes, "int64" or "float32", got {shown}; '
-        "an Example stores nothing else, ops.cast makes other types of it"
+        f'{name} needs dtype bytes, "int64" or "float32", got {shown}; an Example stores nothing else: write "{kind}", '
+        "ops.cast makes other types of it"
     )
 
 

@@ -142,8 +142,8 @@ def _frame_header(data: Encoded) -> tuple[int, int, bool]:
                 raise DecodeError(f"damaged JPEG: marker ff {marker:02x} at byte {at} before the size is known")
             else:
                 at += 2 + length
-    except struct.error as error:
-        raise DecodeError(f"the image is truncated inside its header: {len(data)} bytes of a JPEG") from error
+    except struct.error:
+        raise DecodeError(f"the image is truncated inside its header: {len(data)} bytes of a JPEG") from None
     raise DecodeError(f"damaged JPEG: no size within its first {_MOST_STEPS} markers")
 
 

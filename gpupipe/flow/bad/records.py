@@ -17,7 +17,8 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any, Literal
 
-from ...errors import BadRecord, PlanError, TooManyBadError
+from ...brief import cut
+from ...errors import HIDES, BadRecord, PlanError, TooManyBadError
 from ...extract.storage.patterns import is_url
 from ...log import logger
 from ...options import Settings
@@ -279,7 +280,7 @@ def log_bad(verb: str, what: Any, count: int, always: bool = False) -> None:
 
 def cause_of(record: BadRecord) -> str:
     """The step and the reason, without the numbers in which records of one cause differ."""
-    return f"{record.stage}: {_NUMBER.sub('N', record.reason)[:120]}"
+    return f"{record.stage}: {cut(_NUMBER.sub('N', record.reason.partition(HIDES)[0]), 120)}"
 
 
 def line_of(record: BadRecord) -> bytes:

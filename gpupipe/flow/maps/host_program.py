@@ -94,8 +94,11 @@ class HostProgram:
                     result = have[i] = call(*[have[j] for j in arguments]) if lone is None else call(have[lone])
                     for j, index in items:
                         have[j] = result[index]
+            except DataError as error:
+                error.at(stage=name)
+                raise
             except Exception as error:
-                raise blame(error, name) from error
+                raise _failed(error, name) from error
             out = [have[i] for i in picks]
             for k, check in checks:
                 out[k] = self._header(out[k], check)
@@ -124,8 +127,11 @@ class HostProgram:
                 for call, step in calls:
                     name = step
                     value = call(value)
+            except DataError as error:
+                error.at(stage=name)
+                raise
             except Exception as error:
-                raise blame(error, name) from error
+                raise _failed(error, name) from error
             return (value,)
 
         return compute
@@ -187,8 +193,11 @@ class HostProgram:
                         out.append(self._header(batch.rows(output.data)[0], output))
                     else:
                         out.append(batch.rows(output)[0])
+                except DataError as error:
+                    error.at(stage="map")
+                    raise
                 except Exception as error:
-                    raise blame(error, "map") from error
+                    raise _failed(error, "map") from error
             return tuple(out)
 
         return compute
@@ -219,10 +228,5 @@ def picked(
     return compute
 
 
-def blame(error: Exception, stage: str) -> DataError:
-    """Turn any exception of a host step into a DataError."""
-    if isinstance(error, DataError):
-        return error.at(stage=stage)
-    wrapped = FunctionError(f"raised {text_of(error)}", stage=stage)
-    wrapped.__cause__ = error
-    return wrapped
+def _failed(error: Exception, stage: str) -> FunctionError:
+    return FunctionError(f"raised {text_of(error)}", stage=stage)

@@ -118,7 +118,8 @@ class Calls:
             leaves, structure = flatten(tuple(value) if type(value) is list else value)
             columns = tuple([own(as_leaf(leaf)) for leaf in leaves])
         except PlanError as error:
-            raise ResultError(f"{self._who} needs a function that returns an element, and {error}") from error
+            instead = "; return np.array(x) for a list x whose length varies" if type(value) is list else ""
+            raise ResultError(f"{self._who} needs a function that returns an element, and {error}{instead}") from None
         if self._result is not None:
             return conform(self._who, structure, columns, *self._result)
         same_structure(self._who, structure, self._seen)

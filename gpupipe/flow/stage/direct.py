@@ -68,7 +68,7 @@ class Direct:
             bad = {row: error.of_row(row) for row in error.rows}
             if not bad:
                 return [failed_batch(group, error)]
-            raise self._failed(group.rows, bad) from error
+            raise self._failed(group.rows, bad) from None
         return self._assembler.deliver(group, values, self._results(group.rows, values, feeds))
 
     def _results(self, rows: Sequence[Element], values: HostValues, feeds: Sequence[Feed]) -> list[Any]:

@@ -116,7 +116,7 @@ def _trace_now(node: Map, source: Pending) -> Traced | None:
             who="map",
         )
     except PlanError as error:
-        raise type(error)(f"{error} (in the map at {node.line})") from error
+        raise type(error)(f"{error} (in the map at {node.line})").with_traceback(error.__traceback__) from None
 
 
 def question(
