@@ -125,9 +125,10 @@ class Scanning(Chain):
         """Leave out the elements that failed before this step.
 
         Before `batch` that is one element, and the batch is filled from what follows; after `batch` it is the whole
-        batch. Elements left out are counted (`left_out` of the iterator), listed (`errors`) and logged: the first ten,
-        then the 100th, 1,000th and so on. Errors of later steps are raised, or treated as `Options.on_error` says. The
-        rest of a file that cannot be read to its end is left out, too, as by ``lost_files="skip"``, and always logged.
+        batch. Elements left out are counted (`left_out` of the iterator), listed (`errors`) and logged: the first of
+        each file, of other sources the first ten, then the 100th, 1,000th and so on. Errors of later steps are raised,
+        or treated as `Options.on_error` says. The rest of a file that cannot be read to its end is left out, too, as by
+        ``lost_files="skip"``, and always logged.
 
         Args:
             log_warning: log every one.

@@ -22,7 +22,7 @@ from ..random import ROOT, hash64, mix64, pass_number, place_key, step_seed
 from ..threads import DaemonPool, Flag
 from ..transform.program import Feed
 from .bad.policy import ErrorPolicy
-from .bad.records import REASON, Action, BadRecords, log_bad
+from .bad.records import REASON, Action, BadRecords
 from .counters import Counters
 from .element import BatchStream, Element, Raised, Stream
 from .idle_workers import IdleWorkers
@@ -272,7 +272,7 @@ class Run:
         """Count, list and log an element that is left out or replaced.
 
         Each is noted once, however often its batch is formed; elements that are made again after a restored state were
-        noted before. The first ten are logged, then the 100th, the 1,000th and so on.
+        noted before. `BadRecords.log` says which are logged.
 
         Args:
             element: a hole with its identity.
@@ -283,7 +283,8 @@ class Run:
             TooManyBadError: there are more than `Options.max_bad`.
         """
         verb = verb or ("replaced" if self.settings.on_error == "replace" else "left out")
-        log_bad(verb, element[0].error, self.note(element, verb), always)
+        error = element[0].error
+        self.bad.log(verb, error, self.note(element, verb), error.file, error.unit, always)
 
     def settle(self, element: Element) -> DataError | None:
         """Decide about a hole at the end of the chain: the error to raise, or None if it is left out or replaced.

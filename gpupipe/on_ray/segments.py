@@ -9,7 +9,6 @@ from typing import Any
 
 from ..classes import dataclass
 from ..errors import BadRecord, PlanError
-from ..flow.bad.records import log_bad
 from ..flow.element import Element, is_element
 from ..flow.idle_workers import IdleWorkers
 from ..flow.run import SILENT_REPLAY, Context
@@ -157,7 +156,8 @@ class _Segments(Running):
     def _note(self, record: BadRecord) -> None:
         if not SILENT_REPLAY.get():
             where = f"{record.file} at {record.unit} {record.offset}: {record.stage}: {record.reason}"
-            log_bad(record.action, where, self._at.run.bad.add(record), record.unit == "file")
+            bad, always = self._at.run.bad, record.unit == "file"
+            bad.log(record.action, where, bad.add(record), record.file, record.unit, always)
 
     def _keep(self, team: Team) -> None:
         """Leave the workers to the next loop."""

@@ -257,7 +257,7 @@ class IgnoreErrors(Step):
     """The elements that did not fail.
 
     Attributes:
-        log: log every element left out, not only the first ten and then the 100th, the 1,000th and so on.
+        log: log every element left out, not only those that `BadRecords.log` chooses.
     """
 
     facts = Facts(payload="reads", holds_nothing=True, as_they_are=True, may_stall=True, uncounted=True)

@@ -32,7 +32,6 @@ __all__ = [
     "KnownBad",
     "cause_of",
     "line_of",
-    "log_bad",
     "read_manifest",
     "whole_name",
 ]
@@ -110,6 +109,7 @@ class BadRecords:
         self.before: Counter[int] = Counter()
         self._met: list[tuple[int, int]] = []  # epoch and mark of those met again, which the next state needs too
         self._unwritten = 0
+        self._named: set[str | None] = set()  # files of which a bad element was logged
 
     @property
     def counts_good(self) -> bool:
@@ -217,6 +217,27 @@ class BadRecords:
             raise too_many
         return count
 
+    def log(self, verb: str, what: Any, count: int, file: str | None, unit: str, always: bool = False) -> None:
+        """Log a bad element of which there is news: the first of each file, of other sources the first ten.
+
+        In addition, of all the 100th, the 1,000th and so on.
+
+        Args:
+            verb: what was done with it.
+            what: its error.
+            count: how many there were so far; 0 for one that was noted before.
+            file: the file or stream that it came from.
+            unit: what its place there is; an index is that of a file, or of an element in memory.
+            always: log it in any case.
+        """
+        if not count:
+            return
+        with self._lock:
+            first = count <= 10 if unit == "index" else file not in self._named
+            self._named.add(file)
+        if always or first or (count >= 100 and str(count).strip("0") == "1"):
+            logger.warning("%s: %s (%d so far)", verb, what, count)
+
     def _write(self, path: str, line: bytes) -> tuple[int, Exception] | None:
         """Append to the manifest. A full disk does not end a training: writing is tried again each time.
 
@@ -263,19 +284,6 @@ class BadRecords:
 def _mark(record: BadRecord) -> int:
     """The identity of an error: key, step and reason, as two steps may each report an error of one element."""
     return mix64(record.key, hash64(f"{record.stage}: {record.reason[:100]!a}"))
-
-
-def log_bad(verb: str, what: Any, count: int, always: bool = False) -> None:
-    """Log a bad element if it is one of the first ten, the 100th, the 1,000th and so on.
-
-    Args:
-        verb: what was done with it.
-        what: its error.
-        count: how many there were so far; 0 for one that was noted before.
-        always: log it, whatever its number.
-    """
-    if count and (always or count <= 10 or str(count).strip("0") == "1"):
-        logger.warning("%s: %s (%d so far)", verb, what, count)
 
 
 def cause_of(record: BadRecord) -> str:
