@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import struct
+import zlib
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
-from gpupipe import ops
+from gpupipe import Dataset, Options, ops
 from gpupipe.errors import DecodeError, SpecError
 from gpupipe.ops._shared.samples import encoded, picture
 from tests.ops.png_files import Array, chunk, packed_gray, png
@@ -314,6 +316,60 @@ def test_an_orientation_is_applied() -> None:
 
     np.testing.assert_array_equal(ops.decode_png(data, dtype="uint16", exif_orientation=True), np.rot90(image, -1))
     np.testing.assert_array_equal(ops.decode_png(data, dtype="uint16"), image)
+
+
+TURNED = struct.pack(">4sIHHHIHHI", b"MM\0*", 8, 1, 0x0112, 3, 1, 3, 0, 0)  # by 180 degrees: of the same size
+RAW = b"\nexif\n%8d\n%b\n%b\n" % (len(TURNED) + 6, b"457869660000", TURNED.hex().encode())
+XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="3"/></x:xmpmeta>'
+KEY, PACKET = b"Raw profile type exif\0", b"XML:com.adobe.xmp\0"
+NO_TAG = struct.pack(">4sIHI", b"MM\0*", 8, 0, 0)
+HELD: dict[str, tuple[bytes, bool]] = {
+    "eXIf": (chunk(b"eXIf", TURNED), True),
+    "tEXt": (chunk(b"tEXt", KEY + RAW), True),
+    "zTXt": (chunk(b"zTXt", KEY + b"\0" + zlib.compress(RAW)), True),
+    "iTXt": (chunk(b"iTXt", KEY + b"\0\0\0\0" + RAW), True),
+    "iTXt, compressed": (chunk(b"iTXt", KEY + b"\1\0en\0key\0" + zlib.compress(RAW)), True),
+    "XMP": (chunk(b"iTXt", PACKET + b"\0\0\0\0" + XMP), True),
+    "XMP, compressed": (chunk(b"iTXt", PACKET + b"\1\0\0\0" + zlib.compress(XMP)), True),
+    "XMP beside EXIF without the tag": (chunk(b"eXIf", NO_TAG) + chunk(b"iTXt", PACKET + b"\0\0\0\0" + XMP), True),
+    "a text beside EXIF without the tag": (chunk(b"eXIf", NO_TAG) + chunk(b"tEXt", KEY + RAW), False),
+    "another key": (chunk(b"tEXt", b"Raw profile type APP1\0" + RAW), False),
+    "no text": (chunk(b"tEXt", KEY), False),
+    "a damaged stream": (chunk(b"zTXt", KEY + b"\0nothing"), False),
+}
+"""The chunks of a PNG, and whether they turn it."""
+
+
+@pytest.mark.parametrize(("extra", "turns"), HELD.values(), ids=HELD)
+@pytest.mark.parametrize("backend", ["numpy", "fast", "dali"])
+def test_an_orientation_is_found_where_pillow_finds_it(extra: bytes, turns: bool, backend: Any) -> None:
+    image = deep(3).astype(np.uint8)
+    data = png(image, extra=extra)
+    np.testing.assert_array_equal(ImageOps.exif_transpose(Image.open(io.BytesIO(data))), np.rot90(image, 2 * turns))
+
+    images = Dataset.from_tensors(data).repeat(2).with_options(Options(backend=backend))
+    for wanted, expected in ((True, np.rot90(image, 2 * turns)), (False, image)):
+        made = images.map(functools.partial(ops.decode_png, exif_orientation=wanted)).batch(2)
+        np.testing.assert_array_equal(next(iter(made)), [expected] * 2)
+
+
+@pytest.mark.parametrize("digits", [b"no digits", b"4", "é".encode(), b""])
+def test_a_damaged_text_turns_nothing(digits: bytes) -> None:
+    image = deep(3).astype(np.uint8)
+    data = png(image, extra=chunk(b"tEXt", KEY + b"\nexif\n  4\n" + digits))
+
+    np.testing.assert_array_equal(ops.decode_png(data, exif_orientation=True), image)
+
+
+@pytest.mark.parametrize("form", ["WEBP", "TIFF"])
+def test_an_orientation_in_xmp_turns_other_formats_when_it_is_asked_for(form: str) -> None:
+    image, out, packet = deep(3).astype(np.uint8), io.BytesIO(), XMP.replace(b'"3"', b'"6"')
+    xmp: dict[str, Any] = {"tiffinfo": {700: packet}} if form == "TIFF" else {"xmp": packet, "lossless": True}
+    Image.fromarray(image).save(out, form, **xmp)
+    data = out.getvalue()
+
+    np.testing.assert_array_equal(ops.decode_image(data, exif_orientation=True), np.rot90(image, -1))
+    np.testing.assert_array_equal(ops.decode_image(data), image)
 
 
 INDICES = indexed(classes(8))

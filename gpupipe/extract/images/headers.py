@@ -22,7 +22,7 @@ from gpupipe.extract.images.jpeg import (
     jpeg_size,
 )
 from gpupipe.extract.images.pillow import facts, opened
-from gpupipe.extract.images.png import check_png, png_chunks
+from gpupipe.extract.images.png import check_png, exif_and_xmp
 from gpupipe.extract.images.tiff import layout_of
 
 from ...classes import dataclass
@@ -206,7 +206,6 @@ def _png(data: Encoded, orientation: bool) -> ImageHeader:
         raise DecodeError("damaged PNG: it does not start with a valid IHDR")
     if not (height and width):
         raise DecodeError(f"an image needs pixels, this PNG is {width}x{height}")
-    blocks = (bytes(data[start:end]) for name, start, end in png_chunks(data) if name == b"eXIf")
-    turned = orientation_of(next(blocks, b"")) if orientation else NORMAL
+    turned = orientation_of(*exif_and_xmp(data)) if orientation else NORMAL
     channels = _PNG_CHANNELS[colour]
     return _interned("png", height, width, channels, turned, bool(interlace), 8 if colour == 3 else bits)

@@ -69,7 +69,7 @@ def facts(image: Any) -> tuple[int, int, int, int, int]:
     if image.format == "TIFF":
         width, height, orientation = image.tag_v2[_WIDTH], image.tag_v2[_HEIGHT], stored_orientation(image)
     elif image.format == "WEBP":
-        orientation = orientation_of(image.info.get("exif", b"").removeprefix(b"Exif\0\0"))
+        orientation = orientation_of(image.info.get("exif", b"").removeprefix(b"Exif\0\0"), _xmp(image))
     if image.mode == "P" or image.format == "GIF":
         channels = 1 if image.format == "BMP" and _is_gray(image.palette) else 3
     bits = 16 if image.mode.startswith("I;16") else _BITS.get(image.mode, 8)
@@ -83,8 +83,16 @@ def _is_gray(palette: Any) -> bool:
 
 def stored_orientation(image: Any) -> int:
     """Return the orientation of a TIFF before it is loaded: loading rotates it upright."""
-    orientation = image.tag_v2.get(_ORIENTATION) if image.format == "TIFF" else NORMAL
+    if image.format != "TIFF":
+        return NORMAL
+    orientation = image.tag_v2.get(_ORIENTATION) if _ORIENTATION in image.tag_v2 else orientation_of(b"", _xmp(image))
     return orientation if orientation in range(1, 9) else NORMAL
+
+
+def _xmp(image: Any) -> bytes:
+    """The XMP packet of an image, empty if it has none."""
+    found = image.info.get("xmp")
+    return found if isinstance(found, bytes) else b""
 
 
 def sample_bits(image: Any) -> int:

@@ -7,8 +7,9 @@ import zlib
 from collections.abc import Iterator
 
 from gpupipe.errors import DecodeError
+from gpupipe.extract.images.exif import NORMAL, orientation_of
 
-__all__ = ["check_png", "has_all_rows", "is_ordinary", "png_chunks", "without_ancillary"]
+__all__ = ["check_png", "exif_and_xmp", "has_all_rows", "is_ordinary", "png_chunks", "without_ancillary"]
 
 Encoded = bytes | bytearray | memoryview
 
@@ -25,6 +26,19 @@ _GAMMA = frozenset((b"gAMA", b"sRGB", b"cHRM", b"iCCP"))
 
 
 _EXIF = frozenset((b"eXIf",))
+
+
+_TEXTS = frozenset((b"tEXt", b"zTXt", b"iTXt"))
+
+
+_PROFILE, _PACKET = b"Raw profile type exif", b"XML:com.adobe.xmp"
+"""Keys of texts with an EXIF block, and with an XMP packet."""
+
+
+_KEY = 80  # bytes of the longest key, and its end
+
+
+_MOST_TEXT = 1 << 20  # bytes of a text that was compressed, as in Pillow
 
 
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
@@ -80,12 +94,47 @@ def check_png(data: Encoded) -> None:
         raise DecodeError(f"damaged PNG: {pixels} bytes of pixels cannot be those of {width}x{height}")
 
 
+def exif_and_xmp(data: Encoded) -> tuple[bytes, bytes]:
+    """The EXIF block of a PNG and its XMP packet, each empty if it has none, where Pillow finds them.
+
+    The block is a chunk of its own, or hexadecimal digits in a text, as ImageMagick writes it.
+    """
+    block, found = None, dict[bytes, bytes]()
+    for kind, start, end in png_chunks(data):
+        if kind == b"eXIf" and block is None:
+            block = bytes(data[start:end])
+        elif kind in _TEXTS and (key := bytes(data[start : start + _KEY]).partition(b"\0")[0]) in (_PROFILE, _PACKET):
+            found[key] = _text(kind, bytes(data[start + len(key) + 1 : end]))
+    if block is None:
+        try:
+            block = bytes.fromhex(b"".join(found.get(_PROFILE, b"").split(b"\n")[3:]).decode("ascii"))
+        except ValueError:  # not digits
+            block = b""
+    for _ in range(2):
+        block = block.removeprefix(b"Exif\0\0")
+    return block, found.get(_PACKET, b"")
+
+
+def _text(kind: bytes, rest: bytes) -> bytes:
+    """The text of a chunk behind its key; empty if it is damaged."""
+    packed = kind == b"zTXt"
+    if packed:
+        rest = rest[1:]  # the method, of which there is one
+    elif kind == b"iTXt":
+        packed = rest[:1] != b"\0"
+        rest = rest[2:].split(b"\0", 2)[-1]  # language, translated key
+    try:
+        return zlib.decompressobj().decompress(rest, _MOST_TEXT) if packed else rest
+    except zlib.error:
+        return b""
+
+
 def is_ordinary(data: Encoded, gray: bool, turned: bool) -> bool:
     """Whether all decoders give the same pixels for a PNG that passed its check.
 
     They do if it has up to 8 bits (some round 16 bits to 8) and is not animated. It must have no gamma if gray is made
     from its colours, which some decoders do in linear light, and no EXIF block if its orientation is applied: some
-    readers crash on a damaged one.
+    readers crash on a damaged one, and none but Pillow looks for an orientation elsewhere.
 
     Args:
         data: the encoded image.
@@ -95,7 +144,9 @@ def is_ordinary(data: Encoded, gray: bool, turned: bool) -> bool:
     if data[24] == 16:
         return False
     odd = _FRAMES | (_GAMMA if gray and data[25] & 2 else frozenset()) | (_EXIF if turned else frozenset())
-    return not any(kind in odd for kind, _, _ in png_chunks(data))
+    if any(kind in odd for kind, _, _ in png_chunks(data)):
+        return False
+    return not turned or orientation_of(*exif_and_xmp(data)) == NORMAL
 
 
 def without_ancillary(data: Encoded) -> bytes:
