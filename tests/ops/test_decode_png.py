@@ -342,14 +342,15 @@ HELD: dict[str, tuple[bytes, bool]] = {
 
 @pytest.mark.parametrize(("extra", "turns"), HELD.values(), ids=HELD)
 @pytest.mark.parametrize("backend", ["numpy", "fast", "dali"])
-def test_an_orientation_is_found_where_pillow_finds_it(extra: bytes, turns: bool, backend: Any) -> None:
+@pytest.mark.parametrize("decode", [ops.decode_png, ops.decode_jpeg])  # the latter in DALI's graph
+def test_an_orientation_is_found_where_pillow_finds_it(decode: Any, extra: bytes, turns: bool, backend: Any) -> None:
     image = deep(3).astype(np.uint8)
     data = png(image, extra=extra)
     np.testing.assert_array_equal(ImageOps.exif_transpose(Image.open(io.BytesIO(data))), np.rot90(image, 2 * turns))
 
     images = Dataset.from_tensors(data).repeat(2).with_options(Options(backend=backend))
     for wanted, expected in ((True, np.rot90(image, 2 * turns)), (False, image)):
-        made = images.map(functools.partial(ops.decode_png, exif_orientation=wanted)).batch(2)
+        made = images.map(functools.partial(decode, exif_orientation=wanted)).batch(2)
         np.testing.assert_array_equal(next(iter(made)), [expected] * 2)
 
 
