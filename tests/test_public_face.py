@@ -64,6 +64,11 @@ def test_a_name_that_people_look_for_says_the_right_one(module: ModuleType, name
     assert str(caught.value) == f"module {module.__name__!r} has no attribute {name!r}; {way}"
 
 
+def test_a_dataset_shows_only_what_users_call() -> None:
+    hidden = {"numbered", "refuse_epoch", "requested_epoch"}
+    assert not hidden & set(dir(gp.Dataset.range(1)))
+
+
 def test_python_adds_no_name_of_its_own_to_the_text() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from gpupipe import ops; ops.random_flip"], capture_output=True, text=True, check=False

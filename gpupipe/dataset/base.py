@@ -95,10 +95,10 @@ class Chain(Compound):
     def _joined(self, who: str, plan: Node, inputs: Sequence[Chain]) -> Dataset:
         """A dataset of several inputs, this one the first."""
         for dataset in inputs:
-            dataset.refuse_epoch(who)
+            dataset._refuse_epoch(who)
         return self._dataset_type(plan, EpochCounter.joined([dataset._counter for dataset in inputs]))
 
-    def refuse_epoch(self, who: str) -> None:
+    def _refuse_epoch(self, who: str) -> None:
         """Refuse a dataset of a fixed epoch as part of another: the whole chain is in one epoch.
 
         Raises:
@@ -185,7 +185,7 @@ class Chain(Compound):
             raise error.with_traceback(users_frames(error)) from error.__cause__
         if isinstance(result, Chain):
             refuse_options(who, result.plan)
-            result.refuse_epoch(who)
+            result._refuse_epoch(who)
             return result.plan
         if failed:
             require_no_symbols(who, fn)

@@ -252,8 +252,9 @@ class Batches(Chain):
 
         Elements gain ``(height, width)``, two int32: a size that every image of their batch can be brought to. It is
         that of the bucket; without buckets the largest height and the largest width in the batch, in whole patches. A
-        tuple gains it as its last item, a dict as ``"size"``, anything else becomes a pair. A function that is traced
-        gets one row at a time, so a map after this step can hand it to `ops.resize`, `ops.random_crop` and others.
+        tuple gains it as its last item, a dict as ``"size"``, anything else becomes a pair. In a traced
+        function ops apply to each row, so a map after this step can hand it to `ops.resize`, `ops.random_crop` and
+        others; subscripts are those of the batch: ``size[..., 0]`` is the height of each row.
 
         A batch leaves when it is full; what is left at the end follows by bucket. To train on several ranks, write
         ``.shard(ranks, rank, even="drop")`` after this step: every rank makes the same number of steps.

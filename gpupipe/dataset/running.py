@@ -224,9 +224,9 @@ class Running(Chain):
         """The epoch of what looks at a dataset without counting as a loop."""
         if self._epoch is not None:
             return self._epoch
-        return (self.requested_epoch() or (0, 0))[1]
+        return (self._requested_epoch() or (0, 0))[1]
 
-    def requested_epoch(self) -> tuple[int, int] | None:
+    def _requested_epoch(self) -> tuple[int, int] | None:
         """The last `set_epoch` call that concerns this dataset: its number among all such calls, and the epoch."""
         return self._counter.requested(self.plan)
 
@@ -245,7 +245,7 @@ class Running(Chain):
         """
         from ..load.iterator import DatasetIterator
 
-        return DatasetIterator(self.plan, self.options().resolve(), self.numbered("iterator", epoch))
+        return DatasetIterator(self.plan, self.options().resolve(), self._numbered("iterator", epoch))
 
     def progress(self, epoch: int | None = None) -> DatasetIterator:
         """Make an iterator that shows its progress: elements, rows per second, the share that the loop waited for data.
@@ -263,12 +263,12 @@ class Running(Chain):
         """
         from ..load.shown import ShownIterator
 
-        return ShownIterator(self.plan, self.options().resolve(), self.numbered("progress", epoch))
+        return ShownIterator(self.plan, self.options().resolve(), self._numbered("progress", epoch))
 
     def epochs(self, count: int, start: int = 0) -> DatasetIterator:
         """Make one iterator over `count` epochs, numbered from `start`."""
         count, start = integer("epochs", "count", count, 0), integer("epochs", "start", start, 0)
-        self.refuse_epoch("epochs")
+        self._refuse_epoch("epochs")
         from ..load.iterator import DatasetIterator
         from ..load.progress import Epochs
 
@@ -311,10 +311,10 @@ class Running(Chain):
             True
         """
         number = integer("set_epoch", "epoch", epoch, 0)
-        self.refuse_epoch("set_epoch")
+        self._refuse_epoch("set_epoch")
         self._counter.set(self.plan, number)
 
-    def numbered(self, who: str, epoch: int | None = None) -> Numbers:
+    def _numbered(self, who: str, epoch: int | None = None) -> Numbers:
         """The numbers of the epochs of an iterator: one that is given, or counted when it starts.
 
         Args:

@@ -97,7 +97,7 @@ class Scanning(Chain):
 
         state = [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in state]
         chain = cast("Dataset", self)
-        with ConvertedIterator(self.plan, chain.options().resolve(), chain.numbered("reduce"), on_host) as items:
+        with ConvertedIterator(self.plan, chain.options().resolve(), chain._numbered("reduce"), on_host) as items:
             for i, element in enumerate(items):
                 try:
                     value = reduce_func(structure.unflatten(state), element)

@@ -43,7 +43,7 @@ class Tensors(Running):
 
         self._refuse_datasets("as_numpy_iterator")
         convert = arrays_of("as_numpy_iterator", to_host)
-        return ConvertedIterator(self.plan, self.options().resolve(), self.numbered("as_numpy_iterator"), convert)
+        return ConvertedIterator(self.plan, self.options().resolve(), self._numbered("as_numpy_iterator"), convert)
 
     def as_torch(self, device: Any = None, *, dtype: Any = None, non_blocking: bool = True) -> TorchLoader:
         """Make a `torch.utils.data.DataLoader` of this dataset's elements, as tensors.

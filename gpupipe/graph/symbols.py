@@ -166,7 +166,7 @@ class Symbol:
         if parts is None:
             refuse("a subscript", "ops.gather(x, indices, axis)" if isinstance(key, (Symbol, list, np.ndarray)) else "")
         if self._batched and (parts := row_key(parts, self._value.spec.rank)) is None:
-            refuse("a subscript that selects rows of a batch")
+            refuse("a subscript that selects rows of a batch", "x[..., key] for a part of each row")
         return _one(Subscript(parts, given=self._value.spec), self)
 
     __iter__ = _refusing("iteration")

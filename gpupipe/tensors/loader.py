@@ -34,7 +34,7 @@ class Chain(Protocol):
         """Set the epoch of its next loop."""
         ...
 
-    def requested_epoch(self) -> tuple[int, int] | None:
+    def _requested_epoch(self) -> tuple[int, int] | None:
         """The last `set_epoch` call: its number and the epoch."""
         ...
 
@@ -42,7 +42,7 @@ class Chain(Protocol):
         """Every `num_shards`-th element."""
         ...
 
-    def numbered(self, who: str, epoch: int | None = None) -> Numbers:
+    def _numbered(self, who: str, epoch: int | None = None) -> Numbers:
         """The numbers of the epochs of an iterator."""
         ...
 
@@ -93,7 +93,9 @@ class Loader:
 
     def _new(self, epoch: int | None = None) -> ConvertedIterator:
         chain = self.chain
-        return ConvertedIterator(chain.plan, chain.options().resolve(), chain.numbered(self._who, epoch), self._convert)
+        return ConvertedIterator(
+            chain.plan, chain.options().resolve(), chain._numbered(self._who, epoch), self._convert
+        )
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next loop, as `Dataset.set_epoch`.
@@ -144,7 +146,7 @@ class Passes(Loader):
     _request: tuple[int, int] | None = None  # the `set_epoch` call that the last pass followed
 
     def _new(self, epoch: int | None = None) -> ConvertedIterator:
-        last, request = self._items, self.chain.requested_epoch()
+        last, request = self._items, self.chain._requested_epoch()
         if last is not None and request == self._request and last.was_look(LOOK):
             epoch = last.epoch
         self._request = request

@@ -153,7 +153,7 @@ class TorchLoader(Loader, DataLoader):
     def _new(self, epoch: int | None = None) -> ConvertedIterator:
         if self._prepared is None:
             return super()._new(epoch)
-        return self._prepared.iterator(self.chain.numbered(self._who, epoch), self._convert)
+        return self._prepared.iterator(self.chain._numbered(self._who, epoch), self._convert)
 
     @property
     def _is_accelerate_prepared(self) -> bool:

@@ -261,7 +261,7 @@ BATCHED: dict[str, Callable[[Any, Any, Number], Any]] = {
 # cache.memory is of a GPU.
 OTHERS = set(
     """random_transform.interpolation_order random_transform.seed on_ray.workers on_ray.segment on_ray.ahead
-    on_ray.max_restarts numbered.epoch image_dataset_from_directory.label_mode compare.compared compare.images
+    on_ray.max_restarts image_dataset_from_directory.label_mode compare.compared compare.images
     epochs.count epochs.start iterator.epoch progress.epoch profile.steps profile.warmup set_epoch.epoch epoch.epoch
     Dataset.epoch cache.memory set_seed.seed Dataset.passes preprocessor.batch_size""".split()
 )

@@ -23,6 +23,7 @@ from tests.behaviour.model import outcomes, run
 R = Dataset.range
 LARGE = 2**63
 ZEROS = np.zeros((4, 4, 3), np.uint8)
+TRANSPOSE: Any = ops.transpose
 
 
 def length(value: int) -> Any:
@@ -59,11 +60,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no length": (lambda: Dataset.from_indexable(np.array(3)), PlanTypeError, "has a length, got ndarray"),
     "cuda": (lambda: Options(device="cuda:1"), gp.PlanError, "got 'cuda:1'; write \"gpu:1\"$"),
     "axes": (
-        lambda: ops.transpose(ZEROS, (2, 0, 1)),
+        lambda: TRANSPOSE(ZEROS, (2, 0, 1)),
         gp.PlanError,
         r'got \(2, 0, 1\); write ops.transpose\(x, "CHW"\)$',
-    ),  # type: ignore[arg-type]
-    "axes of many": (lambda: ops.transpose(ZEROS, [0, 2, 3, 1]), gp.PlanError, r'; write ops.transpose\(x, "HWC"\)$'),  # type: ignore[arg-type]
+    ),
+    "axes of many": (lambda: TRANSPOSE(ZEROS, [0, 2, 3, 1]), gp.PlanError, r'; write ops.transpose\(x, "HWC"\)$'),
     "means": (lambda: ops.normalize(ZEROS, (1, 2), (1, 1)), gp.GpupipeError, "write a number, or 3 of them, for each$"),
     "endless len": (lambda: len(R(3).repeat()), PlanTypeError, r"take\(n\) gives the first n"),
     "unknown len": (lambda: len(R(3).filter(bool)), PlanTypeError, r"sum\(1 for _ in ds\) counts .*assert_cardinality"),

@@ -161,7 +161,7 @@ def test_other_dtypes_are_refused(dtype: Any) -> None:
 def test_the_error_says_which_one_to_write() -> None:
     for dtype, instead in ((int, "int64"), ("uint8", "int64"), (float, "float32"), (np.float16, "float32")):
         with pytest.raises(PlanError, match=f'stores nothing else: write "{instead}"'):
-            FixedLenFeature((), dtype)  # type: ignore[arg-type]
+            FixedLenFeature((), dtype)
 
 
 UNKNOWN: Any = (None,)

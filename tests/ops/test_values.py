@@ -146,7 +146,7 @@ def on_batches(function: Any) -> Any:
 
 
 ROWS = "works on each row of a batch, got axis 0"
-SELECTS = "a subscript that selects rows of a batch"
+SELECTS = r"a subscript that selects rows of a batch .*; use x\[..., key\] for a part of each row"
 
 test_after_batch_what_mixes_rows_is_refused = refused(
     (SpecError, ROWS, lambda: on_batches(lambda x: ops.expand_dims(x, 0))),

@@ -196,17 +196,18 @@ def converted(column: Column, dtype: Any) -> tuple[Column, Array | None]:
         dtype: integers; floats, where those of the column are not wider; bytes, where it has nulls alone.
     """
     if isinstance(column, Lists):
-        inner, wrong = converted(column.inner, dtype)
-        return Lists(inner, column.ends), None if wrong is None else in_lists(wrong, column.ends)
+        inner, beyond = converted(column.inner, dtype)
+        return Lists(inner, column.ends), None if beyond is None else in_lists(beyond, column.ends)
     assert isinstance(column, Scalars)
     if dtype is bytes:
         return Values([b""] * len(column)), None
-    wrong: Array | None = None
     values, kind = column.values, np.dtype(dtype)
-    if values.dtype.kind != "f":
-        low, high = (np.iinfo(kind).min, np.iinfo(kind).max) if kind.kind != "f" else (-(2**53), 2**53)
-        wrong = np.asarray(((values < low) | (values > high)).any(axis=tuple(range(1, values.ndim))))
-    return type(column)(values.astype(kind)), wrong
+    made = type(column)(values.astype(kind))
+    if values.dtype.kind == "f":
+        return made, None
+    low, high = (np.iinfo(kind).min, np.iinfo(kind).max) if kind.kind != "f" else (-(2**53), 2**53)
+    beyond = np.asarray(((values < low) | (values > high)).any(axis=tuple(range(1, values.ndim))))
+    return made, beyond
 
 
 def in_lists(found: Array, ends: Array) -> Array:

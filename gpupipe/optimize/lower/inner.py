@@ -123,7 +123,7 @@ class DynamicInner:
                 f"{name_of(self._node.fn)}, at {self._node.line}"
             )
         refuse_options(name, plan)
-        dataset.refuse_epoch(name)
+        dataset._refuse_epoch(name)
         return plan
 
     @property
