@@ -124,7 +124,7 @@ def _writable(folder: Path) -> bool:
 
 def _chain(options: argparse.Namespace, folder: Path) -> int:
     work = "chain-gpu" if options.device == "gpu" else "chain-plain" if options.plain else "chain"
-    return _compare(options, folder, f"uncropped-{options.uncropped}" if options.uncropped else work)
+    return _compare(options, folder, f"chain-uncropped-{options.uncropped}" if options.uncropped else work)
 
 
 def _gpu(options: argparse.Namespace, folder: Path) -> int:

@@ -120,7 +120,7 @@ def _report(job: Job) -> dict[str, Any]:
     if job.mode == "audit":
         if contestant.work == "extract":
             return asdict(audit_records(job.contestant, iterator))
-        return asdict(audit_images(job.contestant, iterator, normalised=contestant.work != "uncropped-linear"))
+        return asdict(audit_images(job.contestant, iterator, normalised=contestant.work != "chain-uncropped-linear"))
     if job.mode == "training":
         shares = measure_waiting(job, iterator)
         _close(iterator)

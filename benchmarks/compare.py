@@ -33,9 +33,9 @@ _REFERENCES = {
     "approximate": "tfdata-exact",
     "overhead": "fast-calls",
     "prepared": "prepared-whole",
-    "uncropped-resize": "resize-tfdata",
-    "uncropped-linear": "linear-tfdata",
-    "uncropped-center": "center-tfdata",
+    "chain-uncropped-resize": "resize-tfdata",
+    "chain-uncropped-linear": "linear-tfdata",
+    "chain-uncropped-center": "center-tfdata",
     "on-error-dali": "raise-dali",
     "on-error-numpy": "raise-numpy",
 }
@@ -59,7 +59,7 @@ GOALS: Mapping[str, tuple[tuple[str, str, float, float], ...]] = {
         ("prepared-cache", "prepared-turboloader", 1.0, 0.0),
     ),
     **{
-        f"uncropped-{form}": tuple((f"{form}-fast", f"{form}-{peer}", 0.9, 0.0) for peer in peers)
+        f"chain-uncropped-{form}": tuple((f"{form}-fast", f"{form}-{peer}", 0.9, 0.0) for peer in peers)
         for form, peers in {
             "resize": ("tfdata", "torchvision", "dataio"),
             "linear": ("tfdata",),
@@ -257,7 +257,7 @@ def audited(
     probes = tuple(str(path) for path in probe.write_probes(folder, _PROBES))
     if what.work == "prepared":
         probes = (prepared.forms(probes, folder / "probe-forms"),)
-    once = what.work == "extract" or what.work.startswith("uncropped")  # nothing random
+    once = what.work == "extract" or what.work.startswith("chain-uncropped")  # nothing random
     times = 1 if once else what.probes
     if _PROBES * times % what.batch:
         raise UnequalWork(

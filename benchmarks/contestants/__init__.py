@@ -25,9 +25,9 @@ Work = Literal[
     "approximate",
     "overhead",
     "prepared",
-    "uncropped-resize",
-    "uncropped-linear",
-    "uncropped-center",
+    "chain-uncropped-resize",
+    "chain-uncropped-linear",
+    "chain-uncropped-center",
     "on-error-dali",
     "on-error-numpy",
     "shuffle",
@@ -69,9 +69,11 @@ _AREA = {"contrast": "it shrinks with a box filter, since OpenCV has no antialia
 _COARSE = {"contrast": "it decodes with the fast transform, and at a fraction of the size where windows are large"}
 
 
-def _uncropped(form: Literal["resize", "linear", "center"]) -> tuple[Contestant, ...]:
+def _uncropped(
+    work: Literal["chain-uncropped-resize", "chain-uncropped-linear", "chain-uncropped-center"],
+) -> tuple[Contestant, ...]:
     """Whole images to one size; torchvision and dataio-rs always normalise and give planes, so not as "linear"."""
-    work: Work = f"uncropped-{form}"
+    form = work.removeprefix("chain-uncropped-")
     how = {"form": form}
     own = ("fast", "gpupipe, fast", _FAST), ("dali", "gpupipe, DALI on CPU", _DALI), ("numpy", "gpupipe, NumPy", ())
     found = [
@@ -241,9 +243,9 @@ _ALL = (
         _TORCH,
         {"batched": True, "workers": False},
     ),
-    *_uncropped("resize"),
-    *_uncropped("linear"),
-    *_uncropped("center"),
+    *_uncropped("chain-uncropped-resize"),
+    *_uncropped("chain-uncropped-linear"),
+    *_uncropped("chain-uncropped-center"),
 )
 CONTESTANTS = {one.name: one for one in _ALL}
 

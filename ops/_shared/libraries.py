@@ -209,7 +209,10 @@ def interpolated(x: Array, height: int, width: int, out: Array | None = None) ->
     cv2, own = opencv(), _own()
     if len(x) > 2 * height:  # most rows are not needed
         index, weight = taps(len(x), height, "bilinear", False)
-        x = sum(own.floats(x[index[:, k]]) * weight[:, k, None, None] for k in range(index.shape[1]))
+        narrow = np.zeros((height, *x.shape[1:]), np.float32)
+        for k in range(index.shape[1]):
+            narrow += own.floats(x[index[:, k]]) * weight[:, k, None, None]
+        x = narrow
     y: Array = cv2.resize(own.floats(x), (width, height), dst=out, interpolation=cv2.INTER_LINEAR)
     return y if y is out else y.reshape(height, width, x.shape[2])
 

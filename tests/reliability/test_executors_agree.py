@@ -505,7 +505,7 @@ def left_to_the_executor(files: Sequence[bytes], upright: bool) -> int:
     host = HostDecoder(Program((Apply(DecodeImage(3, upright), (ENCODED,)),)), 1)
     causes: dict[int, Any] = {}
     try:
-        rows = host.ready(0, files, causes)
+        rows = host.ready(0, Feed(len(files), (files,)), causes)
     finally:
         host.close()
     assert not causes

@@ -22,6 +22,7 @@ from gpupipe.ops._shared.samples import encoded
 from gpupipe.transform.dali import executor as dali
 from gpupipe.transform.dali import library
 from gpupipe.transform.host_decode import HostDecoder
+from gpupipe.transform.program import Feed
 from tests.extract.test_jpeg_tables import DAMAGES
 from tests.reliability.bad_records import flipped
 from tests.reliability.resume import behind, state_after
@@ -639,7 +640,9 @@ def test_on_a_gpu_an_image_with_a_damaged_header_never_reaches_dali(damage: str)
     damaged = DAMAGES[damage](FILES[0])
     causes: dict[int, DataError] = {}
     host = HostDecoder(program, 1, on_gpu=True)
-    first, second = host.ready(n, [FILES[1], damaged], causes)
+    values: list[Any] = [np.full((2, 2), 9) for _ in program.inputs]  # of windows
+    values[n] = [FILES[1], damaged]
+    first, second = host.ready(n, Feed(2, tuple(values)), causes)
     host.close()
 
     assert first == FILES[1]
