@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -298,12 +299,13 @@ def test_ranks_at_other_places_disagree(ranks: Ranks) -> None:
 
 
 def test_a_rank_that_was_put_right_may_try_again(ranks: Ranks) -> None:
+    raised = threading.Barrier(2)  # else rank 0 may look when rank 1 has already been put right
+
     def one(rank: int) -> Any:
         ds = chain(64, 16).by_rank(rank, 2)
         with pytest.raises(RanksDisagreeError, match="epoch"):
             next(ds.iterator(epoch=rank))
-        if rank == 0:
-            time.sleep(0.3)
+        raised.wait(30)
         return len(list(ds.iterator(epoch=0)))
 
     assert ranks(2, one) == [4, 4]
