@@ -299,14 +299,19 @@ def test_ranks_at_other_places_disagree(ranks: Ranks) -> None:
 
 
 def test_a_rank_that_was_put_right_may_try_again(ranks: Ranks) -> None:
-    raised = threading.Barrier(2)  # else rank 0 may look when rank 1 has already been put right
+    raised, started = threading.Barrier(2), threading.Event()
 
     def one(rank: int) -> Any:
         ds = chain(64, 16).by_rank(rank, 2)
         with pytest.raises(RanksDisagreeError, match="epoch"):
             next(ds.iterator(epoch=rank))
         raised.wait(30)
-        return len(list(ds.iterator(epoch=0)))
+        if rank == 0:  # until rank 1 is put right, it is still elsewhere
+            assert started.wait(30)
+        items = ds.iterator(epoch=0)
+        next(items)
+        started.set()
+        return 1 + len(list(items))
 
     assert ranks(2, one) == [4, 4]
 
