@@ -232,9 +232,12 @@ class BadRecords:
         """
         if not count:
             return
-        with self._lock:
-            first = count <= 10 if unit == "index" else file not in self._named
-            self._named.add(file)
+        if unit == "index":  # of files that are one element each there may be millions
+            first = count <= 10
+        else:
+            with self._lock:
+                first = file not in self._named
+                self._named.add(file)
         if always or first or (count >= 100 and str(count).strip("0") == "1"):
             logger.warning("%s: %s (%d so far)", verb, what, count)
 
