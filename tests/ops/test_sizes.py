@@ -327,3 +327,8 @@ def test_lengths_may_be_a_range_or_an_array() -> None:
     for lengths in (range(10, 31, 10), np.array([10, 20, 30]), [10, 20, 30]):
         found = {ops.random_shortest_size(X, lengths, seed=seed).shape[0] for seed in range(30)}  # type: ignore[arg-type]
         assert found == {10, 20, 30}
+
+
+def test_the_shorter_side_is_rounded_down_as_by_timm() -> None:
+    """224 / 0.9 is 248.9."""
+    assert "resize_shorter(size=248," in str(ops.from_timm({"input_size": 224, "crop_pct": 0.9}))
