@@ -75,11 +75,13 @@ def _alone(item: pytest.Item) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take Python's own handler back, so that the processes which tests interrupt can be interrupted."""
+    """Take back what signals do, so that processes which tests interrupt can be: `&` and `nohup` ignore some."""
     if name := config.getoption("--passed"):
         config.pluginmanager.register(Passed(Path(name)))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -139,6 +139,14 @@ def test_every_difference_of_work_is_named(changes: dict[str, Any], refused: lis
     assert refusals([A, replace(A, contestant="b", **changes)], A.counts) == refused
 
 
+def test_all_are_compared_with_one_another() -> None:
+    """Each of two may be as near to the first as is allowed, and too far from the other."""
+    shares = {"a": 0.43, "b": 0.425, "c": 0.435}
+    audits = [replace(A, contestant=name, figures={"share": share}) for name, share in shares.items()]
+
+    assert refusals(audits, A.counts) == ["share: b 0.425, c 0.435"]
+
+
 def made(name: str, cpu: float = 1.0, seconds: float = 1.0) -> Run:
     return Run(name, 100, seconds, cpu, 0.1, 0.2, 50.0, (64, 224, 224, 3), "float32")
 
