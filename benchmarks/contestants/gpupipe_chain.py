@@ -14,7 +14,15 @@ from typing import Any, Literal
 from benchmarks.job import SIZE, Job
 from benchmarks.machine import cores
 
-__all__ = ["batches"]
+__all__ = ["batches", "features"]
+
+
+def features(io: Any) -> dict[str, Any]:
+    """What is parsed of a record; `io` is gpupipe's."""
+    return {
+        "image/encoded": io.FixedLenFeature((), bytes),
+        "image/class/label": io.FixedLenFeature((), "int64", default_value=-1),
+    }
 
 
 def batches(
@@ -36,13 +44,7 @@ def batches(
     from gpupipe import ops
 
     def train_example(record: Any) -> Any:
-        x = gp.io.parse_single_example(
-            record,
-            {
-                "image/encoded": gp.io.FixedLenFeature((), bytes),
-                "image/class/label": gp.io.FixedLenFeature((), "int64", default_value=-1),
-            },
-        )
+        x = gp.io.parse_single_example(record, features(gp.io))
         image = ops.decode_jpeg(x["image/encoded"], channels=3)
         if antialias:
             image = ops.random_resized_crop(image, (SIZE, SIZE))

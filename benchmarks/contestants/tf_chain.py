@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.contestants.tf_crop import window
 from benchmarks.job import IMAGENET_MEAN, IMAGENET_STD, SIZE, Job
 
-__all__ = ["batches", "records"]
+__all__ = ["batches", "features", "records"]
 
 MARGIN = 1.25
 """As in gpupipe's `approximate_decode`."""
@@ -28,6 +28,14 @@ def records(tf: Any, job: Job) -> Any:
     return files.interleave(tf.data.TFRecordDataset, cycle_length=job.cycle, num_parallel_calls=tf.data.AUTOTUNE)
 
 
+def features(tf: Any) -> dict[str, Any]:
+    """What is parsed of a record."""
+    return {
+        "image/encoded": tf.io.FixedLenFeature((), tf.string),
+        "image/class/label": tf.io.FixedLenFeature((), tf.int64, default_value=-1),
+    }
+
+
 def batches(job: Job, smaller: bool = False, antialias: bool = True) -> Iterator[tuple[Any, Any]]:
     """Yield one pass of (images, labels) as TensorFlow tensors.
 
@@ -35,15 +43,11 @@ def batches(job: Job, smaller: bool = False, antialias: bool = True) -> Iterator
     then, and its resize takes no window between pixels, so the whole image is decoded and the window rounded.
     """
     tf: Any = importlib.import_module("tensorflow")
-    features = {
-        "image/encoded": tf.io.FixedLenFeature((), tf.string),
-        "image/class/label": tf.io.FixedLenFeature((), tf.int64, default_value=-1),
-    }
-    source = records(tf, job)
+    source, wanted = records(tf, job), features(tf)
     mean, scale = tf.constant(IMAGENET_MEAN), 1 / tf.constant(IMAGENET_STD)
 
     def finished(record: Any) -> tuple[Any, Any]:
-        x = tf.io.parse_single_example(record, features)
+        x = tf.io.parse_single_example(record, wanted)
         encoded = x["image/encoded"]
         crop = window(tf.image.extract_jpeg_shape(encoded))
         # TensorFlow's default DCT is the fast one, 1.3 of 255 darker here than every other contestant's decoder.

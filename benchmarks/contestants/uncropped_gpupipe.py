@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from benchmarks.contestants.gpupipe_chain import features
 from benchmarks.job import SIDE, SIZE, Job
 from benchmarks.machine import cores
 
@@ -21,13 +22,7 @@ def batches(job: Job, form: Form, backend: Literal["dali", "fast", "numpy"]) -> 
     from gpupipe import ops
 
     def finished(record: Any) -> Any:
-        x = gp.io.parse_single_example(
-            record,
-            {
-                "image/encoded": gp.io.FixedLenFeature((), bytes),
-                "image/class/label": gp.io.FixedLenFeature((), "int64", default_value=-1),
-            },
-        )
+        x = gp.io.parse_single_example(record, features(gp.io))
         image = ops.decode_jpeg(x["image/encoded"], channels=3)
         if form == "center":
             image = ops.center_crop(ops.resize_shorter(image, SIDE), (SIZE, SIZE))

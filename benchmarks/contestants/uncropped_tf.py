@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.contestants.tf_chain import records
+from benchmarks.contestants.tf_chain import features, records
 from benchmarks.contestants.uncropped_gpupipe import Form
 from benchmarks.job import IMAGENET_MEAN, IMAGENET_STD, SIDE, SIZE, Job
 
@@ -16,15 +16,11 @@ __all__ = ["batches"]
 def batches(job: Job, form: Form) -> Iterator[tuple[Any, Any]]:
     """Yield one pass of (images, labels) as TensorFlow tensors."""
     tf: Any = importlib.import_module("tensorflow")
-    features = {
-        "image/encoded": tf.io.FixedLenFeature((), tf.string),
-        "image/class/label": tf.io.FixedLenFeature((), tf.int64, default_value=-1),
-    }
-    source = records(tf, job)
+    source, wanted = records(tf, job), features(tf)
     mean, scale = tf.constant(IMAGENET_MEAN), 1 / tf.constant(IMAGENET_STD)
 
     def finished(record: Any) -> tuple[Any, Any]:
-        x = tf.io.parse_single_example(record, features)
+        x = tf.io.parse_single_example(record, wanted)
         image = tf.io.decode_jpeg(x["image/encoded"], channels=3, dct_method="INTEGER_ACCURATE")
         if form == "center":
             sides = tf.shape(image)[:2]

@@ -70,7 +70,7 @@ def starts_with_record(path: str) -> bool:
         head = first_bytes(path)
     except DataError:
         return False
-    return any(_is_header(_inflated(head, compression)) for compression in ("", *_WINDOWS))
+    return _is_header(head) or any(_is_header(_inflated(head, compression)) for compression in _WINDOWS)
 
 
 def first_bytes(path: str, n: int = _HEAD) -> bytes:
@@ -138,12 +138,10 @@ def kind_of(head: bytes) -> Kind:
     return Kind("TFRecord" if found is None or compressed else found)
 
 
-def _inflated(head: bytes, compression: str) -> bytes:
+def _inflated(head: bytes, compression: Compression) -> bytes:
     """Decompress what the first bytes of a file hold; b"" if they are not compressed in this way."""
-    if not compression:
-        return head
     try:
-        return zlib.decompressobj(_WINDOWS[compression][0]).decompress(head, HEADER)  # type: ignore[index]
+        return zlib.decompressobj(_WINDOWS[compression][0]).decompress(head, HEADER)
     except zlib.error:
         return b""
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gpupipe.graph.op import Array
-from gpupipe.ops._shared.resampling import SUPPORT, taps
+from gpupipe.ops._shared.resampling import SUPPORT
 
 __all__ = ["LOADERS", "ONE_THREAD", "OneThread", "averaged", "interpolated", "opencv", "turned"]
 
@@ -207,12 +207,6 @@ def interpolated(x: Array, height: int, width: int, out: Array | None = None) ->
         out: an array for the result.
     """
     cv2, own = opencv(), _own()
-    if len(x) > 2 * height:  # most rows are not needed
-        index, weight = taps(len(x), height, "bilinear", False)
-        narrow = np.zeros((height, *x.shape[1:]), np.float32)
-        for k in range(index.shape[1]):
-            narrow += own.floats(x[index[:, k]]) * weight[:, k, None, None]
-        x = narrow
     y: Array = cv2.resize(own.floats(x), (width, height), dst=out, interpolation=cv2.INTER_LINEAR)
     return y if y is out else y.reshape(height, width, x.shape[2])
 

@@ -113,7 +113,7 @@ def test_a_resize_needs_little_memory_that_is_new() -> None:
         assert most < result.nbytes + (1 << 20)
 
 
-def test_rows_that_no_pixel_needs_are_not_converted() -> None:
+def test_a_large_shrink_without_antialias_is_that_of_numpy() -> None:
     x = noise(900, 40)
     op = Resize(100, 20)
 

@@ -15,20 +15,21 @@ import numpy as np
 from benchmarks.contestants.peers.source import Places
 from benchmarks.job import IMAGENET_MEAN, IMAGENET_STD, SIZE, Job
 
-__all__ = ["batches", "decoder"]
+__all__ = ["Photographs", "batches"]
 
 
 class Photographs:
     """A map-style dataset: index -> (float32[3,224,224], label)."""
 
-    def __init__(self, job: Job, decode: Callable[[Any], Any] | None = None) -> None:
+    def __init__(
+        self, job: Job, decode: Callable[[Any], Any] | None = None, steps: Callable[[Any], list[Any]] | None = None
+    ) -> None:
         torch: Any = importlib.import_module("torch")
         v2: Any = importlib.import_module("torchvision.transforms.v2")
         self.torch, self.places = torch, Places(job)
-        self.decode = decode or decoder()
+        self.decode = decode or _decoder()
         self.transform = v2.Compose([
-            v2.RandomResizedCrop(SIZE, antialias=True),
-            v2.RandomHorizontalFlip(),
+            *(cropped if steps is None else steps)(v2),
             v2.ToDtype(torch.float32),
             v2.Normalize(IMAGENET_MEAN, IMAGENET_STD),
         ])  # fmt: skip
@@ -42,7 +43,12 @@ class Photographs:
         return self.transform(self.decode(data)), label
 
 
-def decoder() -> Callable[[Any], Any]:
+def cropped(v2: Any) -> list[Any]:
+    """The steps of the chain that come before the normalisation."""
+    return [v2.RandomResizedCrop(SIZE, antialias=True), v2.RandomHorizontalFlip()]
+
+
+def _decoder() -> Callable[[Any], Any]:
     """torchvision's decoder of a ``uint8[n]`` to ``uint8[3,h,w]``.
 
     Raises:
