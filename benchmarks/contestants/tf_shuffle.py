@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from benchmarks.contestants.tf_chain import records
+from benchmarks.contestants.tf_chain import features, records
 from benchmarks.job import Job
 
 __all__ = ["batches"]
@@ -15,13 +15,10 @@ __all__ = ["batches"]
 def batches(job: Job, parse: Literal["before", "after"]) -> Iterator[tuple[Any, Any]]:
     """Yield one pass of (payloads, labels); a `job.shuffle` of 1 leaves the shuffle out."""
     tf: Any = importlib.import_module("tensorflow")
-    features = {
-        "image/encoded": tf.io.FixedLenFeature((), tf.string),
-        "image/class/label": tf.io.FixedLenFeature((), tf.int64, default_value=-1),
-    }
+    wanted = features(tf)
 
     def parsed(record: Any) -> tuple[Any, Any]:
-        x = tf.io.parse_single_example(record, features)
+        x = tf.io.parse_single_example(record, wanted)
         return x["image/encoded"], x["image/class/label"]
 
     ds = records(tf, job)
