@@ -13,7 +13,7 @@ from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import is_integer, plain
 from gpupipe.ops._shared.geometry import check_pixels, check_sides, full, image_of, is_traced_number, pair, static
-from gpupipe.ops._shared.libraries import averaged, interpolated
+from gpupipe.ops._shared.libraries import Part, averaged, interpolated
 from gpupipe.ops._shared.resampling import METHODS, SUPPORT, resampled, rounded
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops._shared.travel import moved
@@ -24,7 +24,6 @@ from gpupipe.spec import TensorSpec
 __all__ = ["Resampling", "Resize", "ResizeArea", "resize"]
 
 T = TypeVar("T")
-Part = tuple[float, float]
 
 DTYPES = tuple(map(np.dtype, ("uint8", "uint16", "int16", "float32")))
 """The dtypes that DALI's resize takes."""

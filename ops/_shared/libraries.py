@@ -22,7 +22,10 @@ import numpy as np
 from gpupipe.graph.op import Array
 from gpupipe.ops._shared.resampling import SUPPORT
 
-__all__ = ["LOADERS", "ONE_THREAD", "OneThread", "averaged", "interpolated", "opencv", "turned"]
+__all__ = ["LOADERS", "ONE_THREAD", "OneThread", "Part", "averaged", "interpolated", "opencv", "reach_of", "turned"]
+
+Part = tuple[float, float]
+"""Where a part of an axis begins and ends, in pixels."""
 
 _PIXELS = {"uint8": "U8", "float32": "F32"}
 
@@ -56,6 +59,14 @@ class _Own(threading.local):
         if self._key != (key := (width, height, pixel)):
             self._last, self._key = self.new(width, height, pixel), key
         return self._last
+
+    def boxed(self, options: Any, box: tuple[float, ...], whole: tuple[int, int]) -> Any:
+        """The options to resize a box (left, top, width, height) of an image of this width and height."""
+        if box == (0, 0, *whole):
+            return options
+        made = options.copy()
+        made.crop_box = self.box(*box)
+        return made
 
     def floats(self, x: Array) -> Array:
         """An image as float32, for as long as the next one is not asked for."""
@@ -130,7 +141,15 @@ def _way(dtype: np.dtype[Any], channels: int, method: str) -> tuple[Any, Any]:
     return PixelType[name], ResizeOptions(kernel, use_alpha=False)
 
 
-def averaged(x: Array, height: int, width: int, method: str, dtype: np.dtype[Any], out: Array | None = None) -> Array:
+def averaged(
+    x: Array,
+    height: int,
+    width: int,
+    method: str,
+    dtype: np.dtype[Any],
+    out: Array | None = None,
+    part: tuple[Part, Part] | None = None,
+) -> Array:
     """Resize an image with antialias: integers are rounded, and held to their range, after each axis, as in Pillow.
 
     The reference begins with the width. But for roundings the order shows only where a kernel overshoots the range of
@@ -143,58 +162,79 @@ def averaged(x: Array, height: int, width: int, method: str, dtype: np.dtype[Any
         method: "bilinear", "bicubic" or "lanczos3".
         dtype: of the result: float32, or uint8 if that is the image's.
         out: an array for the result, which is used where that saves a copy.
+        part: where the resized part of the image begins and ends, top and bottom, then left and right, in pixels, also
+            between them; kernels reach beyond it, not beyond the image. None for the whole image.
 
     Returns:
         dtype[height,width,C], which may be read-only.
     """
     rows, columns, channels = x.shape
+    (upper, lower), (left, right) = part or ((0, rows), (0, columns))
     (pixel, options), own = _way(dtype, channels, method), _own()
-    two_steps = dtype == np.uint8 and method != "bilinear" and columns != width and rows != height
+    two_steps = dtype == np.uint8 and method != "bilinear" and right - left != width and lower - upper != height
 
-    def resized(part: Array, height: int, options: Any, across: Any) -> Array:
-        part = part if part.dtype == dtype else own.floats(part)
-        image = own.new(columns, len(part), pixel, part.tobytes())
+    def resized(image: Array, begin: float, end: float, height: int) -> Array:
+        """The rows from `begin` to `end` of an image."""
+        lines = len(image)
+        source = own.new(columns, lines, pixel, (image if image.dtype == dtype else own.floats(image)).tobytes())
+        begins, across = left, min(right, columns) - left
         if two_steps:
-            narrow = own.new(width, len(part), pixel)
-            own.resizer.resize(image, narrow, across)
-            image = narrow
+            narrow = own.new(width, lines, pixel)
+            own.resizer.resize(source, narrow, own.boxed(options, (begins, 0, across, lines), (columns, lines)))
+            source, begins, across = narrow, 0, width
         target = own.target(width, height, pixel, width * height * channels * dtype.itemsize)
-        own.resizer.resize(image, target, options)
+        box = (begins, begin, across, min(end, lines) - begin)
+        own.resizer.resize(source, target, own.boxed(options, box, (width if two_steps else columns, lines)))
         return np.frombuffer(target.get_buffer(), dtype).reshape(height, width, channels)
 
-    bands = _bands(rows, height, SUPPORT[method], _BAND // (columns * channels * dtype.itemsize))
+    scale = (lower - upper) / height
+    bands = _bands(rows, upper, scale, height, method, _BAND // (columns * channels * dtype.itemsize))
     if len(bands) == 1:
-        return resized(x, height, options, options)
+        return resized(x, upper, lower, height)
     out = np.empty((height, width, channels), dtype) if out is None else out
     for begin, end, top, bottom in bands:
-        scale, part, down = rows / height, x[top:bottom], options.copy()
-        start = begin * scale - top
-        down.crop_box = own.box(
-            0, start, width if two_steps else columns, min((end - begin) * scale, bottom - top - start)
-        )
-        out[begin:end] = resized(part, end - begin, down, options)
+        low, high = upper + begin * scale - top, upper + end * scale - top
+        out[begin:end] = resized(x[top:bottom], low, high, end - begin)
     return out
 
 
 @lru_cache(256)
-def _bands(rows: int, height: int, support: int, most: int) -> list[tuple[int, int, int, int]]:
+def _bands(
+    rows: int, upper: float, scale: float, height: int, method: str, most: int
+) -> list[tuple[int, int, int, int]]:
     """Rows of the result that are computed together, and the source rows that they need.
 
     Args:
         rows: of the source.
+        upper: where the part that is resized begins.
+        scale: source rows for one of the result.
         height: of the result.
-        support: radius of the kernel, in (stretched) pixels.
+        method: the kernel.
         most: source rows of a band, unless most of them would be needed by its neighbours as well.
     """
-    scale = rows / height
-    reach = support * max(scale, 1.0)
+    reach = SUPPORT[method] * max(scale, 1.0)
     step = max(int((most - 2 * reach) / scale), int(np.ceil(4 * reach / scale)), 1)
     count = -(-height // step)
     edges = [height * k // count for k in range(count + 1)]
     return [
-        (begin, end, max(int((begin + 0.5) * scale - reach) - 1, 0), min(int((end - 0.5) * scale + reach) + 2, rows))
+        (begin, end, *reach_of(upper + begin * scale, scale, end - begin, rows, method))
         for begin, end in pairwise(edges)
     ]
+
+
+def reach_of(begin: float, scale: float, length: int, whole: int, method: str) -> tuple[int, int]:
+    """The source pixels of an axis, from the first to behind the last, that a part of the result is made of.
+
+    Args:
+        begin: where the part begins in the source, in pixels.
+        scale: source pixels for one of the result.
+        length: pixels of the part.
+        whole: pixels of the source.
+        method: the kernel, with antialias.
+    """
+    reach = SUPPORT[method] * max(scale, 1.0)
+    low = int(begin + 0.5 * scale - reach) - 1  # one to spare for rounding
+    return max(low, 0), min(int(begin + (length - 0.5) * scale + reach) + 2, whole)
 
 
 def interpolated(x: Array, height: int, width: int, out: Array | None = None) -> Array:

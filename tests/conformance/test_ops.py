@@ -18,13 +18,10 @@ from gpupipe.graph.eager import eager_rng, sizes_of
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.shapes import Reshaping
 from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.crop import Crop
-from gpupipe.ops._shared.decode_crop import DecodeCrop
 from gpupipe.ops._shared.sometimes import Sometimes
 from gpupipe.ops.catalogue import CATALOGUE as EVERY
 from gpupipe.ops.cutmix import Cutmix
 from gpupipe.ops.dali_function import DaliFunction
-from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.ops.mixup import Mixup
 from gpupipe.ops.mixup_or_cutmix import MixupOrCutmix
 from gpupipe.ops.random_grayscale import RandomGrayscale
@@ -64,11 +61,8 @@ UNSAID = [
 
 COMPOSED = [case for case in CASES if case.op.decompose()]
 PARTS = {type(part) for case in COMPOSED for part, _ in case.op.decompose()}
-FUSED = {DecodeCrop}
-"""Has no cases, as it draws nothing itself: tests/conformance/test_fused.py gives it its windows."""
-
 WITHOUT_A_FUNCTION = set(
-    "CornerCrop Crop CropAndResizeAll CropMirrorNormalize DecodeCrop DecodeSmallerJpeg Flip LookUp NativeDecoding "
+    "CornerCrop Crop CropAndResizeAll CropMirrorNormalize DecodeSmallerJpeg Flip LookUp NativeDecoding "
     "ResizeArea ResizeFlip ResizeWindow Reverse Subscript Turn".split()
 )
 """What functions of other names, and the optimizer, make of a call."""
@@ -181,7 +175,7 @@ def test_rows_draw_by_their_key_and_by_the_epoch(case: Case) -> None:
 def test_every_op_has_cases_for_all_its_executors(cls: type[Op]) -> None:
     cases = list(cls.cases())
 
-    assert cases or cls in PARTS or cls in FUSED
+    assert cases or cls in PARTS
     assert all(type(case.op) is cls for case in cases)
     assert cls.domain == "host" or all(case.op.supports("dali") for case in cases)
     assert all(case.op.supports("reference") for case in cases)
@@ -215,7 +209,7 @@ def test_names_of_cases_tell_them_apart() -> None:
 @pytest.mark.parametrize("cls", [cls for cls in CATALOGUE if cls.domain == "image"], ids=lambda cls: cls.__name__)
 def test_an_op_on_images_refuses_what_is_no_image(cls: type[Op]) -> None:
     parts = [part for case in COMPOSED for part, _ in case.op.decompose()]
-    every = [op for op in (*(case.op for case in CASES), *parts, DecodeCrop(DecodeJpeg(3), Crop())) if type(op) is cls]
+    every = [op for op in (*(case.op for case in CASES), *parts) if type(op) is cls]
 
     assert every
     for op in every:

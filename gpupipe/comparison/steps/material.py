@@ -27,7 +27,7 @@ from ..rounds import iterator_of
 
 __all__ = ["FUSIONS", "Material", "Rows", "alone", "calls_of", "material_of", "record", "results_of", "run", "unfused"]
 
-FUSIONS = ("fuse_decode_crop", "fuse_resize_flip", "fuse_crop_mirror_normalize")
+FUSIONS = ("fuse_decode_crop", "fuse_decode_resize_crop", "fuse_resize_flip", "fuse_crop_mirror_normalize")
 """The rules that make one op of several, without which each step is seen by itself."""
 
 Rows = Sequence[Any]

@@ -153,15 +153,29 @@ class Placer:
             pending = replace(pending, flow=KnownBadFlow(pending.flow))
         if pending.placed:
             return pending
-        disabled = self.settings.disabled_rules
-        if any(map(is_image, topological(pending.values))) and self.has_gpu():
-            disabled = (*disabled, "fuse_resize_flip")
-        values, fired = optimize_values(pending.values, disabled, self.settings.decoding.approximate_decode)
+        values, fired = optimize_values(
+            pending.values, self._disabled(pending.values), self.settings.decoding.approximate_decode
+        )
         self.count(fired)
         pending = self._cut(self._cut_after_batchwise(replace(pending, values=values)))
         if pending.batch is None and not pending.unstack and not any(map(is_image, topological(pending.values))):
             return self._on_host(pending)
         return self._stage(pending, deliver, label, keeps=keeps)
+
+    def _disabled(self, values: Sequence[Value]) -> tuple[str, ...]:
+        """Rules that are not applied: those that the options name, and where the executor has no use for them."""
+        disabled = self.settings.disabled_rules
+        if not any(map(is_image, topological(values))):
+            return disabled
+        if self.has_gpu():
+            disabled = (*disabled, "fuse_resize_flip")
+        return disabled if self._is_fast() else (*disabled, "fuse_decode_resize_crop")
+
+    def _is_fast(self) -> bool:
+        try:
+            return self.choice().executor == "fast"
+        except GpupipeError:
+            return False  # as for `has_gpu`
 
     def count(self, fired: dict[str, int]) -> None:
         """Add to how often each rule fired."""

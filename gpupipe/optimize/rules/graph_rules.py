@@ -18,6 +18,7 @@ from ...ops._shared.composite import Composite
 from ...ops._shared.crop import Crop
 from ...ops._shared.crop_mirror_normalize import CropMirrorNormalize
 from ...ops._shared.decode_crop import DecodeCrop
+from ...ops._shared.decode_resize_crop import DecodeResizeCrop
 from ...ops._shared.decode_smaller import DecodeSmaller, ResizeWindow
 from ...ops._shared.decoding import Decoding
 from ...ops._shared.flip import Flip
@@ -36,7 +37,7 @@ __all__ = ["GRAPH_RULES", "optimize_values"]
 def decompose(value: Value) -> Value:
     """random_resized_crop(x) => resize(crop(x, window)): a composite op as its parts."""
     made, result = (value.value, value.index) if isinstance(value, Item) else (value, 0)
-    if not isinstance(made, Apply) or isinstance(made.op, CropMirrorNormalize | DecodeCrop | ResizeFlip):
+    if not isinstance(made, Apply) or isinstance(made.op, CropMirrorNormalize | DecodeResizeCrop | ResizeFlip):
         return value
     # An op on several images at once (image and mask) has a row of parts and a result for each image.
     several = isinstance(made.op, Composite) and made.op.images > 1
@@ -190,6 +191,32 @@ def fuse_decode_crop(values: Sequence[Value]) -> tuple[Value, ...]:
     return rewrite_values(values, rule)
 
 
+def fuse_decode_resize_crop(values: Sequence[Value]) -> tuple[Value, ...]:
+    """crop(resize(decode(data), size), window) => decode_resize_crop(data, size, window), of what nothing else uses.
+
+    The resize has antialias. Only "fast" gains by it, so for other executors the placer does not apply the rule.
+    """
+    consumers = _consumers(values)
+
+    def rule(value: Value) -> Value:
+        if not isinstance(value, Apply) or not isinstance(value.op, Crop) or (value.op.pad and not _inside(value)):
+            return value
+        resized = value.x[0]
+        if not isinstance(resized, Apply) or not isinstance(resized.op, Resize) or consumers[resized] != 1:
+            return value
+        if not resized.op.antialias or resized.op.method == "nearest":
+            return value
+        decode = resized.x[0]
+        if not isinstance(decode, Apply) or not isinstance(decode.op, Decoding) or not decode.op.decodes:
+            return value
+        if consumers[decode] != 1:
+            return value
+        fused = DecodeResizeCrop(decode.op, resized.op, replace(value.op, pad=False))
+        return Apply(fused, decode.x, (*resized.params, *value.params), value.line)
+
+    return rewrite_values(values, rule)
+
+
 def prune_features(values: Sequence[Value]) -> tuple[Value, ...]:
     """parse(record, features)[k] => parse(record, the features that are used)[k]: the rest is skipped, not parsed."""
     used: dict[Value, set[int]] = {}
@@ -225,6 +252,7 @@ _PASSES: dict[str, Callable[[Sequence[Value]], tuple[Value, ...]]] = {
     "crop_before_cast": partial(rewrite_values, rule=crop_before_cast),
     "approximate_decode": approximate_decode,
     "fuse_decode_crop": fuse_decode_crop,
+    "fuse_decode_resize_crop": fuse_decode_resize_crop,
     "fuse_resize_flip": fuse_resize_flip,
     "fuse_crop_mirror_normalize": partial(rewrite_values, rule=fuse_crop_mirror_normalize),
 }
