@@ -22,6 +22,10 @@ def release_memory() -> None:
         from ..extract.storage.files import LOCAL
 
         LOCAL.close()
+    if "gpupipe.extract.storage.without_size" in sys.modules:
+        from ..extract.storage.without_size import WITHOUT_SIZE
+
+        WITHOUT_SIZE.clear()
     if "gpupipe.flow.idle_workers" in sys.modules:
         from ..flow.idle_workers import all_idle
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.server
 import os
 import socket
@@ -27,7 +28,8 @@ Fault = Callable[[int], "str | None"]
 
 - "drop", "reset": the connection ends, or breaks, in the middle of the answer; "refuse": it breaks before one,
 - "hang": there is no answer; "flip": a bit of it is wrong,
-- "short": it has half the bytes and says so; "whole": it is the file, not the range.
+- "short": it has half the bytes and says so; "whole": it is the file, not the range;
+"endless", "chunked", "gzip": it is the file, and does not say how long that is; "cut": "chunked" without its end.
 """
 
 
@@ -161,6 +163,9 @@ class Faulty:
         if kind == "hang":
             self._ended.wait(HANG)
             return
+        if kind in ("endless", "chunked", "gzip", "cut"):
+            _without_size(request, path.read_bytes(), body, kind)
+            return
         request.send_response(206 if span else 200)
         request.send_header("Content-Length", str(size if not body else len(data)))
         request.end_headers()
@@ -173,6 +178,23 @@ class Faulty:
         request.wfile.write(data[: len(data) // 2] if kind in ("drop", "reset") else data)
         if kind == "reset":
             _reset(request)
+
+
+def _without_size(request: http.server.BaseHTTPRequestHandler, data: bytes, body: bool, kind: str) -> None:
+    """Answer with a whole file, without its length."""
+    request.send_response(200)
+    request.close_connection = True
+    if kind == "gzip":
+        data = gzip.compress(data)
+        request.send_header("Content-Encoding", "gzip")
+        request.send_header("Content-Length", str(len(data)))
+    elif kind != "endless":
+        request.send_header("Transfer-Encoding", "chunked")
+        data = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (data[:7], data[7:])) + b"0\r\n\r\n"
+        data = data[: -9 if kind == "cut" else None]
+    request.end_headers()
+    if body:
+        request.wfile.write(data)
 
 
 def _reset(request: http.server.BaseHTTPRequestHandler) -> None:

@@ -18,9 +18,10 @@ from typing import Any
 from gpupipe.errors import DataError, DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
 from gpupipe.extract.storage.files import LOCAL, REMEMBERED, Storage, changed, short, translated
 from gpupipe.extract.storage.forking import renew_lock
-from gpupipe.extract.storage.glob import is_url, matching
+from gpupipe.extract.storage.glob import is_url, is_wild, matching
 from gpupipe.extract.storage.list_of_copies import share_list
 from gpupipe.extract.storage.retry import asked, passes, status_of
+from gpupipe.extract.storage.without_size import WITHOUT_SIZE, whole
 from gpupipe.missing import LIBRARIES
 
 __all__ = ["RemoteStorage", "expand_url", "remote_storage", "storage_of"]
@@ -29,6 +30,10 @@ _PARTS = re.compile(r"((?:[\w+.-]+::)*[\w+.-]+://)(.*?)(::.*)?", re.DOTALL)
 
 
 _STAMPS = "ETag etag generation checksum md5 mtime modified LastModified last_modified updated created".split()
+
+
+_WHOLE = "whole-"
+"""How the tag of a file begins whose size the server does not report."""
 
 
 class RemoteStorage:
@@ -76,15 +81,17 @@ class RemoteStorage:
 
         Raises:
             MissingFileError, DirectoryError: the URL is not a file.
-            RecordError: the storage does not answer, or does not report the size.
+            RecordError: the storage does not answer, or reports no size of a file that is too long to be read as a whole.
         """
         info = asked(_translated, name, None, self._info, self.path(name))
         if info.get("type") == "directory":
             raise DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
         size = info.get("size")
-        if not isinstance(size, int) or size < 0:
-            raise RecordError("its size is needed, and the server does not report it", file=name, stage="read")
-        tag = "-".join(str(info[key]) for key in ("size", *_STAMPS) if info.get(key) is not None)
+        if isinstance(size, int) and size >= 0:
+            tag = "-".join(str(info[key]) for key in ("size", *_STAMPS) if info.get(key) is not None)
+        else:
+            body = asked(_translated, name, None, whole, self.files, self.path(name), name)
+            size, tag = len(body), _WHOLE + WITHOUT_SIZE.add(name, body)
         with self._lock:
             self._known[name] = size, tag
             self._known.move_to_end(name)
@@ -112,6 +119,8 @@ class RemoteStorage:
             raise changed(name)
         if offset + n > known[0]:  # before asking: a wrong length must not cost its bytes
             raise short(name, offset, n, max(known[0] - offset, 0))
+        if known[1].startswith(_WHOLE):
+            return self._of_whole(name, known[1])[offset : offset + n]
         path = self.path(name)
         for _ in range(2):  # a broken connection may look like the end of the file
             data: bytes = asked(_translated, name, offset, self._range, path, offset, n)
@@ -121,6 +130,15 @@ class RemoteStorage:
                 return data
             self._drop_copy(path)
         raise short(name, offset, n, len(data))
+
+    def _of_whole(self, name: str, tag: str) -> bytes:
+        """What a file holds whose size the server does not report; it is asked for again if it is no longer kept."""
+        body = WITHOUT_SIZE.get(name, tag.removeprefix(_WHOLE))
+        if body is None:
+            body = asked(_translated, name, None, whole, self.files, self.path(name), name)
+            if _WHOLE + WITHOUT_SIZE.add(name, body) != tag:
+                raise changed(name)
+        return body
 
     def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
         """Fill all of `out` from `offset`, with the same errors."""
@@ -187,7 +205,12 @@ class _Remote:
         except DataError as error:
             if error.__cause__ is not None and passes(error.__cause__):
                 raise
-            return not isinstance(error, MissingFileError) and bool(self._files.exists(self._path(path)))
+            if isinstance(error, MissingFileError):
+                return False
+            if not self._files.exists(self._path(path)):  # for which it may ask in another way
+                if is_wild(path):
+                    return False
+                raise  # that access is denied does not say that there is no such file
         return True
 
     def is_folder(self, path: str) -> bool:
