@@ -81,7 +81,7 @@ class RemoteStorage:
 
         Raises:
             MissingFileError, DirectoryError: the URL is not a file.
-            RecordError: the storage does not answer, or reports no size of a file that is too long to be read as a whole.
+            RecordError: the storage does not answer, or reports no size of a file that is too long to read at once.
         """
         info = asked(_translated, name, None, self._info, self.path(name))
         if info.get("type") == "directory":
