@@ -177,7 +177,7 @@ NAMED = {
 
 @pytest.mark.parametrize(("name", "start"), NAMED.items(), ids=NAMED)
 def test_a_format_that_no_decoder_reads_is_named(name: str, start: bytes) -> None:
-    with pytest.raises(DecodeError, match=rf"got a {name}.*; convert it"):
+    with pytest.raises(DecodeError, match=rf"got {name}.*; convert it"):
         decoded(start + bytes(64), "numpy")
 
 

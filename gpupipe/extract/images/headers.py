@@ -141,7 +141,7 @@ def read_header(data: Encoded, *, orientation: bool = False) -> ImageHeader:
     for at, magic, name in _UNREADABLE:
         if start[at:].startswith(magic):
             raise DecodeError(
-                f"a JPEG, PNG, BMP, WebP or TIFF is needed, got a {name}; convert it, or read it in an ops.py_function"
+                f"a JPEG, PNG, BMP, WebP or TIFF is needed, got {name}; convert it, or read it in an ops.py_function"
             )
     if len(data) < _LONGEST_PATH and (text := bytes(data)).isascii() and text.decode().isprintable():
         raise DecodeError(f"not an image but the text {brief(text.decode())}; read a path with gp.io.read_file(path)")
