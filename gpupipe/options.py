@@ -111,8 +111,9 @@ class Options:
         error_manifest: a file to which every bad element is appended as a line of JSON, when it is left out, replaced
             or raised: file, offset, unit, key, stage, reason, action, epoch (see `BadRecord`). Its folder must exist.
         bad_records: such a file, whose records are bad from the start: they are neither read nor decoded, and no batch
-            is repaired for them. Records of a file are identified by path and offset, everything else by key. It may be
-            the same file as `error_manifest`, to which new records are then added.
+            is repaired for them. Records of a file are identified by path and offset, files that are one element by
+            path and key; elements of arrays and generators are tried again, since others may have their indices. It may
+            be the same file as `error_manifest`, to which new records are then added.
         max_bad: how many bad elements may be left out or replaced; one more ends the iterator with `TooManyBadError`.
             An integer >= 0 counts all of them; a float from 0.0 to 1.0 is their share of the last 10,000 elements, of
             which 100 are always allowed. Default: any number.

@@ -223,6 +223,10 @@ class RaggedSpec(TensorSpec):
     row_splits_dtype: Any = "int64"
 
     __repr__ = fields_in_brief
+    __eq__ = TensorSpec.__eq__
+
+    def _more(self) -> tuple[Any, ...]:
+        return self.shape, self.ragged_rank, self.row_splits_dtype
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", as_dtype(self.dtype))

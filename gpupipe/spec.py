@@ -51,6 +51,7 @@ __all__ = [
     "map_structure",
     "own",
     "read_only",
+    "same_dtype",
     "spec_of",
 ]
 
@@ -80,6 +81,11 @@ def as_dtype(dtype: Any) -> DType | None:
     return native
 
 
+def same_dtype(a: DType | None, b: DType | None) -> bool:
+    """Whether two dtypes of specs are equal. To NumPy, None is another name of float64; here it is an unknown dtype."""
+    return (a is None) is (b is None) and a == b
+
+
 @dataclass(frozen=True, slots=True)
 class TensorSpec(Described):
     """The type of one leaf.
@@ -96,6 +102,15 @@ class TensorSpec(Described):
     layout: str | None = None
 
     __repr__ = fields_in_brief
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return same_dtype(self.dtype, other.dtype) and self._more() == other._more()
+
+    def _more(self) -> tuple[Any, ...]:
+        """What specs are compared by beside the dtype."""
+        return self.shape, self.layout
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", as_dtype(self.dtype))
@@ -135,7 +150,7 @@ class TensorSpec(Described):
         Raises:
             SpecError: names the op, what it needs and what it got.
         """
-        if dtype is not None and self.dtype != as_dtype(dtype):
+        if dtype is not None and not same_dtype(self.dtype, as_dtype(dtype)):
             raise SpecError(f"{who} needs {TensorSpec((), dtype)}, got {self}")
         if layout is None:
             return self
@@ -168,7 +183,9 @@ class TensorSpec(Described):
 
     def accepts(self, other: TensorSpec) -> bool:
         """Whether every value of spec `other` fits this spec; an unknown part accepts everything."""
-        if type(other) is not type(self) and not (self.shape is None and self.dtype in (None, other.dtype)):
+        if type(other) is not type(self) and not (
+            self.shape is None and (self.dtype is None or same_dtype(self.dtype, other.dtype))
+        ):
             return False
         return self._agrees(other)
 
@@ -231,6 +248,11 @@ class DatasetSpec(TensorSpec):
     element_spec: Any = UNKNOWN
 
     __repr__ = fields_in_brief
+
+    __eq__ = TensorSpec.__eq__
+
+    def _more(self) -> tuple[Any, ...]:
+        return (self.element_spec,)
 
     def __post_init__(self) -> None:
         flatten(self.element_spec)  # raises if it is not a structure

@@ -11,7 +11,7 @@ from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Case, Op
 from gpupipe.graph.symbols import apply
-from gpupipe.spec import TensorSpec, as_dtype
+from gpupipe.spec import TensorSpec, as_dtype, same_dtype
 
 __all__ = ["Cast", "cast", "saturated", "saturated_dali"]
 
@@ -59,7 +59,7 @@ class Cast(Op):
         return saturated_dali(d, x, np.dtype(self.dtype))
 
     def is_identity(self, x: TensorSpec) -> bool:
-        return bool(x.dtype == np.dtype(self.dtype))
+        return same_dtype(x.dtype, np.dtype(self.dtype))
 
     @classmethod
     def cases(cls) -> Iterator[Case]:

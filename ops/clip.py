@@ -11,6 +11,7 @@ from gpupipe.graph.symbols import Symbol, clipped
 from gpupipe.ops._shared.operands import is_number, spec_of_operand
 from gpupipe.ops.cast import cast
 from gpupipe.ops.sample import Sample
+from gpupipe.spec import same_dtype
 
 __all__ = ["clip"]
 
@@ -55,7 +56,7 @@ def _limit(name: str, value: Any, dtype: Any) -> Any:
     if value is None or dtype is None:
         return value
     if isinstance(value, Symbol):
-        return value if value._value.spec.dtype == dtype else cast(value, dtype)
+        return value if same_dtype(value._value.spec.dtype, dtype) else cast(value, dtype)
     limit = np.asarray(value)
     if limit.dtype.kind not in "biuf":
         raise PlanTypeError(f"clip needs a number for {name}, got {value!r}")

@@ -41,7 +41,7 @@ class Where(Op):
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         condition = xs[0]
-        if condition.dtype not in (None, np.dtype(bool)):
+        if condition.dtype is not None and condition.dtype != np.dtype(bool):
             raise SpecError(f"where needs a condition of booleans, got {condition}; compare it first: x != 0")
         if any(x.dtype is bytes for x in xs):
             raise SpecError(f"where needs numbers, got {', '.join(map(str, xs[1:]))}")

@@ -24,8 +24,8 @@ from ..options import AUTOTUNE
 from ..plan.index import ENDLESS, Asked, Part, Places, Select, blocker, why_not
 from ..plan.joins import Concatenate
 from ..plan.maps import Filter, FlatMap, Interleave, Map
+from ..plan.mistakes import refuse_certain_mistakes
 from ..plan.order import Enumerate, Repeat, Shard, Skip, Take
-from ..plan.ranges import refuse_certain_ranges
 from .base import Chain, alike
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Elements(Chain):
             kept = IdleWorkers()
         node = Map(self.plan, map_func, graph, pending, result, calls, deterministic, rng, workers, kept)
         if graph is not None:
-            refuse_certain_ranges(node)
+            refuse_certain_mistakes(node)
         return self._then(node)
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:

@@ -41,7 +41,8 @@ class FileDataset(Dataset):
             return
         source = filenames if isinstance(filenames, Dataset) else Dataset(_listed(who, filenames))
         spec = source.element_spec
-        if not isinstance(spec, TensorSpec) or spec.dtype not in (bytes, None) or spec.shape not in ((), None):
+        named = isinstance(spec, TensorSpec) and (spec.dtype is None or spec.dtype is bytes)
+        if not named or spec.shape not in ((), None):
             raise PlanTypeError(f"{who} needs a dataset of single file names, got {spec}")
         name = ElementType(LEAF, (TensorSpec((), bytes),))
         one = inner(Param(name, 0, source.plan.random_calls, first_files(source.plan)), 0)

@@ -8,6 +8,7 @@ its class folders, at any depth; the images in it.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -17,6 +18,7 @@ from gpupipe.errors import DataError, PlanError, shown_name
 from gpupipe.extract.kinds import IMAGE_SUFFIXES, is_image_name, kind_at, starts_with_record, what_is
 from gpupipe.extract.storage.glob import INDEX_SUFFIX, is_wild
 from gpupipe.extract.storage.patterns import expand, is_url, stable_names
+from gpupipe.extract.storage.remote import files_below
 
 from ..classes import dataclass
 
@@ -350,7 +352,8 @@ def images_below(
     classes: dict[str, list[DataFile]] = {}
     left_out: Counter[str] = Counter()
     ends = tuple(suffixes)
-    lists = _remote(folder, who) if is_url(folder) else _local(folder, who, left_out, follow_links)
+    local = local_path(folder)
+    lists = _remote(folder, who) if local is None else _local(local, who, left_out, follow_links)
     for here, files in lists:
         top = here.partition("/")[0]
         images = classes.setdefault(top, []) if here else loose
@@ -370,8 +373,13 @@ _Listed: TypeAlias = Iterator[tuple[str, Iterable[tuple[str, str]]]]
 """(a folder, "" or its path below the first one; (path, base name) of files in it)."""
 
 
+def local_path(folder: str) -> str | None:
+    """The path of a folder of this machine, also where a URL names it; None for that of another one."""
+    return folder.removeprefix("file://") if re.match(r"file:///[^/:]", folder) or not is_url(folder) else None
+
+
 def _remote(url: str, who: str) -> _Listed:
-    hits = expand(f"{url.rstrip('/')}/**")
+    hits = files_below(url)
     if not hits:
         raise PlanError(f"{who} needs a folder, and nothing lies below {shown_name(url)!r}")
     for path, name in hits:

@@ -68,7 +68,7 @@ def fits(column: Any, spec: TensorSpec) -> bool:
     if type(spec) is not TensorSpec:
         return False
     if type(column) is bytes:
-        return spec.dtype in (bytes, None) and not spec.shape
+        return (spec.dtype is None or spec.dtype is bytes) and not spec.shape
     if not isinstance(column, (np.ndarray, np.generic)) or column.dtype == object:
         return False
     if spec.dtype is not None and column.dtype != spec.dtype:

@@ -22,6 +22,10 @@ Use = tuple[Callable[[Op], Op], Sequence[Any]]
 """How another op is made of the one that draws, and its inputs."""
 
 
+_CHANNELS = (1, 3, 4)
+"""What the first axis of an image {CHW} has, and the rows of an image {HWC} hardly ever."""
+
+
 class ElementRng:
     """The identity of the current element, for random ops called eagerly inside a Python map.
 
@@ -63,8 +67,16 @@ class ElementRng:
 ELEMENT: ContextVar[ElementRng | None] = ContextVar("gpupipe_element", default=None)
 
 
-def run(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = False) -> Any:
-    """Run an op on one element or on the rows of a batch; `return_params` as in `apply`."""
+def run(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = False, row: int | None = None) -> Any:
+    """Run an op on one element or on the rows of a batch; `return_params` as in `apply`.
+
+    Args:
+        op: the op.
+        xs: its inputs.
+        seed: of its draws.
+        return_params: whether what it draws is returned as well.
+        row: the number of the element in its batch, whose rows draw on their own also where they have one seed.
+    """
     values = [x if isinstance(x, bytes) else as_leaf(x) for x in xs]
     specs = [spec_of(x) for x in values]
     if op.rows == "batch":
@@ -87,7 +99,7 @@ def run(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = False
             raise error from None  # describes what the user passed, not one row of it
         return _run_on_rows(op, values, seed, return_params)
     try:
-        params = _params(op, values[0] if values else None, seed)
+        params = _params(op, values[0] if values else None, seed, row)
         made = op.reference(*values, *params)
     except DataError as error:
         error.at(stage=op.stage)
@@ -142,7 +154,7 @@ def _results(op: Op, values: Sequence[Any], params: Sequence[Any]) -> list[Any]:
 def _run_on_rows(op: Op, values: Sequence[Any], seed: int | None, return_params: bool) -> Any:
     """Run an op on each row of a batch, and stack the results."""
     _check_rows(op, values)
-    results = [run(op, row, seed, return_params) for row in zip(*values, strict=True)]
+    results = [run(op, row, seed, return_params, n) for n, row in enumerate(zip(*values, strict=True))]
     if isinstance(results[0], tuple):
         return tuple(_stacked(column) for column in zip(*results, strict=True))
     return _stacked(results)
@@ -160,11 +172,11 @@ def _run_on_batch(op: Op, values: Sequence[Any], specs: Sequence[TensorSpec], se
     return op.array(np, *values, *_params(op, values[0][0], seed))
 
 
-def _params(op: Op, first: Any, seed: int | None) -> list[Array]:
-    """Draw the parameters for one element, whose first input is `first`."""
+def _params(op: Op, first: Any, seed: int | None, row: int | None = None) -> list[Array]:
+    """Draw the parameters for one element, whose first input is `first`; `row` is its number in a batch."""
     if not op.parameters:
         return []
-    rng = eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64))
+    rng = eager_rng(op.name, seed, row) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64))
     return [param[0] for param in drawn_for(op, rng, sizes_of(op, first))]
 
 
@@ -183,28 +195,38 @@ def _stacked(rows: Sequence[Any]) -> Array:
 
 
 def sizes_of(op: Op, first: Any) -> Array:
-    """The image size that `op.draw` gets for one input: int32[1,2]; zeros unless it is an image."""
+    """The image size that `op.draw` gets for one input: int32[1,2]; zeros unless it is an image.
+
+    Raises:
+        SpecError: an array, which does not know its layout, looks like an image {CHW}, and the op takes {HWC}.
+    """
     if op.decodes:
         header = read_header(first)
         return np.array([[header.height, header.width]], np.int32)
-    shape = () if isinstance(first, Compound) else getattr(first, "shape", ())
+    shape: tuple[int, ...] = () if isinstance(first, Compound) else getattr(first, "shape", ())
     if isinstance(op, Frames):
         shape, op = shape[1:], op.op
     channels_first = len(shape) == 3 and op.takes == "CHW"
+    if len(shape) == 3 and not channels_first and shape[0] in _CHANNELS and min(shape[1:]) > max(_CHANNELS):
+        raise SpecError(
+            f"{op.name} needs an image {{HWC}}, got an array of shape {list(shape)}, which looks like {{CHW}}; call it "
+            "before ops.transpose"
+        )
     return np.array([shape[1:] if channels_first else shape[:2] if len(shape) >= 2 else (0, 0)], np.int32)
 
 
-def eager_rng(name: str, seed: int | None) -> BatchRng:
+def eager_rng(name: str, seed: int | None, row: int | None = None) -> BatchRng:
     """The generator of one eager call: inside a Python map keyed by the element, else by `seed` or fresh entropy."""
     at = ELEMENT.get()
+    place = "" if row is None else f"[{row}]"
     if at is not None:
         count = at.random_calls.get(name, 0)
         at.random_calls[name] = count + 1
-        site = f"{name}@{seed}/eager" if seed is not None else f"{name}#{count}/eager"
+        site = f"{name}@{seed}/eager{place}" if seed is not None else f"{name}#{count}/eager"
         return BatchRng(at.seed, at.epoch, np.array([at.key], np.uint64), hash64(site))
     entropy = (
         np.random.SeedSequence().generate_state(2, np.uint64)
         if seed is None
         else np.array([seed & (1 << 64) - 1] * 2, np.uint64)
     )
-    return BatchRng(int(entropy[0]), 0, entropy[1:], hash64(name))
+    return BatchRng(int(entropy[0]), 0, entropy[1:], hash64(name + place))

@@ -27,8 +27,8 @@ from ..graph.sites import users_frames
 from ..optimize.lower.compile import lower_in
 from ..options import Settings
 from ..plan.arrival import any_order, refusal
+from ..plan.mistakes import log_mistakes
 from ..plan.node import ElementType, Node, walk
-from ..plan.ranges import log_ranges
 from ..spec import Structure
 from .agreement import check_ranks
 from .empty import log_empty
@@ -421,7 +421,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         if skip or state is not None:
             self._check_order("next(), to continue after an interrupt,", skip)
         if not self._progress.delivered:
-            log_ranges(self._plan)
+            log_mistakes(self._plan)
         self._items = opened(lowered.flow, at, to_json(state), skip, self._batched)
 
     def close(self) -> None:

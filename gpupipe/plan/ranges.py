@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ..classes import dataclass
-from ..errors import PlanError
 from ..graph.arithmetic import Arithmetic
 from ..graph.op import Op
-from ..graph.values import Apply, Input, Item, Value, topological
-from ..log import logger
+from ..graph.values import Apply, Input, Item, Value
 from ..ops.convert_image_dtype import LARGEST, ConvertImageDtype
 from ..ops.normalize import Normalize
 from ..ops.per_image_standardization import PerImageStandardization
 from ..spec import TensorSpec
 from .batches import Batch, PaddedBatch, Unbatch
-from .node import Node, walk
+from .node import Node
 
-__all__ = ["Range", "beyond_one", "log_ranges", "normalizations", "range_of", "refuse_certain_ranges"]
+__all__ = ["Range", "kernel_of", "range_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +31,19 @@ class Range:
         high: the largest.
         photograph: whether it was decoded as an image in colours, so that values near both ends do come; a gray image
             may be a mask with a few small numbers.
+        classes: whether the values are numbers of classes, which have no mean: indices of a palette are "certainly",
+            bytes of one channel that are no JPEG "perhaps".
     """
 
     low: float
     high: float
     photograph: bool = False
+    classes: Literal["", "perhaps", "certainly"] = ""
 
     def through(self, function: Callable[[Any], Any]) -> Range:
         """After a monotonic function of the values, one result or one per channel."""
         ends = np.stack([np.asarray(function(end), float) for end in (self.low, self.high)])
-        return replace(self, low=float(ends.min()), high=float(ends.max()))
+        return replace(self, low=float(ends.min()), high=float(ends.max()), classes="")
 
     def __str__(self) -> str:
         return f"{self.low:.4g}..{self.high:.4g}"
@@ -76,14 +77,23 @@ def _found(value: Value, source: Node, known: dict[int, Range | None]) -> Range 
     if not isinstance(whole, Apply):
         return _of_type(value.spec)
     op, inputs = whole.op, whole.x
-    if op.decodes:
+    if op.decodes or op.decodes_on_host:
         return _decoded(op, value.spec)
-    if isinstance(value, Item) and value.index < len(inputs):
-        inputs = inputs[value.index : value.index + 1]  # an image for each of the images
+    image = value.index if isinstance(value, Item) and value.index < len(inputs) else 0
+    if image or isinstance(value, Item):
+        inputs = inputs[image : image + 1]  # an image for each of the images
     found = [one for one in (_of(x, source, known) for x in inputs) if one is not None]
     whole_known = found and len(found) == len(inputs)
     made = _after(op, _union(found), value.spec, len(inputs)) if whole_known else None
+    if made is not None and made.classes and kernel_of(op, image) != "nearest":
+        made = replace(made, classes="")
     return made or _of_type(value.spec)
+
+
+def kernel_of(op: Op, image: int) -> str:
+    """How an op interpolates an image, by its number among those of the call; "nearest" where it moves pixels alone."""
+    found = getattr(op, "interpolation", getattr(op, "method", "nearest"))
+    return str(found[image] if isinstance(found, tuple) and image < len(found) else found)
 
 
 def _union(ranges: Sequence[Range]) -> Range:
@@ -156,12 +166,16 @@ def _decoded(op: Op, made: TensorSpec) -> Range | None:
         return Range(0.0, 1.0, True) if made.dtype == np.float32 else None
     channels = None if made.shape is None else made.shape[-1]
     mask = channels == 1 or op.name == "decode_png" or getattr(op, "palette", "colors") != "colors"
-    return replace(found, photograph=not mask)
+    if getattr(op, "palette", "colors") == "indices":
+        return replace(found, classes="certainly")
+    return replace(found, photograph=not mask, classes=found.classes if op.name == "decode_png" else "")
 
 
 def _of_type(spec: TensorSpec) -> Range | None:
     """The values of an array of bytes; samples of 16 bits seldom use all of them."""
-    return Range(0.0, 255.0) if spec.dtype == np.uint8 else None
+    if spec.dtype != np.uint8:
+        return None
+    return Range(0.0, 255.0, classes="perhaps" if spec.shape is not None and spec.shape[-1:] == (1,) else "")
 
 
 def _leaf(source: Node, index: int) -> tuple[Value, Node] | None:
@@ -169,81 +183,3 @@ def _leaf(source: Node, index: int) -> tuple[Value, Node] | None:
     while source.same_leaves or isinstance(source, (Batch, PaddedBatch, Unbatch)):
         source = source.sources[0]
     return (source.outputs[index], source.sources[0]) if source.outputs else None
-
-
-def refuse_certain_ranges(node: Node) -> None:
-    """Refuse a map that spoils photographs: what the checks of ranges find, where the values come from a decoder.
-
-    Raises:
-        PlanError: with the line of the op, and what to write instead.
-    """
-    for text, certain in (*normalizations(node), *beyond_one(node)):
-        if certain:
-            raise PlanError(text)
-
-
-def log_ranges(root: Node) -> None:
-    """Log what the checks of ranges find in a chain that is about to run, each once in a process."""
-    for node in walk(root):
-        for text, _ in (*normalizations(node), *beyond_one(node)):
-            logger.warning_once("%s", text)
-
-
-def normalizations(node: Node) -> Iterator[tuple[str, bool]]:
-    """What is wrong with each normalize, and whether its input is a photograph."""
-    for value in _applications(node):
-        op = value.op
-        if not isinstance(op, Normalize) or (values := range_of(value.x[0], node.sources[0])) is None:
-            continue
-        mean, std = np.atleast_1d(op.mean).astype(float), np.atleast_1d(op.std).astype(float)
-        of_bytes, of_unit = (values.low, values.high) == (0, 255), abs(values.high - 1) < 0.01
-        if of_bytes and abs(mean).max() <= 1 and std.max() <= 1 and mean.any():
-            wrong, right, factor = "0..255", "0..1", 255.0
-            instead = "or scale the values to 0..1 first, with ops.convert_image_dtype(x, 'float32')"
-        elif of_unit and mean.min() > 1 and std.min() > 1:
-            wrong, right, factor = "0..1", "0..255", 1 / 255
-            instead = "or keep the values at 0..255"
-        else:
-            continue
-        yield (
-            f"normalize at {value.line} gets values of {wrong}, and mean {_shown(mean)} and std {_shown(std)} are for "
-            f"{right}; write mean={_shown(mean * factor)}, std={_shown(std * factor)}, {instead}",
-            values.photograph,
-        )
-
-
-def beyond_one(node: Node) -> Iterator[tuple[str, bool]]:
-    """What is wrong with each op whose floats are 0..1 and that gets others, and whether that is certain."""
-    for value in _applications(node):
-        op = value.op
-        converts = isinstance(op, ConvertImageDtype) and np.dtype(op.dtype).kind == "u"
-        if (op.levels != "unit" and not converts) or value.x[0].spec.dtype not in (np.float16, np.float32):
-            continue
-        values = range_of(value.x[0], node.sources[0])
-        if values is None or getattr(op, "clip", True) is False:
-            continue
-        bytes_, negative = values.high >= _OF_BYTES, values.low < _LEAST
-        if not bytes_ and (converts or (values.high <= _MOST and not negative)):
-            continue
-        if (values.low, values.high) == (0, 255):
-            instead = "write ops.cast(x, 'uint8') before it" if not converts else "write ops.cast(x, 'uint8') instead"
-        else:
-            instead = "write it before what changes the values, or ops.clip(x, 0, 1) before it"
-        text = f"{op.name} at {value.line} needs floats of 0..1, got values of {values}; {instead}"
-        yield text, values.photograph and (bytes_ or negative)
-
-
-_LEAST, _MOST = -0.5, 1.5
-"""What floats of 0..1 may become on their way: bicubic resizing and sharpening exceed it."""
-
-_OF_BYTES = 100.0
-"""A largest value that no brightening of 0..1 gives."""
-
-
-def _applications(node: Node) -> Iterator[Apply]:
-    yield from (value for value in topological(node.outputs) if isinstance(value, Apply))
-
-
-def _shown(numbers: Iterable[float]) -> str:
-    texts = [f"{number:.6g}" for number in numbers]
-    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"

@@ -12,7 +12,7 @@ from gpupipe.graph.op import Array, Op
 from gpupipe.graph.symbols import apply, apply_together
 from gpupipe.ops._shared.operands import spec_of_operand
 from gpupipe.ops.sample import Sample
-from gpupipe.spec import TensorSpec, flatten
+from gpupipe.spec import TensorSpec, flatten, same_dtype
 
 __all__ = ["Choice", "chosen", "results_of"]
 
@@ -97,7 +97,7 @@ class Chosen(Op):
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         made = xs[0]
         for x in xs[1:]:
-            if x.dtype != made.dtype or x.rank != made.rank:
+            if not same_dtype(x.dtype, made.dtype) or x.rank != made.rank:
                 raise SpecError(f"{self.stage} needs boxes, labels and keypoints of one type, got {made} and {x}")
             made = made.relax(x)
         return made

@@ -66,7 +66,8 @@ class DecodeResizeCrop(FusedDecoding):
         window = Window(source[0][0], source[1][0], source[0][1], source[1][1])
         image = self.decoder.on_host(data, window=window, turned=turned)
         dtype = image.dtype if self.resize.keep_dtype else np.dtype(np.float32)
-        return averaged(image, *shape.tolist(), self.resize.method, dtype, out, (box[0], box[1]))
+        height, width = shape.tolist()
+        return averaged(image, height, width, self.resize.method, dtype, out, (box[0], box[1]))
 
     def dali(self, d: Any, data: Any, size: Any, start: Any, shape: Any) -> Any:
         return self.crop.dali(d, self.resize.dali(d, self.decoder.dali(d, data), size), start, shape)

@@ -153,7 +153,7 @@ def averaged(
     """Resize an image with antialias: integers are rounded, and held to their range, after each axis, as in Pillow.
 
     The reference begins with the width. But for roundings the order shows only where a kernel overshoots the range of
-    integers, which "bilinear" never does: with it, and for floats, the resizer does both axes in one call.
+    integers, which "bilinear" never does: with it the resizer does both axes in one call.
 
     Args:
         x: [H,W,C] of 1 to 4 channels, with at least one pixel.
@@ -171,7 +171,9 @@ def averaged(
     rows, columns, channels = x.shape
     (upper, lower), (left, right) = part or ((0, rows), (0, columns))
     (pixel, options), own = _way(dtype, channels, method), _own()
-    two_steps = dtype == np.uint8 and method != "bilinear" and right - left != width and lower - upper != height
+    # Of a part of both axes that begins at a pixel's centre, cykooz-resizer 4.0 enlarges the second row without what is
+    # before it: the kernel is 0 there for the first row, which it takes to be so for all. That holds for a triangle.
+    two_steps = method != "bilinear" and right - left != width and lower - upper != height
 
     def resized(image: Array, begin: float, end: float, height: int) -> Array:
         """The rows from `begin` to `end` of an image."""

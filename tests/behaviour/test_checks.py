@@ -141,6 +141,26 @@ CHAINS: dict[tuple[str, ...], dict[str, Callable[[], Dataset]]] = {
             _images().map(lambda x: ops.invert(ops.cast(x, "float32"))).prefetch(1)
         )
     },
+    ("scales_of_values",): {
+        "integers of 0..1": lambda: _mapped(lambda x: ops.cast(ops.convert_image_dtype(x, "float32"), "uint8")),
+        "integers of normalized values": lambda: _mapped(
+            lambda x: ops.cast(ops.normalize(x, ops.IMAGENET_MEAN, ops.IMAGENET_STD), "int32")
+        ),
+        "a conversion of resized bytes": lambda: _mapped(
+            lambda x: ops.convert_image_dtype(ops.resize(x, (3, 3)), "float32")
+        ),
+        "brightness of resized bytes": lambda: _mapped(lambda x: ops.random_brightness(ops.resize(x, (3, 3)), 0.2)),
+        "brightness of bytes as floats": lambda: _mapped(
+            lambda x: ops.adjust_brightness(ops.cast(x, "float32"), delta=-0.5)
+        ),
+    },
+    ("classes_blended",): {
+        "a mask beside its image": lambda: (
+            Dataset.from_tensor_slices((IMAGES, IMAGES[..., :1]))
+            .map(lambda a, b: ops.resize_shorter((a, b), 4))
+            .prefetch(1)
+        )
+    },
     ("images_moved_apart",): {
         "an image and its mask, turned by two calls": lambda: (
             Dataset.from_tensor_slices((IMAGES, IMAGES)).map(_apart).prefetch(1)
@@ -167,10 +187,20 @@ CHAINS: dict[tuple[str, ...], dict[str, Callable[[], Dataset]]] = {
         "torchvision's mean of bytes": lambda: _mapped(lambda x: ops.normalize(x, MEAN, STD)),
         "its mean of resized bytes, in two maps": _resized_and_normalized,
         "the mean of bytes of 0..1": lambda: _mapped(_of_floats),
+        "twice": lambda: _mapped(lambda x: ops.normalize(ops.normalize(x, 100, 50), 0.5, 0.5)),
+        "after a standardization": lambda: _mapped(
+            lambda x: ops.normalize(ops.per_image_standardization(x), ops.IMAGENET_MEAN, ops.IMAGENET_STD)
+        ),
     },
     ("channels_first",): {
         "a crop of CHW": lambda: _mapped(lambda x: ops.random_crop(x, (2, 2)), CHW),
         "CHW to CHW": lambda: _mapped(lambda x: ops.transpose(x, "CHW"), CHW),
+        "cutmix of CHW": lambda: (
+            Dataset.from_tensor_slices((CHW, [0] * 8))
+            .batch(4)
+            .map(lambda x, y: ops.cutmix(x, y, num_classes=2))
+            .prefetch(1)
+        ),
     },
     ("serial_python_map",): {
         "an op behind NumPy": lambda: _mapped(lambda x: ops.resize(np.rot90(x), (3, 3))),

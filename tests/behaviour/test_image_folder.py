@@ -100,6 +100,39 @@ def test_links_are_entered_on_request_and_a_circle_ends(tmp_path: Path) -> None:
     assert np.bincount(gp.image_folder(data, follow_links=True).labels).tolist() == [11, 10]
 
 
+@pytest.mark.parametrize("name", ["run[1]", "run*", "run?", "{run1}"])
+def test_the_name_of_a_folder_is_no_pattern(name: str, tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    make(tmp_path / name, "ab", 2)
+    make(tmp_path / "run1", "xyz", 2)
+    memory = fsspec.filesystem("memory")
+    for path in tmp_path.rglob("*.*"):
+        if path.is_file():
+            memory.pipe(f"/names/{path.relative_to(tmp_path).as_posix()}", path.read_bytes())
+
+    for folder in (str(tmp_path / name), f"file://{tmp_path / name}", f"memory://names/{name}"):
+        ds = gp.image_folder(folder)
+        assert ds.class_names == ("a", "b")
+        assert values(ds) == [(0, 0), (20, 0), (0, 1), (20, 1)]
+
+
+@pytest.mark.parametrize("follow_links", [False, True])
+def test_a_url_of_this_machine_is_the_folder_with_its_links(follow_links: bool, tmp_path: Path) -> None:
+    make(tmp_path / "photos", "ac", 2)
+    make(tmp_path / "elsewhere", "b", 4)
+    (tmp_path / "photos" / "b").symlink_to(tmp_path / "elsewhere" / "b")
+    (tmp_path / "photos" / "c" / "more").symlink_to(tmp_path / "elsewhere" / "b")
+
+    local, url = (
+        gp.image_folder(f"{scheme}{tmp_path}/photos", follow_links=follow_links) for scheme in ("", "file://")
+    )
+
+    assert local.class_names == url.class_names == ("a", "b", "c")
+    assert values(local) == values(url)
+    assert [label for _, label in values(url)] == [0] * 2 + [1] * 4 + [2] * (6 if follow_links else 2)
+    assert local.left_out == url.left_out
+
+
 def test_a_folder_behind_a_url_is_read_like_one_on_disk(tmp_path: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")

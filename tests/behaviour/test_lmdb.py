@@ -167,3 +167,25 @@ def test_a_database_is_closed_behind_its_last_reader(path: str) -> None:
         out.put(b"new", b"1")
     assert len(list(gp.LMDBDataset(path))) == 61
     assert gp.LMDBDataset(path)[60] == (b"new", b"1")
+
+
+@pytest.mark.parametrize("size", [48, 47])
+def test_a_named_database_is_no_entry(size: int, tmp_path: Path) -> None:
+    """LMDB keeps 48 bytes about it in the place of a value; values of that length are entries."""
+    with lmdb.open(str(tmp_path / "a"), subdir=False, max_dbs=2, map_size=64 << 20) as environment:
+        inner = [environment.open_db(name) for name in (b"inner", b"other")]
+        with environment.begin(write=True) as out:
+            out.put(b"a", b"x" * size)
+            out.put(b"z", b"y" * size)
+            for database in inner:
+                out.put(b"k", b"v", db=database)
+    ds = gp.LMDBDataset(str(tmp_path / "a"))
+
+    with iter(ds.with_options(Options(on_error="skip"))) as items:
+        assert list(items) == [(b"a", b"x" * size), (b"z", b"y" * size)]
+        assert [record.reason.partition(",")[0] for record in items.errors] == [
+            f"the entry {name!r} is a named database" for name in (b"inner", b"other")
+        ]
+    assert ds[0] == (b"a", b"x" * size)
+    with pytest.raises(RecordError, match="the entry b'inner' is a named database"):
+        ds[1]

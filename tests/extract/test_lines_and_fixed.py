@@ -27,7 +27,7 @@ def model(data: bytes) -> list[tuple[int, bytes]]:
     lines, at = [], 0
     parts = data.split(b"\n")
     for i, part in enumerate(parts):
-        if i + 1 < len(parts) or part:
+        if i + 1 < len(parts) or part not in (b"", b"\r"):
             lines.append((at, part[:-1] if part.endswith(b"\r") else part))
         at += len(part) + 1
     return lines
@@ -45,6 +45,14 @@ def test_a_carriage_return_before_a_newline_belongs_to_it_and_any_other_is_data(
     found = lines_of(tmp_path / "a", b"a\rb\r\n\r\nc\r\r\n", block=3)
 
     assert found == [(0, b"a\rb"), (5, b""), (7, b"c\r")]
+
+
+@pytest.mark.parametrize("block", [1, 2, 100])
+def test_a_line_that_is_the_beginning_of_an_end_is_none(tmp_path: Path, block: int) -> None:
+    """As for TensorFlow: what remains of the line without it is empty, and no newline ends it."""
+    assert lines_of(tmp_path / "a", b"a\r\n\r", block=block) == [(0, b"a")]
+    assert lines_of(tmp_path / "b", b"\r", block=block) == []
+    assert lines_of(tmp_path / "c", b"a\nb\r", block=block) == [(0, b"a"), (2, b"b")]
 
 
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])

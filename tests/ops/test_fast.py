@@ -98,6 +98,23 @@ def test_floats_are_those_of_numpy_but_for_roundings_of_float32(
     np.testing.assert_allclose(got, expected, rtol=0, atol=2e-3)
 
 
+@pytest.mark.parametrize("method", ["bilinear", "bicubic", "lanczos3"])
+@pytest.mark.parametrize("keep", [False, True], ids=["floats", "bytes"])
+@pytest.mark.parametrize(("n", "m"), [(30, 50), (25, 35), (20, 36), (12, 60), (30, 30), (60, 36), (60, 12), (61, 40)])
+def test_any_part_of_a_resized_image_is_computed_alone(n: int, m: int, keep: bool, method: str) -> None:
+    """Also of those that begin at a pixel's centre, where all kernels but that pixel's have no weight."""
+    x = noise(n, n + 1)
+    whole = Resize(m, m, method, antialias=True, keep_dtype=keep).reference(x, np.array([m, m])).astype(float)
+    for top, left in ((a, b) for a in range(0, m - 5, 3) for b in (0, 1, m // 2)):
+        parts = [(begin * side / m, (begin + 5) * side / m) for begin, side in ((top, n), (left, n + 1))]
+
+        result = averaged(x, 5, 5, method, np.dtype(np.uint8 if keep else np.float32), None, (parts[0], parts[1]))
+
+        # a rounding after each axis, as for whole images; floats by the last bits of sums of 255 times a few weights
+        most = (1 if method == "bilinear" else 2) if keep else 0.001
+        assert np.abs(result - whole[top : top + 5, left : left + 5]).max() <= most, (top, left)
+
+
 def test_a_resize_needs_little_memory_that_is_new() -> None:
     """What is new for each image comes page by page from the system: 3.5 ms where the resize takes 0.5."""
     x = noise(375, 500)

@@ -91,8 +91,8 @@ def test_photographs_with_several_draws_each_are_those_of_the_layer(
 ) -> None:
     params, found = eager._params, list[Array]()
 
-    def noted(op: Op, first: Any, seed: int | None) -> list[Array]:
-        drawn = params(op, first, seed)
+    def noted(op: Op, *how: Any) -> list[Array]:
+        drawn = params(op, *how)
         if op.random:
             found.extend(drawn)
         return drawn

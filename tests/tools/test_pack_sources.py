@@ -110,6 +110,25 @@ def test_a_tar_archive_has_labels_beside_its_images_or_directories(
     assert sorted(os.listdir(tmp_path / "out")) == ["pack.jsonl", "train-00000-of-00001.tfrecord"]
 
 
+def test_samples_are_those_of_webdataset(tmp_path: Path) -> None:
+    """A key that comes again is another sample; a label that stands apart counts if it is the only one of its key."""
+    members = [("1.jpg", IMAGE), ("1.cls", b"1"), ("2.jpg", IMAGE), ("2.cls", b"2"), ("1.jpg", IMAGE), ("1.cls", b"3")]
+    archive(tmp_path / "x.tar", *members, ("3.jpg", IMAGE), ("4.jpg", IMAGE), ("3.cls", b"5"), ("4.cls", b"6"))
+
+    pack(tmp_path / "x.tar", tmp_path / "out", 1)
+
+    labels = sorted(int(record["image/class/label"]) for record in packed_records(tmp_path / "out"))
+    assert labels == [1, 2, 3, 5, 6]
+
+
+def test_a_mask_is_no_image_of_its_own(tmp_path: Path) -> None:
+    members = [(f"{n}.{end}", IMAGE) for n in (1, 2) for end in ("jpg", "seg.png")]
+    archive(tmp_path / "x.tar", *members, ("3.left.jpg", IMAGE), ("3.right.jpg", IMAGE))
+
+    assert sorted(found(tmp_path / "x.tar", tmp_path / "out")) == ["1.jpg", "2.jpg", "3.left.jpg", "3.right.jpg"]
+    assert pack(tmp_path / "x.tar", tmp_path / "out", 1).left_out == {"masks and other images of a sample": 2}
+
+
 def test_several_archives_are_one_source(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     archive(tmp_path / "s/1.tar", ("0.jpg", IMAGE), ("0.cls", b"0"))
@@ -199,6 +218,15 @@ def test_a_data_set_of_hugging_face_has_images_in_structs_and_names_of_classes(t
     images = {bytes(r["image/filename"]).decode(): bytes(r["image/encoded"]) for r in packed_records(tmp_path / "out")}
     assert images == {f"{k}.jpg": jpeg(8, 8, k) for k in range(5)}
     assert sorted(os.listdir(tmp_path / "out")) == ["pack.jsonl", "train-00000-of-00001.tfrecord"]  # no copy is left
+
+
+def test_names_in_the_metadata_are_those_of_integers_alone(tmp_path: Path) -> None:
+    """A column of numbers that was replaced by the names keeps the metadata of its table."""
+    about = {"info": {"features": {"label": {"_type": "ClassLabel", "names": ["dog", "cat", "bird"]}}}}
+    columns = {"image": structs(3), "label": ["dog", "cat", "dog"]}
+    path = parquet(tmp_path / "x.parquet", {"huggingface": json.dumps(about)}, **columns)
+
+    assert found(path, tmp_path / "out") == {"0.jpg": (1, "dog"), "1.jpg": (0, "cat"), "2.jpg": (1, "dog")}
 
 
 def test_binary_columns_and_names_as_labels(tmp_path: Path) -> None:

@@ -71,8 +71,9 @@ class _Lines:
                 self._cut(piece, out)
             else:
                 self._done = True
-                if self._length and not self._too_long:
-                    self._add(b"".join(self._partial), out)
+                line = b"".join(self._partial)
+                if line not in (b"", b"\r") and not self._too_long:  # the last line ends without a newline
+                    self._add(line, out)
         return out
 
     def _cut(self, piece: bytes, out: list[Item]) -> None:

@@ -80,7 +80,8 @@ class TFRecordWriter:
             raise PlanError("a TFRecordWriter needs an open file to write to, this one is closed; make a new one")
         spec = getattr(record, "element_spec", None)
         if spec is not None and not isinstance(record, bytes | bytearray | memoryview):
-            if getattr(spec, "dtype", 0) not in (bytes, None) or spec.shape:
+            dtype = getattr(spec, "dtype", 0)
+            if not (dtype is None or dtype is bytes) or spec.shape:
                 raise PlanTypeError(
                     f"TFRecordWriter.write needs a dataset of bytes, one record each, got one of {spec}; "
                     "map gp.io.encode_example over it first"

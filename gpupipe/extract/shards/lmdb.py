@@ -104,7 +104,7 @@ class _Environments:
         with self._lock:
             found = self._open.get(name)
             if found is None:
-                how = {"readonly": True, "lock": False, "create": False}
+                how = {"readonly": True, "lock": False, "create": False, "max_dbs": _MOST_NAMED}
                 try:
                     found = self._open[name] = Environment(lmdb.open(path, subdir=file != path, **how))
                 except lmdb.Error as error:
@@ -130,6 +130,32 @@ def _failed(error: Exception, path: str, twice: str = "") -> RecordError:
     return RecordError(f"LMDB cannot read the database: {text}{hint}", file=path, stage="read")
 
 
+_SUBDATA = 48
+"""Bytes of what LMDB stores in the place of a value for a named database."""
+
+_MOST_NAMED = 120
+"""Named databases of which LMDB can say that they are some; what has their size behind so many is taken for one."""
+
+
+def _named(environment: Environment, transaction: Any, key: bytes, value: bytes) -> bool:
+    """Whether an entry is no value but a named database, which the main one lists among its entries."""
+    if len(value) != _SUBDATA:
+        return False
+    lmdb = need_lmdb()
+    try:
+        environment.lmdb.open_db(key, txn=transaction, create=False)
+    except lmdb.DbsFullError:
+        return True
+    except lmdb.Error:
+        return False
+    return True
+
+
+def _refused(path: str, key: bytes) -> RecordError:
+    reason = f"the entry {key[:100]!r} is a named database, and these are not read: write what it holds as entries"
+    return RecordError(reason, file=path, stage="read")
+
+
 def count_entries(path: str) -> int:
     """The number of entries of a database.
 
@@ -150,11 +176,14 @@ def read_entry(path: str, key: bytes) -> bytes:
     try:
         with environment.lmdb.begin() as transaction:
             value: bytes | None = transaction.get(key)
+            named = value is not None and _named(environment, transaction, key, value)
     except lmdb.Error as error:
         raise _failed(error, path) from error
     if value is None:
         reason = f"the key {key[:100]!r} is gone: the database was changed; start a new iterator"
         raise RecordError(reason, file=path, stage="read")
+    if named:
+        raise _refused(path, key)
     return value
 
 
@@ -203,14 +232,16 @@ class _Entries:
         try:
             environment = self._environment = _environments.get(self._path)  # another one in a forked child
             with environment.lmdb.begin() as transaction, transaction.cursor() as cursor:
-                self._read(cursor, out)
+                self._read(environment, transaction, cursor, out)
         except (lmdb.Error, DataError) as error:
             self._done = True
             failed = error if isinstance(error, DataError) else _failed(error, self._path)
             out.append((position_of(self._after or b""), failed.kept().hiding()))
         return out
 
-    def _read(self, cursor: Any, out: list[tuple[int, Entry | DataError]]) -> None:
+    def _read(
+        self, environment: Environment, transaction: Any, cursor: Any, out: list[tuple[int, Entry | DataError]]
+    ) -> None:
         after = self._after
         there = cursor.first() if after is None else cursor.set_range(after)
         if there and after is not None and cursor.key() == after:
@@ -218,7 +249,8 @@ class _Entries:
         size = 0
         while there and size < self._most and len(out) < _MOST:
             key, value = cursor.item() if self._values else (cursor.key(), b"")
-            out.append((position_of(key), (key, value)))
+            refused = _named(environment, transaction, key, value)
+            out.append((position_of(key), _refused(self._path, key) if refused else (key, value)))
             size += len(key) + len(value)
             self._after = key
             there = cursor.next()

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -18,13 +19,13 @@ from typing import Any
 from gpupipe.errors import DataError, DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
 from gpupipe.extract.storage.files import LOCAL, REMEMBERED, Storage, changed, short, translated
 from gpupipe.extract.storage.forking import renew_lock
-from gpupipe.extract.storage.glob import is_url, is_wild, matching
+from gpupipe.extract.storage.glob import INDEX_SUFFIX, is_url, is_wild, matching
 from gpupipe.extract.storage.list_of_copies import share_list
 from gpupipe.extract.storage.retry import asked, passes, status_of
 from gpupipe.extract.storage.without_size import WITHOUT_SIZE, whole
 from gpupipe.missing import LIBRARIES
 
-__all__ = ["RemoteStorage", "expand_url", "remote_storage", "storage_of"]
+__all__ = ["RemoteStorage", "expand_url", "files_below", "remote_storage", "storage_of"]
 
 _PARTS = re.compile(r"((?:[\w+.-]+::)*[\w+.-]+://)(.*?)(::.*)?", re.DOTALL)
 
@@ -232,24 +233,60 @@ def expand_url(pattern: str) -> list[tuple[str, str]]:
         MissingDependencyError: fsspec, or its package for this scheme, is not installed.
         PlanError: fsspec does not know the scheme, or the storage cannot be listed.
     """
-    storage = remote_storage(pattern)
-    parts = _PARTS.fullmatch(pattern)
+    folders, (scheme, text, rest) = _folders(pattern)
+    with _listing(pattern):
+        if text and folders.exists(text):
+            return [(pattern, text.rstrip("/").rpartition("/")[2] or text)]
+        paths = matching(text, folders, str.encode)
+    return [(f"{scheme}{path}{rest}", name) for path, name in paths]
+
+
+def files_below(url: str) -> list[tuple[str, str]]:
+    """List (URL, path below the folder) of all files of a folder, whose name is taken as it is, and of those in it.
+
+    Folders whose names start with a dot are left out, and so are saved indexes, as `**` does it.
+
+    Raises:
+        MissingDependencyError, PlanError: as `expand_url`.
+    """
+    folders, (scheme, text, rest) = _folders(url)
+    root = f"{text.rstrip('/')}/"
+    found, open_ones, seen = list[str](), [root], {root}
+    with _listing(url):
+        while open_ones:
+            here = open_ones.pop()
+            for name, is_folder, _ in folders.entries(here):
+                path = f"{here}{name}"
+                if not is_folder:
+                    found.extend([] if name.endswith(INDEX_SUFFIX) else [path])
+                elif not name.startswith(".") and (inner := f"{path}/") not in seen:
+                    seen.add(inner)
+                    open_ones.append(inner)
+    return [(f"{scheme}{path}{rest}", path[len(root) :]) for path in sorted(found, key=str.encode)]
+
+
+def _folders(url: str) -> tuple[_Remote, tuple[str, str, str]]:
+    """The folders of the file system of a URL, and its scheme, its path and what follows that."""
+    storage = remote_storage(url)
+    parts = _PARTS.fullmatch(url)
     assert parts is not None  # the caller has checked that it is a URL
     scheme, text, rest = parts[1], parts[2], parts[3] or ""
     if scheme.lower().endswith(("http://", "https://")):  # a signature is no pattern, and belongs to each of the files
         text, mark, query = text.partition("?")
         rest = f"{mark}{query}{rest}"
-    folders = _Remote(storage, scheme, rest)
+    return _Remote(storage, scheme, rest), (scheme, text, rest)
+
+
+@contextmanager
+def _listing(url: str) -> Iterator[None]:
+    """Make a PlanError of whatever a client library raises."""
     try:
-        if text and folders.exists(text):
-            return [(pattern, text.rstrip("/").rpartition("/")[2] or text)]
-        paths = matching(text, folders, str.encode)
+        yield
     except PlanError:
         raise
-    except Exception as error:  # each file system raises what its client library raises
+    except Exception as error:
         what = error.reason if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
-        raise PlanError(f"{pattern!r} cannot be listed: {what}") from error
-    return [(f"{scheme}{path}{rest}", name) for path, name in paths]
+        raise PlanError(f"{url!r} cannot be listed: {what}") from error
 
 
 def storage_of(name: str) -> Storage:

@@ -181,7 +181,9 @@ class Filled(Column):
         return len(self.column)
 
     def one(self, i: int) -> Any:
-        return self.value if self.nulls[i] else self.column.one(i)
+        if not self.nulls[i]:
+            return self.column.one(i)
+        return self.value.copy() if isinstance(self.value, np.ndarray) else self.value
 
     @property
     def nbytes(self) -> int:
@@ -203,7 +205,7 @@ def converted(column: Column, dtype: Any) -> tuple[Column, Array | None]:
         return Values([b""] * len(column)), None
     values, kind = column.values, np.dtype(dtype)
     made = type(column)(values.astype(kind))
-    if values.dtype.kind == "f":
+    if values.dtype.kind == "f" or kind.kind == "b":
         return made, None
     low, high = (np.iinfo(kind).min, np.iinfo(kind).max) if kind.kind != "f" else (-(2**53), 2**53)
     beyond = np.asarray(((values < low) | (values > high)).any(axis=tuple(range(1, values.ndim))))

@@ -82,6 +82,8 @@ def _type_of(h5py: Any, dataset: Any) -> TensorSpec | str:
         return TensorSpec((), bytes)
     inner = h5py.check_vlen_dtype(dtype)
     if len(shape) == 1 and isinstance(inner, np.dtype) and inner.kind in "biuf":
+        if not inner.isnative:
+            return f"of lists of {inner}, whose bytes h5py does not swap; write it in the order of this machine"
         return TensorSpec((None,), inner)
     return f"of {dtype} {shape}, which is neither numbers nor byte strings; leave it out with keys="
 

@@ -199,13 +199,14 @@ class BadRecords:
             TooManyBadError: there are more than `Options.max_bad`.
         """
         complaint = None
+        listed = known or self.known.lists(record)
         with self._lock:
             if self.before and self.before[mark := _mark(record)]:
                 self.before[mark] -= 1
                 self._met.append((record.epoch, mark))
                 return 0
             # If Ctrl-C interrupts here, the element is met again: its line may be written twice, it counts once.
-            if self._manifest is not None and not known:
+            if self._manifest is not None and not listed:
                 complaint = self._write(self._manifest, line_of(record))
             count = self.left_out = self.left_out + (record.action != "raised")
             self._kept.append(record)
@@ -354,16 +355,18 @@ PLACES = ("offset", "row")
 class KnownBad:
     """Records that a manifest lists as bad.
 
-    A record or row of a file is known by the file's absolute path and its offset or number, in every pass and epoch.
-    Any other element is known by its key: an index says little without its array.
+    A record or row of a file is known by the file's absolute path and its offset or number, in every pass and epoch, a
+    file that is one element by its path and its key. An element of an array or a generator is not known: another array
+    may have the same indices.
 
     Attributes:
-        of_key: the elements known by key.
+        keys: of the elements that are files.
     """
 
     def __init__(self) -> None:
         self._files: dict[str, dict[int, BadRecord]] = {}
-        self.of_key: dict[int, BadRecord] = {}
+        self._elements: dict[tuple[str, int], BadRecord] = {}
+        self.keys: set[int] = set()
 
     def add(self, record: BadRecord) -> None:
         """Add a record; the first for an element counts. A lost file is not added: it may be readable again."""
@@ -372,10 +375,20 @@ class KnownBad:
         if record.unit in PLACES and record.offset is not None:
             self._files.setdefault(whole_name(record.file), {}).setdefault(record.offset, record)
         else:
-            self.of_key.setdefault(record.key, record)
+            self._elements.setdefault((whole_name(record.file), record.key), record)
+            self.keys.add(record.key)
 
     def __len__(self) -> int:
-        return len(self.of_key) + sum(map(len, self._files.values()))
+        return len(self._elements) + sum(map(len, self._files.values()))
+
+    def lists(self, record: BadRecord) -> bool:
+        """Whether there is a record of this element."""
+        return (whole_name(record.file), record.key) in self._elements
+
+    def of_element(self, name: str, key: int) -> BadRecord | None:
+        """The bad record of a file that is one element; None for an element of anything else."""
+        record = self._elements.get((whole_name(name), key))
+        return record if record is not None and (is_url(name) or os.path.lexists(name)) else None
 
     def of_file(self, name: str) -> dict[int, BadRecord]:
         """The bad records of a file, by offset."""

@@ -36,8 +36,8 @@ class KnownBadFlow:
 
 
 def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:
-    """Look each element up: by offset in a file, else by key."""
-    of_key = known.of_key
+    """Look each element up: by offset in a file, or as a file."""
+    keys = known.keys
     of_file: dict[int, BadRecord] = {}
     last = None
     for element in inner:
@@ -45,8 +45,8 @@ def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:
         if stream is not last:
             last, of_file = stream, known.of_file(stream.name) if stream.unit in PLACES else {}
         record = of_file.get(position) if of_file else None
-        if record is None and of_key and stream.unit not in PLACES:
-            record = of_key.get(mix64(stream.key, position))
+        if record is None and keys and stream.unit not in PLACES and (key := mix64(stream.key, position)) in keys:
+            record = known.of_element(stream.name, key)
         # A batch has the identity of its first row, a replacement that of the bad element.
         if record is None or isinstance(stream, (BatchStream, Replacement)):
             yield element

@@ -15,7 +15,7 @@ from ...graph.eager import ELEMENT, ElementRng
 from ...graph.trace import call_with
 from ...random import hash64, mix64
 from ...serial.structures import spec_from_json, spec_to_json
-from ...spec import Structure, TensorSpec, as_leaf, describe, flatten, own, spec_of
+from ...spec import Structure, TensorSpec, as_leaf, describe, flatten, own, same_dtype, spec_of
 from ..check import conform, failed, same_structure
 from ..element import Element, Hole
 from ..own_bytes import own_bytes
@@ -207,7 +207,7 @@ class SameSpecs:
             return element
         first = self._first
         if len(first) == len(specs) and all(
-            a.dtype == b.dtype and a.rank == b.rank for a, b in zip(first, specs, strict=True)
+            same_dtype(a.dtype, b.dtype) and a.rank == b.rank for a, b in zip(first, specs, strict=True)
         ):
             return element
         _, stream, position = element

@@ -7,42 +7,37 @@ from dataclasses import fields
 from itertools import combinations
 
 from ...graph.op import Op
-from ...graph.values import Apply, Const, Draw, Input, topological
-from ...ops.normalize import Normalize
-from ...ops.transpose import Transpose
+from ...graph.values import Apply, Draw, Input, topological
+from ...plan import mistakes
 from ...plan.node import Node
-from ...plan.ranges import beyond_one, normalizations
 from ...spec import TensorSpec
 
 __all__ = [
     "channels_first",
+    "classes_blended",
     "image_like",
     "images_moved_apart",
     "normalize_of_another_range",
+    "scales_of_values",
     "values_of_another_range",
 ]
 
 _CHANNELS = (1, 3, 4)
 
 
-_ANY_AXES = {
-    "adjust_brightness",
-    "adjust_gamma",
-    "convert_image_dtype",
-    "per_image_standardization",
-    "random_brightness",
-}
-"""Ops on images for which the position of the channel axis does not matter."""
-
-
 def normalize_of_another_range(node: Node, above: tuple[Node, ...]) -> str | None:
     """Find a mean and standard deviation for 0..1 on values of 0..255, or the other way round."""
-    return next((text for text, _ in normalizations(node)), None)
+    return next((text for text, _ in mistakes.normalizations(node)), None)
 
 
 def values_of_another_range(node: Node, above: tuple[Node, ...]) -> str | None:
     """Find floats of 0..255, or normalized ones, in an op whose floats are 0..1: the images become white or black."""
-    return next((text for text, _ in beyond_one(node)), None)
+    return next((text for text, _ in mistakes.beyond_one(node)), None)
+
+
+def classes_blended(node: Node, above: tuple[Node, ...]) -> str | None:
+    """Find a mask that an op resizes or turns by blending its numbers of classes."""
+    return next((text for text, _ in mistakes.blended(node)), None)
 
 
 def _applications(node: Node) -> Iterator[Apply]:
@@ -51,26 +46,12 @@ def _applications(node: Node) -> Iterator[Apply]:
 
 def channels_first(node: Node, above: tuple[Node, ...]) -> str | None:
     """Find an array {CHW} that an op takes for an image {HWC}."""
-    for value in _applications(node):
-        op = value.op
-        if op.domain != "image" or op.rows == "batch" or op.decodes or op.foreign or op.name in _ANY_AXES:
-            continue
-        if isinstance(op, Normalize) and not isinstance(op.mean, tuple) and not isinstance(op.std, tuple):
-            continue
-        if op.takes != "HWC":
-            continue
-        for x in value.x:
-            shape = x.spec.shape
-            if x.spec.layout is not None or isinstance(x, Const) or shape is None or len(shape) != 3:
-                continue
-            first, _, last = shape
-            if first in _CHANNELS and last is not None and last not in _CHANNELS:
-                needed = "drop it" if isinstance(op, Transpose) else "write x = ops.transpose(x, 'HWC') before it"
-                return (
-                    f"{op.name} at {value.line} takes an array of shape {list(shape)} for an image {{HWC}} of height "
-                    f"{first} with {last} channels, and it looks like {{CHW}}; {needed}, or keep arrays as {{HWC}}"
-                )
-    return None
+    return next((text for text, _ in mistakes.channels_first(node)), None)
+
+
+def scales_of_values(node: Node, above: tuple[Node, ...]) -> str | None:
+    """Find a cast or a brightness that is meant for values of another range."""
+    return next((text for text, _ in mistakes.scales(node)), None)
 
 
 def images_moved_apart(node: Node, above: tuple[Node, ...]) -> str | None:
@@ -82,10 +63,11 @@ def images_moved_apart(node: Node, above: tuple[Node, ...]) -> str | None:
         if not alike or _sites(first) == _sites(second) or _leaves(first) & _leaves(second):
             continue
         name = first.op.name
+        kernels = ', interpolation=("bilinear", "nearest")' if hasattr(first.op, "interpolation") else ""
         return (
             f"{name} at {first.line} and {name} at {second.line} draw on their own, for two images of one element: an "
-            f"image and its mask no longer fit; write ops.{name}((image, mask), ...), which draws once for both, or "
-            "give both one seed"
+            f"image and its mask no longer fit; write ops.{name}((image, mask), ...{kernels}), which draws once for "
+            "both, or give both one seed"
         )
     return None
 

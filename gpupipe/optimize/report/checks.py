@@ -23,7 +23,14 @@ from ...plan.order import Prefetch, Repeat, Shard, Skip, Take
 from ..lower.compile import lower_dry
 from ..place.to_host import advice
 from .check_functions import random_in_python, serial_python_map
-from .check_images import channels_first, images_moved_apart, normalize_of_another_range, values_of_another_range
+from .check_images import (
+    channels_first,
+    classes_blended,
+    images_moved_apart,
+    normalize_of_another_range,
+    scales_of_values,
+    values_of_another_range,
+)
 from .check_shards import shard_of_batches, shard_over_urls, streams_of_all_ranks
 from .check_shuffles import shuffle_holds_all, small_shuffle
 from .check_zips import zip_of_random_ops, zip_of_shuffles
@@ -244,6 +251,8 @@ CHECKS: tuple[Check, ...] = (
     split_of_a_shuffle,
     normalize_of_another_range,
     values_of_another_range,
+    scales_of_values,
+    classes_blended,
     channels_first,
     images_moved_apart,
     serial_python_map,

@@ -118,7 +118,7 @@ def find_parquet(
         row = values.index(None)  # type: ignore[arg-type]
         raise PlanError(f"pack needs a label in every row, got null in {label!r} of row {row} of {files[0]!r}")
     labels, classes = numbered(values, f"the column {label!r}") if label else (None, ())
-    classes = _class_names(schema, label) or classes
+    classes = classes or _class_names(schema, label)  # names in the metadata number labels that are integers
     check_classes(classes, files[0])
     digest = digest_of([column, path, label, *(stamp(file) for file in files)])
     return Parquet(names, labels, classes, left_out, digest, counts, column)

@@ -11,6 +11,7 @@ import posixpath
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO
@@ -60,8 +61,11 @@ def find_tar(
     """Find the images of tar archives.
 
     An image ``key.jpg`` has the label in ``key.cls`` (an integer or a name), or in ``key.json`` under "label" or "cls".
-    If no image has one, the classes are the directories, sorted by name: the first below the folder that is common to
-    all images. Images in one directory have no labels then. Links are ignored, and names that start with a dot.
+    Both belong to one sample as for `WebDataset`: they follow one another, else the label has to be the only one of its
+    key. Of several images of a sample those with a longer extension, ``key.seg.png``, are left out: they are masks, or
+    other views. If no image has a label, the classes are the directories, sorted by name: the first below the folder
+    that is common to all images. Images in one directory have no labels then. Links are ignored, and names that start
+    with a dot.
 
     Args:
         archives: the paths.
@@ -78,33 +82,67 @@ def find_tar(
     beside: list[int | str | None] = []
     left_out = Counter(left_out)
     for archive in archives:
-        labels: dict[str, int | str] = {}
+        samples = [_Sample("")]
         before = len(names)
         with _opened(archive, who) as tar:
             size = os.path.getsize(archive)
             for member in _members(tar, archive):
                 key, suffix = _split(member.name)
+                if key != samples[-1].key:
+                    samples.append(_Sample(key))
                 if not member.isreg() or member.issparse() or posixpath.basename(member.name).startswith("."):
                     left_out["links and hidden members"] += not member.isdir()
                 elif is_image_name(member.name):
                     if member.offset_data + member.size > size:
                         raise PlanError(f"{shown_name(archive)} is truncated: {shown_name(member.name)} ends after it")
-                    names.append(member.name)
-                    extents.append((archive, member.offset_data, member.size))
+                    samples[-1].images.append((member.name, member.offset_data, member.size))
                 elif suffix == ".cls" or (suffix == ".json" and member.size <= _MOST_JSON):
                     found = _label(tar, archive, member, suffix) if who == "pack" else None
-                    if found is not None and (suffix == ".cls" or key not in labels):
-                        labels[key] = found
+                    if found is not None and (suffix == ".cls" or samples[-1].label is None):
+                        samples[-1].label = found
                 else:
                     left_out[called(member.name)] += 1
-                progress("looking for images", len(names), 0)
-        beside.extend(labels.get(_split(name)[0]) for name in names[before:])
+                progress("looking for images", before + len(samples), 0)
+        of_key = _of_key(samples)
+        for sample in samples:
+            chosen = sample.chosen()
+            left_out["masks and other images of a sample"] += len(sample.images) - len(chosen)
+            names.extend(name for name, _, _ in chosen)
+            extents.extend((archive, offset, size) for _, offset, size in chosen)
+            label = of_key.get(sample.key) if sample.label is None else sample.label
+            beside.extend([label] * len(chosen))
     if not names:
         has = in_words(left_out) or "nothing"
         raise PlanError(f"{who} needs tar archives with images, got {archives[0]!r} with none: it has {has}")
     labelled, classes = _labels(names, beside, archives[0]) if who == "pack" else (None, ())
     digest = digest_of([stamp(archive) for archive in archives])
     return Tar(names, labelled, classes, +left_out, digest, extents)
+
+
+@dataclass
+class _Sample:
+    """Members of one key that follow one another.
+
+    Attributes:
+        key: what their names have in common.
+        images: (name, offset, bytes) of each image.
+        label: of the sample, if it has one.
+    """
+
+    key: str
+    images: list[tuple[str, int, int]] = field(default_factory=list)
+    label: int | str | None = None
+
+    def chosen(self) -> list[tuple[str, int, int]]:
+        """The images but for those with a longer extension, if there are others."""
+        simple = [image for image in self.images if posixpath.basename(image[0]).count(".") == 1]
+        return simple or self.images
+
+
+def _of_key(samples: Sequence[_Sample]) -> dict[str, int | str]:
+    """The label of each key that has one label in all of its samples."""
+    count = Counter(sample.key for sample in samples if sample.label is not None)
+    return {one.key: one.label for one in samples if one.label is not None and count[one.key] == 1}
 
 
 def _opened(archive: str, who: str) -> tarfile.TarFile:

@@ -235,6 +235,18 @@ def test_strings_and_items_of_varying_length(tmp_path: Path) -> None:
     ]
 
 
+def test_lists_in_the_order_of_another_machine_are_refused(tmp_path: Path) -> None:
+    """h5py hands them out with their bytes as they are, and the dtype of this machine."""
+    h5py = pytest.importorskip("h5py")
+    with hdf5_file(tmp_path / "one") as file:
+        file.create_dataset("lists", (2,), h5py.vlen_dtype(np.dtype(np.int32).newbyteorder()))
+        file.create_dataset("rows", data=np.arange(2, dtype=np.dtype(np.int32).newbyteorder()))
+
+    with pytest.raises(PlanError, match="whose bytes h5py does not swap"):
+        gp.HDF5Dataset(str(tmp_path / "one"), "lists")
+    assert elements(gp.HDF5Dataset(str(tmp_path / "one"), "rows")) == [0, 1]
+
+
 def test_datasets_in_groups_are_named_by_their_path(tmp_path: Path) -> None:
     path = hdf5_of(tmp_path / "one", **{"top": np.arange(3), "train/x": np.arange(4), "train/y": np.arange(4) * 2})
 

@@ -227,6 +227,33 @@ def test_a_default_stands_for_a_column_that_a_file_lacks_or_has_without_values(t
         gp.ParquetDataset([nulls, whole])
 
 
+def test_each_row_has_its_own_copy_of_a_default(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "one", {"l": pa.array([[1, 2], None, None], pa.list_(pa.int64())), "s": [None, ["a"], None]}
+    )
+    ds = gp.ParquetDataset(path, defaults={"l": np.array([0, 0]), "s": ["b"]})
+
+    def changed(row: Any) -> list[Any]:
+        row["l"] += 10
+        row["s"][0] += b"!"
+        return [*row["l"].tolist(), *row["s"].tolist()]
+
+    right = [[11, 12, b"b!"], [10, 10, b"a!"], [10, 10, b"b!"]]
+    for _ in range(2):
+        assert [changed(row) for row in ds] == right
+    assert [changed(ds[i]) for i in (2, 2, 1, 0)] == [right[i] for i in (2, 2, 1, 0)]
+
+
+def test_a_default_of_booleans_stands_for_a_column_that_a_file_lacks_or_has_without_values(tmp_path: Path) -> None:
+    whole = write(tmp_path / "0", {"a": [True, False], "l": [[True], [False, False]]})
+    lacks = write(tmp_path / "1", {"other": [1, 2]})
+    nulls = write(tmp_path / "2", {"a": pa.nulls(1), "l": pa.nulls(1)})
+
+    rows = elements(gp.ParquetDataset([whole, lacks, nulls], defaults={"a": True, "l": [True, False]}))
+
+    assert rows == [{"a": True, "l": [True]}, {"a": False, "l": [False, False]}, *[{"a": True, "l": [True, False]}] * 3]
+
+
 @pytest.mark.parametrize(
     ("defaults", "error", "complaint"),
     [
