@@ -41,8 +41,8 @@ class Draws:
         self._found: dict[str, list[Any]] = defaultdict(list)
         params, plan = eager._params, TrivialAugmentWide.plan
 
-        def noted(op: Op, first: Any, seed: int | None) -> list[Array]:
-            drawn = params(op, first, seed)
+        def noted(op: Op, first: Any, *how: Any) -> list[Array]:
+            drawn = params(op, first, *how)
             if op.random:
                 self._found[type(op).__name__].append(drawn)
             return drawn
@@ -52,8 +52,11 @@ class Draws:
             self._found["plan"].append((THEIRS[OPS[int(chosen[0, 0])]], float(strength[0, 0])))
             return chosen, strength
 
+        def seeded(name: str, seed: int | None, *row: Any) -> Any:
+            return fresh(name, next(seeds) if seed is None else seed, *row)
+
         fresh, seeds = eager.eager_rng, itertools.count()
-        monkeypatch.setattr(eager, "eager_rng", lambda name, seed: fresh(name, next(seeds) if seed is None else seed))
+        monkeypatch.setattr(eager, "eager_rng", seeded)
         monkeypatch.setattr(eager, "_params", noted)
         monkeypatch.setattr(TrivialAugmentWide, "plan", planned)
 
