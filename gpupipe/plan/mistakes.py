@@ -14,7 +14,6 @@ from ..errors import PlanError
 from ..graph.values import Apply, Const, topological
 from ..log import logger
 from ..ops.convert_image_dtype import ConvertImageDtype
-from ..ops.mixup import Mixup
 from ..ops.normalize import Normalize
 from ..ops.transpose import Transpose
 from .node import Node, walk
@@ -108,7 +107,7 @@ def channels_first(node: Node) -> Found:
     """Arrays {CHW} that an op takes for images {HWC}: it is probable, but images may have any number of channels."""
     for value in _applications(node):
         op = value.op
-        if op.domain != "image" or op.decodes or op.foreign or isinstance(op, Mixup) or op.name in _ANY_AXES:
+        if op.domain != "image" or op.decodes or op.foreign or op.name in _ANY_AXES:
             continue
         if isinstance(op, Normalize) and not isinstance(op.mean, tuple) and not isinstance(op.std, tuple):
             continue
@@ -206,6 +205,7 @@ _ANY_AXES = {
     "adjust_brightness",
     "adjust_gamma",
     "convert_image_dtype",
+    "mixup",
     "per_image_standardization",
     "random_brightness",
 }
