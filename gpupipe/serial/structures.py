@@ -10,6 +10,7 @@ import json
 import sys
 from collections import namedtuple
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from ..errors import PlanError, PlanTypeError
@@ -98,10 +99,13 @@ def _key_from_json(given: Any, depth: int) -> Any:
 
 
 def imported_class(module: str, path: str, names: list[Any]) -> Any:
-    """Return the class of this name if the program has imported it, else a NamedTuple like it."""
+    """Return the class of this name if the program has imported it, else a NamedTuple like it.
+
+    Only what modules and classes hold is taken: `getattr` would run the `__getattr__` by which some import more.
+    """
     found: Any = sys.modules.get(module)
     for part in path.split("."):
-        found = getattr(found, part, None)
+        found = vars(found).get(part) if isinstance(found, (ModuleType, type)) else None
     fields: Any = ()
     if isinstance(found, type) and (issubclass(found, tuple) or is_dataclass_type(found)):
         fields = getattr(found, "_fields" if issubclass(found, tuple) else "__dataclass_fields__", ())

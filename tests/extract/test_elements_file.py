@@ -8,6 +8,7 @@ import json
 import struct
 import sys
 import tracemalloc
+import types
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
@@ -394,6 +395,27 @@ def test_a_class_of_another_kind_is_never_used_but_a_named_tuple_like_it(name: s
     assert made == (1, 2)
     assert made._fields == ("x", "y")
     assert "nowhere" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["lazy:Made", "lazy:Made.Inner", "lazy:Plain.Made", "lazy:made.Made"])
+def test_what_a_file_names_makes_a_module_do_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some modules import what is asked of them."""
+    asked: list[str] = []
+
+    class Lazy(type):
+        def __getattr__(cls, name: str) -> Any:
+            asked.append(name)
+            raise AttributeError(name)
+
+    module = types.ModuleType("lazy")
+    held = {"__getattr__": asked.append, "Plain": Lazy("Plain", (), {}), "made": Lazy("made", (), {})()}
+    vars(module).update(held)
+    monkeypatch.setitem(sys.modules, "lazy", module)
+
+    made = structure_from_json({"class": name, "fields": ["x", "y"], "children": ["leaf", "leaf"]}).unflatten([1, 2])
+
+    assert made == (1, 2)
+    assert asked == []
 
 
 @pytest.mark.parametrize(
