@@ -226,3 +226,17 @@ def test_a_chain_without_tifffile_says_what_to_install(kind: str, monkeypatch: p
 
     with pytest.raises(gp.DataError, match=r"index 1: .*needs tifffile.*pip install tifffile"):
         list(ds.with_options(on(kind)))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_colours_that_are_products_with_alpha_are_divided(dtype: str) -> None:
+    """51 of 255 is a fifth; of what is transparent no colour is known."""
+    scale = 257 if dtype == "uint16" else 1
+    rows = np.array([[[10, 20, 30, 255], [10, 20, 30, 51], [0, 0, 0, 0]]]) * scale
+    file = io.BytesIO()
+    tifffile.imwrite(file, rows.astype(dtype), photometric="rgb", extrasamples=["assocalpha"])
+
+    image = ops.decode_image(file.getvalue(), channels=4, dtype=dtype)
+
+    assert (image // scale).tolist() == [[[10, 20, 30, 255], [50, 100, 150, 51], [0, 0, 0, 0]]]
+    assert image.dtype == dtype
