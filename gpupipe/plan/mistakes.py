@@ -20,6 +20,7 @@ from .node import Node, walk
 from .ranges import kernel_of, range_of
 
 __all__ = [
+    "applications",
     "beyond_one",
     "blended",
     "channels_first",
@@ -58,7 +59,7 @@ def _of(node: Node) -> Found:
 
 def normalizations(node: Node) -> Found:
     """What is wrong with each normalize, and whether its input is a photograph."""
-    for value in _applications(node):
+    for value in applications(node):
         op = value.op
         if not isinstance(op, Normalize) or (values := range_of(value.x[0], node.sources[0])) is None:
             continue
@@ -84,7 +85,7 @@ def normalizations(node: Node) -> Found:
 
 def beyond_one(node: Node) -> Found:
     """What is wrong with each op whose floats are 0..1 and that gets others, and whether that is certain."""
-    for value in _applications(node):
+    for value in applications(node):
         op = value.op
         converts = isinstance(op, ConvertImageDtype) and np.dtype(op.dtype).kind == "u"
         if (op.levels != "unit" and not converts) or value.x[0].spec.dtype not in (np.float16, np.float32):
@@ -105,7 +106,7 @@ def beyond_one(node: Node) -> Found:
 
 def channels_first(node: Node) -> Found:
     """Arrays {CHW} that an op takes for images {HWC}: it is probable, but images may have any number of channels."""
-    for value in _applications(node):
+    for value in applications(node):
         op = value.op
         if op.domain != "image" or op.decodes or op.foreign or op.name in _ANY_AXES:
             continue
@@ -129,7 +130,7 @@ def channels_first(node: Node) -> Found:
 
 def scales(node: Node) -> Found:
     """Integers made of floats of 0..1, values of 0..255 that a conversion leaves so, and parts of 1 added to them."""
-    for value in _applications(node):
+    for value in applications(node):
         op = value.op
         given = value.x[0].spec.dtype if value.x else None
         if given not in (np.float16, np.float32) or (values := range_of(value.x[0], node.sources[0])) is None:
@@ -146,9 +147,9 @@ def scales(node: Node) -> Found:
                 "write it before what makes floats of them, or x / 255",
                 False,
             )
-        elif op.name in _ADDS and of_bytes and 0 < abs(_number(getattr(op, _ADDS[op.name]))) <= 1:
+        elif of_bytes and 0 < abs(number := _number(getattr(op, _ADDS.get(op.name, ""), None))) <= 1:
             yield (
-                f"{op.name} at {value.line} adds at most {_number(getattr(op, _ADDS[op.name])):g} to floats of 0..255, "
+                f"{op.name} at {value.line} adds at most {number:g} to floats of 0..255, "
                 "which nobody sees; write it before what makes floats of integers, of which 1 is the whole range",
                 False,
             )
@@ -164,7 +165,7 @@ def blended(node: Node) -> Found:
 
     Without a palette it is a guess, which is made for an image of one channel beside one of three alone.
     """
-    for value in _applications(node):
+    for value in applications(node):
         op, count = value.op, getattr(value.op, "images", 1)
         images = value.x[:count]
         for n, image in enumerate(images):
@@ -190,7 +191,8 @@ _OF_BYTES = 100.0
 """A largest value that no brightening of 0..1 gives."""
 
 
-def _applications(node: Node) -> Iterator[Apply]:
+def applications(node: Node) -> Iterator[Apply]:
+    """The calls of ops in the graph of a map."""
     yield from (value for value in topological(node.outputs) if isinstance(value, Apply))
 
 

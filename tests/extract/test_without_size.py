@@ -56,6 +56,13 @@ def served(folder: Path, kind: str) -> Faulty:
     return Faulty(folder, fault=lambda number: kind, looking=lambda number: kind, keeps=kind != "endless")
 
 
+def ranges(url: str) -> Callable[[int, int], bytes]:
+    """What reads a range of the version of a file that is there now."""
+    storage = remote_storage(url)
+    _, tag = storage.size(url)
+    return lambda offset, n: storage.read(url, offset, n, tag)
+
+
 @pytest.mark.parametrize("kind", ["endless", "chunked", "gzip"])
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 def test_every_reader_gives_what_the_file_holds(read: Callable[[str], Any], kind: str, folder: Path) -> None:
@@ -67,11 +74,9 @@ def test_every_reader_gives_what_the_file_holds(read: Callable[[str], Any], kind
 
 def test_all_ranges_are_of_one_answer(folder: Path) -> None:
     with served(folder, "chunked").serving() as server:
-        url = server.url("lines")
-        storage = remote_storage(url)
-        _, tag = storage.size(url)
+        read = ranges(server.url("lines"))
         asked = server.gets
-        assert [storage.read(url, n, 1, tag) for n in range(3)] == [b"0", b"\n", b"1"]
+        assert [read(n, 1) for n in range(3)] == [b"0", b"\n", b"1"]
 
         assert server.gets == asked
 
@@ -93,18 +98,16 @@ def test_a_file_that_is_too_long_to_keep_is_refused(folder: Path, monkeypatch: p
 
 def test_what_is_no_longer_kept_is_asked_for_again_and_must_be_the_same(folder: Path) -> None:
     with served(folder, "chunked").serving() as server:
-        url = server.url("lines")
-        storage = remote_storage(url)
-        _, tag = storage.size(url)
+        read = ranges(server.url("lines"))
         asked = server.gets
         WITHOUT_SIZE.clear()
-        assert storage.read(url, 2, 3, tag) == b"1\n2"
+        assert read(2, 3) == b"1\n2"
         assert server.gets > asked
         (folder / "lines").write_bytes(b"\n".join(LINES[::-1]))
         WITHOUT_SIZE.clear()
 
         with pytest.raises(RecordError, match="must stay as it is"):
-            storage.read(url, 2, 3, tag)
+            read(2, 3)
 
 
 def test_a_state_goes_on_where_it_was(folder: Path) -> None:

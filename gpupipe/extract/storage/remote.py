@@ -91,8 +91,8 @@ class RemoteStorage:
         if isinstance(size, int) and size >= 0:
             tag = "-".join(str(info[key]) for key in ("size", *_STAMPS) if info.get(key) is not None)
         else:
-            body = asked(_translated, name, None, whole, self.files, self.path(name), name)
-            size, tag = len(body), _WHOLE + WITHOUT_SIZE.add(name, body)
+            body, tag = self._whole(name)
+            size = len(body)
         with self._lock:
             self._known[name] = size, tag
             self._known.move_to_end(name)
@@ -136,10 +136,15 @@ class RemoteStorage:
         """What a file holds whose size the server does not report; it is asked for again if it is no longer kept."""
         body = WITHOUT_SIZE.get(name, tag.removeprefix(_WHOLE))
         if body is None:
-            body = asked(_translated, name, None, whole, self.files, self.path(name), name)
-            if _WHOLE + WITHOUT_SIZE.add(name, body) != tag:
+            body, found = self._whole(name)
+            if found != tag:
                 raise changed(name)
         return body
+
+    def _whole(self, name: str) -> tuple[bytes, str]:
+        """Read a file to its end, and keep it; what it holds, and a tag of that."""
+        body = asked(_translated, name, None, whole, self.files, self.path(name), name)
+        return body, _WHOLE + WITHOUT_SIZE.add(name, body)
 
     def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
         """Fill all of `out` from `offset`, with the same errors."""

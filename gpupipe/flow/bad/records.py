@@ -199,7 +199,7 @@ class BadRecords:
             TooManyBadError: there are more than `Options.max_bad`.
         """
         complaint = None
-        listed = known or self.known.lists(record)
+        listed = known or (self._manifest is not None and self.known.lists(record))
         with self._lock:
             if self.before and self.before[mark := _mark(record)]:
                 self.before[mark] -= 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields
 from itertools import combinations
 
@@ -25,38 +24,40 @@ __all__ = [
 _CHANNELS = (1, 3, 4)
 
 
+def _first(found: mistakes.Found) -> str | None:
+    return next((text for text, _ in found), None)
+
+
 def normalize_of_another_range(node: Node, above: tuple[Node, ...]) -> str | None:
     """Find a mean and standard deviation for 0..1 on values of 0..255, or the other way round."""
-    return next((text for text, _ in mistakes.normalizations(node)), None)
+    return _first(mistakes.normalizations(node))
 
 
 def values_of_another_range(node: Node, above: tuple[Node, ...]) -> str | None:
     """Find floats of 0..255, or normalized ones, in an op whose floats are 0..1: the images become white or black."""
-    return next((text for text, _ in mistakes.beyond_one(node)), None)
+    return _first(mistakes.beyond_one(node))
 
 
 def classes_blended(node: Node, above: tuple[Node, ...]) -> str | None:
     """Find a mask that an op resizes or turns by blending its numbers of classes."""
-    return next((text for text, _ in mistakes.blended(node)), None)
-
-
-def _applications(node: Node) -> Iterator[Apply]:
-    yield from (value for value in topological(node.outputs) if isinstance(value, Apply))
+    return _first(mistakes.blended(node))
 
 
 def channels_first(node: Node, above: tuple[Node, ...]) -> str | None:
     """Find an array {CHW} that an op takes for an image {HWC}."""
-    return next((text for text, _ in mistakes.channels_first(node)), None)
+    return _first(mistakes.channels_first(node))
 
 
 def scales_of_values(node: Node, above: tuple[Node, ...]) -> str | None:
     """Find a cast or a brightness that is meant for values of another range."""
-    return next((text for text, _ in mistakes.scales(node)), None)
+    return _first(mistakes.scales(node))
 
 
 def images_moved_apart(node: Node, above: tuple[Node, ...]) -> str | None:
     """Find an image and its mask, or another image of the element, that two random calls move in different ways."""
-    moves = [value for value in _applications(node) if value.op.random and value.op.drawn in ("window", "flag", "")]
+    moves = [
+        value for value in mistakes.applications(node) if value.op.random and value.op.drawn in ("window", "flag", "")
+    ]
     moves = [value for value in moves if not value.op.still and value.op.domain == "image" and value.op.rows == "each"]
     for first, second in combinations(moves, 2):
         alike = type(first.op) is type(second.op) and _how(first.op) == _how(second.op)
