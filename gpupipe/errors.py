@@ -70,7 +70,16 @@ __all__ = [
 
 
 ENDING = (KeyboardInterrupt, SystemExit, GeneratorExit)
-"""Exceptions that end the program: never the error of an element, even from a user's function."""
+"""Exceptions of Python that end the program."""
+
+
+def ends_run(error: BaseException) -> bool:
+    """Whether an exception out of a user's function ends the run, and is not the error of an element.
+
+    So does every one that is no `Exception`, as a signal handler may raise its own; but asyncio's CancelledError ends a
+    task.
+    """
+    return not isinstance(error, Exception) and type(error).__module__ != "asyncio.exceptions"
 
 
 def text_of(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.errors import ENDING, DataError, FunctionError, PlanError, PlanTypeError, SpecError, text_of
+from gpupipe.errors import DataError, FunctionError, PlanError, PlanTypeError, SpecError, ends_run, text_of
 from gpupipe.graph.classify import name_of
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply
@@ -59,9 +59,9 @@ class PyFunction(Op):
             result = self.fn(*(bytes(x) if isinstance(x, memoryview) else x for x in xs), *more)
         except DataError:
             raise  # already says what is wrong with the data; the caller adds the position
-        except ENDING:
-            raise
         except BaseException as error:
+            if ends_run(error):
+                raise
             reason = f"{name_of(self.fn)} raised {text_of(error)}"
             raise FunctionError(reason, stage="py_function") from error
         leaves = self._leaves(result)

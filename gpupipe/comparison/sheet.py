@@ -52,5 +52,5 @@ def save_png(path: Path, image: npt.NDArray[np.uint8]) -> None:
 
     written_by = PngImagePlugin.PngInfo()
     written_by.add_text("Software", MARK)
-    with named_errors(path), replacing(path) as part, open(part, "wb") as file:  # a pipe cannot be opened as "w+b"
+    with named_errors(path), replacing(path) as file:
         Image.fromarray(image).save(file, "PNG", pnginfo=written_by)

@@ -1,8 +1,9 @@
 """save: running a dataset and writing it to a folder, and reading the manifest of such a folder.
 
-The folder holds files of elements (see `serial.elements_file`), whose names differ for each `save`, and ``saved.json``,
-which names them. The manifest is renamed into place last, so a folder always holds a complete dataset: the new one or
-the one before.
+The folder holds files of elements (see `serial.elements_file`), whose names hold the run that wrote them, and
+``saved.json``, which names them. The manifest is made first, under a temporary name with the run in it, and renamed
+last: that is the commit, so a folder always holds a complete dataset, the new one or the one before. Files of a run
+that is neither the manifest's nor has a temporary manifest belong to nobody, and are removed after the next commit.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -22,9 +24,9 @@ import numpy as np
 from ..errors import DataError, FunctionError, MissingFileError, RecordError
 from ..extract.images.decode import MOST_PIXELS
 from ..extract.storage.files import LocalStorage
+from ..extract.storage.temporary import TEMPORARY, commit, create, remove_stale, temporary
 from ..extract.storage.waiting import LIMITS
 from ..flow.cache.files import write_to
-from ..flow.cache.temporary import remove_stale, temporary
 from ..flow.check import failed
 from ..flow.element import Element, Hole, Raised
 from ..flow.run import Context, Run
@@ -35,6 +37,7 @@ from ..optimize.lower.compile import lower_in
 from ..options import Settings
 from ..plan.cache import Saved, element_from_json, element_to_json
 from ..plan.node import ElementType, Node
+from ..serial.elements_file import ElementsReader
 from ..serial.elements_writer import ElementsWriter
 from ..serial.structures import Malformed, json_object
 from ..spec import LEAF, Compound, Structure, TensorSpec, describe, spec_of
@@ -70,6 +73,7 @@ def _save(
     shards = _Shards(folder, compression)
     items: Any = None
     try:
+        shards.begin()
         MOST_PIXELS.set(settings.max_pixels)
         LIMITS.set(run.limits)
         at = Context(run, epoch)
@@ -183,6 +187,12 @@ class _Shards:
         self._compression = compression
         self._run = secrets.token_hex(8)
         self._open: dict[int, ElementsWriter] = {}
+        self._manifest = temporary(os.path.join(folder, f".{MANIFEST}-{self._run}"))
+        self._renaming = False
+
+    def begin(self) -> None:
+        """Make the temporary manifest, which says that this run is going on."""
+        os.close(create(self._manifest))
 
     def add(self, number: int, element: Element) -> None:
         write_to(self._writer(number), element)
@@ -190,7 +200,7 @@ class _Shards:
     def _writer(self, number: int) -> ElementsWriter:
         found = self._open.get(number)
         if found is None:
-            found = ElementsWriter(temporary(self._path(number)), {"run": self._run}, self._compression, indexed=True)
+            found = ElementsWriter(self._path(number), {"run": self._run}, self._compression, indexed=True)
             self._open[number] = found
         return found
 
@@ -198,15 +208,12 @@ class _Shards:
         return os.path.join(self._folder, f"{number:05}-{self._run}.elements{'.gz' if self._compression else ''}")
 
     def finish(self, element: ElementType, sites: Sequence[tuple[str, int]]) -> None:
-        """Rename all files into place, the manifest last, and remove the files of an earlier `save`."""
+        """Complete all files, put the manifest in place, and remove the files of earlier runs."""
         self._writer(min(self._open, default=0))  # a dataset without elements is one file
         shards = []
         for number, writer in sorted(self._open.items()):
             writer.finish()
             shards.append({"file": os.path.basename(self._path(number)), "count": writer.count})
-        for number, writer in self._open.items():
-            os.replace(writer.path, self._path(number))
-        old = _files_of(self._folder)
         manifest = {
             "gpupipe": "saved elements",
             "version": _VERSION,
@@ -217,34 +224,64 @@ class _Shards:
             "sites": dict(sites),
             "shards": shards,
         }
-        path = os.path.join(self._folder, MANIFEST)
-        fresh = temporary(path)
-        with open(fresh, "x", encoding="utf-8") as out:
+        with open(self._manifest, "r+", encoding="utf-8") as out:
             json.dump(manifest, out)
             out.flush()
             os.fsync(out.fileno())
-        os.replace(fresh, path)
-        self._open = {}
-        for path in old:
-            with contextlib.suppress(OSError):  # another process reads it, or has removed it
-                os.remove(path)
+        self._renaming = True
+        commit(self._manifest, os.path.join(self._folder, MANIFEST))
+        self._remove_old()
+
+    def _remove_old(self) -> None:
+        """Remove the files of runs that are over, if the manifest is still that of this run.
+
+        What was listed before the manifest is looked at, and has no temporary manifest, was committed before it, or
+        never: other processes may save here at the same time.
+        """
+        names = os.listdir(self._folder)
+        running = {found[1] for name in names if (found := _RUNNING.match(name)) and TEMPORARY.search(name)}
+        kept = {*running, self._run}
+        over = [name for name in names if (found := _ELEMENTS.fullmatch(name)) and found[1] not in kept]
+        if over and self._is_committed():
+            for path in [os.path.join(self._folder, name) for name in over]:
+                if _has_run(path):
+                    with contextlib.suppress(OSError):  # another process reads it, or has removed it
+                        os.remove(path)
+
+    def _is_committed(self) -> bool:
+        """Whether the manifest that is in place is that of this run."""
+        try:
+            return _read_manifest(self._folder)[0].run == self._run
+        except DataError:
+            return False
 
     def discard(self) -> None:
-        """Remove the files of a `save` that did not finish."""
-        for number, writer in self._open.items():
+        """Remove the files of a `save` that did not finish; nothing if it did, or if that cannot be said."""
+        if self._renaming and (self._is_committed() or not os.path.exists(self._manifest)):
+            return
+        for writer in self._open.values():
             with contextlib.suppress(OSError):
                 writer.discard()
-            with contextlib.suppress(OSError):
-                os.remove(self._path(number))
-        self._open = {}
+        with contextlib.suppress(OSError):
+            os.remove(self._manifest)
 
 
-def _files_of(folder: str) -> tuple[str, ...]:
-    """List the files of an earlier `save`; none if there is no manifest that can be read."""
+_ELEMENTS = re.compile(r"\d{5,}-([0-9a-f]{16})\.elements(?:\.gz)?")
+
+
+_RUNNING = re.compile(rf"\.{re.escape(MANIFEST)}-([0-9a-f]{{16}})\.")
+
+
+def _has_run(path: str) -> bool:
+    """Whether a file was written by `save`: one of `cache` may have such a name, and is complete."""
     try:
-        return _read_manifest(folder)[0].paths
-    except DataError:
-        return ()
+        reader = ElementsReader(path, "GZIP" if path.endswith(".gz") else "")
+    except DataError:  # it was not finished
+        return True
+    try:
+        return "run" in reader.head
+    finally:
+        reader.close()
 
 
 def _read_manifest(folder: str) -> tuple[Saved, ...]:

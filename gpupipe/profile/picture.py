@@ -67,8 +67,8 @@ def plot(spans: Sequence[Span], title: str, path: str | os.PathLike[str], second
     axes.set_xlim(start, end or 1.0)
     axes.set_xlabel("seconds")
     axes.set_title(title, fontsize=9, loc="left")
-    with replacing(path) as part:
-        figure.savefig(part, dpi=120, format=kind)
+    with replacing(path) as file:
+        figure.savefig(file, dpi=120, format=kind)
 
 
 def _in_pools(spans: Sequence[Span]) -> list[Span]:

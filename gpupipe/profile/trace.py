@@ -52,5 +52,5 @@ def chrome_trace(spans: Sequence[Span], path: str | os.PathLike[str]) -> None:
             }
             for span in of_row
         ]
-    with replacing(path) as part, open(part, "w", encoding="utf-8") as file:
-        json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, file)
+    with replacing(path) as file:
+        file.write(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}).encode())

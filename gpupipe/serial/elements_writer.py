@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..extract.records.crc import crc32c, mask, masked_crc32c
+from ..extract.storage.temporary import create
 from .columns import add_columns
 from .elements_file import INDEXED, MAGIC, NAMED, VERSION, StreamLike, token_of
 from .errors import error_to_json
@@ -52,7 +53,14 @@ class ElementsWriter:
         self._offsets: array[int] | None = array("Q") if indexed and not compression else None
         self._streams = array("Q")  # key and offset of each S record
         self._pid = os.getpid()
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        try:
+            os.close(create(path))
+        except FileExistsError:
+            raise
+        except BaseException:  # an interrupt after it was made
+            with suppress(OSError):
+                os.remove(path)
+            raise
         text = json.dumps(head).encode()
         self._token = token_of(text)
         self._record([MAGIC, struct.pack("<I", VERSION if self._offsets is None else INDEXED), text])

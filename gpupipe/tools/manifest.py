@@ -37,7 +37,7 @@ class WholeManifest:
 
     def __enter__(self) -> WholeManifest:
         with self._said(), ExitStack() as opened:
-            self._file = opened.enter_context(open(opened.enter_context(replacing(self._path)), "wb"))
+            self._file = opened.enter_context(replacing(self._path))
             self._open = opened.pop_all()
         return self
 

@@ -17,7 +17,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.flow.cache import temporary
+from gpupipe.extract.storage import temporary
 from gpupipe.transform import choose
 from gpupipe.transform.choose import Choice
 from tests.behaviour.elements import start_of

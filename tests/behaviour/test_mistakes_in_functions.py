@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import signal
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -200,6 +201,91 @@ def test_so_it_is_in_a_generator_and_in_py_function() -> None:
     assert said == [plain(np.int64(0)), ("error", f"from_generator at index 1: from_generator: {text}")]
     assert traced[1] == ("error", f"range at index 1: py_function: _cancelled() {text}")
     assert traced[::2] == [plain(np.int64(0)), plain(np.int64(2))]
+
+
+# ---- what a signal handler raises
+
+
+class Preempted(BaseException):
+    """A program's own, raised by its handler of SIGTERM."""
+
+
+class _Struck:
+    """A function that a signal strikes in its eighth call."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, x: Any) -> Any:
+        self.calls += 1
+        if self.calls == 8:
+            signal.raise_signal(signal.SIGTERM)
+        return x
+
+
+def _generated(struck: Any) -> Iterator[int]:
+    yield from map(struck, range(20))
+
+
+class _Indexed:
+    def __init__(self, struck: Any) -> None:
+        self.struck = struck
+
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, i: int) -> int:
+        return int(self.struck(i))
+
+
+OF_FUNCTIONS: dict[str, Callable[[Any], Dataset]] = {
+    "map": lambda f: Dataset.range(20).map(f, traced=False),
+    "map in threads": lambda f: Dataset.range(20).map(f, traced=False, num_parallel_calls=2),
+    "py_function": lambda f: Dataset.range(20).map(lambda x: ops.py_function(f, [x], gp.TensorSpec((), "int64"))),
+    "filter": lambda f: Dataset.range(20).filter(lambda x: bool(np.asarray(f(x)) >= 0)),
+    "take_while": lambda f: Dataset.range(20).take_while(lambda x: f(x) >= 0),
+    "scan": lambda f: Dataset.range(20).scan(0, lambda state, x: (state, f(x))),
+    "flat_map": lambda f: Dataset.range(20).flat_map(lambda x: Dataset.from_tensors(f(x))),
+    "interleave": lambda f: Dataset.range(20).interleave(lambda x: Dataset.from_tensors(f(x)), cycle_length=1),
+    "group_by_window": lambda f: Dataset.range(20).group_by_window(lambda x: f(x) * 0, lambda _, w: w, window_size=1),
+    "from_indexable": lambda f: Dataset.from_indexable(_Indexed(f)),
+    "pick": lambda f: Dataset.range(20).pick(lambda: map(f, range(20))),
+}
+
+
+@pytest.mark.parametrize("policy", ["raise", "skip"])
+@pytest.mark.parametrize("way", OF_FUNCTIONS)
+def test_what_a_signal_handler_raises_gets_through_and_costs_no_element(way: str, policy: Any) -> None:
+    def preempt(number: int, frame: Any) -> None:
+        raise Preempted
+
+    before = signal.signal(signal.SIGTERM, preempt)
+    try:
+        items = iter(OF_FUNCTIONS[way](_Struck()).with_options(Options(on_error=policy)))
+        got = list[int]()
+        with pytest.raises(Preempted):
+            got.extend(int(x) for x in items)  # extend keeps what came before
+        got.extend(int(x) for x in items)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+    assert got == list(range(20))
+    assert items.left_out == 0
+
+
+def test_a_generator_that_a_signal_strikes_starts_again() -> None:
+    """Nothing tells where a generator goes on, so what came before is made again."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        struck, got = _Struck(), list[int]()
+        items = iter(Dataset.from_generator(lambda: _generated(struck)))
+        with pytest.raises(KeyboardInterrupt):
+            got.extend(int(x) for x in items)
+        got.extend(int(x) for x in items)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+    assert got == list(range(20))
 
 
 # ---- values

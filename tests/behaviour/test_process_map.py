@@ -6,6 +6,7 @@ import _thread
 import errno
 import functools
 import gc
+import mmap
 import multiprocessing
 import os
 import pickle
@@ -17,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import shared_memory
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from types import SimpleNamespace
@@ -234,6 +236,27 @@ def test_shared_memory_that_is_full_is_an_error_and_not_a_crash(monkeypatch: pyt
 
     with pytest.raises(gp.GpupipeError, match=r"needs 65,536 bytes of shared memory, .*No space left.*--shm-size"):
         next(iter(chain))
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="no folder that lists shared memory")
+def test_an_interrupt_while_shared_memory_is_made_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    struck: list[str] = []
+
+    def mapped(number: int, size: int) -> Any:
+        if not struck:
+            struck.append(os.readlink(f"/proc/self/fd/{number}"))
+            assert os.path.exists(struck[0])
+            raise KeyboardInterrupt
+        return mmap.mmap(number, size)
+
+    items = iter(Range(6).map(functions.echo, 1, workers="process"))
+    with monkeypatch.context() as patched:
+        patched.setattr(shared_memory, "mmap", SimpleNamespace(mmap=mapped))
+        with pytest.raises(KeyboardInterrupt):
+            next(items)
+
+    assert [int(x) for x in items] == [0, 1, 2, 3, 4, 5]
+    assert not os.path.exists(struck[0])
 
 
 def test_a_daemonic_process_is_told_to_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -556,6 +556,22 @@ def test_a_daemon_thread_that_iterates_to_the_end_of_the_program_is_quiet(name: 
     assert ended(program(body, name, folder)) == (0, "", "")
 
 
+def test_a_daemon_thread_whose_worker_processes_end_with_the_program_is_quiet(folder: Path) -> None:
+    body = """
+        import operator, threading
+        begun = threading.Event()
+
+        def forever():
+            while True:
+                for _ in gp.Dataset.range(40).map(operator.neg, num_parallel_calls=2, workers="process").batch(2):
+                    begun.set()
+
+        threading.Thread(target=forever, daemon=True).start()
+        begun.wait(30)
+        """
+    assert ended(program(body, "", folder)) == (0, "", "")
+
+
 OPEN: dict[str, str] = {
     "traced": "gp.Dataset.range(100).map(lambda x: x + 1).filter(lambda x: x % 3 > 0)",
     "records": "gp.TFRecordDataset(sys.argv[2] + '/0.tfrecord').map(lambda r: gp.ops.decode_jpeg(r)).enumerate()",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gpupipe.errors import DecodeError, PlanError
+from gpupipe.extract.storage.temporary import temporary
 from gpupipe.tools.pack import Packed, pack, run
 from gpupipe.tools.pack.budget import decoded_within, is_decoded
 from tests.tools.packing import digests, folder_of, packed_records
@@ -125,8 +126,8 @@ def test_what_an_ended_run_left_is_no_obstacle_and_never_mixed(source: Path, tmp
     whole = pack(source, tmp_path / "whole", SHARDS, **FORM, budget=50_000)
     plan = (tmp_path / "whole/pack.jsonl").read_text().splitlines(keepends=True)[0]
     (out / "pack.jsonl").write_text(plan)
-    for name in (".train-00000-of-00004.tfrecord.part", ".val-00000-of-00009.tfrecord.part"):
-        (out / name).write_bytes(b"half of it")  # the run was killed
+    for name in ("train-00000-of-00004.tfrecord", "val-00000-of-00009.tfrecord"):
+        Path(temporary(str(out / f".{name}"))).write_bytes(b"half of it")  # the run was killed
     with pytest.raises(PlanError, match="--budget for 40 images"):
         pack(source, out, SHARDS, **FORM, budget=1000)
 

@@ -23,7 +23,6 @@ ROOT = Path(gpupipe.__file__).parents[1]
 # the disk and ends itself with SIGKILL before event number `at`; without `at` it prints how many events there are.
 _KILLED = """
 import os, signal, sys
-from gpupipe.extract.records import writer
 from gpupipe.tools.pack import pack
 from gpupipe.tools.pack import shard as files
 import PIL.Image, simplejpeg
@@ -40,12 +39,11 @@ def run(folder, at):
             event()
             return function(*given)
         return inner
-    write = writer.TFRecordWriter.write
-    def torn(self, record):
+    framed = files.framed
+    def torn(record):
         event()
-        write(self, record)
-        self.flush()  # so that a kill leaves half a shard
-    writer.TFRecordWriter.write = files.TFRecordWriter.write = torn
+        return framed(record)
+    files.framed = torn
     os.fsync, os.replace, os.truncate = counted(os.fsync), counted(os.replace), counted(os.truncate)
     pack(source, folder, 5, resize_shorter=24, workers=2)
     return count

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gpupipe as gp
+from gpupipe.extract.storage.replacing import replacing
 from gpupipe.tools import manifest
 from gpupipe.tools.manifest import WholeManifest
 from tests.tools.damage import OLD_MANIFEST
@@ -37,13 +40,13 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
     path = tmp_path / "bad.jsonl"
     if old:
         path.write_text(OLD_MANIFEST)
-    opened = open
 
-    def full(name: str, mode: str) -> Any:
-        opened(name, mode).close()
-        return opened("/dev/full", mode)
+    @contextmanager
+    def full(name: str) -> Iterator[Any]:
+        with replacing(name), open("/dev/full", "wb") as file:
+            yield file
 
-    monkeypatch.setattr(manifest, "open", full, raising=False)
+    monkeypatch.setattr(manifest, "replacing", full)
 
     kept = "an older one is unchanged" if old else "nothing is left of it"
     said = f"cannot be written, {kept}: the disk is full"

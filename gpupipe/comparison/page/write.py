@@ -78,10 +78,8 @@ def write_page(result: Result, path: str | os.PathLike[str]) -> None:
     """Write the page of a comparison; see `Comparison.save`."""
     check_output("Comparison.save", path, "HTML")
     page = page_of(result)
-    with replacing(path) as part:
-        part.write_text(
-            page, encoding="utf-8", errors="backslashreplace"
-        )  # names of files may hold bytes that are no text
+    with replacing(path) as file:
+        file.write(page.encode(errors="backslashreplace"))  # names of files may hold bytes that are no text
 
 
 def page_of(result: Result) -> str:

@@ -30,6 +30,7 @@ from gpupipe.extract.records.walk import Good, walk_headers
 from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile, Storage, translated
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.glob import INDEX_SUFFIX
+from gpupipe.extract.storage.replacing import replacing
 from gpupipe.extract.storage.retry import asked
 from gpupipe.extract.storage.waiting import bounded
 from gpupipe.log import logger
@@ -374,22 +375,14 @@ def saved_path(path: str, where: str) -> str:
 def _save(target: str, version: Version, index: RecordIndex, kind: Kind) -> None:
     """Write an index under another name and rename it, so that no reader sees half of one."""
     index.saved.add(target)
-    import tempfile  # where indexes are kept in files
-
     body = struct.pack("<QQQ", version.size, version.mtime_ns, len(index)) + index.offsets.astype("<u8").tobytes()
-    folder = os.path.dirname(target) or "."
-    part = None
     try:
-        os.makedirs(folder, exist_ok=True)
-        descriptor, part = tempfile.mkstemp(dir=folder, prefix=".", suffix=f".part{INDEX_SUFFIX}")
-        with os.fdopen(descriptor, "wb") as file:
+        os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
+        with replacing(target) as file:
             file.write(struct.pack("<8sII", kind.magic, _VERSION, crc32c(body)))
             file.write(body)
-        os.replace(part, target)
     except OSError as error:
         logger.warning("the index %s could not be saved and stays in memory: %s", shown_name(target), error)
-        if part is not None and os.path.exists(part):
-            os.unlink(part)
 
 
 def _load(source: str, path: str, version: Version, kind: Kind) -> RecordIndex | None:

@@ -108,7 +108,7 @@ def write_manifest(
     names = [path[len(folder) :] for path in paths]
     _check_names(names, folder)
     if not is_url(out):
-        with named_errors(out), replacing(out) as part, open(part, "wb") as file:
+        with named_errors(out), replacing(out) as file:
             return _write(file, paths, names, folder, workers, told)
     with tempfile.TemporaryDirectory() as scratch:
         made = Path(scratch) / NAME

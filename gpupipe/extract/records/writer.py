@@ -13,12 +13,20 @@ from typing import Any, Protocol
 from gpupipe.errors import PlanError, PlanTypeError
 from gpupipe.extract.records.compression import checked_compression
 
-__all__ = ["TFRecordWriter"]
+__all__ = ["TFRecordWriter", "framed"]
 
 _header = struct.Struct("<QI").pack
 
 
 _word = struct.Struct("<I").pack
+
+
+def framed(payload: bytes) -> bytes:
+    """A record as it lies in a file: the length, its checksum, the payload, and its checksum."""
+    from .crc import masked_crc32c
+
+    length = struct.pack("<Q", len(payload))
+    return _header(len(payload), masked_crc32c(length)) + payload + _word(masked_crc32c(payload))
 
 
 class _File(Protocol):
@@ -53,10 +61,7 @@ class TFRecordWriter:
     """
 
     def __init__(self, path: str | os.PathLike[str], compression_type: str | None = None) -> None:
-        from .crc import masked_crc32c
-
         compression = checked_compression(compression_type)
-        self._crc = masked_crc32c
         self._file: _File | None
         self._raw = io.BufferedWriter(io.FileIO(path, "wb"), 1 << 20)
         if compression == "GZIP":
@@ -92,9 +97,7 @@ class TFRecordWriter:
             return
         if not isinstance(record, bytes | bytearray | memoryview):
             raise PlanTypeError(f"TFRecordWriter.write needs bytes, got {type(record).__name__}; encode it first")
-        payload = bytes(record)
-        length = struct.pack("<Q", len(payload))
-        self._file.write(_header(len(payload), self._crc(length)) + payload + _word(self._crc(payload)))
+        self._file.write(framed(bytes(record)))
 
     def flush(self) -> None:
         """Pass everything written so far to the operating system."""

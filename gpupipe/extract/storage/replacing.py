@@ -4,43 +4,50 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
+from functools import lru_cache
+from typing import BinaryIO
 
-__all__ = ["named_errors", "replacing", "sync_folder"]
+from gpupipe.extract.storage.temporary import commit, create, remove_stale, temporary
+
+__all__ = ["named_errors", "replacing"]
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str], *, shared: bool = True) -> Iterator[Path]:
-    """Give a name to write to; after the block the file is on the disk and has the name `path`, or it is gone.
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Give a file to write to; after the block it is on the disk and has the name `path`, or it is gone.
 
     An older file is unchanged until then. Links are followed. What is there and is no file, such as ``/dev/stdout``, is
-    written to directly.
-
-    Args:
-        path: of the file.
-        shared: whether other processes may write to `path` at the same time. Else a name is given that every process
-            gives, so that what a killed one has left is written over.
+    written to directly, and cannot be read or seeked in.
 
     Raises:
-        OSError: the file cannot be put in place.
+        OSError: the file cannot be written, or put in place.
     """
     if os.path.exists(path) and not os.path.isfile(path):
-        yield Path(path)  # not its real path: a pipe has none
+        with open(path, "wb") as file:  # not its real path: a pipe has none
+            yield file
         return
-    target = Path(os.path.realpath(path))
-    part = target.with_name(f".{target.name.lstrip('.')}.{f'{os.getpid()}.' if shared else ''}part")
+    target = os.path.realpath(path)
+    folder, name = os.path.split(target)
+    _swept(folder, os.getpid())
+    part = temporary(os.path.join(folder, f".{name.lstrip('.')}"))
     try:
-        yield part
-        with open(part, "rb+") as file:
+        with open(create(part), "w+b") as file:
+            yield file
+            file.flush()
             os.fsync(file.fileno())
-        os.replace(part, target)
-        sync_folder(target.parent)
+        commit(part, target)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(part)
         raise
+
+
+@lru_cache(maxsize=64)
+def _swept(folder: str, pid: int) -> None:
+    """Remove what dead processes left in a folder, once in a process: it may hold the indexes of a million files."""
+    with contextlib.suppress(OSError):  # a folder that cannot be listed may be written to
+        remove_stale(folder, ".")
 
 
 @contextlib.contextmanager
@@ -52,13 +59,3 @@ def named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         if error.errno is None or error.filename is not None:
             raise
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
-
-
-def sync_folder(folder: Path) -> None:
-    """Write the names in a folder to the disk; Windows does that by itself."""
-    if sys.platform != "win32":
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)

@@ -21,6 +21,7 @@ from functools import partial
 from ...classes import dataclass
 from ...errors import DataError, GpupipeError, MissingFileError, shown_name
 from ...extract.storage.at_once import versions
+from ...extract.storage.temporary import TEMPORARY, commit, remove_stale, temporary
 from ...log import logger
 from ...options import Settings
 from ...plan.cache import element_from_json, element_to_json
@@ -38,7 +39,6 @@ from ..state.snapshot import Counted, State, fast_forward
 from ..step import Running
 from .memory import cache_key
 from .saved import read_elements
-from .temporary import TEMPORARY, remove_stale, temporary
 
 __all__ = ["FileCacheStore", "SavedPass", "write_to"]
 
@@ -285,7 +285,7 @@ class _File:
         if self._writer is not None:
             try:
                 self._writer.finish()
-                os.replace(self._writer.path, self._path)
+                commit(self._writer.path, self._path)
                 self._writer = None
             except OSError as error:
                 self._give_up(error)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...classes import dataclass
-from ...errors import ENDING, DataError, FunctionError, PlanError, ResultError
+from ...errors import DataError, FunctionError, PlanError, ResultError, ends_run
 from ...extract.images.decode import MOST_PIXELS
 from ...graph.eager import ELEMENT, ElementRng
 from ...graph.trace import call_with
@@ -89,9 +89,9 @@ class Calls:
             return self._columns(value), stream, position
         except DataError as error:
             return Hole(error.at(stream.name, position, self._who, stream.unit)), stream, position
-        except ENDING:
-            raise
-        except BaseException as error:  # asyncio.CancelledError and the like end a task, not the run
+        except BaseException as error:
+            if ends_run(error):
+                raise
             return Hole(failed(self._who, error, stream, position)), stream, position
         finally:
             ELEMENT.reset(token)

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...brief import brief
 from ...classes import dataclass
-from ...errors import ENDING, DataError, PlanError, StateError
+from ...errors import DataError, PlanError, StateError, ends_run
 from ...graph.op import Array
 from ...plan.index import Asked
 from ...threads import Flag, Room, Thread
@@ -196,9 +196,11 @@ def _guarded(given: Any, stream: Stream) -> Iterator[Any]:
                 return
             yield place
             count += 1
-    except (*ENDING, GeneratorExit, DataError):
+    except DataError:
         raise
     except BaseException as error:
+        if ends_run(error):
+            raise
         raise failed("pick", error, stream, count) from error
     finally:
         close(places)

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from ...classes import dataclass
-from ...errors import ENDING, DataError, FunctionError, GpupipeError
+from ...errors import DataError, FunctionError, GpupipeError, ends_run
 from ...spec import Structure, TensorSpec, as_declared, as_leaf, describe, flatten, flatten_like, own, spec_of
 from ..check import conform, failed, fits, same_structure, shown
 from ..element import Element, Hole, Stream
@@ -47,9 +47,9 @@ class GeneratorFlow:
         stream = at.stream("generator", "from_generator")
         try:
             values = iter(self.generator(*self.args))
-        except ENDING:
-            raise
         except BaseException as error:
+            if ends_run(error):
+                raise
             yield Hole(failed("from_generator", error, stream, 0)), stream, 0
             return
         position = 0
@@ -59,9 +59,9 @@ class GeneratorFlow:
                     value = next(values)
                 except StopIteration:
                     return
-                except ENDING:
-                    raise
                 except BaseException as error:
+                    if ends_run(error):
+                        raise
                     yield Hole(failed("from_generator", error, stream, position)), stream, position
                     return
                 yield self._checked(value, stream, position), stream, position

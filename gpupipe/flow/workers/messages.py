@@ -39,7 +39,7 @@ class Kind(IntEnum):
     DONE = 12  # a result lies in this slot; its structure follows, if the parent compares it with the first one
     FAILED = 13  # an error follows
     GROW = 14  # a result needs a segment of so many bytes
-    RAISED = 15  # the function ends the run, see `ENDING`; its exception follows
+    RAISED = 15  # the function ends the run, see `errors.ends_run`; its exception follows
 
 
 def message(

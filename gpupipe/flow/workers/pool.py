@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import pickle
 import signal
 import threading
@@ -24,19 +25,29 @@ from multiprocessing.connection import wait as wait_for
 from multiprocessing.shared_memory import SharedMemory
 from operator import methodcaller
 from typing import Any
-from weakref import ref
+from weakref import WeakSet, ref
 
 from ...errors import FunctionError, GpupipeError
 from ...serial.errors import remote_from_json
 from ...spec import Structure
-from ...threads import Busy
+from ...threads import Busy, Flag
 from ..element import Element, Hole
 from ..idle_workers import IdleWorkers, all_idle
 from ..maps.python_function import PythonFunction
 from ..run import Context, Run
 from ..stall import Where
 from .messages import HEAD, Kind, message, pack, read, structure_of, write
-from .processes import PROCESSES, Worker, join, no_interrupts, release, reserve, signal_name, unlink
+from .processes import (
+    PROCESSES,
+    Worker,
+    join,
+    no_interrupts,
+    release,
+    reserve,
+    segment_of,
+    signal_name,
+    unlink,
+)
 from .task import Task
 from .worker import Job, serve
 
@@ -149,6 +160,7 @@ class Workers:
         self._torn = False  # Ctrl-C interrupted it there: it is unknown what was sent and received
         self._closed = False
         self._bell, self._wake = self._context.Pipe(duplex=False)
+        _POOLS.add(self)
         try:
             for _ in range(count):
                 self._workers.append(self._start())
@@ -208,6 +220,8 @@ class Workers:
         who, process = self._who, current_process()
         if getattr(process, "_inheriting", False):
             raise GpupipeError(f"{who} was reached while a worker imported the main module; {GUARD}")
+        if _EXITING.on and threading.current_thread() is not threading.main_thread():
+            raise SystemExit
         if process.daemon:
             raise GpupipeError(f"{who} cannot start processes in a daemonic process ({process.name}); use threads")
         ours, theirs = self._context.Pipe()
@@ -279,7 +293,7 @@ class Workers:
             unlink(old)
         wanted = max(SMALLEST, 1 << (size - 1).bit_length())
         try:
-            made = worker.segments[slot] = SharedMemory(create=True, size=wanted)
+            made = worker.segments[slot] = segment_of(wanted)
             reserve(made, wanted)
         except OSError as error:
             raise GpupipeError(
@@ -298,18 +312,24 @@ class Workers:
         """
         with self._lock:
             if self._closed or lease.over or self._lease is not lease:
-                return False
+                return self._ended()
             self._inside = True
             try:
                 self._receive()
             except BaseException as error:
                 self._torn = True
                 if self._closed and isinstance(error, (OSError, ValueError)):
-                    return False  # the garbage collector closed the run in this thread
+                    return self._ended()  # the garbage collector closed the run in this thread
                 raise
             finally:
                 self._inside = False
-            return not (self._closed or lease.over)
+            return self._ended() if self._closed or lease.over else True
+
+    def _ended(self) -> bool:
+        """False; in a thread that is left while the interpreter exits, its end."""
+        if _EXITING.on and self._closed and threading.current_thread() is not threading.main_thread():
+            raise SystemExit
+        return False
 
     def _receive(self) -> None:
         """Take the next answers, replace dead and stuck workers, and send waiting elements."""
@@ -432,10 +452,30 @@ class Workers:
                 release(workers.pop())
 
 
+_POOLS: WeakSet[Workers] = WeakSet()
+
+
+_EXITING = Flag()
+
+
 def _end_all() -> None:
-    """At exit, let waiting workers exit by themselves, before multiprocessing terminates them."""
+    """At exit, let workers exit by themselves, before multiprocessing terminates them.
+
+    Of other threads only daemons are left. One that waits for a worker, or needs one, ends without a word.
+    """
+    _EXITING.set()
     for home in all_idle():
         home.close()
+    for pool in list(_POOLS):
+        pool.close()
+
+
+def _forget_pools() -> None:
+    _POOLS.clear()  # in a forked child: they are its parent's
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pools)
 
 
 atexit.register(_end_all)  # after the import of multiprocessing, which registers its own: the last one runs first

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
+import sys
 import time
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import field
+from importlib import import_module
 from multiprocessing import process as started
 from multiprocessing.connection import Connection
 from multiprocessing.shared_memory import SharedMemory
@@ -17,7 +20,18 @@ from typing import Any
 
 from ...classes import dataclass
 
-__all__ = ["PROCESSES", "SLOTS", "Worker", "join", "no_interrupts", "release", "reserve", "signal_name", "unlink"]
+__all__ = [
+    "PROCESSES",
+    "SLOTS",
+    "Worker",
+    "join",
+    "no_interrupts",
+    "release",
+    "reserve",
+    "segment_of",
+    "signal_name",
+    "unlink",
+]
 
 SLOTS = 2
 """Elements that a worker may hold: one in work and one that waits, so that the worker need not wait for the parent."""
@@ -63,6 +77,22 @@ def release(worker: Worker) -> None:
     worker.segments.clear()
     if not worker.process.is_alive():
         worker.process.close()
+
+
+def segment_of(size: int) -> SharedMemory:
+    """Make a segment. An interrupt while it is made leaves none: its name is known before.
+
+    Raises:
+        OSError: there is no room.
+    """
+    name = f"gpupipe_{secrets.token_hex(8)}"
+    try:
+        return SharedMemory(name, create=True, size=size)
+    except BaseException:
+        if sys.platform != "win32":  # where it ends with its last handle
+            with suppress(OSError):
+                import_module("_posixshmem").shm_unlink(f"/{name}")
+        raise
 
 
 def unlink(segment: SharedMemory) -> None:

@@ -41,7 +41,7 @@ class Task:
         """Return the result as an element, its structure checked against that of the first one.
 
         Raises:
-            BaseException: the function ended the run, see `ENDING`.
+            BaseException: the function ended the run, see `errors.ends_run`.
         """
         if self.raised is not None:
             raise self.raised

@@ -18,7 +18,7 @@ from multiprocessing.shared_memory import SharedMemory
 from time import perf_counter_ns, process_time_ns
 
 from ...classes import dataclass
-from ...errors import ENDING, DataError, FunctionError
+from ...errors import DataError, FunctionError
 from ...options import Settings
 from ...serial.errors import remote_to_json
 from ...spec import Structure
@@ -96,7 +96,7 @@ class _Worker:
             try:
                 # The stream has no name here, so errors name no file and offset: the parent, which knows it, adds them.
                 element = self._function((columns, Stream(key, ""), position), Context(self._run, epoch))
-            except ENDING as error:
+            except BaseException as error:  # that ends the run: all others are errors of the element
                 ended = FunctionError("ends the run")
                 ended.__cause__ = error
                 self._pipe.send_bytes(message(Kind.RAISED, slot, text=error_text(ended)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -112,6 +113,15 @@ def digest_of(parts: Iterable[object]) -> str:
     return found.hexdigest()
 
 
+def _regular(path: str, flags: int) -> int:
+    """Open a regular file; of anything else the opening, or the end, might never come."""
+    number = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(f"{shown_name(path)} is no regular file")
+    return number
+
+
 def read_exactly(path: str, offset: int, size: int) -> bytes:
     """Read a range of a file.
 
@@ -121,7 +131,7 @@ def read_exactly(path: str, offset: int, size: int) -> bytes:
     """
     if size > MOST_BYTES:
         raise DecodeError(f"an image may have {MOST_BYTES} bytes, this one has {size}")
-    with open(path, "rb", buffering=0) as file:
+    with open(path, "rb", buffering=0, opener=_regular) as file:
         file.seek(offset)
         data = file.read(size)
         while len(data) < size and (more := file.read(size - len(data))):

@@ -19,6 +19,7 @@ from typing import Any
 
 from gpupipe.errors import PlanError, shown_name
 from gpupipe.extract.storage.replacing import named_errors, replacing
+from gpupipe.extract.storage.temporary import remove_stale
 
 from ...classes import dataclass
 
@@ -103,6 +104,7 @@ def opened(out: Path, plan: Mapping[str, Any]) -> Iterator[Journal]:
     out.mkdir(parents=True, exist_ok=True)
     path = out / NAME
     with _alone(out):
+        remove_stale(out, ".", alone=True)
         if path.exists():
             before, journal = _read(path)
             try:
@@ -110,11 +112,11 @@ def opened(out: Path, plan: Mapping[str, Any]) -> Iterator[Journal]:
             except PlanError:
                 if journal.finished or any(out.glob("*.tfrecord")):
                     raise
-                for left in (*out.glob(".*.part"), *([out / SCRATCH] * (before.get("digest") != plan["digest"]))):
-                    left.unlink(missing_ok=True)
+                if before.get("digest") != plan["digest"]:
+                    (out / SCRATCH).unlink(missing_ok=True)
                 journal = _begun(path, plan)
         else:
-            others = sorted(set(os.listdir(out)) - {f".{NAME}.part"})
+            others = sorted(os.listdir(out))
             if others:
                 raise PlanError(
                     f"pack needs a new or an empty folder, or one that it began, got {str(out)!r} with "
@@ -125,8 +127,8 @@ def opened(out: Path, plan: Mapping[str, Any]) -> Iterator[Journal]:
 
 
 def _begun(path: Path, plan: Mapping[str, Any]) -> Journal:
-    with named_errors(path), replacing(path, shared=False) as part:
-        part.write_text(json.dumps(plan) + "\n", encoding="utf-8")
+    with named_errors(path), replacing(path) as file:
+        file.write((json.dumps(plan) + "\n").encode())
     return Journal(path, {})
 
 

@@ -51,7 +51,7 @@ class Parquet(Inputs):
     def reader(self, scratch: Path, progress: Progress) -> Callable[[int], bytes]:
         footer = 8 * (len(self) + 1)
         if not scratch.exists():  # it gets its name when it is complete
-            with replacing(scratch, shared=False) as part, open(part, "wb") as out:
+            with replacing(scratch) as out:
                 ends = [0]
                 for data in self._images():
                     out.write(data)

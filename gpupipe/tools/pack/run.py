@@ -6,7 +6,7 @@ import errno
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import islice
@@ -17,6 +17,7 @@ from gpupipe.cpus import cpu_count
 from gpupipe.errors import DecodeError, MissingDependencyError, PlanError, io_reason, text_of
 from gpupipe.integers import is_integer, plain
 from gpupipe.random import LAW
+from gpupipe.threads import DaemonPool
 from gpupipe.tools.pack.budget import SAMPLE, decoded_within
 from gpupipe.tools.pack.find import find_inputs
 from gpupipe.tools.pack.inputs import Inputs, Progress
@@ -354,7 +355,7 @@ def _noted(records: Iterable[Record], forms: list[bool]) -> Iterator[bytes]:
 
 def _in_order(prepare: Callable[[range], list[T]], chunks: Iterator[range], workers: int) -> Generator[T, None, None]:
     """Prepare chunks of images in threads, a bounded number ahead, and yield the results in order."""
-    pool = ThreadPoolExecutor(workers, "gpupipe-pack")
+    pool = DaemonPool(workers, "gpupipe-pack")
     running: deque[Future[list[T]]] = deque()
     try:
         for chunk in chunks:
@@ -364,4 +365,4 @@ def _in_order(prepare: Callable[[range], list[T]], chunks: Iterator[range], work
         while running:
             yield from running.popleft().result()
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.close(wait=True)  # not for long: a thread may wait for a disk that does not answer

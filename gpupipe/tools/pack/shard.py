@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpupipe.extract.records.walk import Good, walk_headers
-from gpupipe.extract.records.writer import TFRecordWriter
+from gpupipe.extract.records.writer import framed
 from gpupipe.extract.storage.replacing import replacing
 
 __all__ = ["records_in", "write_shard"]
@@ -22,9 +22,9 @@ def write_shard(path: Path, records: Iterable[bytes]) -> tuple[int, int]:
         OSError: it cannot be written; nothing is left of it then.
     """
     count = 0
-    with replacing(path, shared=False) as part, TFRecordWriter(part) as writer:
+    with replacing(path) as file:
         for record in records:
-            writer.write(record)
+            file.write(framed(record))
             count += 1
     return count, path.stat().st_size
 
