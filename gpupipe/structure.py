@@ -8,6 +8,7 @@ from dataclasses import field, fields
 from functools import lru_cache
 from itertools import repeat
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -27,6 +28,7 @@ __all__ = [
     "flatten_like",
     "is_dataclass_type",
     "map_structure",
+    "used_class",
 ]
 
 
@@ -170,6 +172,15 @@ def _is_value(leaf: Any) -> bool:
     return not isinstance(leaf, (Described, str)) and not hasattr(type(leaf), "__gpupipe_symbol__")
 
 
+_USED: WeakSet[type] = WeakSet()
+"""The NamedTuples and dataclasses of elements and specs that the program has given to gpupipe."""
+
+
+def used_class(module: str, path: str) -> type | None:
+    """The class of this name that the program has used in an element or a spec; None if there is none."""
+    return next((kind for kind in list(_USED) if (kind.__module__, kind.__qualname__) == (module, path)), None)
+
+
 def flatten(value: Any) -> tuple[list[Any], Structure]:
     """Split a value into its leaves and its structure.
 
@@ -197,6 +208,8 @@ def _flatten(value: Any, leaves: list[Any]) -> Structure:
         kind: Any = type(value) if hasattr(value, "_fields") else tuple
         if not children:
             raise PlanError("an element needs at least one leaf, got the empty tuple ()")
+        if kind is not tuple and kind not in _USED:
+            _USED.add(kind)
         return Structure(kind, (), children, sum(child.count for child in children))
     if isinstance(value, Mapping):
         if not value:
@@ -209,6 +222,8 @@ def _flatten(value: Any, leaves: list[Any]) -> Structure:
     if is_dataclass_type(kind):
         names = field_names(kind)
         children = tuple(_flatten(getattr(value, name), leaves) for name in names)
+        if kind not in _USED:
+            _USED.add(kind)
         return Structure(kind, names, children, sum(child.count for child in children))
     leaves.append(value)
     return LEAF

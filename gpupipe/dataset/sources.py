@@ -213,7 +213,7 @@ class Sources(Chain):
 
     @staticmethod
     def load(
-        path: str | os.PathLike[str],
+        path: str | bytes | os.PathLike[str],
         element_spec: Any = None,
         compression: str | None = None,
         reader_func: Callable[[Any], Any] | None = None,
@@ -229,6 +229,9 @@ class Sources(Chain):
         they leave out, and a state nothing before it. Those that are compressed, in more than 16 files or saved without
         an index are read in order. An index takes 8 bytes an element, in memory while it is used.
 
+        A NamedTuple or dataclass of the elements comes back as its class if the program has used that before, in an
+        element or in `element_spec`; else as a NamedTuple of the same fields.
+
         Args:
             path: the folder.
             element_spec: the expected type, a structure of `TensorSpec`; None accepts any.
@@ -243,17 +246,18 @@ class Sources(Chain):
             DataError: the saved elements have another type or compression, or the folder is damaged.
             PlanTypeError: `reader_func` does not return a dataset.
         """
-        if not isinstance(path, (str, os.PathLike)):
+        require_no_symbols("load", path)
+        if not isinstance(path, (str, bytes, os.PathLike)):
             raise PlanTypeError(f"load needs the path of a folder, got {path!r}")
-        if is_url(str(os.fspath(path))):
+        path = os.fsdecode(path)
+        if is_url(path):
             raise PlanError(f"load needs a local path, got {path!r}; copy the folder here")
         if compression not in (None, "", "NONE", "GZIP"):
             raise PlanError(f'load needs compression None, "NONE" or "GZIP", got {compression!r}')
         wanted = None if element_spec is None else signature("load", element_spec)
-        require_no_symbols("load", path)
         from ..load.save import read_saved
 
-        folder = os.path.abspath(os.fspath(path))
+        folder = os.path.abspath(path)
         plans = read_saved(folder, wanted, compression, wait)
         if reader_func is None:
             return new(plans[0])

@@ -39,7 +39,7 @@ from ..plan.cache import Saved, element_from_json, element_to_json
 from ..plan.node import ElementType, Node
 from ..serial.elements_file import ElementsReader
 from ..serial.elements_writer import ElementsWriter
-from ..serial.structures import Malformed, json_object
+from ..serial.structures import Malformed, class_of_program, json_object
 from ..spec import LEAF, Compound, Structure, TensorSpec, describe, spec_of
 from .converted import on_host
 
@@ -323,7 +323,7 @@ def _plans(folder: str, given: dict[str, Any]) -> tuple[Saved, ...]:
         case _:
             raise Malformed(f"it does not have version {_VERSION}, or is incomplete")
     paths, counts = zip(*each, strict=True)
-    element, random = element_from_json(given.get("element")), tuple(sorted(sites.items()))
+    element, random = element_from_json(given.get("element"), class_of_program), tuple(sorted(sites.items()))
     indexed = given.get("indexed") is True and not compression
     return tuple(
         Saved(folder, files, element, numbers, compression, run, random, indexed)

@@ -9,7 +9,14 @@ from typing import Any
 
 from ..classes import dataclass
 from ..options import Settings
-from ..serial.structures import Malformed, spec_from_json, spec_to_json, structure_from_json, structure_to_json
+from ..serial.structures import (
+    Malformed,
+    imported_class,
+    spec_from_json,
+    spec_to_json,
+    structure_from_json,
+    structure_to_json,
+)
 from ..spec import LEAF, DatasetSpec
 from .node import ElementType, Facts, Node, Step
 
@@ -168,15 +175,19 @@ def element_to_json(element: ElementType) -> dict[str, Any]:
     return {"structure": structure_to_json(structure), "specs": specs, "batched": element.batched}
 
 
-def element_from_json(given: Any) -> ElementType:
+def element_from_json(given: Any, find: Callable[[str, str, list[Any]], Any] = imported_class) -> ElementType:
     """Read the type of an element.
+
+    Args:
+        given: JSON, which may hold anything.
+        find: finds its classes, see `structure_from_json`.
 
     Raises:
         Malformed: the JSON holds something else.
     """
     if not isinstance(given, dict) or not isinstance(given.get("specs"), list):
         raise Malformed("not the type of an element")
-    structure = structure_from_json(given.get("structure"))
+    structure = structure_from_json(given.get("structure"), find)
     specs = tuple(spec_from_json(spec) for spec in given["specs"])
     if structure.count != len(specs):
         raise Malformed(f"{structure.count} leaves, {len(specs)} specs")

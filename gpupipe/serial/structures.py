@@ -1,7 +1,7 @@
 """structures: the type of an element as JSON: the nesting of its leaves, and the spec of each leaf.
 
-Classes (NamedTuple, dataclass) are written by name. Reading one from a file looks it up among the modules that the
-program has imported, and imports nothing: a file must not decide what code runs.
+Classes (NamedTuple, dataclass) are written by name. Reading one imports nothing and runs nothing: in a file that
+anybody may have written it is one that the program has used itself, as its constructor gets values of the file.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from typing import Any
 from ..errors import PlanError, PlanTypeError
 from ..ragged import RaggedSpec
 from ..spec import ABSENT, LEAF, Structure, TensorSpec, is_dataclass_type
+from ..structure import used_class
 
 __all__ = [
     "Malformed",
+    "class_of_program",
     "imported_class",
     "json_object",
     "spec_from_json",
@@ -106,6 +108,16 @@ def imported_class(module: str, path: str, names: list[Any]) -> Any:
     found: Any = sys.modules.get(module)
     for part in path.split("."):
         found = vars(found).get(part) if isinstance(found, (ModuleType, type)) else None
+    return _checked(found, path, names)
+
+
+def class_of_program(module: str, path: str, names: list[Any]) -> Any:
+    """Return the class of this name if the program has used it in an element or a spec, else a NamedTuple like it."""
+    return _checked(used_class(module, path), path, names)
+
+
+def _checked(found: Any, path: str, names: list[Any]) -> Any:
+    """The class, if it is one of elements with these fields, else a NamedTuple with them."""
     fields: Any = ()
     if isinstance(found, type) and (issubclass(found, tuple) or is_dataclass_type(found)):
         fields = getattr(found, "_fields" if issubclass(found, tuple) else "__dataclass_fields__", ())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 import threading
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -176,6 +178,29 @@ def test_another_program_reads_named_tuples_of_classes_that_it_has_not(tmp_path:
 
 
 # ---- what is refused
+
+
+def test_a_class_that_only_the_folder_names_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its constructor would run with values of the file."""
+    made: list[Any] = []
+    library = types.ModuleType("some_library")
+    log: Any = dataclasses.make_dataclass(
+        "Log", [("path", object)], namespace={"__post_init__": lambda self: made.append(self)}
+    )
+    log.__module__, vars(library)["Log"] = "some_library", log
+    monkeypatch.setitem(sys.modules, "some_library", library)
+    Dataset.from_tensor_slices(([b"victim"],)).save(tmp_path / "s")
+    manifest = json.loads((tmp_path / "s/saved.json").read_text())
+    manifest["element"]["structure"] = {"class": "some_library:Log", "fields": ["path"], "children": ["leaf"]}
+    (tmp_path / "s/saved.json").write_text(json.dumps(manifest))
+
+    found = Dataset.load(tmp_path / "s").first()
+    assert (type(found).__name__, type(found).__module__, found.path) == ("Log", "gpupipe.serial.structures", b"victim")
+    assert not made
+    spec = log(TensorSpec((), bytes))  # the program names it
+    found = Dataset.load(tmp_path / "s", element_spec=spec).first()
+    assert type(found) is log
+    assert found.path == b"victim"
 
 
 def test_nothing_saved_there_is_no_file_found(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import logging
 import os
@@ -18,6 +19,7 @@ import gpupipe as gp
 from gpupipe import Dataset, Options, ops
 from gpupipe.errors import LengthError
 from gpupipe.extract.records.index import INDEXES
+from gpupipe.extract.records.manifest_writer import write_manifest
 from gpupipe.extract.storage import retry
 from gpupipe.flow import run as flow_run
 from gpupipe.ops._shared.samples import encoded, picture
@@ -140,6 +142,95 @@ def test_a_read_that_stalls_for_good_is_raised(two: list[str], tmp_path: Path, a
         assert error.lost
         assert "a read was given up after 0.05 s (Options.read_timeout)" in str(error)
         assert (server.gets if asked == "GET" else server.heads) == retry.TRIES
+
+
+def parted(items: Any) -> tuple[list[Any], list[str]]:
+    """What an iterator gives, and the texts of what it raises."""
+    got, raised = list[Any](), list[str]()
+    while True:
+        try:
+            value = next(items)
+            got.append(bytes(value) if isinstance(value, memoryview) else value)
+        except StopIteration:
+            return got, raised
+        except gp.DataError as error:
+            raised.append(str(error))
+
+
+def _cut_off(path: str) -> tuple[str, str | None]:
+    data = gzip.compress(Path(path).read_bytes())
+    Path(path).write_bytes(data[: len(data) - 150])
+    return path, "GZIP"
+
+
+def _packed_and_read_as_plain(path: str) -> tuple[str, str | None]:
+    Path(path).write_bytes(gzip.compress(Path(path).read_bytes()))
+    return path, None
+
+
+DECLARED: dict[str, Callable[[str], tuple[str, str | None]]] = {
+    "cut off": _cut_off,
+    "compressed, read as plain": _packed_and_read_as_plain,
+    "plain, read as compressed": lambda path: (path, "GZIP"),
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("how", DECLARED)
+def test_records_behind_damaged_or_undeclared_compression_are_lost(two: list[str], how: str, policy: Any) -> None:
+    path, compression = DECLARED[how](two[0])
+    items = iter(gp.TFRecordDataset(path, compression).with_options(Options(on_error=policy)))
+
+    got, raised = parted(items)
+    assert len(raised) == 1
+    assert "cannot be counted from there on" in raised[0]
+    assert items.left_out == 0
+    assert got == FIRST[: len(got)]
+    allowed = iter(gp.TFRecordDataset(path, compression).with_options(Options(on_error=policy, lost_files="skip")))
+    assert list(map(bytes, allowed)) == got
+    assert allowed.left_out == 1
+
+
+FOLDERS: dict[str, Callable[[Any], Dataset]] = {
+    "a manifest that is not there": gp.TFRecordDataset.from_manifest,
+    "a folder that is not there": Dataset.load,
+    "a folder whose manifest is damaged": Dataset.load,
+}
+
+
+@pytest.mark.parametrize("step", ["interleave", "flat_map"])
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("how", FOLDERS)
+def test_a_dataset_that_a_function_cannot_open_is_lost(tmp_path: Path, how: str, policy: Any, step: str) -> None:
+    paths = [str(tmp_path / f"{n}") for n in range(3)]
+    for n, path in enumerate(paths):
+        if "folder" in how:
+            Dataset.range(10 * n, 10 * n + 10).save(path)
+        else:
+            with gp.io.TFRecordWriter(f"{path}.tfrecord") as out:
+                for x in range(10 * n, 10 * n + 10):
+                    out.write(b"%d" % x)
+            write_manifest([f"{path}.tfrecord"], path, 1)
+    if "damaged" in how:
+        Path(paths[1], "saved.json").write_text("{}")
+    else:
+        os.remove(f"{paths[1]}/saved.json" if "folder" in how else paths[1])
+    chain = getattr(Dataset.from_tensor_slices(paths), step)(FOLDERS[how])
+
+    got, raised = parted(iter(chain.with_options(Options(on_error=policy))))
+    assert sorted(map(int, got)) == [*range(10), *range(20, 30)]
+    assert len(raised) == 1
+    assert paths[1] in raised[0]
+    allowed = iter(chain.with_options(Options(on_error=policy, lost_files="skip")))
+    assert sorted(map(int, allowed)) == [*range(10), *range(20, 30)]
+    assert allowed.left_out == 1
+
+
+def test_a_wrong_use_in_a_function_that_makes_datasets_is_never_left_out() -> None:
+    chain = Dataset.range(3).interleave(lambda x: Dataset.load(int(x)))  # type: ignore[arg-type]
+
+    with pytest.raises(gp.errors.PlanTypeError, match="load needs the path of a folder, got 0"):
+        list(chain.with_options(Options(on_error="skip")))
 
 
 def test_a_whole_file_that_is_one_element_is_one_bad_element(two: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

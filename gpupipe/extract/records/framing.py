@@ -140,7 +140,7 @@ class Framer:
         self.index += len(out) - first
         return at, want
 
-    def damaged(self, offset: int, head: bytes, skipped: int | None, unread: int | None = 0) -> RecordError:
+    def damaged(self, offset: int, head: bytes, skipped: int | None, unread: int | None = 0) -> DataError:
         """Make the error for a header whose CRC does not match; count the record.
 
         Args:
@@ -160,7 +160,8 @@ class Framer:
             hint = " (is this a TFRecord file?)" if offset == 0 else ""
             reason = f"{self._number()}the length of a record and its CRC do not match; {where}{hint}"
         self.index += 1
-        return RecordError(reason, file=self.path, offset=offset, stage="read")
+        error: DataError = RecordError(reason, file=self.path, offset=offset, stage="read")
+        return error if known is None and unread == 0 else error.hiding()  # nobody knows how many records follow
 
     def truncated(self, offset: int, have: int, head: bytes, most: str = "") -> RecordError:
         """Make the error for a record that exceeds the stream.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from gpupipe.errors import RecordError
+from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records.compression import Compression
 from gpupipe.extract.records.framing import sniff
 from gpupipe.extract.storage.files import OpenFile
@@ -54,7 +54,7 @@ class Inflater:
         self._asked_again = -1  # end of the last range that was read twice
         self._rest = b""
         self._members = 0
-        self._damage: RecordError | None = None
+        self._damage: DataError | None = None
         self._stream = zlib.decompressobj(_WINDOW[compression])
 
     def read(self, n: int) -> bytes:
@@ -136,7 +136,7 @@ class Inflater:
         self._stream = zlib.decompressobj(_WINDOW[self._name])
         return True
 
-    def _damaged(self, error: zlib.error) -> RecordError:
+    def _damaged(self, error: zlib.error) -> DataError:
         head = self._file.read_up_to(0, min(8, self._file.size))
         known = sniff(head)
         if "incorrect header check" in str(error) and not self._members:
@@ -147,5 +147,6 @@ class Inflater:
             return self._error(f"{left} bytes that are not {self._name} data follow the end of the stream")
         return self._error(f"the {self._name} data is damaged: {error}")
 
-    def _error(self, reason: str) -> RecordError:
-        return RecordError(reason, file=self._file.path, stage="read")
+    def _error(self, reason: str) -> DataError:
+        """How many records follow damage of the stream is not known."""
+        return RecordError(reason, file=self._file.path, stage="read").hiding()

@@ -234,7 +234,7 @@ class Members:
         if known is not None:
             self._done = True
             reason = f"a tar archive is needed, this is {known}"
-            return Damage(first, RecordError(reason, file=self._path, offset=first, stage="read"))
+            return Damage(first, RecordError(reason, file=self._path, offset=first, stage="read").hiding())
         found, unread = self._seek(at + BLOCK)
         what = problem or "the header of a member and its checksum do not match"
         if found is not None:

@@ -8,8 +8,9 @@ from typing import Protocol
 from ...classes import dataclass
 from ...errors import DataError, GpupipeError
 from ..access import RandomAccess, access, from_list
-from ..element import Element, Hole, is_element
+from ..element import Element, hole_of, is_element
 from ..run import Context, Flow
+from ..sources.records import uncounted
 from ..state.snapshot import Counted, State, int_part
 from ..step import Running, close
 
@@ -55,9 +56,9 @@ def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -
 
 
 def failed_dataset(outer: Element, error: DataError) -> Element:
-    """The hole in the place of a dataset that could not be made."""
+    """What stands in the place of a dataset that could not be made."""
     _, stream, position = outer
-    return Hole(error.at(stream.name, position, "interleave", stream.unit)), stream, position
+    return hole_of(error.at(stream.name, position, "interleave", stream.unit)), stream, position
 
 
 def inside(at: Context, outer: Element) -> Context:
@@ -92,4 +93,7 @@ def _inner_access(inner: Inner, at: Context, outer: Element) -> RandomAccess:
     try:
         return inner.access(at.inside(stream, position), outer)
     except DataError as error:
-        return from_list([failed_dataset(outer, error)])
+        if not error.lost:
+            return from_list([failed_dataset(outer, error)])
+        uncounted(at.run, error.at(stream.name, position, "interleave", stream.unit), stream)
+        return from_list([])

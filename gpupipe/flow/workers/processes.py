@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import field
-from importlib import import_module
 from multiprocessing import process as started
+from multiprocessing import shared_memory
 from multiprocessing.connection import Connection
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
@@ -91,7 +91,7 @@ def segment_of(size: int) -> SharedMemory:
     except BaseException:
         if sys.platform != "win32":  # where it ends with its last handle
             with suppress(OSError):
-                import_module("_posixshmem").shm_unlink(f"/{name}")
+                vars(shared_memory)["_posixshmem"].shm_unlink(f"/{name}")
         raise
 
 

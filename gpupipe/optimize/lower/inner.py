@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from ...classes import dataclass
-from ...errors import DataError, PlanError, PlanTypeError
+from ...errors import DataError, FunctionError, PlanError, PlanTypeError
 from ...flow.access import FromFunction, Later, RandomAccess, access
 from ...flow.check import failed
 from ...flow.combine.inner import failed_dataset
@@ -114,8 +114,12 @@ class DynamicInner:
         argument = self._structure.unflatten([as_leaf(column) for column in outer[0]])
         try:
             dataset = call_with(self._node.fn, argument)
+        except PlanTypeError:
+            raise
         except Exception as error:
-            raise failed(name, error, outer[1], outer[2]) from error
+            wrong = failed(name, error, outer[1], outer[2])
+            # A folder or manifest that cannot be read: how many elements that costs is not known.
+            raise wrong if isinstance(wrong, FunctionError) else wrong.hiding() from error
         plan = getattr(dataset, "plan", None)
         if not isinstance(plan, Node):
             raise PlanTypeError(
