@@ -97,16 +97,17 @@ def _counted(data: str, found: Found, elements: Dataset) -> Source:
     try:
         with iter(elements.take(ENOUGH)) as taken:
             every = list(taken)
-        first = every[0] if every else None
+        if not every:
+            raise PlanError(f"DATA needs {form} with images, got {data!r}, with nothing in it")
+        first = every[0]
         if form == "TFRecord files":
             image = parse_single_example(first, {"image/encoded": FixedLenFeature((), bytes)})["image/encoded"]
         else:
-            image = first[0] if first else b""
-    except ParseError as error:
-        raise PlanError(
-            f"DATA needs records that are tf.train.Example with a bytes feature 'image/encoded', got others: {error}"
-        ) from error
+            image = first[0]
     except DataError as error:
+        if form == "TFRecord files" and isinstance(error, ParseError):
+            what = "records that are tf.train.Example with a bytes feature 'image/encoded'"
+            raise PlanError(f"DATA needs {what}, got others: {error}") from error
         raise PlanError(f"DATA needs {form}, got one that cannot be read: {error}") from error
     what = "'image/encoded' of the first record" if form == "TFRecord files" else "the first sample"
     _check_image(bytes(image), f"{what} of {data!r}")

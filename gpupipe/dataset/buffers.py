@@ -135,8 +135,9 @@ class Buffers(Chain):
 
         Args:
             filename: the start of the file's path; a hash of everything that the elements depend on follows: the chain
-                before the cache by content, its seed and options, and the files it reads with their sizes and times. So
-                another chain, or newer data, never gets these elements. A temporary file is renamed at the end of a
+                before the cache by content, its seed and options, and the files it reads with their sizes and times, of
+                a URL with its ETag if it has one. So another chain, or newer data, never gets these elements; a URL
+                whose server tells neither is named in the log. A temporary file is renamed at the end of a
                 full pass; a pass that stops early leaves nothing. A damaged file costs the damaged elements, and the
                 next iterator computes it again. "" keeps the elements in memory. Inside a function of `interleave` or
                 `flat_map` each different dataset has its own file.

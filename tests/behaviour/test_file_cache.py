@@ -23,6 +23,7 @@ from gpupipe.transform.choose import Choice
 from tests.behaviour.elements import start_of
 from tests.behaviour.model import outcomes, plain, run
 from tests.behaviour.test_save_load import ELEMENTS as SAVED
+from tests.reliability.faulty import Faulty
 
 
 def noted(x: Any) -> Any:
@@ -182,6 +183,30 @@ def test_changed_data_is_read_anew(tmp_path: Path) -> None:
         path.write_text(text)
         os.utime(path, ns=(1, len(text)))
         assert run(dataset) == run(listed) == run(dataset) == [line.encode() for line in text.split()]
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [({}, False), ({"ETag": '"1"'}, True), ({"Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"}, True)],
+    ids=["nothing", "ETag", "time"],
+)
+def test_changed_data_of_a_server_is_read_anew_unless_it_tells_the_size_alone_which_is_said(
+    tmp_path: Path, version: dict[str, str], told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("x", "y"):
+        (tmp_path / name).write_bytes(b"old")
+    with Faulty(tmp_path, version=version).serving() as server:
+        ds = gp.TextLineDataset([server.url("x"), server.url("y")]).cache(tmp_path / "c")
+        assert [list(ds), list(ds)] == [[b"old"] * 2] * 2
+        for name in ("x", "y"):
+            (tmp_path / name).write_bytes(b"new")
+        server.version = {name: f"{value[:-1]}+" for name, value in version.items()}
+
+        assert list(ds) == [b"new" if told else b"old"] * 2
+
+    said = [record.message for record in caplog.records if "tells neither an ETag nor a time" in record.message]
+    assert len(said) == (0 if told else 1)
+    assert told or f"the server of {server.url('x')} and others tells" in said[0]
 
 
 def test_executors_have_their_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from gpupipe.comparison.photographs import write_shards
 from tests.cli.commands import Cli
+from tests.extract.archives import archive
 from tests.tools.damage import write
 from tests.tools.packing import jpeg
 
@@ -23,6 +24,10 @@ USAGE = [
         "DATA needs TFRecord files, images, tar archives or Parquet files, got 'a.zip', which is a zip",
     ),
     ("demo --data a.tar", "DATA needs tar archives, got one that cannot be read"),
+    ("demo --data noimage.tar", "DATA needs tar archives, got one that cannot be read: noimage.tar"),
+    ("compare memory://void.tfrecord", "TFRecord files with images, got 'memory://void.tfrecord', with nothing in it"),
+    ("bench memory://void.tar", "DATA needs tar archives with images, got 'memory://void.tar', with nothing in it"),
+    ("preview memory://void.tfrecord", "TFRecord files with images, got 'memory://void.tfrecord', with nothing in it"),
     (
         "demo --data mixed",
         "DATA needs files of one kind, got the folder 'mixed' with tar archives (1) and Parquet files",
@@ -95,6 +100,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "mixed").mkdir()
     for name in ("a.tar", "mixed/a.tar", "mixed/a.parquet"):
         (folder / name).write_bytes(b"no archive at all, only a few words" * 40)
+    archive(folder / "noimage.tar", [("a.txt", b"words")])
+    for name in ("void.tfrecord", "void.tar"):
+        pytest.importorskip("fsspec").filesystem("memory").pipe_file(f"/{name}", b"")
     (folder / "a.zip").write_bytes(b"PK\x03\x04" + bytes(40))
     for name in ("photo.jpg", "photos/0.jpg"):
         (folder / name).write_bytes(jpeg(20, 30))

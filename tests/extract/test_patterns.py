@@ -8,7 +8,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.errors import MissingFileError, PlanError
-from gpupipe.extract.storage import remote
+from gpupipe.extract.storage import http_answers, remote
 from gpupipe.extract.storage.glob import is_wild
 from tests.reliability.faulty import Faulty
 
@@ -92,3 +92,39 @@ def test_each_file_of_a_pattern_has_the_query_of_the_pattern(tmp_path: Path) -> 
 
         assert [path.decode() for path in files] == [f"{base}/a-{n}?sig=a*b[{{c,d}}" for n in (1, 2)]
         assert list(gp.TextLineDataset(files)) == [b"a-1", b"a-2"]
+
+
+PAGE = """<h1>http://evil.org/d/text.txt</h1> http://127.0.0.1:{port}/d/said.txt
+<a href="a.txt">a</a> <a class=x href = 'b%20c.txt'>b c</a> <A HREF="./d.txt#top">d</A> <a href="e&amp;f.txt">e&f</a>
+<a href="/d/g.txt">g</a> <a href="http://127.0.0.1:{port}/d/h.txt">h</a> <a href="sub/../i.txt">i</a>
+<a href="a.txt">a</a> <a href="../up.txt">up</a> <a href="/up.txt">up</a> <a href="sub/deep.txt">deep</a>
+<a href="sub/">sub</a> <a href="..">..</a>
+<a href="%2e%2e/up.txt">up</a> <a href="..%2fup.txt">up</a> <a href="%2e%2e">up</a> <a href="?C=N;O=D.txt">by name</a>
+<a href="//evil.org/d/j.txt">j</a> <a href="https://evil.org/d/k.txt">k</a> <a href="HTTP://evil.org/l.txt">l</a>
+<a href="file:///d/m.txt">m</a> <a href="javascript:n.txt">n</a> <a href="http://[o.txt">o</a> <a href="">p</a>
+"""
+
+
+def test_a_listing_has_the_files_of_its_folder_alone(tmp_path: Path) -> None:
+    with Faulty(tmp_path).serving() as server:
+        (tmp_path / "d").write_text(PAGE.format(port=server.port))
+
+        def listed(pattern: str) -> list[str]:
+            found = gp.Dataset.list_files(server.url(pattern), shuffle=False)
+            return [path.decode().removeprefix(server.url("d/")) for path in found]
+
+        files = ["a.txt", "b%20c.txt", "d.txt", "e&f.txt", "g.txt", "h.txt", "i.txt", "said.txt"]
+        assert listed("d/*.txt") == files
+        assert listed("d/*") == [*files, "sub"]
+        assert listed("d/*.txt?sig=x") == [f"{name}?sig=x" for name in files]
+
+
+def test_a_page_that_lists_a_folder_is_read_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "d").write_text("<a href='a.txt'>a</a>")
+    monkeypatch.setattr(http_answers, "MOST_LISTED", 1000)
+
+    with (
+        Faulty(tmp_path, lambda number: "flood of a file", keeps=True).serving() as server,
+        pytest.raises(PlanError, match="cannot be listed: the list of the folder has more than 1,000 bytes"),
+    ):
+        gp.Dataset.list_files(server.url("d/*.txt"))

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import pytest
 
 from gpupipe.extract.storage import files as storage
+from tests.reliability.unlike import UNLIKE, send
 
 HANG = 20.0
 """Seconds that a server keeps a request that hangs; it lets go of it when it ends."""
@@ -29,7 +30,9 @@ Fault = Callable[[int], "str | None"]
 - "drop", "reset": the connection ends, or breaks, in the middle of the answer; "refuse": it breaks before one,
 - "hang": there is no answer; "flip": a bit of it is wrong,
 - "short": it has half the bytes and says so; "whole": it is the file, not the range;
-"endless", "chunked", "gzip": it is the file, and does not say how long that is; "cut": "chunked" without its end.
+"endless", "chunked", "gzip": it is the file, and does not say how long that is; "cut": "chunked" without its end,
+- "replaced": it is of the file ``NAME.new``, as if that had taken the place of the other; "untold": without a version,
+- one of `UNLIKE`, not what was asked for.
 """
 
 
@@ -54,6 +57,8 @@ class Faulty:
         most_heads: HEADs at a time, so far.
         sent: bytes of files, so far.
         keeps: connections are kept for the next request, as HTTP/1.1 has it.
+        version: headers that name the version of each file.
+        new_version: those of the new files.
     """
 
     folder: Path
@@ -68,6 +73,8 @@ class Faulty:
     most_heads: int = 0
     sent: int = 0
     keeps: bool = False
+    version: dict[str, str] = field(default_factory=dict)
+    new_version: dict[str, str] = field(default_factory=dict)
     port: int = 0
     _now: int = 0
     _heads_now: int = 0
@@ -153,20 +160,27 @@ class Faulty:
         if not path.is_file():
             request.send_error(404)
             return
-        data = path.read_bytes()
-        size, span = len(data), None if kind == "whole" else request.headers.get("Range")
-        if span:
-            first, _, last = span[len("bytes=") :].partition("-")
-            data = data[int(first) : int(last) + 1]
-        if kind == "short":
-            data = data[: len(data) // 2]
         if kind == "hang":
             self._ended.wait(HANG)
             return
+        data = (path.with_name(f"{path.name}.new") if kind == "replaced" else path).read_bytes()
+        version = {} if kind == "untold" else self.new_version if kind == "replaced" else self.version
+        span = "" if kind == "whole" else request.headers.get("Range", "")
+        first, _, last = span.removeprefix("bytes=").partition("-")
         if kind in ("endless", "chunked", "gzip", "cut"):
-            _without_size(request, path.read_bytes(), body, kind)
+            _without_size(request, data, body, kind)
             return
+        if kind in UNLIKE and body:
+            send(request, version, *UNLIKE[kind](data, int(first or 0), int(last or len(data) - 1)))
+            return
+        size, data = len(data), data[int(first) : int(last) + 1] if span else data
         request.send_response(206 if span else 200)
+        for name, value in version.items():
+            request.send_header(name, value)
+        if span:
+            request.send_header("Content-Range", f"bytes {first}-{int(first) + len(data) - 1}/{size}")
+        if kind == "short":
+            data = data[: len(data) // 2]
         request.send_header("Content-Length", str(size if not body else len(data)))
         request.end_headers()
         if not body:

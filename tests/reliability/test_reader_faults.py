@@ -193,7 +193,7 @@ BEGUN: dict[str, tuple[Callable[[Place], Any], str]] = {
     "cut to nothing": (lambda at: os.truncate(at.first, 0), "the file ends"),
     "replaced": (
         lambda at: at.replaced(at.first.read_bytes().replace(b"00.0", b"02.0") + b"x"),
-        "replaced|must stay as it is",
+        "changed while it was read",
     ),
     "vanished": (lambda at: at.replaced(b""), "no such file"),
 }

@@ -21,7 +21,7 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Protocol
 
-from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError
+from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError, shown_name
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.retry import again, asked
 from gpupipe.extract.storage.waiting import LIMITS, bounded
@@ -294,7 +294,7 @@ class LocalStorage:
         if found is None:
             found = self._opened(name)
         if tag is not None and tag != found.tag:
-            raise changed(name)
+            raise changed(name, tag, found.tag)
         return found
 
     def _to_ask(self, name: str) -> _Descriptor:
@@ -323,13 +323,10 @@ class LocalStorage:
     def _opened(self, name: str) -> _Descriptor:
         fresh = asked(translated, name, None, self._fresh, name)  # outside the lock: it may wait for a network
         with self._lock:
-            if self._tags.get(name, fresh.tag) == fresh.tag:
+            known = self._tags.get(name, fresh.tag)
+            if known == fresh.tag:
                 return self._kept(name, fresh)
-        raise RecordError(  # also for the next read, until `size` looks at the file afresh
-            "the file was replaced while it was in use, its size or modification time differs; start a new iterator",
-            file=name,
-            stage="read",
-        )
+        raise changed(name, known, fresh.tag)  # also for the next read, until `size` looks at the file afresh
 
 
 def _close_unused(storage: weakref.ref[LocalStorage]) -> None:
@@ -375,11 +372,12 @@ def _tag(status: os.stat_result) -> str:
     return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
 
 
-def changed(name: str) -> RecordError:
-    """Make the error for a file whose tag is not the expected one."""
+def changed(name: str, expected: str, found: str) -> RecordError:
+    """Make the error for a file whose tag is no longer the expected one."""
+    was, now = (shown_name(tag[:200]) for tag in (expected, found))
     return RecordError(
-        "the file must stay as it is while it is read, and its size, modification time or version differs; "
-        "write new files beside the old ones",
+        f"the file changed while it was read: its version (size, and time, ETag or checksum) was {was}, and is {now}; "
+        "start a new iterator, and write new files beside the old ones",
         file=name,
         stage="read",
     )

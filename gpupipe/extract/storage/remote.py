@@ -2,7 +2,8 @@
 
 Nothing is kept open: every read is one request for a range of bytes, in the calling thread. A request takes
 milliseconds, so reading ahead in many threads pays off here, and following references one by one does not. Transient
-failures are retried, see `retry`; a request whose answer is too short is made a second time.
+failures are retried, see `retry`; a request whose answer is too short is made a second time. The answers of HTTP
+servers are compared with what was asked for, see `http_answers`; of others the length is.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -20,6 +20,7 @@ from gpupipe.errors import DataError, DirectoryError, MissingDependencyError, Mi
 from gpupipe.extract.storage.files import LOCAL, REMEMBERED, Storage, changed, short, translated
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.glob import INDEX_SUFFIX, is_url, is_wild, matching
+from gpupipe.extract.storage.http_answers import FileVersion, entries_of, is_http, read_range, unexpected
 from gpupipe.extract.storage.list_of_copies import share_list
 from gpupipe.extract.storage.retry import asked, passes, status_of
 from gpupipe.extract.storage.without_size import WITHOUT_SIZE, whole
@@ -30,7 +31,7 @@ __all__ = ["RemoteStorage", "expand_url", "files_below", "remote_storage", "stor
 _PARTS = re.compile(r"((?:[\w+.-]+::)*[\w+.-]+://)(.*?)(::.*)?", re.DOTALL)
 
 
-_STAMPS = "ETag etag generation checksum md5 mtime modified LastModified last_modified updated created".split()
+_STAMPS = "etag generation checksum md5 mtime modified LastModified last_modified updated created".split()
 
 
 _WHOLE = "whole-"
@@ -46,6 +47,7 @@ class RemoteStorage:
     Attributes:
         files: the file system.
         caches: whether it keeps local copies of another one's files, e.g. ``filecache::``.
+        origin: that other one; else the file system itself.
 
     Raises:
         MissingDependencyError: fsspec, or the package it needs for this scheme, is not installed.
@@ -71,10 +73,11 @@ class RemoteStorage:
         except ValueError as error:
             raise PlanError(f"a URL needs a scheme that fsspec knows, got {url!r}: {error}") from error
         self.caches = isinstance(self.files, CachingFileSystem)
+        self.origin = self.files.fs if self.caches else self.files
         if self.caches:
             share_list(self.files)
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, tuple[int, str]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[int, str, FileVersion]] = OrderedDict()
         renew_lock(self)
 
     def size(self, name: str) -> tuple[int, str]:
@@ -84,21 +87,25 @@ class RemoteStorage:
             MissingFileError, DirectoryError: the URL is not a file.
             RecordError: the storage does not answer, or reports no size of a file that is too long to read at once.
         """
+        return self._looked_at(name)[:2]
+
+    def _looked_at(self, name: str) -> tuple[int, str, FileVersion]:
         info = asked(_translated, name, None, self._info, self.path(name))
         if info.get("type") == "directory":
             raise DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
         size = info.get("size")
+        version = FileVersion.told(size, info)
         if isinstance(size, int) and size >= 0:
-            tag = "-".join(str(info[key]) for key in ("size", *_STAMPS) if info.get(key) is not None)
+            tag = "-".join([str(version), *(str(info[key]) for key in _STAMPS if info.get(key) is not None)])
         else:
             body, tag = self._whole(name)
             size = len(body)
         with self._lock:
-            self._known[name] = size, tag
+            self._known[name] = size, tag, version
             self._known.move_to_end(name)
             if len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
-        return size, tag
+        return size, tag, version
 
     def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
         """Read exactly `n` bytes from `offset`, with one request.
@@ -114,19 +121,16 @@ class RemoteStorage:
             return b""
         with self._lock:
             known = self._known.get(name)
-        if known is None:
-            known = self.size(name)
-        if tag is not None and tag != known[1]:
-            raise changed(name)
-        if offset + n > known[0]:  # before asking: a wrong length must not cost its bytes
-            raise short(name, offset, n, max(known[0] - offset, 0))
-        if known[1].startswith(_WHOLE):
-            return self._of_whole(name, known[1])[offset : offset + n]
+        size, now, version = known or self._looked_at(name)
+        if tag is not None and tag != now:
+            raise changed(name, tag, now)
+        if offset + n > size:  # before asking: a wrong length must not cost its bytes
+            raise short(name, offset, n, max(size - offset, 0))
+        if now.startswith(_WHOLE):
+            return self._of_whole(name, now)[offset : offset + n]
         path = self.path(name)
         for _ in range(2):  # a broken connection may look like the end of the file
-            data: bytes = asked(_translated, name, offset, self._range, path, offset, n)
-            if len(data) > n and len(data) == known[0]:  # an HTTP server may answer a range with the whole file
-                data = data[offset : offset + n]
+            data = asked(_translated, name, offset, self._range, path, name, offset, n, size, version)
             if len(data) == n:
                 return data
             self._drop_copy(path)
@@ -138,7 +142,7 @@ class RemoteStorage:
         if body is None:
             body, found = self._whole(name)
             if found != tag:
-                raise changed(name)
+                raise changed(name, tag, found)
         return body
 
     def _whole(self, name: str) -> tuple[bytes, str]:
@@ -168,16 +172,23 @@ class RemoteStorage:
     def _info(self, path: str) -> Any:
         self.files.invalidate_cache(path)
         # A cache answers by a listing of the folder, which over HTTP has no sizes.
-        return (self.files.fs if self.caches else self.files).info(path)
+        return self.origin.info(path)
 
-    def _range(self, path: str, offset: int, n: int) -> Any:
+    def _range(self, path: str, name: str, offset: int, n: int, size: int, version: FileVersion) -> bytes:
+        if is_http(self.files):
+            return read_range(self.files, path, name, offset, n, size, version)
         try:
-            return self.files.cat_file(path, start=offset, end=offset + n)
+            data: bytes = self.files.cat_file(path, start=offset, end=offset + n)
         except (TypeError, KeyError):
             # fsspec's list of copies, which another thread may read anew, lacks one that was fetched a moment ago.
             if not self.caches:
                 raise
-            return self.files.cat_file(path, start=offset, end=offset + n)
+            data = self.files.cat_file(path, start=offset, end=offset + n)
+        if len(data) > n and len(data) == size:  # a server may answer a range with the whole file
+            return data[offset : offset + n]
+        if len(data) > n:
+            raise unexpected(f"the storage sends more than was asked for, {len(data)} bytes, not {n}", name, offset)
+        return data
 
     def path(self, name: str) -> str:
         """Return the name of a file in `files`: its URL without the scheme."""
@@ -191,18 +202,25 @@ class _Remote:
     """Folders of an fsspec file system, as paths without the scheme."""
 
     def __init__(self, storage: RemoteStorage, scheme: str, rest: str) -> None:
-        self._files, self._path_of = storage.files, storage.path
+        self._files, self._origin, self._path_of = storage.files, storage.origin, storage.path
         self._around = scheme, rest
 
     def entries(self, folder: str) -> list[tuple[str, bool, bool]]:
         try:
-            listed = asked(_unlisted, folder, None, partial(self._files.ls, detail=True), self._path(folder))
+            return asked(_unlisted, folder, None, self._entries, folder)
         except DataError as error:
             if isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError, PermissionError)):
                 return []
             raise
+
+    def _entries(self, folder: str) -> list[tuple[str, bool, bool]]:
+        path = self._path(folder)
+        if is_http(self._origin):
+            url = f"{self._around[0].rpartition('::')[2]}{folder}"
+            return [(name, is_folder, False) for name, is_folder in entries_of(self._origin, path, url)]
+        listed = self._files.ls(path, detail=True)
         named = [(str(info["name"]).rstrip("/").rpartition("/")[2], info.get("type") == "directory") for info in listed]
-        return [(name, folder, False) for name, folder in named if name]
+        return [(name, is_folder, False) for name, is_folder in named if name]
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file. fsspec's own `exists` answers False if the server is busy."""

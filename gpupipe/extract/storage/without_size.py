@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any
 
 from gpupipe.errors import RecordError
 from gpupipe.extract.storage.forking import renew_lock
+from gpupipe.extract.storage.http_answers import is_http, read_whole
 
 __all__ = ["WITHOUT_SIZE", "Bodies", "whole"]
 
@@ -85,15 +87,24 @@ def whole(files: Any, path: str, name: str) -> bytes:
     Raises:
         RecordError: the file has more than `MOST_BYTES`.
     """
-    body = bytearray()
-    with files.open(path, "rb", block_size=0) as stream:
-        while piece := stream.read(_PIECE):
-            body += piece
-            if len(body) > MOST_BYTES:
-                raise RecordError(
-                    "the server does not report its size, so it is read as a whole, and it has more than "
-                    f"{MOST_BYTES:,} bytes: download it, and read the copy",
-                    file=name,
-                    stage="read",
-                )
-    return bytes(body)
+    if is_http(files):
+        body = read_whole(files, path, name, MOST_BYTES)
+    else:
+        with files.open(path, "rb", block_size=0) as stream:
+            body = b"".join(_pieces(stream))
+    if len(body) > MOST_BYTES:
+        raise RecordError(
+            "the server does not report its size, so it is read as a whole, and it has more than "
+            f"{MOST_BYTES:,} bytes: download it, and read the copy",
+            file=name,
+            stage="read",
+        )
+    return body
+
+
+def _pieces(stream: Any) -> Iterator[bytes]:
+    """All bytes of a stream, or more than `MOST_BYTES`."""
+    came = 0
+    while came <= MOST_BYTES and (piece := stream.read(_PIECE)):
+        came += len(piece)
+        yield piece

@@ -99,6 +99,7 @@ class FileCacheStore:
     _bad: set[tuple[str, int, int, int]] = field(default_factory=set)
     _logged: set[str] = field(default_factory=set)
     _private: dict[str, str] = field(default_factory=dict)
+    _warned: bool = False
 
     def key(self, settings: Settings) -> str:
         """Hash what the elements depend on; computed once for each iterator, which has its own Settings object."""
@@ -118,11 +119,24 @@ class FileCacheStore:
             repr(cache_key(settings)),
             executor_of(self.plan, settings, opaque=True),
         ]
+        of_size_alone: list[str] = []
         for path, found in zip(chain.files, versions(chain.files), strict=True):
             if isinstance(found, GpupipeError):  # a missing file becomes an element's error; or the text names no file
                 parts.append(f"{path} {type(found).__name__}")
             else:
                 parts.append(f"{path} {found[0]} {found[1]}")
+                if found[1] == str(found[0]):
+                    of_size_alone.append(path)
+        if of_size_alone and not self._warned:
+            self._warned = True
+            logger.warning(
+                "%s(%r): the server of %s%s tells neither an ETag nor a time: a change of content that keeps the size "
+                "cannot be seen, and the elements from before it would be given; remove the files here after one",
+                self.method,
+                self.path,
+                shown_name(of_size_alone[0]),
+                " and others" if len(of_size_alone) > 1 else "",
+            )
         return hashlib.blake2b("\n".join(parts).encode(errors="surrogateescape"), digest_size=8).hexdigest()
 
     def file(self, settings: Settings) -> str:

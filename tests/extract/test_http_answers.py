@@ -1,0 +1,133 @@
+"""What HTTP servers answer to a request for a range: compared with it, and named where it is something else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpupipe.errors import RecordError
+from gpupipe.extract.storage import retry
+from gpupipe.extract.storage.http_answers import FileVersion
+from gpupipe.extract.storage.remote import remote_storage
+from tests.reliability.faulty import Faulty
+
+DATA = b"".join(b"%04d" % i for i in range(1000))
+VERSION = {"ETag": '"1"', "Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"}
+NEW = {"ETag": '"2"', "Last-Modified": "Mon, 01 Jan 2024 00:00:01 GMT"}
+RANGE = "bytes=1000-1099"
+WRONG = {
+    "elsewhere": f"the server answers {RANGE} with bytes 1-100/4000",
+    "less": f"the server answers {RANGE} with bytes 1000-1049/4000",
+    "no place": f"the server answers {RANGE} with no Content-Range",
+    "empty place": f"the server answers {RANGE} with no Content-Range",
+    "odd place": f"the server answers {RANGE} with bytes 1000-999999",
+    "parts": f"the server answers {RANGE} with no Content-Range",
+    "long": f"the server sends more than was asked for, {RANGE}",
+    "flood": f"the server sends more than was asked for, {RANGE}",
+    "flood of a file": f"the server sends more than was asked for, {RANGE}",
+    "login": f"the server answers {RANGE} with 100 bytes that are not the file, which has 4000",
+    "half in chunks": f"the server answers {RANGE} with 2000 bytes that are not the file, which has 4000",
+    "gzip of a range": f"the server answers {RANGE} with a range of what gzip made of the file",
+    "nothing": "the server answers 204, without a file",
+    "no status": "the answer of the server is no HTTP",
+}
+RIGHT = ("whole", "untold", "of a file", "in chunks", "file in chunks", "gzip of a file")
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits long before another try."""
+    monkeypatch.setattr(retry, "PAUSE", 0.001)
+    retry.GIVEN_UP.clear()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "x").write_bytes(DATA)
+    (tmp_path / "x.new").write_bytes(DATA[::-1])
+    return tmp_path
+
+
+def read(server: Faulty) -> bytes:
+    url = server.url("x")
+    storage = remote_storage(url)
+    _, tag = storage.size(url)
+    return storage.read(url, 1000, 100, tag)
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_an_unusual_answer_that_has_what_was_asked_for_is_taken(folder: Path, kind: str) -> None:
+    with Faulty(folder, lambda number: kind, keeps=True, version=VERSION).serving() as server:
+        assert read(server) == DATA[1000:1100]
+        assert (server.heads, server.gets) == (1, 1)
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_an_answer_of_something_else_is_named_and_asked_for_again(folder: Path, kind: str) -> None:
+    with Faulty(folder, lambda number: kind, keeps=True, version=VERSION).serving() as server:
+        with pytest.raises(RecordError) as caught:
+            read(server)
+
+        assert WRONG[kind] in str(caught.value)
+        assert "6 tries in" in str(caught.value)
+        assert (server.heads, server.gets) == (1, retry.TRIES)
+        retry.GIVEN_UP.clear()
+        server.fault = lambda number: kind if number == retry.TRIES + 1 else None
+        assert read(server) == DATA[1000:1100]
+
+
+@pytest.mark.parametrize(("kind", "found"), [("replaced", '4000-"2"'), ("of a longer file", '4001-"1"')])
+def test_another_version_is_an_error_at_once_that_names_both(folder: Path, kind: str, found: str) -> None:
+    with Faulty(folder, lambda number: kind, keeps=True, version=VERSION, new_version=NEW).serving() as server:
+        with pytest.raises(RecordError) as caught:
+            read(server)
+
+        assert (
+            f'changed while it was read: its version (size, and time, ETag or checksum) was 4000-"1", and is {found};'
+            in str(caught.value)
+        )
+        assert (server.heads, server.gets) == (1, 1)
+
+
+SIZE, STRONG, WEAK, TIME = (
+    FileVersion(9),
+    FileVersion(9, '"a"', "t"),
+    FileVersion(9, 'W/"a"', "t"),
+    FileVersion(9, "", "t"),
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "differs"),
+    [
+        (SIZE, SIZE, False),
+        (SIZE, FileVersion(10), True),
+        (SIZE, FileVersion(None), False),
+        (SIZE, STRONG, False),
+        (STRONG, FileVersion(9, '"a"', "u"), False),  # of two servers that have copied the file
+        (STRONG, FileVersion(9, '"b"', "t"), True),
+        (STRONG, FileVersion(10, '"a"', "t"), True),
+        (STRONG, WEAK, False),
+        (STRONG, TIME, False),
+        (STRONG, FileVersion(None, "", "u"), True),
+        (WEAK, FileVersion(9, 'W/"b"', "t"), False),
+        (WEAK, FileVersion(9, 'W/"a"', "u"), True),
+        (WEAK, FileVersion(9, 'W/"b"'), True),
+        (FileVersion(9, '"a"'), FileVersion(9, 'W/"a"'), False),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_versions_differ_by_what_both_tell(one: FileVersion, other: FileVersion, differs: bool) -> None:
+    assert one.differs(other) is other.differs(one) is differs
+
+
+def test_a_tag_has_the_time_unless_the_etag_is_strong(folder: Path) -> None:
+    for version, tag in (
+        (VERSION, '4000-"1"'),
+        ({**VERSION, "ETag": 'W/"1"'}, f'4000-W/"1"-{VERSION["Last-Modified"]}'),
+        ({"Last-Modified": VERSION["Last-Modified"]}, f"4000-{VERSION['Last-Modified']}"),
+        ({}, "4000"),
+    ):
+        with Faulty(folder, version=version).serving() as server:
+            assert remote_storage(server.url("x")).size(server.url("x")) == (4000, tag)
