@@ -1,7 +1,7 @@
 """brief: short reprs of gpupipe's objects.
 
 A notebook shows the `repr` of the last value in a cell, a debugger that of every variable: it must neither have
-megabytes nor take seconds.
+megabytes nor take seconds, nor the password of a URL.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import reprlib
 from dataclasses import fields
 from typing import Any
+
+from .urls import cleaned
 
 __all__ = ["MOST", "brief", "cut", "digits", "fields_in_brief"]
 
@@ -27,6 +29,12 @@ class _Brief(reprlib.Repr):
     def repr_int(self, x: int, level: int) -> str:
         """An integer; Python refuses to print one of thousands of digits."""
         return digits(x)
+
+    def repr_str(self, x: str, level: int) -> str:
+        return super().repr_str(cleaned(x), level)
+
+    def repr_bytes(self, x: bytes, level: int) -> str:
+        return cut(repr(x), self.maxother)
 
     def repr_dict(self, x: Any, level: int) -> str:
         """A dict in its own order; `reprlib` sorts the keys."""
@@ -53,7 +61,8 @@ def digits(number: int) -> str:
 
 
 def cut(text: str, most: int = MOST) -> str:
-    """Shorten a text to at most `most` characters: its start and its end."""
+    """Shorten a text to at most `most` characters, its start and its end; without the secrets of URLs."""
+    text = cleaned(text)
     if len(text) <= most:
         return text
     tail = most // 4

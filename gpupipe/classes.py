@@ -19,6 +19,8 @@ from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
+from .urls import cleaned
+
 if TYPE_CHECKING:  # type checkers know the standard library's
     from dataclasses import dataclass as dataclass
 else:
@@ -251,7 +253,7 @@ def _values(names: list[str]) -> Callable[[Any], Any]:
 @recursive_repr()
 def _repr(self: Any) -> str:
     shown = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in dataclasses.fields(self) if field.repr)
-    return f"{self.__class__.__qualname__}({shown})"
+    return cleaned(f"{self.__class__.__qualname__}({shown})")
 
 
 def _frozen(cls: Any) -> Mapping[str, Any]:

@@ -38,6 +38,7 @@ import os
 
 from .brief import fields_in_brief
 from .classes import dataclass
+from .urls import cleaned, without_secrets
 
 __all__ = [
     "BadRecord",
@@ -94,11 +95,51 @@ def text_of(error: BaseException) -> str:
 
 
 def shown_name(name: str) -> str:
-    """A file name for messages: line breaks, control characters and bytes that are not text are escaped.
+    """A name, of a file or a column, for messages: in one line, without the password and the query of a URL.
 
-    So a name can neither break a log line nor control a terminal, and a message can always be encoded.
+    Line breaks, control characters and bytes that are not text are escaped. So a name can neither break a log line nor
+    control a terminal, and a message can always be encoded.
     """
-    return name if name.isprintable() else "".join(map(_shown_character, name))
+    return _escaped(without_secrets(name))
+
+
+def shown_line(text: str) -> str:
+    """A sentence in one line, escaped as by `shown_name`; it may have URLs in it, and be that of another library."""
+    return _escaped(cleaned(text))
+
+
+def shown_text(text: str) -> str:
+    """A text of several lines, each as by `shown_line`."""
+    return "\n".join(map(shown_line, text.split("\n")))
+
+
+def shown_cause(error: BaseException) -> BaseException:
+    """An exception of another library as the cause of one of ours, whose traceback shows its text.
+
+    Where that text, or the text of one of its own causes, has to be changed to be shown (see `shown_text`), this is
+    another exception with the changed text and the same frames, without causes. It is of the class of Python that the
+    first one is derived from: a FileNotFoundError stays one.
+    """
+    if all(shown_text(text) == text for text in map(text_of, _with_causes(error))):
+        return error
+    text, kind = text_of(error), next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
+    if kind is type(error):
+        text = text.partition(": ")[2]
+    try:
+        made: BaseException = kind(shown_text(text))
+    except Exception:  # some classes need more than a text
+        made = Exception(shown_text(text))
+    return made.with_traceback(error.__traceback__)
+
+
+def _with_causes(error: BaseException) -> list[BaseException]:
+    """The exceptions that a traceback shows."""
+    found: list[BaseException] = []
+    one: BaseException | None = error
+    while one is not None and not any(one is other for other in found):
+        found.append(one)
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    return found
 
 
 def io_reason(error: OSError) -> str:
@@ -117,6 +158,10 @@ _IO_REASONS = {
 }
 
 
+def _escaped(text: str) -> str:
+    return text if text.isprintable() else "".join(map(_shown_character, text))
+
+
 def _shown_character(character: str) -> str:
     if character.isprintable():
         return character
@@ -126,7 +171,10 @@ def _shown_character(character: str) -> str:
 
 
 class GpupipeError(Exception):
-    """The base of all exceptions that gpupipe raises on purpose."""
+    """The base of all exceptions that gpupipe raises on purpose. Their texts are what `shown_text` makes of them."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*[shown_text(arg) if isinstance(arg, str) else arg for arg in args])
 
 
 class PlanError(GpupipeError, ValueError):
@@ -229,7 +277,7 @@ class BadRecord:
     """One bad element, as `iterator.errors` and the error manifest list it.
 
     Attributes:
-        file: the file or stream it came from.
+        file: the file or stream it came from; a URL without its secrets: ``https://user:***@host/path?…``.
         offset: byte offset of the record in the file, number of the row, or index in the stream; None where unknown.
         unit: what `offset` counts: "offset" (bytes of a file), "row" (of a table) or "index"; "file" where the rest of
             the file from that offset is lost.
@@ -260,8 +308,8 @@ class DataError(GpupipeError, RuntimeError):
     """One element could not be produced.
 
     Attributes:
-        reason: what was needed and what was found, without file and offset.
-        file: the file or stream the element came from, None where unknown.
+        reason: what was needed and what was found, in one line, without file and offset.
+        file: the file or stream the element came from, a URL without its secrets; None where unknown.
         offset: byte offset of the record in the file, or index in the stream; None where unknown.
         stage: the step that failed, as the user wrote it (``"read"``, ``"parse"``, ``"decode_jpeg"``, ...).
         rows: where a step works on a batch, the bad rows; the others are good.
@@ -275,16 +323,27 @@ class DataError(GpupipeError, RuntimeError):
     reasons: tuple[str, ...] = ()
     lost: bool = False
     passing: bool = False
+    _file: str | None
 
     def __init__(
         self, reason: str, *, file: str | None = None, offset: int | None = None, stage: str = "", unit: str = "offset"
     ) -> None:
+        reason = shown_line(reason)
         super().__init__(reason)
         self.reason = reason
         self.file = file
         self.offset = offset
         self.stage = stage
         self.unit = unit
+
+    @property
+    def file(self) -> str | None:
+        """See the class."""
+        return self._file
+
+    @file.setter
+    def file(self, name: str | None) -> None:
+        self._file = None if name is None else without_secrets(name)
 
     def at(
         self, file: str | None = None, offset: int | None = None, stage: str = "", unit: str | None = None
@@ -301,7 +360,7 @@ class DataError(GpupipeError, RuntimeError):
     def of_rows(cls, reasons: dict[int, str], *, stage: str = "") -> DataError:
         """Make one error for several rows of a batch, each with its own reason; its text is that of the first."""
         error = cls(next(iter(reasons.values())), stage=stage)
-        error.rows, error.reasons = tuple(reasons), tuple(reasons.values())
+        error.rows, error.reasons = tuple(reasons), tuple(map(shown_line, reasons.values()))
         return error
 
     def of_row(self, row: int) -> DataError:

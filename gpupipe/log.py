@@ -8,7 +8,10 @@ the pipeline continues. Ctrl-C and `sys.exit` in a handler still end it.
 from __future__ import annotations
 
 import logging
+from numbers import Number
 from typing import Any
+
+from .errors import shown_line
 
 __all__ = ["logger"]
 
@@ -20,7 +23,7 @@ _KEPT = 256
 
 
 class Log:
-    """A logger that raises no exceptions of the user's handlers and filters.
+    """A logger that raises no exceptions of the user's handlers and filters, and shows arguments by `shown_line`.
 
     Args:
         target: Python's logger.
@@ -58,6 +61,7 @@ class Log:
         self._say(logging.ERROR, text, args)
 
     def _say(self, level: int, text: str, args: tuple[Any, ...]) -> None:
+        args = tuple(arg if isinstance(arg, Number) else shown_line(str(arg)) for arg in args)
         try:
             self._target.log(level, text, *args, stacklevel=_CALLER)
         except Exception:

@@ -166,6 +166,10 @@ class Options:
         file_digests: True stores digests of the contents of the chain's files in states, and `load_state_dict` compares
             them: a file of the same name and size with other contents is then refused. Each process reads all files
             once for that, at the first `state_dict` or `load_state_dict`. Default: names and sizes only.
+        signing_parameters: names of parameters that sign the URLs of this chain or let them expire, beside those of
+            Amazon, Google, Azure and CloudFront and ``token``: ``("auth", "x-ours-*")``, in upper or lower case, ``*``
+            for any end. A file whose URL differs in them alone is the same file for random numbers, states, caches and
+            `bad_records`; any other parameter tells files apart. Default: no others.
         autotune: whether the numbers that `AUTOTUNE` stands for change while the chain runs, by what is measured: the
             threads of Python maps, `from_indexable` and `interleave`, and the elements of a `prefetch` on the host.
             No element, order or state depends on them. `iterator.stats()` has the numbers, and why. Default True.
@@ -200,6 +204,7 @@ class Options:
     read_timeout: float | None = None
     persistent_workers: bool | None = None
     file_digests: bool | None = None
+    signing_parameters: tuple[str, ...] | None = None
     autotune: bool | None = None
     tuned: Mapping[str, int] | Numbers | None = None
     disabled_rules: tuple[str, ...] | None = None
@@ -263,6 +268,7 @@ class Options:
             read_timeout=self.read_timeout,
             persistent_workers=self.persistent_workers is not False,
             file_digests=self.file_digests is True,
+            signing_parameters=self.signing_parameters or (),
             autotune=self.autotune is not False,
             tuned=tuned_numbers("Options.tuned", self.tuned or ()),
             tuned_threads=self.threads,
@@ -310,6 +316,7 @@ class Settings:
     read_timeout: float | None
     persistent_workers: bool
     file_digests: bool
+    signing_parameters: tuple[str, ...]
     autotune: bool
     tuned: Numbers
     tuned_threads: int | None
@@ -374,12 +381,15 @@ def _device(who: str, value: Any) -> Any:
     return value
 
 
-def _rules(who: str, value: Any) -> tuple[str, ...]:
-    given = isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) == 1
-    rules: tuple[Any, ...] = tuple(value) if given else ()
-    if not given or not all(isinstance(rule, str) for rule in rules):
-        raise PlanTypeError(f"{who} needs a tuple of rule names, got {brief(rules if given else value)}")
-    return rules
+def _names(of: str) -> Callable[[str, Any], tuple[str, ...]]:
+    def checked(who: str, value: Any) -> tuple[str, ...]:
+        given = isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) == 1
+        names: tuple[Any, ...] = tuple(value) if given else ()
+        if not given or not all(isinstance(name, str) for name in names):
+            raise PlanTypeError(f"{who} needs a tuple of {of}, got {brief(names if given else value)}")
+        return names
+
+    return checked
 
 
 def _height_and_width(who: str, given: Any) -> tuple[int, int]:
@@ -430,9 +440,10 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "read_timeout": _SECONDS,
     "persistent_workers": _flag,
     "file_digests": _flag,
+    "signing_parameters": _names("names of parameters"),
     "autotune": _flag,
     "tuned": tuned_numbers,
-    "disabled_rules": _rules,
+    "disabled_rules": _names("rule names"),
 }
 """The check of each option."""
 

@@ -19,10 +19,10 @@ PACKAGE = ROOT / "gpupipe"
 # Where the folders and files inside of a folder have an order of their own, it stands under the name of that folder.
 ORDERS = {
     "": (
-        "brief < classes < cpus < errors < integers < log < missing < progress < timing < threads < ranks < structure"
-        " < random < tuned < options < spec < ragged < extract < serial < graph < ops < io < plan < transform < flow"
-        " < optimize < load < profile < tensors < on_ray < arguments < dataset < ray < serving < compat < comparison"
-        " < tools < cli"
+        "urls < brief < classes < cpus < errors < integers < log < missing < progress < timing < threads < ranks"
+        " < structure < random < tuned < options < spec < ragged < extract < serial < graph < ops < io < plan"
+        " < transform < flow < optimize < load < profile < tensors < on_ray < arguments < dataset < ray < serving"
+        " < compat < comparison < tools < cli"
     ),
     "extract": "storage < images < examples < records < shards < tables < kinds < finder",
     "flow": (

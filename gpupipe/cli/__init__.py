@@ -16,8 +16,8 @@ from types import FrameType
 from typing import Protocol, TextIO, cast
 
 import gpupipe
-from gpupipe.errors import GpupipeError, PlanError, io_reason
-from gpupipe.tools.text import Shown, shown_lines
+from gpupipe.errors import GpupipeError, PlanError, io_reason, shown_text
+from gpupipe.tools.text import Shown
 
 __all__ = ["COMMANDS", "main"]
 
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush succeeds
         return FAILED
     except (GpupipeError, OSError) as error:
-        print(shown_lines(f"gpupipe {name}: {_text(error)}"), file=sys.stderr)
+        print(shown_text(f"gpupipe {name}: {_text(error)}"), file=sys.stderr)
         return USER_ERROR if isinstance(error, PlanError) else FAILED
     finally:
         for one, handler in before.items():

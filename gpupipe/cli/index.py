@@ -7,13 +7,14 @@ import json
 import os
 
 from gpupipe.cpus import cpu_count
-from gpupipe.errors import PlanError
+from gpupipe.errors import PlanError, shown_name
 from gpupipe.extract.finder import find
 from gpupipe.extract.records.manifest import folder_of
 from gpupipe.extract.records.manifest_writer import absolute, default_place, write_manifest
 from gpupipe.extract.storage.glob import is_url
 from gpupipe.extract.storage.output import check_output
 from gpupipe.progress import Progress
+from gpupipe.urls import without_secrets
 
 __all__ = ["DESCRIPTION", "EXAMPLES", "add_arguments", "run"]
 
@@ -62,10 +63,11 @@ def run(parsed: argparse.Namespace) -> int:
     progress.finish()
     elsewhere = {} if listed.folder == folder_of(out) else {"folder": listed.folder}
     if parsed.json:
-        print(json.dumps({"manifest": out, **listed._asdict()}, indent=2))
+        shown = {"manifest": without_secrets(out), **listed._asdict(), "folder": without_secrets(listed.folder)}
+        print(json.dumps(shown, indent=2))
         return 0
     damaged = f", {listed.damaged:,} of them damaged" if listed.damaged else ""
-    print(f"{listed.files:,} files, {listed.records:,} records{damaged}: written to {out}")
-    more = "".join(f", {name}={value!r}" for name, value in elsewhere.items())
-    print(f"read it with gp.TFRecordDataset.from_manifest({out!r}{more})")
+    print(f"{listed.files:,} files, {listed.records:,} records{damaged}: written to {shown_name(out)}")
+    more = "".join(f", {name}={without_secrets(value)!r}" for name, value in elsewhere.items())
+    print(f"read it with gp.TFRecordDataset.from_manifest({without_secrets(out)!r}{more})")
     return 0

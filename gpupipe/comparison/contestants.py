@@ -28,7 +28,7 @@ __all__ = ["EXECUTORS", "Alone", "Contestant", "Executor"]
 # The folder of this gpupipe, which replaces the working directory that `-c` puts first on the path: a stray random.py
 # there must not be imported, and the gpupipe measured must be this one.
 _ROOT = str(Path(__file__).resolve().parents[2])
-_CODE = "import sys; sys.path[0] = {root!r}; from {module} import main; sys.exit(main(sys.argv[1:]))"
+_CODE = "import sys; sys.path[0] = {root!r}; from {module} import main; sys.exit(main())"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,21 +103,20 @@ class Alone:
 
     Args:
         job: the chain.
-        folder: an existing folder for the job's file, the process's log and its images.
+        folder: an existing folder for the process's log and its images.
         module: whose function `main` serves the job.
     """
 
     def __init__(self, job: Job, folder: Path, module: str = "gpupipe.comparison.measure") -> None:
         stem = f"{job.device}-{job.backend}"
         self._log, self._images = folder / f"{stem}.log", folder / f"{stem}.npz"
-        document = folder / f"{stem}.json"
-        document.write_text(json.dumps(asdict(job)), encoding="utf-8")
-        command = [sys.executable, "-c", _CODE.format(root=_ROOT, module=module), str(document)]
+        command = [sys.executable, "-c", _CODE.format(root=_ROOT, module=module)]
         with open(self._log, "wb") as errors:
             # In a session of its own Ctrl-C does not reach it: this process ends it, without a second traceback.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
             )
+        self._tell(asdict(job))
 
     def round(self, said: Callable[[int], None] = lambda images: None) -> Round:
         """See `Contestant`."""
@@ -147,10 +146,8 @@ class Alone:
             GpupipeError: it failed; the text is its own error, or the end of the log of a process that crashed.
         """
         process = self._process
-        assert process.stdin is not None and process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # it has crashed, which its missing answer tells
-            process.stdin.write(json.dumps(task).encode() + b"\n")
-            process.stdin.flush()
+        assert process.stdout is not None
+        self._tell(task)
         for line in process.stdout:
             if not line.startswith(MARK.encode()):
                 continue
@@ -163,6 +160,12 @@ class Alone:
         status = process.wait()
         text = self._log.read_text(encoding="utf-8", errors="replace").strip()
         raise GpupipeError(f"its process ended with status {status}; the end of its log:\n{text[-2000:]}")
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has crashed, which its missing answer tells
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
 
     def __enter__(self) -> Alone:
         return self

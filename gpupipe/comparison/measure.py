@@ -1,8 +1,9 @@
 """measure: run a chain on one executor, alone in a process, and report what it costs, whenever it is asked.
 
-CPU time, peak memory and the first batch then belong to that executor alone. The process reads its job from a JSON file
-and its tasks from stdin, a line of JSON each; it writes messages to stdout, each a line of JSON after ``@``. What
-functions of the user's and libraries print while it serves goes to stderr.
+CPU time, peak memory and the first batch then belong to that executor alone. The process reads its job and its tasks
+from stdin, a line of JSON each: no file and no list of processes shows the URLs of the data. It writes messages to
+stdout, each a line of JSON after ``@``. What functions of the user's and libraries print while it serves goes to
+stderr.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -50,18 +50,18 @@ class Job:
     dataset: str = ""
 
     @classmethod
-    def read(cls, path: str) -> Job:
-        """Read the job that a JSON file holds."""
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    def read(cls) -> Job:
+        """Read the job, the first line of stdin."""
+        document = json.loads(sys.stdin.readline())
         source = document["source"]
         return cls(**{**document, "source": None if source is None else Source(**source)})
 
 
-def main(arguments: list[str]) -> int:
-    """Serve the job in the JSON file `arguments[0]`, over the README's chain."""
+def main() -> int:
+    """Serve the job that stdin begins with, over the README's chain."""
     from gpupipe.comparison.chain import training_chain
 
-    job = Job.read(arguments[0])
+    job = Job.read()
     assert job.source is not None
     return serve(training_chain(job.source, job.images, job.batch, job.size), job)
 

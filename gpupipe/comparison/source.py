@@ -31,7 +31,7 @@ class Source:
     """The files of a run, as plain data that can be sent to a subprocess as JSON.
 
     Attributes:
-        name: the data as the user named it.
+        name: the data as the user named it, of a URL what is shown.
         form: what the files are.
         paths: of the files; of images those that are used.
         labels: of images: the class of each path, an index into the sorted class folders; 0 without these.
@@ -65,7 +65,7 @@ def find_source(data: str, images: int) -> Source:
         PlanError: nothing matches, or the files hold no images.
         MissingDependencyError: Parquet, and pyarrow is not installed.
     """
-    found = find(data, "DATA")
+    found, data = find(data, "DATA"), shown_name(data)
     match found.only("DATA", "TFRecord files", "images", "tar archives", "Parquet files"):
         case "images":
             return _images(data, found, images)

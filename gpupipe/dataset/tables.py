@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import integer, signature
-from ..errors import DataError, PlanError, PlanTypeError, TraceError
+from ..errors import DataError, PlanError, PlanTypeError, TraceError, shown_name
 from ..extract.records.compression import checked_compression
 from ..extract.tables.columns import value_like
 from ..extract.tables.csv_layout import CsvLayout
@@ -99,20 +99,21 @@ def type_of_columns(
     Raises:
         PlanError: a column is missing, or has values that cannot be leaves.
     """
+    file = shown_name(path)
     for name in names or ():
         if name not in every:
-            raise PlanError(f"{who} needs a column {name!r}, and {path} has none")
+            raise PlanError(f"{who} needs a column {name!r}, and {file} has none")
     for name, spec in every.items():
         if isinstance(spec, str):
-            raise PlanError(f"{who} needs columns of numbers, bytes or lists, got {name!r} in {path} {spec}")
+            raise PlanError(f"{who} needs columns of numbers, bytes or lists, got {name!r} in {file} {spec}")
         if not spec.known:
             raise PlanError(
-                f"{who} needs values that tell the type of each column, got {name!r} in {path} with none; "
+                f"{who} needs values that tell the type of each column, got {name!r} in {file} with none; "
                 "leave it out with columns=, or list a file with values in it first"
             )
     specs = tuple(spec for spec in every.values() if isinstance(spec, TensorSpec))
     if not specs:
-        raise PlanError(f"{who} needs a file with columns, and {path} has none")
+        raise PlanError(f"{who} needs a file with columns, and {file} has none")
     if one or tuple(every) == ("",):
         return ElementType(LEAF, specs)
     return ElementType(Structure(dict, tuple(every), (LEAF,) * len(every), len(every)), specs)

@@ -19,6 +19,7 @@ from gpupipe.extract.kinds import IMAGE_SUFFIXES, is_image_name, kind_at, starts
 from gpupipe.extract.storage.glob import INDEX_SUFFIX, is_wild
 from gpupipe.extract.storage.patterns import expand, is_url, stable_names
 from gpupipe.extract.storage.remote import files_below
+from gpupipe.urls import chosen_by
 
 from ..classes import dataclass
 
@@ -352,7 +353,7 @@ def images_below(
     classes: dict[str, list[DataFile]] = {}
     left_out: Counter[str] = Counter()
     ends = tuple(suffixes)
-    local = local_path(folder)
+    local, chosen = local_path(folder), chosen_by(folder)
     lists = _remote(folder, who) if local is None else _local(local, who, left_out, follow_links)
     for here, files in lists:
         top = here.partition("/")[0]
@@ -361,7 +362,7 @@ def images_below(
             if base.startswith("."):
                 left_out[_HIDDEN] += 1
             elif base.lower().endswith(ends):
-                images.append(DataFile(path, f"{here}/{base}" if here else base))
+                images.append(DataFile(path, f"{here}/{base}{chosen}" if here else f"{base}{chosen}"))
             else:
                 left_out[called(base)] += 1
     for images in (loose, *classes.values()):

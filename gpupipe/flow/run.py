@@ -21,6 +21,7 @@ from ..options import Settings
 from ..random import ROOT, hash64, mix64, pass_number, place_key, step_seed
 from ..threads import DaemonPool, Flag
 from ..transform.program import Feed
+from ..urls import without_secrets
 from .bad.policy import ErrorPolicy
 from .bad.records import REASON, Action, BadRecords
 from .counters import Counters
@@ -431,9 +432,9 @@ def bad_record(element: Element, action: Action, epoch: int) -> BadRecord:
     error = hole.error
     if isinstance(stream, BatchStream):
         rows = stream.rows
-        of_file = [row for row in rows if row[0].name == error.file] or rows
+        of_file = [row for row in rows if without_secrets(row[0].name) == error.file] or rows
         stream, position = next((row for row in of_file if row[1] == error.offset), of_file[0])
-    file, offset, unit = stream.name, position, stream.unit
+    file, offset, unit = without_secrets(stream.name), position, stream.unit
     if error.file is not None:
         file, offset, unit = error.file, error.offset, error.unit
     if error.lost:

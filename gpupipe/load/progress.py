@@ -239,7 +239,8 @@ class Resume:
         for header in headers:
             header.head()
         try:
-            moves = [resharded(chain.plan, state, header.ranks) for state, header in zip(states, headers, strict=True)]
+            pairs, signing = zip(states, headers, strict=True), chain.settings.signing_parameters
+            moves = [resharded(chain.plan, state, header.ranks, signing) for state, header in pairs]
             for state, header, move in zip(states, headers, moves, strict=True):
                 header.check(state, move is not None)
                 if isinstance(move, str):

@@ -8,6 +8,7 @@ number of elements. Under `even=`, the rest is dropped or wrapped around so that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -79,7 +80,7 @@ def without_first(plan: Node, first: int) -> Node:
     return _with(found, replace(shard, source=rest, index=(shard.index - first) % shard.shards))
 
 
-def resharded(plan: Node, state: dict[str, Any], ranks: bool = False) -> int | str | None:
+def resharded(plan: Node, state: dict[str, Any], ranks: bool = False, signing: Sequence[str] = ()) -> int | str | None:
     """Compare a state with this chain in other shards.
 
     Only the `shard` step of the chain may depend on the number of shards.
@@ -88,6 +89,7 @@ def resharded(plan: Node, state: dict[str, Any], ranks: bool = False) -> int | s
         plan: the chain.
         state: the state.
         ranks: whether `by_rank` is a step of the state.
+        signing: `Options.signing_parameters`.
 
     Returns:
         How many elements of the whole dataset were given; or an error message, if the rest cannot be shared out again;
@@ -108,7 +110,7 @@ def resharded(plan: Node, state: dict[str, Any], ranks: bool = False) -> int | s
     mine, shards, index, elements = found.node, given["shards"], given["index"], given["elements"]
     if (shards, index) == (mine.shards, mine.index):
         return None
-    other, theirs = outline(_with(found, replace(mine, shards=shards, index=index)), ranks), state["steps"]
+    other, theirs = outline(_with(found, replace(mine, shards=shards, index=index)), ranks, signing), state["steps"]
     if not isinstance(theirs, list) or len(theirs) != len(other.steps):
         return None
     for i, (step, was) in enumerate(zip(other.steps, theirs, strict=True)):

@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import Any
 
 from ..classes import dataclass
-from ..errors import GpupipeError, PlanError, StateError
+from ..errors import GpupipeError, PlanError, StateError, shown_name
 from ..extract.storage.at_once import versions
 from ..extract.storage.remote import storage_of
 from ..flow.state.snapshot import MOST, State, as_int, corrupt_state
@@ -25,6 +25,7 @@ from ..plan.portable import portable
 from ..plan.ranks import ranks_of
 from ..random import LAW
 from ..transform.choose import executor_of
+from ..urls import cleaned
 from .by_place import Engine, engine_of
 
 __all__ = [
@@ -96,7 +97,7 @@ class StateHeader:
         """Return this part of a state. Files are looked up once."""
         if not self._head:
             found = self.outlined()
-            code = portable(self.plan, paths=False, ranks=self.ranks)
+            code = portable(self.plan, paths=False, ranks=self.ranks, signing=self.settings.signing_parameters)
             self._head = {
                 "gpupipe_state": FORMAT,
                 "law": LAW,
@@ -111,7 +112,7 @@ class StateHeader:
     def outlined(self) -> Outline:
         """Return the outline of the chain."""
         if self._outline is None:
-            self._outline = outline(self.plan, self.ranks)
+            self._outline = outline(self.plan, self.ranks, self.settings.signing_parameters)
         return self._outline
 
     def numbered(self, flow: State) -> State:
@@ -185,12 +186,21 @@ class StateHeader:
                 same = " with other parameters or another function" if other[0] == own[0] else ""
                 raise StateError(
                     f"load_state_dict needs a state of this chain, got one whose step {i + 1} was "
-                    f"{str(other[0])[:80]}{same}, where this one has {own[0]} (at {lines[i]})"
+                    f"{str(other[0])[:80]}{same}, where this one has {own[0]} (at {lines[i]}){self._renamed()}"
                 )
             raise StateError(
                 f"load_state_dict needs a state of this chain of {len(mine)} steps, got one of {len(theirs)} steps"
             )
         raise StateError("load_state_dict needs a state of this chain, got one of another")
+
+    def _renamed(self) -> str:
+        """What to do about states in which the query of a URL was part of a file's name, and so of its draws."""
+        return (
+            "; states that an earlier version of gpupipe made over URLs with a query or a user are not continued, as "
+            "other numbers would be drawn: start the epoch again"
+            if self.outlined().queries
+            else ""
+        )
 
     def _check_files(self, theirs: Any, mine: Any) -> None:
         if theirs == mine:
@@ -209,22 +219,23 @@ class StateHeader:
             if own == other:
                 continue
             was, size = other
-            now = f"{path!r} of {own[1]} bytes" if own[1] is not None else f"{path!r}, which is not there"
+            shown = repr(shown_name(path))
+            now = f"{shown} of {own[1]} bytes" if own[1] is not None else f"{shown}, which is not there"
             raise StateError(
-                f"load_state_dict needs a state over the same files, got one over {_cut(was)} of {_cut(size)} bytes "
-                f"where there is {now} now"
+                f"load_state_dict needs a state over the same files, got one over {_file(was)} of {_cut(size)} bytes "
+                f"where there is {now} now{self._renamed()}"
             )
         if mine["digest"] != theirs["digest"]:
             raise StateError(
                 f"load_state_dict needs a state over the same files, got one over {_cut(theirs['bytes'])} bytes "
-                f"where there are {mine['bytes']} bytes now, or files of other names"
+                f"where there are {mine['bytes']} bytes now, or files of other names{self._renamed()}"
             )
         if asked is not None and asked != contents:
             pairs = zip(self.outlined().files, asked["each"], contents["each"], strict=False)
             found = next((path for (path, _), own, other in pairs if own != other), None)
             raise StateError(
                 "load_state_dict needs a state over the same files, got one over files of the same names and sizes "
-                f"with other contents{'' if found is None else f', {found!r} for one'}"
+                f"with other contents{'' if found is None else f', {shown_name(found)!r} for one'}"
             )
 
 
@@ -352,7 +363,13 @@ def _digest(path: str, size: int, tag: str) -> str:
 
 def _cut(value: Any) -> str:
     """Format a value of a state, which may be anything, for messages."""
-    return repr(value)[:200]
+    return cleaned(repr(value))[:200]
+
+
+def _file(name: Any) -> str:
+    """Format the name of a file in a state, of which an earlier version may have written the query."""
+    path, mark, _ = str(name).partition("?")
+    return _cut(f"{path}?…" if mark else name)
 
 
 def renamed(flow: State, names: Mapping[Any, Any]) -> State:

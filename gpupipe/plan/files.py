@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ..classes import dataclass
+from ..errors import shown_name
 from ..extract.shards.names import BY_NAME
 from ..extract.storage.patterns import stable_names
 from ..options import Settings
@@ -217,7 +218,7 @@ class TableRows(OneFile):
         return self.format.indexed
 
     def describe(self) -> str:
-        return f"{self.name}({', '.join(filter(None, self.names))})"
+        return f"{self.name}({', '.join(map(shown_name, filter(None, self.names)))})"
 
     def buffer(self, settings: Settings) -> Buffer | None:
         return Buffer(self.name, None, sized=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..classes import dataclass
+from ..errors import shown_name
 from ..extract.tables.huggingface import PATH, HuggingFace, HuggingFaceStream
 from ..options import Settings
 from .node import Buffer, ElementType, Facts, Node
@@ -72,4 +73,4 @@ class HandedStream(Node):
 
 
 def _shown(names: tuple[str, ...]) -> str:
-    return ", ".join(name for name in names if not name.endswith(PATH))
+    return ", ".join(shown_name(name) for name in names if not name.endswith(PATH))

@@ -17,7 +17,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Generic, Protocol
 
@@ -27,6 +27,7 @@ from ..classes import dataclass
 from ..graph.trace import Traced
 from ..graph.values import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from ..spec import Compound
+from ..urls import identity
 from .node import Node, walk
 from .order import WithOptions
 from .ranks import ByRank, OnRay
@@ -40,6 +41,8 @@ _MIXINS = (abc.ABC, Generic, Protocol)
 _SKIPPED = {"__annotations__", "__dict__", "__weakref__", "__doc__", "__module__", "__slotnames__"}
 _ALSO_READ = (functools.partial, functools.partialmethod, functools.cached_property, type)
 """What a class may hold that is read, although it is of the standard library or a class."""
+_LONGEST_SCHEMES = 256
+"""Bytes before the path of a URL."""
 _MOST_USED = 1_000_000
 """Parts of what one function uses that are compared: a list may hold itself, and an object lead to all of a program."""
 
@@ -59,15 +62,18 @@ class Portable:
     files: tuple[str, ...]
 
 
-def portable(root: Node, paths: bool = True, ranks: bool = True) -> Portable:
+def portable(root: Node, paths: bool = True, ranks: bool = True, signing: Sequence[str] = ()) -> Portable:
     """Digest a chain by content. Options are not part of it: callers know them, merged along the chain.
+
+    A URL counts by what identifies the file, wherever it is: as the name of one, or as text that a function uses.
 
     Args:
         root: the chain.
         paths: whether the directories of its files count.
         ranks: whether the choice of the rows of a rank counts.
+        signing: `Options.signing_parameters`.
     """
-    walker = Walker(paths, ranks)
+    walker = Walker(paths, ranks, signing)
     walker.add(root)
     return Portable(walker.hasher.digest(), walker.private, tuple(dict(walker.files)))
 
@@ -97,9 +103,11 @@ def numbered(root: Node, ranks: bool = True) -> Iterator[tuple[Node, list[int]]]
 class Walker:
     """Digests parts one after the other, with a stack: chains and closures may be deep."""
 
-    def __init__(self, paths: bool = True, ranks: bool = True) -> None:
+    def __init__(self, paths: bool = True, ranks: bool = True, signing: Sequence[str] = ()) -> None:
         self._paths = paths
         self.ranks = ranks
+        self.signing = signing
+        self.queries = False  # whether a URL counts otherwise than as it is
         self.hasher = hashlib.blake2b(digest_size=16)
         self.private: str | None = None
         self.files: list[tuple[str, str]] = []  # (path, name in any directory)
@@ -131,6 +139,8 @@ class Walker:
         if type(part) not in _BASES and isinstance(part, _BASES) and self._derived(part):
             return
         if isinstance(part, (*_PLAIN, np.dtype)):
+            if isinstance(part, (str, bytes)):
+                part = self._text(part)
             if isinstance(part, bytes):
                 self._put(f"bytes{len(part)}")
                 self.hasher.update(part)
@@ -165,6 +175,18 @@ class Walker:
         else:
             self._seen[id(part)] = len(self._seen), part
             self._object(part)
+
+    def _text(self, part: str | bytes) -> str | bytes:
+        """What counts of a text or of bytes: of a URL, what identifies it."""
+        if isinstance(part, bytes):
+            if b"://" not in part[:_LONGEST_SCHEMES]:
+                return part
+            name = part.decode(errors="surrogateescape")
+            found: str | bytes = identity(name, self.signing).encode(errors="surrogateescape")
+        else:
+            found = identity(part, self.signing)
+        self.queries = self.queries or found != part
+        return found
 
     def _derived(self, part: Any) -> bool:
         """Digest what an object has beside its content whose class is derived from a builtin one, or from an array's.

@@ -12,6 +12,7 @@ from ..classes import dataclass
 from ..extract.storage.names import Names
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec, spec_of
+from ..urls import identity
 from .node import INFINITE, UNKNOWN_CARDINALITY, ElementType, Facts, Node
 
 __all__ = [
@@ -45,7 +46,7 @@ class Tensors(Node):
     def named_files(self) -> tuple[tuple[str, str], ...]:
         texts = [leaf for leaf in self.leaves if isinstance(leaf, bytes) and len(leaf) < 4096 and 0 not in leaf]
         paths = [text.decode(errors="surrogateescape") for text in texts]
-        return tuple(zip(paths, paths, strict=True))
+        return tuple(zip(paths, map(identity, paths), strict=True))
 
     def _cardinality(self) -> int:
         return 1

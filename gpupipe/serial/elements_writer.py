@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import DataError
 from ..extract.records.crc import crc32c, mask, masked_crc32c
 from ..extract.storage.temporary import create
+from ..urls import without_secrets
 from .columns import add_columns
 from .elements_file import INDEXED, MAGIC, NAMED, VERSION, StreamLike, token_of
 from .errors import error_to_json
@@ -135,7 +136,7 @@ class ElementsWriter:
         known = self._named.get(stream.key)
         if known is not stream:
             if known is None or (known.name, known.unit) != (stream.name, stream.unit):
-                unit, name = (text.encode(errors="surrogateescape") for text in (stream.unit, stream.name))
+                unit, name = (x.encode(errors="surrogateescape") for x in (stream.unit, without_secrets(stream.name)))
                 if self._offsets is not None:
                     self._streams.extend((stream.key, self._at))
                 self._record([b"S", self._token, struct.pack("<QH", stream.key, len(unit)), unit, name])

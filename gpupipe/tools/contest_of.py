@@ -101,7 +101,7 @@ def _check(images: int, size: int, compared: int, out: Path | None) -> None:
         check_page()
 
 
-def main(arguments: list[str]) -> int:
-    """Serve the job in the JSON file `arguments[0]`, over the dataset that it names."""
-    job = Job.read(arguments[0])
+def main() -> int:
+    """Serve the job that stdin begins with, over the dataset that it names."""
+    job = Job.read()
     return serve(find_dataset(job.dataset), job)

@@ -19,6 +19,7 @@ from gpupipe.threads import DaemonPool
 from gpupipe.tools.inspect_image import ImageFile, image_file
 from gpupipe.tools.pack.inputs import Inputs
 from gpupipe.tools.text import byte_count, counted
+from gpupipe.urls import without_secrets
 
 __all__ = ["LISTED", "check_no_manifest", "checked_json", "checked_text", "image_files", "images_text"]
 
@@ -119,7 +120,7 @@ def checked_json(seen: Sequence[ImageFile], decoded: bool) -> dict[str, Any]:
         "images": len(seen),
         "bad": len(bad),
         "decoded": decoded,
-        "bad_images": [{"path": one.path, "bytes": one.size, "reason": one.failure} for one in bad],
+        "bad_images": [{"path": without_secrets(one.path), "bytes": one.size, "reason": one.failure} for one in bad],
     }
 
 

@@ -12,6 +12,7 @@ from gpupipe.extract.images.describe import Description, describe
 from gpupipe.extract.images.headers import check_complete, check_decodable
 from gpupipe.extract.kinds import first_bytes, size_of
 from gpupipe.tools.text import byte_count, counted
+from gpupipe.urls import without_secrets
 
 from ..classes import dataclass
 
@@ -61,7 +62,7 @@ class ImageFile:
 
     def json(self) -> dict[str, Any]:
         """Make the entry of `gpupipe inspect --json`."""
-        out: dict[str, Any] = {"path": self.path, "bytes": self.size, "error": self.failure or None}
+        out: dict[str, Any] = {"path": without_secrets(self.path), "bytes": self.size, "error": self.failure or None}
         out |= {"damage": self.damage} if self.damage else {}
         if self.described is None:
             return out

@@ -19,6 +19,7 @@ from gpupipe.progress import Progress
 from gpupipe.tools.sample import Sample
 from gpupipe.tools.schema import Column, Values, image_of, parse_call, schema_of, values_of
 from gpupipe.tools.text import counted
+from gpupipe.urls import without_secrets
 
 from ..classes import dataclass
 
@@ -72,7 +73,7 @@ class Surveyed:
     def json(self) -> dict[str, Any]:
         """Make the entry of `gpupipe inspect --json`."""
         return {
-            "path": self.path,
+            "path": without_secrets(self.path),
             "bytes": self.size,
             "compression": self.compression or None,
             "readable_records": len(self.lengths),

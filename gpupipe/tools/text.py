@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TextIO
 
-from gpupipe.errors import shown_name
+from gpupipe.errors import shown_text
 
-__all__ = ["Shown", "byte_count", "counted", "shown_lines"]
+__all__ = ["Shown", "byte_count", "counted"]
 
 
 def byte_count(n: float) -> str:
@@ -25,13 +25,8 @@ def counted(n: int, what: str) -> str:
     return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
-def shown_lines(text: str) -> str:
-    """Text with all escaped that could control a terminal, but for line breaks; see `shown_name`."""
-    return "\n".join(map(shown_name, text.split("\n")))
-
-
 class Shown:
-    """A stream whose text cannot control a terminal and can always be encoded, whatever names of files are in it.
+    """A stream whose text cannot control a terminal, shows no password and can always be encoded; see `shown_text`.
 
     Args:
         stream: where it is written; has all other attributes.
@@ -42,7 +37,7 @@ class Shown:
 
     def write(self, text: str) -> int:
         encoding = self._stream.encoding or "utf-8"
-        return self._stream.write(shown_lines(text).encode(encoding, "backslashreplace").decode(encoding))
+        return self._stream.write(shown_text(text).encode(encoding, "backslashreplace").decode(encoding))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

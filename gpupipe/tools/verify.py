@@ -23,6 +23,7 @@ from gpupipe.tools.manifest import WholeManifest
 from gpupipe.tools.schema import values_of
 from gpupipe.tools.spread import check_all
 from gpupipe.tools.text import byte_count, counted
+from gpupipe.urls import without_secrets
 
 from ..classes import dataclass
 
@@ -106,7 +107,13 @@ class Report:
             "bad": self.bad,
             "decoded": list(self.features),
             "files": [
-                {"path": one.path, "bytes": one.size, "records": one.records, "bad": one.bad, "unread": one.unread}
+                {
+                    "path": without_secrets(one.path),
+                    "bytes": one.size,
+                    "records": one.records,
+                    "bad": one.bad,
+                    "unread": one.unread,
+                }
                 for one in self.files
             ],
             "causes": dict(self.causes.most_common()),

@@ -187,6 +187,7 @@ MEANINGLESS: dict[str, list[Any]] = {
     "approximate_decode": ["yes"],
     "preallocate": [500, (500,), (0, 500), (500.0, 500), (10**30, 1), (1, 65_536), (65_535, 65_535)],
     "disabled_rules": ["merge_takes", 5, (5,)],
+    "signing_parameters": ["token", 5, (5,)],
 }
 
 
@@ -206,7 +207,7 @@ ODD: list[Any] = [
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Options)])
 def test_an_array_and_what_cannot_be_written_down_are_refused_by_name_in_brief(name: str) -> None:
-    names = [] if name == "disabled_rules" else [np.array(["raise", "warn"]), np.empty(0)]
+    names = [] if name in ("disabled_rules", "signing_parameters") else [np.array(["raise", "warn"]), np.empty(0)]
     for value in [*ODD, *names]:
         given: dict[str, Any] = {name: value}
         if type(value) is int and name == "seed":

@@ -283,6 +283,8 @@ def folder_of(path: str) -> str:
     """Return the folder of a path or URL, with a slash at its end; "" for the present one."""
     parts = _PARTS.fullmatch(path)
     scheme, rest = ("", path.replace(os.sep, "/")) if parts is None else (parts[1], parts[2])
+    if scheme.lower().endswith(("http://", "https://")):
+        rest = rest.partition("?")[0]  # a signature may have slashes
     folder, slash, _ = rest.rpartition("/")
     return f"{scheme}{folder}{slash}"
 

@@ -129,7 +129,9 @@ def _check_names(names: Sequence[str], folder: str) -> None:
         if "\n" in name:
             raise PlanError(f"index needs names of one line, got {shown_name(name)!r}")
         if trouble := name_trouble(name, folder):
-            raise PlanError(f"index needs names of files: {shown_name(name)!r} {trouble} ({folder}); rename it")
+            where = shown_name(folder)
+            shown = shown_name(f"{folder}{name}").removeprefix(where)
+            raise PlanError(f"index needs names of files: {shown!r} {trouble} ({where}); rename it")
         if name in seen:
             raise PlanError(f"index needs each file once, got {shown_name(name)!r} twice")
         seen.add(name)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from gpupipe.errors import PlanError
+from gpupipe.urls import is_url
 
 __all__ = ["INDEX_SUFFIX", "Folders", "is_url", "is_wild", "matching"]
 
@@ -15,9 +16,6 @@ INDEX_SUFFIX = ".gpindex"
 
 
 _WILD = re.compile(r"[*?\[{]")
-
-
-_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 _HTTP = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*https?://", re.IGNORECASE)
@@ -43,11 +41,6 @@ class Folders(Protocol):
     def is_folder(self, path: str) -> bool:
         """Whether there is a folder of this name."""
         ...
-
-
-def is_url(text: str) -> bool:
-    """Whether a name has a scheme (``s3://...``, ``simplecache::https://...``) and is opened by fsspec."""
-    return _URL.match(text) is not None
 
 
 def is_wild(text: str) -> bool:

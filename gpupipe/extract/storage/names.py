@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpupipe.urls import without_parameters
+
 __all__ = ["Names"]
 
 _Words = npt.NDArray[np.uint64]
@@ -21,10 +23,11 @@ class Names:
     done with an element of a list, and a list is read once an epoch.
     """
 
-    __slots__ = ("_before", "_hashes", "_known", "_names")
+    __slots__ = ("_before", "_hashes", "_known", "_names", "_without")
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
+        self._without: tuple[tuple[str, ...], Names] | None = None
         self._before: _Words | None = None
         self._forget()
         if len(set(names)) < len(names):
@@ -54,7 +57,16 @@ class Names:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self._names, self._before = state
+        self._without = None
         self._forget()
+
+    def without(self, signing: tuple[str, ...]) -> Names:
+        """These names without parameters of URLs that identify no file, as `urls.without_parameters` leaves them."""
+        if not signing:
+            return self
+        if self._without is None or self._without[0] != signing:
+            self._without = signing, Names([without_parameters(name, signing) for name in self._names])
+        return self._without[1]
 
     def hashes(self, indices: npt.NDArray[np.int64]) -> _Words:
         """Return the hashes of some of the names, those of `random.hash64`, uint64[N]."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from gpupipe.errors import PlanTypeError
 from gpupipe.extract.storage.glob import is_url, matching
 from gpupipe.extract.storage.remote import expand_url
+from gpupipe.urls import identity
 
 __all__ = ["expand", "is_url", "may_be_paths", "stable_names"]
 
@@ -95,9 +96,9 @@ def stable_names(paths: Sequence[str]) -> list[str]:
     """Name listed files independently of their directory: by base name if that tells all files apart.
 
     If it does not (each class folder numbers its images from 1), every file of the list is named by as many of its last
-    path components as are needed. A file that is listed twice has one name.
+    path components as are needed. A file that is listed twice has one name. Of a URL that is what `urls.identity` says.
     """
-    plain = [path.replace("\\", "/") for path in paths]
+    plain = [identity(path).replace("\\", "/") for path in paths]
     names = [path.rpartition("/")[2] for path in plain]
     if len(set(names)) == len(set(plain)):
         return names

@@ -16,7 +16,16 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import Any
 
-from gpupipe.errors import DataError, DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
+from gpupipe.errors import (
+    DataError,
+    DirectoryError,
+    MissingDependencyError,
+    MissingFileError,
+    PlanError,
+    RecordError,
+    shown_cause,
+    shown_name,
+)
 from gpupipe.extract.storage.files import LOCAL, REMEMBERED, Storage, changed, short, translated
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.glob import INDEX_SUFFIX, is_url, is_wild, matching
@@ -25,6 +34,7 @@ from gpupipe.extract.storage.list_of_copies import share_list
 from gpupipe.extract.storage.retry import asked, passes, status_of
 from gpupipe.extract.storage.without_size import WITHOUT_SIZE, whole
 from gpupipe.missing import LIBRARIES
+from gpupipe.urls import chosen_by
 
 __all__ = ["RemoteStorage", "expand_url", "files_below", "remote_storage", "storage_of"]
 
@@ -62,16 +72,20 @@ class RemoteStorage:
             from fsspec.implementations.cached import CachingFileSystem
         except ImportError as error:
             raise MissingDependencyError(
-                f"files named by a URL need fsspec, which is not installed, for {url!r}; "
+                f"files named by a URL need fsspec, which is not installed, for {shown_name(url)!r}; "
                 f"install it with: pip install {LIBRARIES['remote']}"
             ) from error
         self._url_to_fs = url_to_fs
         try:
             self.files, _ = url_to_fs(url)
         except ImportError as error:  # the text names the package of the scheme, e.g. s3fs
-            raise MissingDependencyError(f"{url!r} needs a package that is not installed: {error}") from error
+            raise MissingDependencyError(
+                f"{shown_name(url)!r} needs a package that is not installed: {error}"
+            ) from shown_cause(error)
         except ValueError as error:
-            raise PlanError(f"a URL needs a scheme that fsspec knows, got {url!r}: {error}") from error
+            raise PlanError(
+                f"a URL needs a scheme that fsspec knows, got {shown_name(url)!r}: {error}"
+            ) from shown_cause(error)
         self.caches = isinstance(self.files, CachingFileSystem)
         self.origin = self.files.fs if self.caches else self.files
         if self.caches:
@@ -195,7 +209,7 @@ class RemoteStorage:
         try:
             return str(self._url_to_fs(name)[1])
         except (ImportError, ValueError) as error:
-            raise _translated(error, name) from error
+            raise _translated(error, name) from shown_cause(error)
 
 
 class _Remote:
@@ -207,7 +221,7 @@ class _Remote:
 
     def entries(self, folder: str) -> list[tuple[str, bool, bool]]:
         try:
-            return asked(_unlisted, folder, None, self._entries, folder)
+            return asked(_unlisted, self._url(folder), None, self._entries, folder)
         except DataError as error:
             if isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError, PermissionError)):
                 return []
@@ -225,9 +239,9 @@ class _Remote:
     def exists(self, path: str) -> bool:
         """Whether there is such a file. fsspec's own `exists` answers False if the server is busy."""
         try:
-            asked(_translated, path, None, self._files.info, self._path(path))
+            asked(_translated, self._url(path), None, self._files.info, self._path(path))
         except DataError as error:
-            if error.__cause__ is not None and passes(error.__cause__):
+            if error.__cause__ is not None and error.passing:
                 raise
             if isinstance(error, MissingFileError):
                 return False
@@ -241,8 +255,11 @@ class _Remote:
         return True  # a file has no entries either way: asking would cost a request for each part of the path
 
     def _path(self, path: str) -> str:
+        return self._path_of(self._url(path))
+
+    def _url(self, path: str) -> str:
         scheme, rest = self._around
-        return self._path_of(f"{scheme}{path.rstrip('/')}{rest}")
+        return f"{scheme}{path.rstrip('/')}{rest}"
 
 
 def _unlisted(error: BaseException, name: str, offset: int | None = None) -> DataError:
@@ -259,9 +276,9 @@ def expand_url(pattern: str) -> list[tuple[str, str]]:
     folders, (scheme, text, rest) = _folders(pattern)
     with _listing(pattern):
         if text and folders.exists(text):
-            return [(pattern, text.rstrip("/").rpartition("/")[2] or text)]
+            return [(pattern, (text.rstrip("/").rpartition("/")[2] or text) + chosen_by(pattern))]
         paths = matching(text, folders, str.encode)
-    return [(f"{scheme}{path}{rest}", name) for path, name in paths]
+    return [(f"{scheme}{path}{rest}", name + chosen_by(pattern)) for path, name in paths]
 
 
 def files_below(url: str) -> list[tuple[str, str]]:
@@ -309,7 +326,7 @@ def _listing(url: str) -> Iterator[None]:
         raise
     except Exception as error:
         what = error.reason if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
-        raise PlanError(f"{url!r} cannot be listed: {what}") from error
+        raise PlanError(f"{shown_name(url)!r} cannot be listed: {what}") from shown_cause(error)
 
 
 def storage_of(name: str) -> Storage:
@@ -335,7 +352,7 @@ def remote_storage(url: str) -> RemoteStorage:
     """
     parts = _PARTS.fullmatch(url)
     if parts is None:
-        raise PlanError(f"a URL is scheme://path, got {url!r}")
+        raise PlanError(f"a URL is scheme://path, got {shown_name(url)!r}")
     key = parts[1] + parts[2].partition("/")[0], parts[3] or ""
     with _LOCK:
         found = _STORAGES.get(key)

@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gpupipe.errors import DataError, shown_name
+from gpupipe.errors import DataError, shown_cause, shown_name
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.waiting import bounded, pause
 from gpupipe.log import logger
@@ -162,7 +162,7 @@ def _failed(error: BaseException, translated: Translate, file: str, offset: int 
     if how:
         found.reason += f" ({how})"
         found.args = (found.reason,)
-    found.__cause__ = found.__cause__ if found is error else error
+    found.__cause__ = found.__cause__ if found is error else shown_cause(error)
     return found
 
 

@@ -13,6 +13,7 @@ import stat
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any, Literal
@@ -23,6 +24,7 @@ from ...extract.storage.patterns import is_url
 from ...log import logger
 from ...options import Settings
 from ...random import hash64, mix64
+from ...urls import identity
 
 __all__ = [
     "KEPT",
@@ -93,6 +95,7 @@ class BadRecords:
     def __init__(self, settings: Settings) -> None:
         self._manifest = settings.error_manifest
         self._known_in = settings.bad_records
+        self._signing = settings.signing_parameters
         self._known: KnownBad | None = None
         self._most = settings.max_bad
         self._lock = threading.Lock()
@@ -161,7 +164,7 @@ class BadRecords:
             PlanError: the file cannot be read, or is not a manifest.
         """
         if self._known is None:
-            known = KnownBad() if self._known_in is None else read_manifest(self._known_in)
+            known = KnownBad() if self._known_in is None else read_manifest(self._known_in, self._signing)
             with self._lock:  # not held while reading, which may log: see `add`
                 if self._known is None:
                     self._known = known
@@ -355,15 +358,19 @@ PLACES = ("offset", "row")
 class KnownBad:
     """Records that a manifest lists as bad.
 
-    A record or row of a file is known by the file's absolute path and its offset or number, in every pass and epoch, a
-    file that is one element by its path and its key. An element of an array or a generator is not known: another array
-    may have the same indices.
+    A record or row of a file is known by the file's absolute path, or what identifies its URL (see `urls`), and its
+    offset or number, in every pass and epoch, a file that is one element by its path and its key. An element of an
+    array or a generator is not known: another array may have the same indices.
+
+    Args:
+        signing: `Options.signing_parameters`, which identify no file.
 
     Attributes:
         keys: of the elements that are files.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, signing: Sequence[str] = ()) -> None:
+        self._signing = signing
         self._files: dict[str, dict[int, BadRecord]] = {}
         self._elements: dict[tuple[str, int], BadRecord] = {}
         self.keys: set[int] = set()
@@ -373,9 +380,9 @@ class KnownBad:
         if record.unit == "file":
             return
         if record.unit in PLACES and record.offset is not None:
-            self._files.setdefault(whole_name(record.file), {}).setdefault(record.offset, record)
+            self._files.setdefault(self._known(record.file), {}).setdefault(record.offset, record)
         else:
-            self._elements.setdefault((whole_name(record.file), record.key), record)
+            self._elements.setdefault((self._known(record.file), record.key), record)
             self.keys.add(record.key)
 
     def __len__(self) -> int:
@@ -383,16 +390,19 @@ class KnownBad:
 
     def lists(self, record: BadRecord) -> bool:
         """Whether there is a record of this element."""
-        return (whole_name(record.file), record.key) in self._elements
+        return (self._known(record.file), record.key) in self._elements
 
     def of_element(self, name: str, key: int) -> BadRecord | None:
         """The bad record of a file that is one element; None for an element of anything else."""
-        record = self._elements.get((whole_name(name), key))
+        record = self._elements.get((self._known(name), key))
         return record if record is not None and (is_url(name) or os.path.lexists(name)) else None
 
     def of_file(self, name: str) -> dict[int, BadRecord]:
         """The bad records of a file, by offset."""
-        return self._files.get(whole_name(name), {})
+        return self._files.get(self._known(name), {})
+
+    def _known(self, name: str) -> str:
+        return identity(whole_name(name), self._signing)
 
 
 def whole_name(name: str) -> str:
@@ -400,13 +410,13 @@ def whole_name(name: str) -> str:
     return name if is_url(name) else os.path.abspath(name)
 
 
-def read_manifest(path: str) -> KnownBad:
-    """Read a manifest.
+def read_manifest(path: str, signing: Sequence[str] = ()) -> KnownBad:
+    """Read a manifest; `signing` as `KnownBad` takes it.
 
     Raises:
         PlanError: it cannot be read, a line is not a bad record, or there are more than 5 million.
     """
-    known = KnownBad()
+    known = KnownBad(signing)
     try:
         _check_regular(path, "bad_records")
         with open(path, "rb") as file:

@@ -25,6 +25,7 @@ from ...extract.storage.temporary import TEMPORARY, commit, remove_stale, tempor
 from ...log import logger
 from ...options import Settings
 from ...plan.cache import element_from_json, element_to_json
+from ...plan.files import first_files
 from ...plan.node import ElementType, Node
 from ...plan.portable import Portable, portable
 from ...random import LAW
@@ -32,6 +33,7 @@ from ...serial.elements_file import ElementsReader
 from ...serial.elements_writer import ElementsWriter
 from ...serial.structures import Malformed
 from ...transform.choose import executor_of
+from ...urls import identity
 from ..element import BatchStream, Element
 from ..own_bytes import keep
 from ..run import Context, Run
@@ -95,6 +97,7 @@ class FileCacheStore:
     compression: str = ""
 
     _portable: Portable | None = None
+    _signing: tuple[str, ...] = ()
     _last: tuple[Settings, str] | None = None
     _bad: set[tuple[str, int, int, int]] = field(default_factory=set)
     _logged: set[str] = field(default_factory=set)
@@ -109,8 +112,9 @@ class FileCacheStore:
         return last[1]
 
     def _key(self, settings: Settings) -> str:
-        if self._portable is None:
-            self._portable = portable(self.plan)
+        signing = settings.signing_parameters
+        if self._portable is None or self._signing != signing:
+            self._signing, self._portable = signing, portable(self.plan, signing=signing)
         chain = self._portable
         parts = [
             self.version,
@@ -122,9 +126,9 @@ class FileCacheStore:
         of_size_alone: list[str] = []
         for path, found in zip(chain.files, versions(chain.files), strict=True):
             if isinstance(found, GpupipeError):  # a missing file becomes an element's error; or the text names no file
-                parts.append(f"{path} {type(found).__name__}")
+                parts.append(f"{identity(path, signing)} {type(found).__name__}")
             else:
-                parts.append(f"{path} {found[0]} {found[1]}")
+                parts.append(f"{identity(path, signing)} {found[0]} {found[1]}")
                 if found[1] == str(found[0]):
                     of_size_alone.append(path)
         if of_size_alone and not self._warned:
@@ -137,6 +141,8 @@ class FileCacheStore:
                 shown_name(of_size_alone[0]),
                 " and others" if len(of_size_alone) > 1 else "",
             )
+        if first_files(self.plan):  # the elements are the names themselves: signatures that expired must not be kept
+            parts += [path for path in chain.files if identity(path, signing) != path]
         return hashlib.blake2b("\n".join(parts).encode(errors="surrogateescape"), digest_size=8).hexdigest()
 
     def file(self, settings: Settings) -> str:

@@ -156,7 +156,7 @@ def chosen(leaves: Sequence[Any], indices: list[int]) -> list[Iterable[Any]]:
 
 def named_streams(at: Context, names: Names, indices: list[int], shown: Sequence[str]) -> Iterator[Stream]:
     """The streams of listed files, keyed by name and by the number of times that the name was listed before."""
-    where = np.array(indices, np.int64)
+    where, names = np.array(indices, np.int64), names.without(at.run.settings.signing_parameters)
     hashes, before = names.hashes(where), names.before(where)
 
     def keys(start: int) -> list[int]:

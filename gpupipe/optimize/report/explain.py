@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...cpus import cpu_share
+from ...errors import shown_line
 from ...flow.tuning import most_threads
 from ...ops._shared.decode_smaller import MARGIN
 from ...options import Settings
@@ -80,7 +81,7 @@ def explain(root: Node, settings: Settings) -> Explanation:
     findings = check(root, settings)
     if findings:
         lines += ["", "worth a look", *(f"  {finding}" for finding in findings)]
-    return Explanation("\n".join(lines))
+    return Explanation("\n".join(map(shown_line, lines)))
 
 
 def _is_autotuned(node: Node) -> bool:
