@@ -39,7 +39,7 @@ RANKS[""]["__main__"] = RANKS[""]["cli"]
 HOMES = {
     "nvidia": ("transform/dali/library.py", "extract/images/region.py"),
     "cupy": ("transform/array.py",),
-    "fsspec": ("extract/storage/remote.py",),
+    "fsspec": ("extract/storage/remote.py", "extract/storage/http_answers.py"),
     "h5py": ("extract/tables/hdf5.py",),
     "pyarrow": ("extract/tables/arrow.py", "tools/pack/parquet.py"),
     "lmdb": ("extract/shards/lmdb.py",),

@@ -353,6 +353,7 @@ WRITERS = {
     "gpupipe/extract/records/manifest_writer.py": "index",
     "gpupipe/extract/records/writer.py": "what the user writes",
     "gpupipe/extract/storage/replacing.py": "what others write",
+    "gpupipe/extract/storage/temporary.py": "what others write",
     "gpupipe/flow/bad/records.py": "Options.error_manifest",
     "gpupipe/load/save.py": "save",
     "gpupipe/profile/picture.py": "the names of steps, as chrome_trace",
@@ -367,7 +368,7 @@ WRITERS = {
 """Files of the source that write files -> by what they are tested here, or why they hold no name of a remote file."""
 
 _CALLS = {"write_text", "write_bytes", "replacing", "savez", "FileIO", "fdopen", "mkstemp", "NamedTemporaryFile"}
-_MODES = {"w", "wb", "ab", "a", "rb+", "r+b", "x", "xb", "w+b"}
+_MODES = {"w", "wb", "ab", "a", "rb+", "r+b", "r+", "x", "xb", "w+b"}
 
 
 def test_everything_that_writes_files_is_in_the_table() -> None:
