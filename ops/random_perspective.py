@@ -54,8 +54,8 @@ class RandomPerspective(Warping):
         ends = np.array([(0, 0), (1, 0), (1, 1), (0, 1)])  # which corners are at the far end of an axis
         start = ends * (wh - 1)[:, None]
         end = np.where(ends == 1, (wh - most)[:, None] + inside, inside)
-        matrices, _ = homographies(start, end)
-        matrices[u[:, 0] >= column(self.p, count, np.float64)] = np.eye(3)
+        matrices, found = homographies(start, end)
+        matrices[~found | (u[:, 0] >= column(self.p, count, np.float64))] = np.eye(3)
         return (matrices,)
 
     @classmethod
@@ -74,6 +74,8 @@ def random_perspective(
     seed: int | None = None,
 ) -> T:
     """Look at `image` from a random side with probability `p`, as torchvision's `RandomPerspective`.
+
+    Where three of the corners come to lie on a line, which small images have now and then, the image is left alone.
 
     Args:
         image: see `perspective`, like `interpolation` and `fill`.

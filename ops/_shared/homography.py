@@ -19,6 +19,9 @@ __all__ = ["Homography", "homographies"]
 
 NEAR = 0.001
 
+NARROW = 1e-7
+"""Twice the area of a triangle of points, as a share of the rectangle around all, below which they are on a line."""
+
 
 @dataclass(frozen=True, slots=True)
 class Homography(Warp):
@@ -105,7 +108,8 @@ def homographies(start: Array, end: Array) -> tuple[Array, Array]:
         end: the same points in the results.
 
     Returns:
-        float32[B,3,3], and for each row whether there is such a map: three points on a line have none.
+        float32[B,3,3], and for each row whether there is such a map, which can be inverted: three points on a line
+        have none, and their row is the map that moves nothing.
     """
     count = len(start)
     x, y = end[:, :, 0], end[:, :, 1]
@@ -114,8 +118,16 @@ def homographies(start: Array, end: Array) -> tuple[Array, Array]:
     system[:, :, 1, 3], system[:, :, 1, 4], system[:, :, 1, 5] = x, y, 1
     system[:, :, :, 6], system[:, :, :, 7] = -x[:, :, None] * start, -y[:, :, None] * start
     equations, given = system.reshape(count, 8, 8), start.reshape(count, 8, 1)
-    found = np.linalg.matrix_rank(equations) == 8
+    found = _spread(start) & _spread(end) & (np.linalg.matrix_rank(equations) == 8)
     solved = np.ones((count, 9))
     solved[:, :8] = np.eye(3).reshape(9)[:8]
     solved[found, :8] = np.linalg.solve(equations[found], given[found])[:, :, 0]
     return solved.reshape(count, 3, 3).astype(np.float32), found
+
+
+def _spread(points: Array) -> Array:
+    """Whether no three of four points, float64[B,4,2], are on a line: bool[B]."""
+    triples = points[:, [(0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)]]
+    (ax, ay), (bx, by) = ((triples[:, :, n] - triples[:, :, 0]).transpose(2, 0, 1) for n in (1, 2))
+    least: Array = NARROW * np.ptp(points, axis=1).prod(axis=1)
+    return np.abs(ax * by - ay * bx).min(axis=1) > least

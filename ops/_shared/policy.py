@@ -317,7 +317,7 @@ class Policy(Colour):
         made = np.eye(3)
         for kind, matrix in zip(kinds, matrices, strict=True):
             if kind == WARPED:
-                made = inverted(matrix, hw) @ made
+                made = inverted(self.name, matrix) @ made
         return made
 
     def reference(self, x: Array, *params: Any) -> Array:

@@ -21,7 +21,7 @@ from gpupipe.spec import TensorSpec, flatten
 __all__ = ["Moved", "by_rows", "has_motion", "moved"]
 
 NEAR = 1e-6
-"""How close to the horizon a position may be: what is behind has none."""
+"""How close to the horizon a position may be, as a share of the image's own distance: what is behind has no place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,12 @@ class Moved(Op):
             return x
         *drawn, hw = params
         matrix = self.op.motion(hw, *drawn)
-        return _boxes(matrix, checked_boxes(x)) if self.what == "boxes" else _points(matrix, checked_points(x))
+        return (
+            _boxes(matrix, hw, checked_boxes(x)) if self.what == "boxes" else _points(matrix, hw, checked_points(x))
+        )
 
 
-def _boxes(matrix: Array, boxes: Array) -> Array:
+def _boxes(matrix: Array, hw: Array, boxes: Array) -> Array:
     """The boxes that enclose moved boxes."""
     flat = boxes.reshape(-1, 4).astype(np.float64)
     (a, b, c), (d, e, f), last = matrix.tolist()
@@ -68,7 +70,7 @@ def _boxes(matrix: Array, boxes: Array) -> Array:
         left, top = 2 * (a < 0), 1 + 2 * (e < 0)
         ends: Array = flat[:, (left, top, 2 - left, 4 - top)] * (a, e, a, e) + (c, f, c, f)
         return narrowed("boxes", ends).reshape(boxes.shape)
-    x, y, w = _projected(matrix, flat[:, (0, 2, 2, 0)], flat[:, (1, 1, 3, 3)])
+    x, y, w = _projected(matrix, hw, flat[:, (0, 2, 2, 0)], flat[:, (1, 1, 3, 3)])
     if w is not None:
         if (w < NEAR).any():
             x, y, w = _in_sight(x, y, w)
@@ -77,23 +79,33 @@ def _boxes(matrix: Array, boxes: Array) -> Array:
     return narrowed("boxes", around).reshape(boxes.shape)
 
 
-def _points(matrix: Array, points: Array) -> Array:
+def _points(matrix: Array, hw: Array, points: Array) -> Array:
     """Moved keypoints; those of visibility 0 have no place and stay as they are."""
     made = points.reshape(-1, points.shape[-1]).copy()
     placed = made[:, 2] > 0 if made.shape[1] == 3 else slice(None)
-    x, y, w = _projected(matrix, made[placed, 0].astype(np.float64), made[placed, 1].astype(np.float64))
+    x, y, w = _projected(matrix, hw, *np.hsplit(made[placed, :2].astype(np.float64), 2))
     if w is not None:
         w = np.maximum(w, NEAR)
         x, y = x / w, y / w
-    made[placed, :2] = narrowed("keypoints", np.stack([x, y], axis=1))
+    made[placed, :2] = narrowed("keypoints", np.hstack([x, y]))
     return made.reshape(points.shape)
 
 
-def _projected(matrix: Array, x: Array, y: Array) -> tuple[Array, Array, Array | None]:
-    """Positions after a map: x, y and what they are to be divided by, None for 1."""
-    (a, b, c), (d, e, f), (g, h, i) = matrix.tolist()
-    affine = g == 0 and h == 0 and i == 1
-    return a * x + b * y + c, d * x + e * y + f, None if affine else g * x + h * y + i
+def _projected(matrix: Array, hw: Array, x: Array, y: Array) -> tuple[Array, Array, Array | None]:
+    """Positions of shapes, [N,corners] each, after a map: x, y and what they are to be divided by, None for 1.
+
+    A horizon may go through the image, and the result shows what is on both sides of it. What the middle of a shape is
+    divided by is positive, or, where that is outside of the image, what the part of the image next to it is.
+    """
+    if matrix[2].tolist() == [0, 0, 1]:
+        (a, b, c), (d, e, f), _ = matrix.tolist()
+        return a * x + b * y + c, d * x + e * y + f, None
+    height, width = hw.tolist()
+    distance = np.abs(matrix[2] * (width, height, 1)).sum()  # no part of the image has more
+    (a, b, c), (d, e, f), (g, h, i) = (matrix / distance).tolist()
+    across, down = (np.clip(z.mean(axis=1, keepdims=True), 0, size) for z, size in ((x, width), (y, height)))
+    side = np.where(g * across + h * down + i < 0, -1.0, 1.0)
+    return side * (a * x + b * y + c), side * (d * x + e * y + f), side * (g * x + h * y + i)
 
 
 def _in_sight(x: Array, y: Array, w: Array) -> tuple[Array, Array, Array]:

@@ -23,7 +23,7 @@ from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import Symbol
 from gpupipe.ops._shared.composite import Composite, Row
 from gpupipe.ops._shared.fill import Fill, check_fill, fills_of
-from gpupipe.ops._shared.geometry import image_of, images_of, one_per_image
+from gpupipe.ops._shared.geometry import GeometryError, image_of, images_of, one_per_image
 from gpupipe.ops._shared.libraries import opencv
 from gpupipe.ops._shared.resampling import rounded
 from gpupipe.ops._shared.samples import noise
@@ -100,7 +100,7 @@ class Warp(Op):
         return params[1] if self.expand else hw
 
     def motion(self, hw: Array, *params: Array) -> Array:
-        return inverted(params[0], hw)
+        return inverted(self.stage, params[0])
 
     def reference(self, x: Array, matrix: Array, size: Array | None = None) -> Array:
         height, width = (int(length) for length in (x.shape if size is None else size)[:2])
@@ -262,17 +262,19 @@ def _floors(a: float, b: float, c: float, width: int, height: int) -> Array:
     return sums
 
 
-def inverted(matrix: Array, hw: Array) -> Array:
+def inverted(who: str, matrix: Array) -> Array:
     """The map from an image to the result, from the one that leads back, float[2,3] or float[3,3]: float64[3,3].
 
-    Of positions (x, y, w) that the middle of the result does not see, beyond the horizon, w is 0 or less.
+    Raises:
+        GeometryError: the result shows a line or a point of the image alone.
     """
     back = np.eye(3)
     back[: len(matrix)] = matrix
-    made = np.linalg.inv(back)
-    middle = back @ (hw[1] / 2, hw[0] / 2, 1.0)
-    out: Array = made if middle[2] >= 0 else -made
-    return out
+    try:
+        made: Array = np.linalg.inv(back)
+    except np.linalg.LinAlgError:
+        raise GeometryError(f"{who} needs a map that can be inverted, to move boxes or keypoints") from None
+    return made
 
 
 def _takes(cv2: Any, x: Array, height: int, width: int) -> bool:

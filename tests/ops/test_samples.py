@@ -15,7 +15,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, TensorSpec, ops
 from gpupipe.classes import dataclass
-from gpupipe.errors import PlanTypeError
+from gpupipe.errors import PlanTypeError, ShapeError
 from gpupipe.graph.op import Op
 from gpupipe.ops import Sample
 from gpupipe.ops._shared.composite import Composite, Row, call
@@ -114,6 +114,73 @@ def test_a_box_beyond_the_horizon_of_a_perspective_stays_finite() -> None:
     assert np.isfinite(made.boxes).all() and np.isfinite(made.keypoints).all()
     assert made.boxes[1, 2] > 1e4 and made.boxes[1, 0] == made.boxes[0, 0]
     assert ops.clip_boxes(made).boxes.shape == (2, 4) and abs(made.keypoints[0, 0]) > 1e4
+
+
+def convex(rng: np.random.Generator, height: int, width: int) -> Any:
+    """The corners of an image, float64[4,2], somewhere else: a convex quadrilateral whose first corner stays first."""
+    while True:
+        ends = rng.uniform(-0.5, 1.5, (4, 2)) * (width, height)
+        sides = np.roll(ends, -1, 0) - ends
+        turns = sides[:, 0] * np.roll(sides, -1, 0)[:, 1] - sides[:, 1] * np.roll(sides, -1, 0)[:, 0]
+        if (turns > 0.02 * width * height).all():
+            return ends
+
+
+@pytest.mark.parametrize("backend", [*BACKENDS, "fast"])
+def test_objects_stay_in_their_boxes_after_perspectives_however_strong(backend: str) -> None:
+    rng = np.random.default_rng(1)
+    rows = [(painted(rng), convex(rng, 60, 80)) for _ in range(60)]
+    corners = [(0, 0), (80, 0), (80, 60), (0, 60)]
+    ends = np.float32([end for _, end in rows])
+    columns = zip(*(flatten(part)[0] for part, _ in rows), strict=True)
+    parts = flatten(rows[0][0])[1].unflatten([np.stack(column) for column in columns])
+
+    def moved(s: Any, end: Any) -> Any:
+        places = [[end[i, 0], end[i, 1]] for i in range(4)]
+        return ops.perspective(s, corners, places, "nearest")
+
+    made = list(Dataset.from_tensor_slices((parts, ends)).map(moved, traced=True).with_options(on(backend)))
+
+    assert sum(check(replace(sample, keypoints=sample.keypoints[:0]), False) for sample in made) > 60
+    for sample, end in zip(made, ends, strict=True):
+        assert ((sample.keypoints[:, :2] >= end.min(axis=0)) & (sample.keypoints[:, :2] <= end.max(axis=0))).all()
+        low, high = end.min(axis=0) - 1e-2, end.max(axis=0) + 1e-2
+        assert (sample.boxes[:, :2] >= low).all() and (sample.boxes[:, 2:] <= high).all()
+
+
+def test_a_position_is_where_its_pixels_are_also_where_the_horizon_goes_through_the_image() -> None:
+    """(x, y) goes to (50 + 600 / (x - 50), 10 + 20 (y - 10) / (x - 50)): the horizon is in the middle, at x = 50."""
+    for left, right in ((5, 30), (65, 95)):
+        image = np.zeros((20, 100, 1), np.uint8)
+        image[8:12, left:right] = 1
+        s = Sample(image, [[left, 8, right, 12]], keypoints=[[left, 10], [right, 10]])
+
+        made = ops.perspective(s, coefficients=(-1, 0, 38, -0.2, -0.6, 16, -0.02, 0))
+
+        rows, columns = np.nonzero(made.image[..., 0])
+        around = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+        np.testing.assert_allclose(made.boxes, [around], atol=1)
+        np.testing.assert_allclose(made.keypoints, [[50 + 600 / (x - 50), 10] for x in (left, right)], rtol=1e-5)
+
+
+def test_a_map_that_cannot_be_inverted_moves_images_alone() -> None:
+    image, flat = np.ones((10, 11, 1), np.uint8), (0, 0, 3, 0, 1, 0, 0, 0)
+
+    assert ops.perspective(image, coefficients=flat).shape == image.shape
+    with pytest.raises(ShapeError, match="perspective needs a map that can be inverted, to move boxes or keypoints"):
+        ops.perspective(Sample(image, [[1, 2, 3, 4]]), coefficients=flat)
+
+
+@pytest.mark.parametrize("scale", [0.8, 1.0])
+def test_corners_that_are_drawn_on_a_line_leave_a_sample_alone(scale: float) -> None:
+    """Of small images that is often so; some of the maps had no inverse, and others led nearly all of it to infinity."""
+    for seed in range(300):
+        height, width = 9 + seed % 4, 9 + seed % 5
+        s = Sample(np.ones((height, width, 1), np.uint8), [[1, 1, 8, 8]])
+
+        made = ops.random_perspective(s, scale, 1.0, seed=seed)
+
+        assert np.isfinite(made.boxes).all()
 
 
 def test_keypoints_of_visibility_0_stay_where_they_are() -> None:
