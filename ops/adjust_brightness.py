@@ -31,6 +31,10 @@ class Brightness(Colour):
     levels: ClassVar[Literal["", "kept", "unit"]] = "kept"
     parameters: ClassVar[tuple[str, ...]] = ("delta",)
 
+    @property
+    def ignores_layout(self) -> bool:
+        return True
+
     def formula(self, f: Array, *params: Any) -> Array:
         result: Array = f + params[0]
         return result

@@ -42,6 +42,10 @@ class AdjustGamma(Colour):
         check_number(self.name, "gamma", self.gamma, 0)
         check_number(self.name, "gain", self.gain)
 
+    @property
+    def ignores_layout(self) -> bool:
+        return True
+
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         gamma = rows_within(self.name, "gamma", self.gamma, len(hw), 0)
         gain = rows_within(self.name, "gain", self.gain, len(hw))

@@ -47,6 +47,10 @@ class ConvertImageDtype(Op):
         for name in ("source", "dtype"):
             object.__setattr__(self, name, checked_dtype("convert_image_dtype", getattr(self, name)))
 
+    @property
+    def ignores_layout(self) -> bool:
+        return True
+
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         (x,) = xs
         x = x if x.layout == "CHW" else x.require("convert_image_dtype", layout="HWC")

@@ -178,6 +178,10 @@ class CropAndResizeAll(Op):
     def name(self) -> str:
         return self.part.name  # the function that users call
 
+    @property
+    def ignores_layout(self) -> bool:
+        return False
+
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         image, boxes = xs
         _check_boxes(boxes)

@@ -26,6 +26,10 @@ class Invert(Colour):
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
     """
 
+    @property
+    def ignores_layout(self) -> bool:
+        return True
+
     def reference(self, x: Array, *params: Any) -> Array:
         return inverted(x)
 

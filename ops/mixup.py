@@ -25,6 +25,10 @@ class Mixup(MixingByBeta):
 
     parameters: ClassVar[tuple[str, ...]] = ("share",)
 
+    @property
+    def ignores_layout(self) -> bool:
+        return True
+
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         return (beta(rng, self.alpha).astype(np.float32),)
 

@@ -67,6 +67,10 @@ class Normalize(Op):
     def takes(self) -> str:
         return self.layout
 
+    @property
+    def ignores_layout(self) -> bool:
+        return not isinstance(self.mean, tuple) and not isinstance(self.std, tuple)
+
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         (x,) = xs
         x = x.require("normalize", layout=self.layout)

@@ -30,6 +30,10 @@ class PerImageStandardization(Op):
 
     still: ClassVar[bool] = True
 
+    @property
+    def ignores_layout(self) -> bool:
+        return True
+
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         x = xs[0].require(self.name, layout="HWC")
         check_channels(self.name, x, "HWC")

@@ -11,6 +11,7 @@ import numpy as np
 
 from gpupipe.classes import dataclass
 from gpupipe.errors import PlanTypeError
+from gpupipe.graph.eager import over_rows, stacked
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.ops._shared.choice import Choice, chosen, results_of
 from gpupipe.ops._shared.geometry import column
@@ -99,9 +100,9 @@ def random_order(functions: Sequence[Callable[[Any], Any]], image: T, *, seed: i
 def _in_order(functions: Sequence[Callable[[Any], Any]], image: Any, seed: int | None) -> Any:
     images = image if isinstance(image, tuple) else (image,)
     if images and all(isinstance(x, np.ndarray) and x.ndim == 4 for x in images):  # each image its own order
-        rows = [_in_order(functions, row if isinstance(image, tuple) else row[0], seed)
-                for row in zip(*images, strict=True)]  # fmt: skip
-        return tuple(map(np.stack, zip(*rows, strict=True))) if isinstance(image, tuple) else np.stack(rows)
+        single = not isinstance(image, tuple)
+        rows = over_rows(lambda row: _in_order(functions, row[0] if single else row, seed), zip(*images, strict=True))
+        return stacked(rows) if single else tuple(map(stacked, zip(*rows, strict=True)))
     made = image
     order = random_uniform(0, len(orders(len(functions))), dtype="int32", seed=seed)
     for position in range(len(functions)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -16,7 +16,7 @@ from .drawn import Drawn
 from .frames import Frames, over_frames
 from .op import Array, Op, drawn_for, unlike
 
-__all__ = ["ELEMENT", "ElementRng", "Use", "eager_rng", "run", "run_together", "sizes_of"]
+__all__ = ["ELEMENT", "ElementRng", "Use", "eager_rng", "over_rows", "run", "run_together", "sizes_of", "stacked"]
 
 Use = tuple[Callable[[Op], Op], Sequence[Any]]
 """How another op is made of the one that draws, and its inputs."""
@@ -66,17 +66,24 @@ class ElementRng:
 
 ELEMENT: ContextVar[ElementRng | None] = ContextVar("gpupipe_element", default=None)
 
+_ROW: ContextVar[str] = ContextVar("gpupipe_row", default="")
+"""The number of the current row in its batch, as "[3]", or "[3][0]" for one of a batch that a row holds."""
 
-def run(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = False, row: int | None = None) -> Any:
-    """Run an op on one element or on the rows of a batch; `return_params` as in `apply`.
 
-    Args:
-        op: the op.
-        xs: its inputs.
-        seed: of its draws.
-        return_params: whether what it draws is returned as well.
-        row: the number of the element in its batch, whose rows draw on their own also where they have one seed.
-    """
+def over_rows(call: Callable[[Any], Any], rows: Iterable[Any]) -> list[Any]:
+    """What `call` makes of each row of a batch. Rows draw on their own, also where they have one seed."""
+    made, around = [], _ROW.get()
+    for number, row in enumerate(rows):
+        token = _ROW.set(f"{around}[{number}]")
+        try:
+            made.append(call(row))
+        finally:
+            _ROW.reset(token)
+    return made
+
+
+def run(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = False) -> Any:
+    """Run an op on one element or on the rows of a batch; `return_params` as in `apply`."""
     values = [x if isinstance(x, bytes) else as_leaf(x) for x in xs]
     specs = [spec_of(x) for x in values]
     if op.rows == "batch":
@@ -98,15 +105,8 @@ def run(op: Op, xs: Sequence[Any], seed: int | None, return_params: bool = False
         except SpecError:
             raise error from None  # describes what the user passed, not one row of it
         return _run_on_rows(op, values, seed, return_params)
-    try:
-        params = _params(op, values[0] if values else None, seed, row)
-        made = op.reference(*values, *params)
-    except DataError as error:
-        error.at(stage=op.stage)
-        raise
-    if not return_params:
-        return made
-    return (*(made if isinstance(made, tuple) else (made,)), Drawn(op.drawn).reference(*params))
+    made = _run_one(op, values, (), values[0] if values else None, seed, return_params)
+    return made[0] if len(made) == 1 else tuple(made)
 
 
 def run_together(
@@ -116,14 +116,26 @@ def run_together(
     values = [x if isinstance(x, bytes) else as_leaf(x) for x in xs]
     first = _first_of(op, of) if of else values[0]
     op.infer(*map(spec_of, values))
-    params = _params(op, first, seed)
-    results = _results(op, values, params)
-    if return_params:
-        results.append(Drawn(op.drawn).reference(*params))
-    for make, others in uses:
-        use, inputs = make(op), [as_leaf(x) for x in others]
-        more = [] if len(use.parameters) == len(params) else [sizes_of(op, first)[0]]
-        results += _results(use, inputs, [*params, *more])
+    return _run_one(op, values, uses, first, seed, return_params)
+
+
+def _run_one(
+    op: Op, values: Sequence[Any], uses: Sequence[Use], first: Any, seed: int | None, return_params: bool
+) -> list[Any]:
+    """Run an op on one element, as leaves that it takes, and others with what it drew for the size of `first`."""
+    try:
+        params = _params(op, first, seed)
+        results = _results(op, values, params)
+        if return_params:
+            results.append(Drawn(op.drawn).reference(*params))
+        for make, others in uses:
+            use, inputs = make(op), [as_leaf(x) for x in others]
+            use.infer(*map(spec_of, inputs))
+            more = [] if len(use.parameters) == len(params) else [sizes_of(op, first)[0]]
+            results += _results(use, inputs, [*params, *more])
+    except DataError as error:
+        error.at(stage=op.stage)
+        raise
     return results
 
 
@@ -142,22 +154,17 @@ def _first_of(op: Op, images: Sequence[Any]) -> Any:
 
 
 def _results(op: Op, values: Sequence[Any], params: Sequence[Any]) -> list[Any]:
-    op.infer(*map(spec_of, values))
-    try:
-        made = op.reference(*values, *params)
-    except DataError as error:
-        error.at(stage=op.stage)
-        raise
+    made = op.reference(*values, *params)
     return list(made) if isinstance(made, tuple) else [made]
 
 
 def _run_on_rows(op: Op, values: Sequence[Any], seed: int | None, return_params: bool) -> Any:
     """Run an op on each row of a batch, and stack the results."""
     _check_rows(op, values)
-    results = [run(op, row, seed, return_params, n) for n, row in enumerate(zip(*values, strict=True))]
+    results = over_rows(lambda row: run(op, row, seed, return_params), zip(*values, strict=True))
     if isinstance(results[0], tuple):
-        return tuple(_stacked(column) for column in zip(*results, strict=True))
-    return _stacked(results)
+        return tuple(stacked(column) for column in zip(*results, strict=True))
+    return stacked(results)
 
 
 def _run_on_batch(op: Op, values: Sequence[Any], specs: Sequence[TensorSpec], seed: int | None) -> Any:
@@ -172,11 +179,13 @@ def _run_on_batch(op: Op, values: Sequence[Any], specs: Sequence[TensorSpec], se
     return op.array(np, *values, *_params(op, values[0][0], seed))
 
 
-def _params(op: Op, first: Any, seed: int | None, row: int | None = None) -> list[Array]:
-    """Draw the parameters for one element, whose first input is `first`; `row` is its number in a batch."""
+def _params(op: Op, first: Any, seed: int | None) -> list[Array]:
+    """Draw the parameters for one element, whose first input is `first`."""
     if not op.parameters:
+        if not op.ignores_layout:
+            sizes_of(op, first)
         return []
-    rng = eager_rng(op.name, seed, row) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64))
+    rng = eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64))
     return [param[0] for param in drawn_for(op, rng, sizes_of(op, first))]
 
 
@@ -190,8 +199,19 @@ def _check_rows(op: Op, values: Sequence[Any]) -> None:
         raise SpecError(f"{op.name} needs a batch of at least one row, got none")
 
 
-def _stacked(rows: Sequence[Any]) -> Array:
-    return byte_array(rows) if isinstance(rows[0], bytes) else np.stack(rows)
+def stacked(rows: Sequence[Any]) -> Array:
+    """The results of rows as a batch.
+
+    Raises:
+        ShapeError: they have different shapes.
+    """
+    if isinstance(rows[0], bytes):
+        return byte_array(rows)
+    try:
+        return np.stack(rows)
+    except ValueError as error:
+        text = "needs results of one shape for a batch; call it before the batch, then padded_batch"
+        raise ShapeError(text) from error
 
 
 def sizes_of(op: Op, first: Any) -> Array:
@@ -208,17 +228,20 @@ def sizes_of(op: Op, first: Any) -> Array:
         shape, op = shape[1:], op.op
     channels_first = len(shape) == 3 and op.takes == "CHW"
     if len(shape) == 3 and not channels_first and shape[0] in _CHANNELS and min(shape[1:]) > max(_CHANNELS):
+        instead = "drop it" if "axes" in op.frames else "call it before ops.transpose"
         raise SpecError(
-            f"{op.name} needs an image {{HWC}}, got an array of shape {list(shape)}, which looks like {{CHW}}; call it "
-            "before ops.transpose"
+            f"{op.stage} needs an image {{HWC}}, got an array of shape {list(shape)}, which looks like {{CHW}}; "
+            f"{instead}"
         )
     return np.array([shape[1:] if channels_first else shape[:2] if len(shape) >= 2 else (0, 0)], np.int32)
 
 
-def eager_rng(name: str, seed: int | None, row: int | None = None) -> BatchRng:
-    """The generator of one eager call: inside a Python map keyed by the element, else by `seed` or fresh entropy."""
-    at = ELEMENT.get()
-    place = "" if row is None else f"[{row}]"
+def eager_rng(name: str, seed: int | None) -> BatchRng:
+    """The generator of one eager call: inside a Python map keyed by the element, else by `seed` or fresh entropy.
+
+    With a seed, and in a row of a batch, the row's number is part of the key.
+    """
+    at, place = ELEMENT.get(), _ROW.get()
     if at is not None:
         count = at.random_calls.get(name, 0)
         at.random_calls[name] = count + 1

@@ -45,6 +45,10 @@ class Frames(Op):
         return self.op.takes
 
     @property
+    def ignores_layout(self) -> bool:
+        return self.op.ignores_layout
+
+    @property
     def random(self) -> bool:  # type: ignore[override]
         return self.op.random
 

@@ -130,6 +130,11 @@ class Op:
         """The layout of an image that does not say its own; an op that may take images {CHW} overrides it."""
         return "HWC"
 
+    @property
+    def ignores_layout(self) -> bool:
+        """Whether an array {CHW} that is taken for {HWC} gives the right result; also where no input is an image."""
+        return self.domain != "image" or self.decodes or self.foreign
+
     def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:
         """The spec of the result, or of each result.
 

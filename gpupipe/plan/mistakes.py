@@ -108,11 +108,7 @@ def channels_first(node: Node) -> Found:
     """Arrays {CHW} that an op takes for images {HWC}: it is probable, but images may have any number of channels."""
     for value in applications(node):
         op = value.op
-        if op.domain != "image" or op.decodes or op.foreign or op.name in _ANY_AXES:
-            continue
-        if isinstance(op, Normalize) and not isinstance(op.mean, tuple) and not isinstance(op.std, tuple):
-            continue
-        if op.takes != "HWC":
+        if op.ignores_layout or op.takes != "HWC":
             continue
         for x in value.x:
             shape = x.spec.shape
@@ -202,16 +198,6 @@ def _shown(numbers: Iterable[float]) -> str:
 
 
 _CHANNELS = (1, 3, 4)
-
-_ANY_AXES = {
-    "adjust_brightness",
-    "adjust_gamma",
-    "convert_image_dtype",
-    "mixup",
-    "per_image_standardization",
-    "random_brightness",
-}
-"""Ops on images for which the position of the channel axis does not matter."""
 
 _ADDS = {"adjust_brightness": "delta", "random_brightness": "max_delta"}
 """Ops that add a number to each value, and the names of their fields with it."""

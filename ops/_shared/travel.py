@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from gpupipe.classes import dataclass
-from gpupipe.errors import PlanTypeError, ShapeError, SpecError
+from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.graph.eager import over_rows, stacked
 from gpupipe.graph.op import Array, Op
 from gpupipe.graph.symbols import apply_together
 from gpupipe.ops._shared.one_size import of_one_size
@@ -57,9 +58,7 @@ class Moved(Op):
             return x
         *drawn, hw = params
         matrix = self.op.motion(hw, *drawn)
-        return (
-            _boxes(matrix, hw, checked_boxes(x)) if self.what == "boxes" else _points(matrix, hw, checked_points(x))
-        )
+        return _boxes(matrix, hw, checked_boxes(x)) if self.what == "boxes" else _points(matrix, hw, checked_points(x))
 
 
 def _boxes(matrix: Array, hw: Array, boxes: Array) -> Array:
@@ -198,20 +197,9 @@ def by_rows(who: str, image: Any, call: Callable[[Any], Any]) -> Any:
         )
     if not len(first):
         raise SpecError(f"{who} needs a batch of at least one row, got none")
-    return _stacked([call(structure.unflatten([leaf[row] for leaf in leaves])) for row in range(len(first))])
+    return _joined(over_rows(lambda row: call(structure.unflatten(row)), zip(*leaves, strict=True)))
 
 
-def _stacked(rows: Sequence[Any]) -> Any:
-    """The results of rows as a batch.
-
-    Raises:
-        ShapeError: they have different shapes.
-    """
-    columns = [flatten(row)[0] for row in rows]
-    try:
-        made = [np.stack(column) for column in zip(*columns, strict=True)]
-    except ValueError as error:
-        raise ShapeError(
-            "needs results of one shape for a batch; call it before the batch, then padded_batch"
-        ) from error
-    return flatten(rows[0])[1].unflatten(made)
+def _joined(rows: Sequence[Any]) -> Any:
+    columns = zip(*(flatten(row)[0] for row in rows), strict=True)
+    return flatten(rows[0])[1].unflatten([stacked(column) for column in columns])

@@ -173,7 +173,7 @@ def test_a_map_that_cannot_be_inverted_moves_images_alone() -> None:
 
 @pytest.mark.parametrize("scale", [0.8, 1.0])
 def test_corners_that_are_drawn_on_a_line_leave_a_sample_alone(scale: float) -> None:
-    """Of small images that is often so; some of the maps had no inverse, and others led nearly all of it to infinity."""
+    """Of small images that is often so; some of the maps had no inverse, and others led nearly all to infinity."""
     for seed in range(300):
         height, width = 9 + seed % 4, 9 + seed % 5
         s = Sample(np.ones((height, width, 1), np.uint8), [[1, 1, 8, 8]])
