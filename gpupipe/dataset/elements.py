@@ -19,6 +19,7 @@ from ..arguments import (
 from ..brief import brief
 from ..errors import PlanError, PlanTypeError
 from ..graph.classify import classify
+from ..graph.sites import users_frames
 from ..graph.trace import require_no_symbols
 from ..options import AUTOTUNE
 from ..plan.index import ENDLESS, Asked, Part, Places, Select, blocker, why_not
@@ -114,7 +115,10 @@ class Elements(Chain):
             kept = IdleWorkers()
         node = Map(self.plan, map_func, graph, pending, result, calls, deterministic, rng, workers, kept)
         if graph is not None:
-            refuse_certain_mistakes(node)
+            try:
+                refuse_certain_mistakes(node)
+            except PlanError as error:
+                raise error.with_traceback(users_frames(error)) from None
         return self._then(node)
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from ..errors import PlanError
-from ..graph.values import Apply, Const, topological
+from ..graph.arithmetic import Arithmetic
+from ..graph.values import Apply, Const, Value, topological
 from ..log import logger
 from ..ops.convert_image_dtype import ConvertImageDtype
 from ..ops.normalize import Normalize
@@ -24,6 +25,7 @@ __all__ = [
     "beyond_one",
     "blended",
     "channels_first",
+    "line_of",
     "log_mistakes",
     "normalizations",
     "refuse_certain_mistakes",
@@ -72,14 +74,17 @@ def normalizations(node: Node) -> Found:
             wrong, right, factor = "0..1", "0..255", 1 / 255
             instead = "or keep the values at 0..255"
         elif values.low < 0 and values.high <= _FEW and mean.min() >= 0 < mean.max():
-            yield f"normalize at {value.line} gets values of {values}, which are normalized already; drop it", False
+            yield (
+                f"normalize {line_of(value, node)} gets values of {values}, which are normalized already; drop it",
+                False,
+            )
             continue
         else:
             continue
         yield (
-            f"normalize at {value.line} gets values of {wrong}, and mean {_shown(mean)} and std {_shown(std)} are for "
-            f"{right}; write mean={_shown(mean * factor)}, std={_shown(std * factor)}, {instead}",
-            values.photograph,
+            f"normalize {line_of(value, node)} gets values of {wrong}, and mean {_shown(mean)} and std {_shown(std)} "
+            f"are for {right}; write mean={_shown(mean * factor)}, std={_shown(std * factor)}, {instead}",
+            values.photograph and (of_unit or (std.max() < 1 and mean.min() > 0 and mean.max() < 1)),
         )
 
 
@@ -93,15 +98,15 @@ def beyond_one(node: Node) -> Found:
         values = range_of(value.x[0], node.sources[0])
         if values is None or getattr(op, "clip", True) is False:
             continue
-        bytes_, negative = values.high >= _OF_BYTES, values.low < _LEAST
-        if not bytes_ and (converts or (values.high <= _MOST and not negative)):
+        bytes_, negative = values.high >= _OF_BYTES, values.low <= _LEAST
+        if not (bytes_ or negative or (values.high > _MOST and not converts)):
             continue
         if (values.low, values.high) == (0, 255):
             instead = "write ops.cast(x, 'uint8') before it" if not converts else "write ops.cast(x, 'uint8') instead"
         else:
             instead = "write it before what changes the values, or ops.clip(x, 0, 1) before it"
-        text = f"{op.name} at {value.line} needs floats of 0..1, got values of {values}; {instead}"
-        yield text, values.photograph and (bytes_ or negative)
+        text = f"{op.name} {line_of(value, node)} needs floats of 0..1, got values of {values}; {instead}"
+        yield text, values.photograph and (bytes_ or values.low < -0.5)
 
 
 def channels_first(node: Node) -> Found:
@@ -118,8 +123,9 @@ def channels_first(node: Node) -> Found:
             if first in _CHANNELS and last is not None and last not in _CHANNELS:
                 needed = "drop it" if isinstance(op, Transpose) else "write x = ops.transpose(x, 'HWC') before it"
                 text = (
-                    f"{op.name} at {value.line} takes an array of shape {list(shape)} for an image {{HWC}} of height "
-                    f"{first} with {last} channels, and it looks like {{CHW}}; {needed}, or keep arrays as {{HWC}}"
+                    f"{op.name} {line_of(value, node)} takes an array of shape {list(shape)} for an image {{HWC}} of "
+                    f"height {first} with {last} channels, and it looks like {{CHW}}; {needed}, or keep arrays as "
+                    "{HWC}"
                 )
                 yield text, False
 
@@ -135,20 +141,26 @@ def scales(node: Node) -> Found:
         if op.name == "cast" and value.spec.dtype is not None and np.dtype(value.spec.dtype).kind in "iu":
             if values.high <= _FEW and values.low >= -_FEW:
                 instead = "write ops.convert_image_dtype(x, 'uint8')" if values.low >= 0 else "keep them as floats"
-                text = f"cast at {value.line} makes integers of values of {values}, which loses the image; {instead}"
-                yield text, values.photograph
+                text = f"cast {line_of(value, node)} makes integers of values of {values}, which loses the image; "
+                yield text + instead, values.photograph and (values.low, values.high) == (0, 1) and _scales(value.x[0])
         elif isinstance(op, ConvertImageDtype) and np.dtype(op.dtype).kind == "f" and of_bytes:
             yield (
-                f"convert_image_dtype at {value.line} leaves values of 0..255 as they are: it scales integers alone; "
-                "write it before what makes floats of them, or x / 255",
+                f"convert_image_dtype {line_of(value, node)} leaves values of 0..255 as they are: it scales integers "
+                "alone; write it before what makes floats of them, or x / 255",
                 False,
             )
         elif of_bytes and 0 < abs(number := _number(getattr(op, _ADDS.get(op.name, ""), None))) <= 1:
             yield (
-                f"{op.name} at {value.line} adds at most {number:g} to floats of 0..255, "
+                f"{op.name} {line_of(value, node)} adds at most {number:g} to floats of 0..255, "
                 "which nobody sees; write it before what makes floats of integers, of which 1 is the whole range",
                 False,
             )
+
+
+def _scales(value: Value) -> bool:
+    """Whether a value is a number times another one: what else makes 0..1 may leave only a few numbers to be cast."""
+    op = value.op if isinstance(value, Apply) else None
+    return isinstance(op, ConvertImageDtype) or (isinstance(op, Arithmetic) and op.operator in ("truediv", "mul"))
 
 
 def _number(value: object) -> float:
@@ -176,15 +188,20 @@ def blended(node: Node) -> Found:
             what = f"image {n + 1} of {count}" if count > 1 else "an image"
             what += ", the indices of a palette" if found.classes == "certainly" else ", of one channel"
             certain = found.classes == "certainly"
-            text = f"{op.stage} at {value.line} blends {what}, by {kernel!r}: numbers of classes would become others; "
-            yield text + f"write {name}={which}" + ("" if certain else ", if it is a mask"), certain
+            text = f"{op.stage} {line_of(value, node)} blends {what}, by {kernel!r}: numbers of classes would become "
+            yield text + f"others; write {name}={which}" + ("" if certain else ", if it is a mask"), certain
 
 
-_LEAST, _MOST = -0.5, 1.5
-"""What floats of 0..1 may become on their way: bicubic resizing and sharpening exceed it."""
+_LEAST, _MOST = -0.4, 1.5
+"""What floats of 0..1 may become on their way: bicubic resizing and sharpening exceed it, and so does brightness."""
 
 _OF_BYTES = 100.0
 """A largest value that no brightening of 0..1 gives."""
+
+
+def line_of(value: Apply, node: Node) -> str:
+    """Where the call of an op is, in words; an op that is handed to the map itself has the line of the map."""
+    return f"at {value.line or node.line}"
 
 
 def applications(node: Node) -> Iterator[Apply]:

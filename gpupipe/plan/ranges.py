@@ -15,9 +15,11 @@ from ..graph.values import Apply, Input, Item, Value
 from ..ops.convert_image_dtype import LARGEST, ConvertImageDtype
 from ..ops.normalize import Normalize
 from ..ops.per_image_standardization import PerImageStandardization
-from ..spec import TensorSpec
+from ..spec import LEAF, TensorSpec
 from .batches import Batch, PaddedBatch, Unbatch
+from .joins import OneStream, Zip
 from .node import Node
+from .order import Enumerate
 
 __all__ = ["Range", "kernel_of", "range_of"]
 
@@ -29,8 +31,8 @@ class Range:
     Attributes:
         low: the smallest that its type and the ops before it allow.
         high: the largest.
-        photograph: whether it was decoded as an image in colours, so that values near both ends do come; a gray image
-            may be a mask with a few small numbers.
+        photograph: whether it was decoded as an image of three channels, so that values near both ends do come; a gray
+            image, or one channel, may be a mask with a few small numbers.
         classes: whether the values are numbers of classes, which have no mean: indices of a palette are "certainly",
             bytes of one channel that are no JPEG "perhaps".
     """
@@ -49,6 +51,10 @@ class Range:
         return f"{self.low:.4g}..{self.high:.4g}"
 
 
+_Known = dict[tuple[int, int], Range | None]
+"""What is found: by the ids of a value and of its map's input, and by index and id for leaves of several inputs."""
+
+
 def range_of(value: Value, source: Node) -> Range | None:
     """The values of an image; None where it is not certain, and in chains too deep to follow.
 
@@ -62,17 +68,17 @@ def range_of(value: Value, source: Node) -> Range | None:
         return None
 
 
-def _of(value: Value, source: Node, known: dict[int, Range | None]) -> Range | None:
-    """The values of an image; `known` has those of others of the graph, by their id."""
-    if id(value) not in known:
-        known[id(value)] = _found(value, source, known)
-    return known[id(value)]
+def _of(value: Value, source: Node, known: _Known) -> Range | None:
+    """The values of an image; `known` has those of others."""
+    key = id(value), id(source)
+    if key not in known:
+        known[key] = _found(value, source, known)
+    return known[key]
 
 
-def _found(value: Value, source: Node, known: dict[int, Range | None]) -> Range | None:
+def _found(value: Value, source: Node, known: _Known) -> Range | None:
     if isinstance(value, Input):
-        below = _leaf(source, value.index)
-        return _of_type(value.spec) if below is None else _of(*below, {})
+        return _of_leaf(source, value.index, known) or _of_type(value.spec)
     whole = value.value if isinstance(value, Item) else value
     if not isinstance(whole, Apply):
         return _of_type(value.spec)
@@ -87,6 +93,8 @@ def _found(value: Value, source: Node, known: dict[int, Range | None]) -> Range 
     made = _after(op, _union(found), value.spec, len(inputs)) if whole_known else None
     if made is not None and made.classes and kernel_of(op, image) != "nearest":
         made = replace(made, classes="")
+    if made is not None and made.photograph and op.domain == "any" and not _in_colours(value.spec):
+        made = replace(made, photograph=False)  # such a part may be a mask, as masks are stored as colours, too
     return made or _of_type(value.spec)
 
 
@@ -162,13 +170,17 @@ def _computed(op: Arithmetic, x: Range) -> Range | None:
 
 def _decoded(op: Op, made: TensorSpec) -> Range | None:
     found = _of_type(made)
+    colours = _in_colours(made) and op.name != "decode_png" and getattr(op, "palette", "colors") == "colors"
     if found is None:
-        return Range(0.0, 1.0, True) if made.dtype == np.float32 else None
-    channels = None if made.shape is None else made.shape[-1]
-    mask = channels == 1 or op.name == "decode_png" or getattr(op, "palette", "colors") != "colors"
+        return Range(0.0, 1.0, colours) if made.dtype == np.float32 else None
     if getattr(op, "palette", "colors") == "indices":
         return replace(found, classes="certainly")
-    return replace(found, photograph=not mask, classes=found.classes if op.name == "decode_png" else "")
+    return replace(found, photograph=colours, classes=found.classes if op.name == "decode_png" else "")
+
+
+def _in_colours(spec: TensorSpec) -> bool:
+    axis = "HWC" if spec.layout is None or "C" not in spec.layout else spec.layout
+    return spec.shape is not None and len(spec.shape) == len(axis) and spec.shape[axis.index("C")] == 3
 
 
 def _of_type(spec: TensorSpec) -> Range | None:
@@ -178,8 +190,33 @@ def _of_type(spec: TensorSpec) -> Range | None:
     return Range(0.0, 255.0, classes="perhaps" if spec.shape is not None and spec.shape[-1:] == (1,) else "")
 
 
-def _leaf(source: Node, index: int) -> tuple[Value, Node] | None:
-    """A leaf of a step's elements as a value in the graph of the map that made it, and that map's input."""
-    while source.same_leaves or isinstance(source, (Batch, PaddedBatch, Unbatch)):
-        source = source.sources[0]
-    return (source.outputs[index], source.sources[0]) if source.outputs else None
+def _of_leaf(source: Node, index: int, known: _Known) -> Range | None:
+    """The values of a leaf of a step's elements; None where no map made it."""
+    while True:
+        if source.same_leaves or isinstance(source, (Batch, PaddedBatch, Unbatch)):
+            source = source.sources[0]
+        elif isinstance(source, Enumerate) and index:
+            source, index = source.source, index - 1
+        elif isinstance(source, Zip):
+            source, index = _of_zip(source, index)
+        elif source.made is not None:
+            source = source.made
+        else:
+            break
+    if not isinstance(source, OneStream):
+        return _of(source.outputs[index], source.sources[0], known) if source.outputs else None
+    key = index, id(source)
+    if key not in known:
+        found = [_of_leaf(node, index, known) for node in source.inputs]
+        known[key] = _union([one for one in found if one is not None]) if None not in found else None
+    return known[key]
+
+
+def _of_zip(source: Zip, index: int) -> tuple[Node, int]:
+    """The input of a zip that a leaf comes from, and the leaf's index in it."""
+    for node in source.inputs:
+        count = (node.element.structure or LEAF).count
+        if index < count:
+            break
+        index -= count
+    return node, index

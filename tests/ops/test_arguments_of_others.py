@@ -6,6 +6,7 @@ belongs. It is an error that names the argument, or says what to write.
 
 from __future__ import annotations
 
+import inspect
 import io
 from collections.abc import Callable
 from functools import reduce
@@ -113,6 +114,10 @@ def normalized(contents: Any) -> Any:
     return ops.normalize(image, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
+def unit(contents: Any) -> Any:
+    return ops.convert_image_dtype(ops.decode_jpeg(contents, 3), "float32")
+
+
 SPOILS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "color_jitter": (lambda b: ops.color_jitter(resized(b), 0.4), "got values of 0..255; write ops.cast"),
     "gaussian_noise": (lambda b: ops.gaussian_noise(resized(b)), "got values of 0..255"),
@@ -133,6 +138,16 @@ SPOILS: dict[str, tuple[Callable[[Any], Any], str]] = {
         "got values of -2..2",
     ),
     "around zero": (lambda b: ops.color_jitter(resized(b) / 127.5 - 1, 0.4), "got values of -1..1"),
+    "around zero to integers": (
+        lambda b: ops.convert_image_dtype(resized(b) / 127.5 - 1, "uint8"),
+        "needs floats of 0..1, got values of -1..1",
+    ),
+    "normalized to integers": (lambda b: ops.convert_image_dtype(normalized(b), "uint8"), "got values of -2.118..2.64"),
+    "integers of 0..1": (lambda b: ops.cast(resized(b) / 255, "uint8"), "loses the image; write ops.convert"),
+    "normalized {CHW}": (
+        lambda b: ops.normalize(ops.transpose(resized(b)) * 1, 0.5, 0.5, layout="CHW"),
+        "write mean=127.5",
+    ),
     "normalize": (lambda b: ops.normalize(resized(b), 0.5, 0.5), "write mean=127.5, std=127.5"),
     "normalize of 0..1": (
         lambda b: ops.normalize(ops.convert_image_dtype(ops.decode_jpeg(b, 3), "float32"), 127.5, 127.5),
@@ -147,15 +162,51 @@ def test_a_map_that_spoils_photographs_is_refused_on_its_line(function: Callable
         gp.Dataset.from_list([jpeg()]).map(function)
 
 
-def test_the_range_is_known_across_steps() -> None:
-    images = gp.Dataset.from_list([jpeg()]).map(resized).batch(1).unbatch().prefetch(1)
+def inverted(*element: Any) -> Any:
+    return ops.invert(element[-1])
+
+
+FILES = gp.Dataset.from_list([jpeg()])
+"""Of bytes; where they stand for paths, nothing is read."""
+
+STEPS: dict[str, Callable[[], gp.Dataset]] = {
+    "batches": lambda: FILES.map(resized).batch(1).unbatch().prefetch(1),
+    "zip": lambda: gp.Dataset.zip((gp.Dataset.zip((FILES, FILES.map(unit))), FILES.map(resized))),
+    "enumerate": lambda: FILES.map(resized).enumerate(),
+    "concatenate": lambda: FILES.map(resized).concatenate(FILES.map(resized)),
+    "several, one of 0..255 each": lambda: gp.Dataset.sample_from_datasets([FILES.map(resized)] * 3),
+    "flat_map": lambda: FILES.flat_map(lambda path: gp.TFRecordDataset(path).map(resized)),
+    "interleave of pairs": lambda: FILES.interleave(lambda path: gp.TFRecordDataset(path).map(resized).enumerate()),
+}
+
+
+@pytest.mark.parametrize("make", STEPS.values(), ids=STEPS)
+def test_the_range_is_known_across_steps(make: Callable[[], gp.Dataset]) -> None:
+    with pytest.raises(PlanError, match=r"at \S*test_arguments_of_others.py:\d+ .*got values of 0\.\.255"):
+        make().map(inverted)
+
+
+def test_the_range_of_a_chain_that_holds_itself_many_times_is_found_at_once() -> None:
+    images = FILES.map(resized)
+    for _ in range(60):
+        images = images.concatenate(images)
 
     with pytest.raises(PlanError, match=r"got values of 0\.\.255"):
         images.map(ops.invert)
 
 
-def unit(contents: Any) -> Any:
-    return ops.convert_image_dtype(ops.decode_jpeg(contents, 3), "float32")
+def test_an_op_that_is_handed_to_map_itself_is_at_the_line_of_the_map() -> None:
+    with pytest.raises(PlanError, match=rf"^invert at {__file__}:\d+ needs floats of 0\.\.1") as caught:
+        FILES.map(resized).map(ops.invert)
+    assert [entry.name for entry in caught.traceback] == [inspect.currentframe().f_code.co_name, "map"]  # type: ignore[union-attr]
+
+
+def test_of_several_inputs_the_range_is_that_of_all_and_not_certain() -> None:
+    images = FILES.map(resized).concatenate(FILES.map(unit))
+
+    assert [finding.rule for finding in images.map(inverted).prefetch(1).check()] == ["values_of_another_range"]
+    assert not gp.Dataset.zip((FILES.map(resized), FILES.map(unit))).map(inverted).prefetch(1).check()
+    assert not FILES.map(unit).concatenate(FILES.map(unit)).map(inverted).prefetch(1).check()
 
 
 RIGHT: dict[str, Callable[[Any], Any]] = {
@@ -174,6 +225,17 @@ RIGHT: dict[str, Callable[[Any], Any]] = {
     "before normalize": lambda b: ops.normalize(ops.invert(ops.convert_image_dtype(ops.decode_jpeg(b, 3), "float32"))),
     "with noise that is not clipped": lambda b: ops.gaussian_noise(resized(b), sigma=1.0, clip=False),
     "with values that a mask may have": lambda b: ops.invert(ops.cast(ops.decode_jpeg(b, 1), "float32")),
+    "as many channels as the image has": lambda b: ops.invert(ops.cast(ops.decode_image(b), "float32")),
+    "of a JPEG": lambda b: ops.invert(ops.cast(ops.decode_jpeg(b), "float32")),
+    "a mask of 0 and 255": lambda b: ops.cast(ops.decode_image(b) / 255, "uint8"),
+    "a mask in the first channel": lambda b: ops.cast(ops.decode_jpeg(b, 3)[..., :1] / 255, "uint8"),
+    "a mask in a plane": lambda b: ops.normalize(ops.expand_dims(ops.decode_jpeg(b, 3)[..., 0], 2), 0.5, 0.5),
+    "a few levels": lambda b: ops.cast(ops.decode_jpeg(b, 3) / 64, "uint8"),
+    "a threshold": lambda b: ops.cast(ops.decode_jpeg(b, 3) / 255 + 0.5, "uint8"),
+    "two levels": lambda b: ops.cast(ops.posterize(unit(b), 1), "uint8"),
+    "numbers from 1": lambda b: ops.normalize(ops.decode_jpeg(b, 3), 1.0, 1.0),
+    "a shift": lambda b: ops.normalize(ops.decode_jpeg(b, 3), 0.5, 1.0),
+    "darker by a half": lambda b: ops.color_jitter(unit(b) - 0.5, 0.4),
     "of a bicubic resize": lambda b: ops.invert(ops.resize(ops.decode_jpeg(b, 3), (9, 9), "bicubic") / 255),
 }
 
@@ -190,6 +252,22 @@ def test_a_chain_that_is_very_deep_is_not_followed() -> None:
         dataset = dataset.map(lambda x: x + 0.0)
 
     dataset.map(lambda x: reduce(lambda y, _: y + 0.0001, range(1500), x)).map(ops.invert)
+
+
+@pytest.mark.parametrize(
+    ("function", "rule"),
+    [
+        (RIGHT["as many channels as the image has"], "values_of_another_range"),
+        (RIGHT["of a JPEG"], "values_of_another_range"),
+        (RIGHT["darker by a half"], "values_of_another_range"),
+        (lambda b: ops.convert_image_dtype(unit(b) - 0.5, "uint8"), "values_of_another_range"),
+        (RIGHT["a mask in a plane"], "normalize_of_another_range"),
+        (RIGHT["a few levels"], "scales_of_values"),
+        (RIGHT["two levels"], "scales_of_values"),
+    ],
+)
+def test_what_may_be_meant_is_found_by_check(function: Callable[[Any], Any], rule: str) -> None:
+    assert [finding.rule for finding in FILES.map(function).prefetch(1).check()] == [rule]
 
 
 def test_what_is_probably_wrong_is_logged_once_at_the_first_element(caplog: pytest.LogCaptureFixture) -> None:

@@ -66,7 +66,8 @@ def images_moved_apart(node: Node, above: tuple[Node, ...]) -> str | None:
         name = first.op.name
         kernels = ', interpolation=("bilinear", "nearest")' if hasattr(first.op, "interpolation") else ""
         return (
-            f"{name} at {first.line} and {name} at {second.line} draw on their own, for two images of one element: an "
+            f"{name} {mistakes.line_of(first, node)} and {name} {mistakes.line_of(second, node)} draw on "
+            "their own, for two images of one element: an "
             f"image and its mask no longer fit; write ops.{name}((image, mask), ...{kernels}), which draws once for "
             "both, or give both one seed"
         )
