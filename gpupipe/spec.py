@@ -59,24 +59,26 @@ Array = npt.NDArray[Any]
 DType = np.dtype[Any] | type[bytes]
 
 
-def as_dtype(dtype: Any) -> DType | None:
-    """Convert anything that names a dtype to `np.dtype` or `bytes`; None stays None (unknown).
+def as_dtype(dtype: Any, who: str = "a spec") -> DType | None:
+    """Convert anything that names a dtype to `np.dtype` or `bytes`; None stays None (unknown). `who` is for messages.
 
     Raises:
         PlanTypeError: for objects, complex numbers, dates and anything that is not a dtype.
     """
     if dtype is None:
         return None
+    if isinstance(dtype, (np.ndarray, list)) or hasattr(type(dtype), "__gpupipe_symbol__"):
+        raise PlanTypeError(f"{who} needs a dtype, got an array of values")
     if dtype is bytes or dtype is str or dtype == "string" or dtype == "bytes":
         return bytes
     try:
         found = np.dtype(dtype)
     except TypeError as error:
-        raise PlanTypeError(f"a spec needs a NumPy dtype or bytes, got {dtype!r}") from error
+        raise PlanTypeError(f"{who} needs a NumPy dtype or bytes, got {dtype!r}") from error
     if found.kind in "SUO":
         return bytes
     if found.kind not in "biuf":
-        raise PlanTypeError(f"a spec needs a boolean, integer, float or bytes dtype, got {found}")
+        raise PlanTypeError(f"{who} needs a boolean, integer, float or bytes dtype, got {found}")
     native: np.dtype[Any] = found.newbyteorder("=")
     return native
 

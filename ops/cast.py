@@ -38,7 +38,7 @@ class Cast(Op):
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        dtype = as_dtype(self.dtype)
+        dtype = as_dtype(self.dtype, "cast")
         if dtype is None or dtype is bytes:
             raise SpecError(f"cast needs a numeric dtype, got {self.dtype!r}")
         object.__setattr__(self, "dtype", np.dtype(dtype).name)

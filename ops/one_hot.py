@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -42,16 +43,16 @@ class OneHot(Op):
 
     def __post_init__(self) -> None:
         check_number("one_hot", "depth", self.depth, 1, MOST_PIXELS, integer=True)
-        dtype = as_dtype(self.dtype)
+        dtype = as_dtype(self.dtype, "one_hot")
         if dtype is None or dtype is bytes:
             raise SpecError(f"one_hot needs a numeric dtype, got {self.dtype!r}")
         object.__setattr__(self, "depth", plain(self.depth))
         object.__setattr__(self, "dtype", np.dtype(dtype).name)
         for name in ("on_value", "off_value"):
             value = plain(getattr(self, name))
-            if not isinstance(value, (bool, int, float, np.generic)):
+            if not isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
                 raise PlanTypeError(f"one_hot needs a number for {name}, got {value!r}")
-            if np.dtype(dtype).kind in "iu" and np.array(value).astype(dtype) != value:
+            if not _fits(value, np.dtype(dtype)):
                 raise SpecError(f"one_hot needs {name} that fits {self.dtype}, got {value!r}")
             object.__setattr__(self, name, value.item() if isinstance(value, np.generic) else value)
 
@@ -96,6 +97,16 @@ class OneHot(Op):
         yield Case(cls(5), (np.int64(2),), note="scalar")
         yield Case(cls(3, 0.9, 0.05), (np.array([0, 2, -1, 3], np.int32),), note="smooth")
         yield Case(cls(3, dtype="int64"), (np.array([[0], [2]], np.uint8),), note="matrix")
+
+
+def _fits(value: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether a number stays what it is as this dtype; as a float, it may be rounded."""
+    with np.errstate(all="ignore"):
+        try:
+            made = np.array(value).astype(dtype)
+        except OverflowError:  # an integer that no float holds
+            return False
+    return bool(made == value) if dtype.kind != "f" else bool(np.isfinite(made)) or not math.isfinite(value)
 
 
 def one_hot(indices: Any, depth: int, on_value: float = 1, off_value: float = 0, dtype: Any = "float32") -> Any:

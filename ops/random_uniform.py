@@ -48,7 +48,7 @@ class RandomUniform(Op):
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        found = as_dtype(self.dtype)
+        found = as_dtype(self.dtype, WHO)
         dtype = np.dtype(bool if found is None or found is bytes else found)
         if dtype.kind not in "iuf":
             raise SpecError(f"{WHO} needs a dtype of integers or floats, got {self.dtype!r}")
@@ -147,7 +147,7 @@ def random_uniform(
     if math.prod(sizes) > MOST:
         raise SpecError(f"{WHO} needs a shape of at most {MOST} numbers, got {list(sizes)}")
     if maxval is None:
-        kind = as_dtype(dtype)
+        kind = as_dtype(dtype, WHO)
         if kind is not None and kind is not bytes and np.dtype(kind).kind != "f":
             raise SpecError(f"{WHO} needs maxval for {kind}, got None")
         maxval = 1

@@ -437,6 +437,13 @@ def test_the_type_can_be_chosen() -> None:
     assert ops.one_hot(1, 2, 7, -7, dtype="int8").tolist() == [-7, 7]
 
 
+def test_values_that_a_type_holds_nearly_or_not_at_all_on_purpose_are_taken() -> None:
+    assert ops.one_hot(1, 2, 0.9, float("-inf")).tolist() == [float("-inf"), np.float32(0.9)]
+    assert ops.one_hot(1, 2, 65504, 1e-9, "float16").tolist() == [0, 65504]
+    assert ops.one_hot(0, 2, 1.0, 0.0, bool).tolist() == [True, False]
+    assert np.isnan(ops.one_hot(0, 2, 1, float("nan"))[1])
+
+
 @pytest.mark.tf
 def test_one_hot_is_tensorflows(tf: Any) -> None:
     labels = np.array([[0, 4, -1], [2, 9, 3]], np.int32)
@@ -504,11 +511,31 @@ def test_it_is_traced_for_labels() -> None:
     assert traced.outputs[0].spec == TensorSpec((10,), "float32")
 
 
+ONE = Dataset.from_tensor_slices(X[None])
+
 test_mistakes_in_classes_name_what_is_needed = refused(
     (SpecError, "one_hot needs integers, got float64", lambda: ops.one_hot(1.5, 3)),
     (SpecError, "depth from 1", lambda: ops.one_hot(1, 0)),
     (PlanTypeError, "an integer for depth", lambda: ops.one_hot(1, 2.5)),  # type: ignore[arg-type]
     (SpecError, "on_value that fits uint8", lambda: ops.one_hot(1, 3, on_value=0.5, dtype="uint8")),
+    (SpecError, "on_value that fits float16, got 1000000.0", lambda: ops.one_hot(1, 3, 1e6, dtype="float16")),
+    (SpecError, "off_value that fits float32, got -1e", lambda: ops.one_hot(1, 3, 1, -1e39)),
+    (SpecError, "on_value that fits float32", lambda: ops.one_hot(1, 3, 10**300)),
+    (SpecError, "on_value that fits float64", lambda: ops.one_hot(1, 3, 10**400, dtype="float64")),
+    (SpecError, "on_value that fits bool, got 0.5", lambda: ops.one_hot(1, 3, 0.5, 0.1, dtype="bool")),
+    (SpecError, "off_value that fits bool, got -1", lambda: ops.one_hot(1, 3, 1, -1, dtype="bool")),
+    (SpecError, "off_value that fits int64, got nan", lambda: ops.one_hot(1, 3, 1, float("nan"), dtype="int64")),
+    (SpecError, "on_value that fits int64, got inf", lambda: ops.one_hot(1, 3, float("inf"), dtype="int64")),
+    (PlanTypeError, "a number for on_value", lambda: ops.one_hot(1, 3, np.complex64(1))),
+    (PlanTypeError, "cast needs a dtype, got an array", lambda: ops.cast("uint8", np.zeros((2, 2)))),
+    (PlanTypeError, "cast needs a dtype, got an array", lambda: ops.cast("uint8", [1, 2])),
+    (PlanTypeError, "cast needs a dtype, got an array", lambda: ONE.map(lambda x: ops.cast("uint8", x))),
+    (PlanTypeError, "one_hot needs a dtype, got an array", lambda: ops.one_hot(1, 3, dtype=np.zeros(3))),
+    (
+        PlanTypeError,
+        "random_uniform needs a dtype, got an array",
+        lambda: ops.random_uniform(0, 1, dtype=np.zeros(3)),
+    ),
     (PlanTypeError, "a number for off_value", lambda: ops.one_hot(1, 3, off_value="x")),  # type: ignore[arg-type]
 )
 
