@@ -130,4 +130,5 @@ def _spread(points: Array) -> Array:
     triples = points[:, [(0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)]]
     (ax, ay), (bx, by) = ((triples[:, :, n] - triples[:, :, 0]).transpose(2, 0, 1) for n in (1, 2))
     least: Array = NARROW * np.ptp(points, axis=1).prod(axis=1)
-    return np.abs(ax * by - ay * bx).min(axis=1) > least
+    found: Array = np.abs(ax * by - ay * bx).min(axis=1) > least
+    return found

@@ -45,7 +45,7 @@ ROWS = np.broadcast_to(BATCH[0], (20, *BATCH.shape[1:]))
 
 
 def sample_of(batch: Any) -> ops.Sample:
-    return ops.Sample(batch, np.tile(np.float32([[1, 2, 4, 5]]), (len(batch), 1, 1)), masks=batch[..., :1])
+    return ops.Sample(batch, np.tile(np.array([[1, 2, 4, 5]], np.float32), (len(batch), 1, 1)), masks=batch[..., :1])
 
 
 def orders(x: Any) -> Any:
@@ -76,7 +76,7 @@ DRAWN: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", DRAWN)
 def test_rows_of_samples_and_of_tuples_draw_on_their_own_as_those_of_arrays(name: str) -> None:
     """In a Python map by the element, too."""
-    calls = {
+    calls: dict[str, Callable[[Any], Any]] = {
         "array": DRAWN[name],
         "tuple": lambda x: DRAWN[name]((x, x[..., :1]))[0],
         "sample": lambda x: DRAWN[name](replace(sample_of(x), boxes=None)).image,
@@ -156,7 +156,8 @@ def test_small_images_and_many_channels_are_taken() -> None:
 
 
 def test_ops_for_which_axes_do_not_matter_take_all_arrays() -> None:
-    for call in (ops.invert, ops.per_image_standardization, lambda x: ops.normalize(x, 127.5, 127.5)):
+    calls: list[Callable[[Any], Any]] = [ops.invert, ops.per_image_standardization, lambda x: ops.normalize(x, 9, 9)]
+    for call in calls:
         assert call(CHW).shape == CHW.shape
     assert ops.convert_image_dtype(CHW, "float32").shape == ops.normalize(CHW, 1, 1, layout="CHW").shape == CHW.shape
     assert ops.normalize(CHW, (1, 2, 3), 1, layout="CHW").shape == CHW.shape

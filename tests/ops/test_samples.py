@@ -131,7 +131,7 @@ def test_objects_stay_in_their_boxes_after_perspectives_however_strong(backend: 
     rng = np.random.default_rng(1)
     rows = [(painted(rng), convex(rng, 60, 80)) for _ in range(60)]
     corners = [(0, 0), (80, 0), (80, 60), (0, 60)]
-    ends = np.float32([end for _, end in rows])
+    ends = np.array([end for _, end in rows], np.float32)
     columns = zip(*(flatten(part)[0] for part, _ in rows), strict=True)
     parts = flatten(rows[0][0])[1].unflatten([np.stack(column) for column in columns])
 

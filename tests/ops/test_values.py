@@ -526,7 +526,7 @@ test_mistakes_in_classes_name_what_is_needed = refused(
     (SpecError, "off_value that fits bool, got -1", lambda: ops.one_hot(1, 3, 1, -1, dtype="bool")),
     (SpecError, "off_value that fits int64, got nan", lambda: ops.one_hot(1, 3, 1, float("nan"), dtype="int64")),
     (SpecError, "on_value that fits int64, got inf", lambda: ops.one_hot(1, 3, float("inf"), dtype="int64")),
-    (PlanTypeError, "a number for on_value", lambda: ops.one_hot(1, 3, np.complex64(1))),
+    (PlanTypeError, "a number for on_value", lambda: ops.one_hot(1, 3, np.complex64(1))),  # type: ignore[arg-type]
     (PlanTypeError, "cast needs a dtype, got an array", lambda: ops.cast("uint8", np.zeros((2, 2)))),
     (PlanTypeError, "cast needs a dtype, got an array", lambda: ops.cast("uint8", [1, 2])),
     (PlanTypeError, "cast needs a dtype, got an array", lambda: ONE.map(lambda x: ops.cast("uint8", x))),
