@@ -153,20 +153,20 @@ class Lists(Column):
 
 
 class Values(Column):
-    """Byte strings, or anything else that is a leaf already and has a length."""
+    """Byte strings, each an object of its own."""
 
-    def __init__(self, values: Sequence[Any]) -> None:
+    def __init__(self, values: Sequence[bytes]) -> None:
         self.values = values
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def one(self, i: int) -> Any:
+    def one(self, i: int) -> bytes:
         return self.values[i]
 
     @property
     def nbytes(self) -> int:
-        return sum(map(len, self.values))
+        return sum(map(len, self.values)) + 8 * len(self.values)  # and what refers to each
 
 
 class Filled(Column):

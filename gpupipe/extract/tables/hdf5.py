@@ -11,7 +11,7 @@ import numpy as np
 from gpupipe.errors import DataError, MissingDependencyError, RecordError
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.tables.byte_file import ByteFile
-from gpupipe.extract.tables.columns import Arrays, Column, Nulls, Scalars, Values
+from gpupipe.extract.tables.columns import Arrays, Column, Lists, Nulls, Scalars, Values
 from gpupipe.extract.tables.table import MOST_BYTES, Format, Table
 from gpupipe.missing import LIBRARIES
 from gpupipe.spec import Array, TensorSpec
@@ -76,16 +76,20 @@ def _type_of(h5py: Any, dataset: Any) -> TensorSpec | str:
         return "whose data are in other files; copy them into this one"
     if dataset.chunks and prod(dataset.chunks) * dtype.itemsize > MOST_BYTES:
         return f"with chunks of more than {MOST_BYTES} bytes; write it with smaller ones"
-    if dtype.kind in "biuf" and dtype.itemsize <= 8:
+    if _is_number(dtype):
         return TensorSpec(shape[1:], dtype) if prod(shape[1:]) else "with rows of 0 bytes"
     if len(shape) == 1 and (dtype.kind == "S" or h5py.check_string_dtype(dtype) is not None):
         return TensorSpec((), bytes)
     inner = h5py.check_vlen_dtype(dtype)
-    if len(shape) == 1 and isinstance(inner, np.dtype) and inner.kind in "biuf":
+    if len(shape) == 1 and isinstance(inner, np.dtype) and _is_number(inner):
         if not inner.isnative:
             return f"of lists of {inner}, whose bytes h5py does not swap; write it in the order of this machine"
         return TensorSpec((None,), inner)
     return f"of {dtype} {shape}, which is neither numbers nor byte strings; leave it out with keys="
+
+
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "biuf" and dtype.itemsize <= 8
 
 
 class _Hdf5(Table):
@@ -117,13 +121,21 @@ class _Hdf5(Table):
         start, stop = self.starts[block : block + 2].tolist()
         if self._row_bytes * (stop - start) > MOST_BYTES:
             raise RecordError(f"a block of at most {MOST_BYTES} bytes is needed; write the file with smaller chunks")
-        return [(_column(dataset[start:stop]), Nulls()) for dataset in self._found.values()]
+        return [(_column(dataset[start:stop], self.columns[name]), Nulls()) for name, dataset in self._found.items()]
 
 
-def _column(values: Array) -> Column:
+def _column(values: Array, spec: TensorSpec | str) -> Column:
+    if isinstance(spec, TensorSpec) and spec.shape == (None,):
+        rows = [np.empty(0, spec.dtype), *values]
+        return Lists(Scalars(_native(np.concatenate(rows, dtype=spec.dtype))), np.cumsum([len(row) for row in rows]))
     if values.dtype.kind in "SO":
         return Values(values.tolist() if values.dtype.kind == "S" else list(values))
-    if values.dtype.kind == "b":  # a byte may be anything in a damaged file
-        values = values.view(np.uint8) != 0
-    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    values = _native(values)
     return Scalars(values) if values.ndim == 1 else Arrays(values)
+
+
+def _native(values: Array) -> Array:
+    """Numbers of this machine: in its order of bytes, and booleans that are 0 or 1."""
+    if values.dtype.kind == "b":  # a byte may be anything in a damaged file
+        return np.asarray(values.view(np.uint8) != 0)
+    return values.astype(values.dtype.newbyteorder("="), copy=False)

@@ -14,6 +14,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.errors import PlanError, RecordError
+from gpupipe.extract.tables.hdf5 import Hdf5
 from gpupipe.spec import TensorSpec, spec_of
 from tests.extract.tables.test_every_format import elements, skipping
 
@@ -233,6 +234,70 @@ def test_strings_and_items_of_varying_length(tmp_path: Path) -> None:
         {"text": "ü".encode(), "fixed": b"bcd", "lists": [0]},
         {"text": b"", "fixed": b"", "lists": [0, 1]},
     ]
+
+
+def lists_of(path: Path, dtype: Any, *rows: Any) -> str:
+    h5py = pytest.importorskip("h5py")
+    with hdf5_file(path) as file:
+        lists = file.create_dataset("v", (len(rows),), h5py.vlen_dtype(np.dtype(dtype)))
+        for i, row in enumerate(rows):
+            lists[i] = np.array(row, dtype)
+    return str(path)
+
+
+def test_items_of_varying_length_are_copies_and_a_map_in_place_changes_no_later_epoch(tmp_path: Path) -> None:
+    ds = gp.HDF5Dataset(lists_of(tmp_path / "one", np.float64, [1, 2], [3], []), "v")
+
+    def doubled(v: Any) -> Any:
+        v *= 2
+        return v
+
+    for order in (ds, ds.shuffle(gp.ALL, seed=1)):
+        for _ in range(2):
+            assert sorted(row.sum() for row in order.map(doubled, traced=False)) == [0, 6, 6]
+    ds[0][:] = 9
+    assert ds[0].tolist() == [1, 2]
+
+
+def test_blocks_of_varying_length_count_their_bytes(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    path = lists_of(tmp_path / "one", np.float64, np.zeros(1000), np.zeros(500))
+    with h5py.File(path, "a") as file:
+        file.create_dataset("text", data=["", "\N{BLACK STAR}" * 10], dtype=h5py.string_dtype())
+
+    for name, spec, least in (("v", TensorSpec((None,), "float64"), 1500 * 8), ("text", TensorSpec((), bytes), 30)):
+        assert least <= Hdf5().open(path).read(0, [name], [spec]).nbytes <= least + 100
+
+
+@pytest.mark.parametrize(("wide", "narrow"), [("int64", "int32"), ("int16", "uint64"), ("float64", "float32")])
+def test_lists_of_another_width_are_converted(wide: str, narrow: str, tmp_path: Path) -> None:
+    paths = [lists_of(tmp_path / "a", wide, [1, 2], [3]), lists_of(tmp_path / "b", narrow, [4], [], [5, 6])]
+    ds = gp.HDF5Dataset(paths, "v")
+
+    assert ds.element_spec == TensorSpec((None,), wide)
+    assert elements(ds) == [[1, 2], [3], [4], [], [5, 6]]
+    assert {row.dtype for row in ds} == {np.dtype(wide)}
+    assert ds[2].tolist() == [4]
+
+
+def test_a_list_with_a_value_beyond_the_type_of_the_first_file_is_bad(tmp_path: Path) -> None:
+    paths = [lists_of(tmp_path / "a", "int8", [1]), lists_of(tmp_path / "b", "int64", [2], [3, 1000])]
+    it = iter(skipping(gp.HDF5Dataset(paths, "v")))
+
+    assert [row.tolist() for row in it] == [[1], [2]]
+    assert [(error.offset, error.reason) for error in it.errors] == [
+        (1, "column 'v' of int8[?] is needed, got int64[?] with a value beyond it")
+    ]
+
+
+def test_a_boolean_of_a_list_is_one_whatever_its_byte_says(tmp_path: Path) -> None:
+    path = lists_of(tmp_path / "one", np.bool_, [True, False] * 50)
+    data = (tmp_path / "one").read_bytes()
+    at = data.index(b"\1\0" * 50)
+    (tmp_path / "one").write_bytes(data[:at] + b"\7" + data[at + 1 :])
+
+    (row,) = gp.HDF5Dataset(path, "v")
+    assert row.view(np.uint8).max() == 1
 
 
 def test_lists_in_the_order_of_another_machine_are_refused(tmp_path: Path) -> None:
