@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import Literal, TypeAlias, get_args
 
 from .brief import fields_in_brief
 from .classes import dataclass
@@ -259,13 +260,28 @@ class TooManyBadError(GpupipeError, RuntimeError):
     """
 
 
+PlaceInFile: TypeAlias = Literal["offset", "row", "key"]
+"""What a position counts that says where in a file an element is: bytes, rows of a table, or keys by their hashes."""
+
+Unit: TypeAlias = Literal[PlaceInFile, "index", "file"]
+"""What a position counts; of a "file" the rest is lost from there on."""
+
+UNITS: tuple[Unit, ...] = get_args(Unit)
+PLACES: tuple[Unit, ...] = get_args(PlaceInFile)
+
+
+def unit_of(given: object) -> Unit:
+    """A unit that a file names; "index" for what is none."""
+    return next((unit for unit in UNITS if unit == given), "index")
+
+
 @dataclass(frozen=True, slots=True)
 class Location:
     """Where an element came from: a file and byte offset, or a stream and index."""
 
     file: str
     offset: int | None = None
-    unit: str = "offset"
+    unit: Unit = "offset"
 
     def __str__(self) -> str:
         file = shown_name(self.file)
@@ -279,8 +295,8 @@ class BadRecord:
     Attributes:
         file: the file or stream it came from; a URL without its secrets: ``https://user:***@host/path?…``.
         offset: byte offset of the record in the file, number of the row, or index in the stream; None where unknown.
-        unit: what `offset` counts: "offset" (bytes of a file), "row" (of a table) or "index"; "file" where the rest of
-            the file from that offset is lost.
+        unit: what `offset` counts: "offset" (bytes of a file), "row" (of a table), "key" (of a database, by its
+            hash) or "index"; "file" where the rest of the file from that offset is lost.
         key: its identity, 64 bits, on which its random parameters depend. It differs between the passes of a `repeat`.
         stage: the step that failed (``"read"``, ``"parse_single_example"``, ``"decode_jpeg"``, ...).
         reason: what was needed and what was found, in at most 500 characters.
@@ -290,7 +306,7 @@ class BadRecord:
 
     file: str
     offset: int | None
-    unit: str
+    unit: Unit
     key: int
     stage: str
     reason: str
@@ -326,7 +342,7 @@ class DataError(GpupipeError, RuntimeError):
     _file: str | None
 
     def __init__(
-        self, reason: str, *, file: str | None = None, offset: int | None = None, stage: str = "", unit: str = "offset"
+        self, reason: str, *, file: str | None = None, offset: int | None = None, stage: str = "", unit: Unit = "offset"
     ) -> None:
         reason = shown_line(reason)
         super().__init__(reason)
@@ -346,7 +362,7 @@ class DataError(GpupipeError, RuntimeError):
         self._file = None if name is None else without_secrets(name)
 
     def at(
-        self, file: str | None = None, offset: int | None = None, stage: str = "", unit: str | None = None
+        self, file: str | None = None, offset: int | None = None, stage: str = "", unit: Unit | None = None
     ) -> DataError:
         """Fill in the parts of the location that are still unknown; return self. An empty name is unknown."""
         if self.file is None and file:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, Unit
 from ..graph.op import Array
 from ..random import mix64_array
 
@@ -40,7 +40,7 @@ class Stream:
 
     __slots__ = ("alike", "key", "name", "unit")
 
-    def __init__(self, key: int, name: str, unit: str = "index", alike: int | None = None) -> None:
+    def __init__(self, key: int, name: str, unit: Unit = "index", alike: int | None = None) -> None:
         self.key = key
         self.name = name
         self.unit = unit

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import Unit
 from ..random import ROOT, mix64
 from ..spec import read_only
 from .element import BatchStream, Element, Hole, Stream
@@ -14,7 +15,7 @@ from .run import Context
 __all__ = ["Rekey", "stream_in"]
 
 
-def stream_in(at: Context, key: int, name: str, unit: str, kind: type[Stream] = Stream) -> Stream:
+def stream_in(at: Context, key: int, name: str, unit: Unit, kind: type[Stream] = Stream) -> Stream:
     """The stream of a cached element in a context.
 
     Cached elements have the keys of the root context. There they keep them: random ops after a cache draw what they

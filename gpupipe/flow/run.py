@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from ..classes import dataclass
 from ..cpus import cpu_count
-from ..errors import BadRecord, DataError
+from ..errors import BadRecord, DataError, Unit
 from ..extract.storage.forking import keep_forever, renew_lock
 from ..extract.storage.waiting import LIMITS, Limits
 from ..log import logger
@@ -132,7 +132,7 @@ class Context:
         """The same context for steps that make elements for the places of a step; None: for some that are known."""
         return self if places is self.places else replace(self, places=places)
 
-    def stream(self, kind: str, name: str, unit: str = "index") -> Stream:
+    def stream(self, kind: str, name: str, unit: Unit = "index") -> Stream:
         """The stream of a source that is opened here.
 
         Args:

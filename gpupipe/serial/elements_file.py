@@ -28,7 +28,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from ..errors import DataError, MissingFileError, RecordError
+from ..errors import DataError, MissingFileError, RecordError, Unit, unit_of
 from ..extract.records.crc import masked_crc32c
 from ..extract.records.tfrecord import RecordReader
 from ..extract.storage.files import LocalStorage
@@ -74,7 +74,7 @@ class StreamLike(Protocol):
 
     key: int
     name: str
-    unit: str
+    unit: Unit
 
 
 class ElementsReader:
@@ -125,7 +125,7 @@ class ElementsReader:
             raise self._damaged("it ends without its last record", max(size - end, 0))
 
     def elements(
-        self, make_stream: Callable[[int, str, str], Any], on_damage: Callable[[], None] = lambda: None
+        self, make_stream: Callable[[int, str, Unit], Any], on_damage: Callable[[], None] = lambda: None
     ) -> Iterator[Saved]:
         """Iterate over the elements once. A lost element is a RecordError in its place: (error, None, offset).
 
@@ -269,12 +269,12 @@ class _Names:
         make: makes a stream of its key, name and unit.
     """
 
-    def __init__(self, file: str, make: Callable[[int, str, str], Any]) -> None:
+    def __init__(self, file: str, make: Callable[[int, str, Unit], Any]) -> None:
         self._file = file
         self._make = make
         self._streams: dict[int, Any] = {}
 
-    def add(self, key: int, name: str, unit: str) -> Any:
+    def add(self, key: int, name: str, unit: Unit) -> Any:
         """Make a stream; if there are too many, drop the oldest, as the writer expects."""
         self._streams.pop(key, None)
         if len(self._streams) >= NAMED:
@@ -288,7 +288,7 @@ class _Names:
         return self.add(key, self._file, "index") if found is None else found
 
 
-def stream_record(record: Any) -> tuple[int, str, str]:
+def stream_record(record: Any) -> tuple[int, str, Unit]:
     """Read the key, the name and the unit of a stream.
 
     Raises:
@@ -297,7 +297,7 @@ def stream_record(record: Any) -> tuple[int, str, str]:
     cursor = Cursor(memoryview(record)[1 + TOKEN :])
     key, n = struct.unpack("<QH", cursor.take(10))
     unit, name = bytes(cursor.take(n)), bytes(cursor.take(cursor.left))
-    return key, name.decode(errors="surrogateescape"), unit.decode(errors="surrogateescape")
+    return key, name.decode(errors="surrogateescape"), unit_of(unit.decode(errors="replace"))
 
 
 def read_record(record: Any, stream_of: Callable[[int], Any]) -> tuple[int, Saved | None]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..classes import dataclass
-from ..errors import DataError, RecordError
+from ..errors import DataError, RecordError, Unit
 from ..extract.records.crc import footer_at, header_at, masked_crc32c
 from ..extract.records.index import Indexes, version_of
 from ..extract.storage.files import LOCAL
@@ -163,7 +163,7 @@ class ElementsByIndex:
         RecordError: it has no index, or a damaged one.
     """
 
-    def __init__(self, path: str, make_stream: Callable[[int, str, str], Any]) -> None:
+    def __init__(self, path: str, make_stream: Callable[[int, str, Unit], Any]) -> None:
         self._path = path
         self._make = make_stream
         self._index = elements_index(path)
@@ -222,7 +222,7 @@ class ElementsByIndex:
             known = self._known[key, at] = self._make(key, *self._name(key, at))
         return known
 
-    def _name(self, key: int, at: int) -> tuple[str, str]:
+    def _name(self, key: int, at: int) -> tuple[str, Unit]:
         """Read the name and unit of a stream; those of the file where they are damaged."""
         path, index = self._path, self._index
         try:

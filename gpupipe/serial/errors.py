@@ -7,7 +7,7 @@ import traceback
 from typing import Any
 
 from .. import errors
-from ..errors import ENDING, DataError, FunctionError, text_of
+from ..errors import ENDING, DataError, FunctionError, text_of, unit_of
 
 __all__ = [
     "RemoteError",
@@ -59,7 +59,7 @@ def error_from_json(given: dict[str, Any], unknown: type[DataError] = DataError)
         file=file if isinstance(file, str) else None,
         offset=offset if type(offset) is int else None,
         stage=str(given.get("stage")),
-        unit=str(given.get("unit")),
+        unit=unit_of(given.get("unit")),
     )
 
 

@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe.errors import BadRecord
+from gpupipe.errors import UNITS, BadRecord, DataError
 from gpupipe.flow.bad import records as module
 from gpupipe.flow.batching import resumable as resumable_batcher
 from gpupipe.flow.state import checkpoints
 from gpupipe.ops._shared.samples import encoded, picture
+from gpupipe.serial.errors import error_from_json, error_to_json
 from tests.chains.damage import decoded, events
 from tests.chains.data import Spy, on, parse
 from tests.reliability.bad_records import BATCH, INT, Shards, doubled, inverse, kinds_in_turn, rows_of, same, train
@@ -327,6 +328,49 @@ def test_a_file_that_is_one_element_is_known_by_its_path_too(tmp_path: Path, pat
     assert (first, again, count("validation")) == (2, 2, 3)
     assert len(spy.sizes) - before == 2  # a batch of each, and no repair
     assert len(path.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("source", ["TFRecord files", "a table", "a database", "image files"])
+def test_a_manifest_of_any_source_is_read_again(source: str, tmp_path: Path, path: Path) -> None:
+    """What is listed is not decoded again, and a second run adds no line."""
+    images = [encoded(picture(16, 16)), encoded(picture(16, 16))[:300]]
+    if source == "TFRecord files":
+        with gp.io.TFRecordWriter(tmp_path / "data") as out:
+            for image in images:
+                out.write(image)
+        ds: Any = gp.TFRecordDataset(tmp_path / "data")
+    elif source == "a table":
+        np.save(tmp_path / "data.npy", np.array(images))
+        ds = gp.NumpyDataset(str(tmp_path / "data.npy"))
+    elif source == "a database":
+        with pytest.importorskip("lmdb").open(str(tmp_path / "data")) as database, database.begin(write=True) as out:
+            for i, image in enumerate(images):
+                out.put(b"%d" % i, image)
+        ds = gp.LMDBDataset(str(tmp_path / "data")).map(lambda key, image: image)
+    else:
+        for i, image in enumerate(images):
+            (tmp_path / f"{i}.jpg").write_bytes(image)
+        ds = gp.Dataset.list_files(str(tmp_path / "*.jpg")).map(gp.io.read_file)
+    ds = ds.map(gp.ops.decode_jpeg).batch(1)
+
+    def events_of(**options: Any) -> tuple[int, list[tuple[int | None, str]]]:
+        with iter(ds.with_options(on("numpy", on_error="skip", **options))) as items:
+            return len(list(items)), [(error.offset, error.unit) for error in items.errors]
+
+    first = events_of(error_manifest=path)
+    lines = path.read_text()
+
+    assert len(lines.splitlines()) == 1
+    assert first[0] == 1
+    assert events_of(bad_records=path, error_manifest=path) == first
+    assert path.read_text() == lines
+
+
+def test_a_unit_that_no_gpupipe_writes_becomes_one_that_a_manifest_may_have() -> None:
+    """A file of elements, or a worker, may say anything."""
+    for unit in UNITS:
+        assert error_from_json(error_to_json(DataError("x", unit=unit))).unit == unit
+    assert error_from_json({"unit": "mile"}).unit == "index"
 
 
 LINE = {"file": "a", "offset": 0, "unit": "offset", "key": "0" * 16, "stage": "s", "reason": "r", "action": "raised"}

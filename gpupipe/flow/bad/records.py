@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from ...brief import cut
-from ...errors import HIDES, BadRecord, PlanError, TooManyBadError
+from ...errors import HIDES, PLACES, UNITS, BadRecord, PlanError, TooManyBadError, unit_of
 from ...extract.storage.patterns import is_url
 from ...log import logger
 from ...options import Settings
@@ -28,7 +28,6 @@ from ...urls import identity
 
 __all__ = [
     "KEPT",
-    "PLACES",
     "RECORDS",
     "BadRecords",
     "KnownBad",
@@ -351,10 +350,6 @@ def _append(path: str, line: bytes) -> None:
         os.close(file)
 
 
-PLACES = ("offset", "row")
-"""The units of positions that say where in a file an element is."""
-
-
 class KnownBad:
     """Records that a manifest lists as bad.
 
@@ -461,10 +456,10 @@ def record_of(line: bytes, path: str, number: int) -> BadRecord:
     for name, text in texts.items():
         if not isinstance(text, str):
             raise _refused(path, number, f"no text under {name!r}")
-    if texts["unit"] not in (*PLACES, "index", "file") or texts["action"] not in _ACTIONS or "\0" in str(texts["file"]):
+    if texts["unit"] not in UNITS or texts["action"] not in _ACTIONS or "\0" in str(texts["file"]):
         raise _refused(path, number, "a unit, an action or a file name that is not allowed")
     file, unit, stage, reason, action = map(str, texts.values())
-    return BadRecord(file, offset, unit, int(key, 16), stage[:REASON], reason[:REASON], action, epoch)
+    return BadRecord(file, offset, unit_of(unit), int(key, 16), stage[:REASON], reason[:REASON], action, epoch)
 
 
 def _natural(value: Any) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...classes import dataclass
-from ...errors import BadRecord, DataError
+from ...errors import PLACES, BadRecord, DataError
 from ...random import mix64
 from ..access import RandomAccess, Through
-from ..bad.records import PLACES, KnownBad
+from ..bad.records import KnownBad
 from ..element import BatchStream, Element, Hole, Replacement
 from ..run import Context, Flow
 from ..state.snapshot import State

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...classes import dataclass
-from ...errors import StateError
+from ...errors import StateError, Unit
 from ...extract.storage.names import Names
 from ...graph.op import Array
 from ...random import mix64_array
@@ -165,7 +165,8 @@ def named_streams(at: Context, names: Names, indices: list[int], shown: Sequence
 
     if at.alike == at.key:
         return map(Stream, keys(at.key), shown)
-    return map(Stream, keys(at.key), shown, repeat("index"), keys(at.alike))
+    unit: Unit = "index"
+    return map(Stream, keys(at.key), shown, repeat(unit), keys(at.alike))
 
 
 def listed(indexed: RandomAccess, state: State) -> Running:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...classes import dataclass
-from ...errors import DataError, RecordError
+from ...errors import DataError, RecordError, Unit
 from ...extract.storage.forking import renew_lock
 from ...extract.tables.reader import Part, TableReader
 from ...extract.tables.table import Block, Format, Table, misfit
@@ -28,7 +28,7 @@ from .records import uncounted
 
 __all__ = ["BLOCKS", "RowsFlow"]
 
-UNIT = "row"
+UNIT: Unit = "row"
 
 
 @dataclass(frozen=True, slots=True)
