@@ -21,6 +21,7 @@ from ..arguments import (
 from ..brief import digits
 from ..errors import GpupipeError, PlanError, PlanTypeError, shown_name
 from ..extract.storage.at_once import at_once
+from ..extract.storage.glob import unescaped_name
 from ..extract.storage.patterns import expand, is_url, stable_names
 from ..graph.trace import require_no_symbols
 from ..integers import is_integer, plain
@@ -200,7 +201,8 @@ class Sources(Chain):
             hits += [(hit, pattern == hit[0]) for hit in matches]
         plain = [path for (path, _), explicit in hits if explicit]
         found = [hit for hit, explicit in hits if not explicit]
-        found = sorted([*found, *zip(plain, stable_names(plain), strict=True)])
+        found += zip(plain, stable_names(plain), strict=True)
+        found.sort(key=lambda hit: (unescaped_name(hit[0]), hit))
         if not found:
             local = any(not is_url(pattern) and not os.path.isabs(pattern) for pattern in patterns)
             where = f"; the working directory is {shown_name(os.getcwd())}" if local else ""

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from gpupipe.errors import DataError, PlanError, shown_name
 from gpupipe.extract.kinds import IMAGE_SUFFIXES, is_image_name, kind_at, starts_with_record, what_is
-from gpupipe.extract.storage.glob import INDEX_SUFFIX, is_wild
+from gpupipe.extract.storage.glob import INDEX_SUFFIX, is_wild, unescaped_name
 from gpupipe.extract.storage.patterns import expand, is_url, stable_names
 from gpupipe.extract.storage.remote import files_below
 from gpupipe.urls import chosen_by
@@ -149,7 +149,7 @@ def find(given: str | Sequence[str], who: str) -> Found:
     form_of: dict[str, tuple[DataFile, Form]] = {
         file.path: (DataFile(file.path, names.get(file, file.name)), form) for file, form in of.items()
     }
-    files = [form_of[path] for path in sorted(form_of, key=os.fsencode)]
+    files = [form_of[path] for path in sorted(form_of, key=lambda path: os.fsencode(unescaped_name(path)))]
     return Found(tuple(file for file, _ in files), [form for _, form in files], left_out=left_out)
 
 

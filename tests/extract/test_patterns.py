@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import http.server
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +16,7 @@ import gpupipe as gp
 from gpupipe.errors import MissingFileError, PlanError
 from gpupipe.extract.storage import http_answers, remote
 from gpupipe.extract.storage.glob import is_wild
+from gpupipe.extract.storage.patterns import expand, stable_names
 from tests.reliability.faulty import Faulty
 
 RANGES = {
@@ -128,3 +135,63 @@ def test_a_page_that_lists_a_folder_is_read_within_bounds(tmp_path: Path, monkey
         pytest.raises(PlanError, match="cannot be listed: the list of the folder has more than 1,000 bytes"),
     ):
         gp.Dataset.list_files(server.url("d/*.txt"))
+
+
+NAMES = ("\N{LATIN SMALL LETTER E WITH ACUTE}", "100%", "a b", "a+b", "c[1]", "d&e", "%41", "x#y?")
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """A server that lists folders as Python's does, with the escapes of URLs."""
+    pytest.importorskip("aiohttp", reason="fsspec's HTTP needs aiohttp")
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def drawn(ds: gp.Dataset) -> list[tuple[Any, ...]]:
+    """The elements, and what a random step draws for each."""
+    numbered = ds.map(lambda data, label, rng: (data, label, rng.random()), rng=True, traced=False)
+    return [(bytes(data), int(label), float(number)) for data, label, number in numbered.iterator(0)]
+
+
+def test_files_of_a_server_have_the_names_that_its_disk_has(tmp_path: Path) -> None:
+    """Their classes, order and identities are those of the folder; the URLs keep their escapes."""
+    for name in NAMES:
+        (tmp_path / name).mkdir()
+        for image in ("0.jpg", f"{name}.jpg"):
+            (tmp_path / name / image).write_bytes(f"{name}/{image}".encode())
+    local = str(tmp_path)
+
+    with served(tmp_path) as url:
+        here, there = gp.image_folder(local), gp.image_folder(url)
+
+        assert there.class_names == here.class_names == tuple(sorted(NAMES))
+        assert drawn(there) == drawn(here)
+        assert f"{url}/100%25/100%25.jpg" in there.file_paths
+        assert gp.image_folder(url, class_names=["a b"]).labels.tolist() == [0, 0]
+        for pattern in ("*/*.jpg", "a b/*", "**", "*/[!a]*.jpg", "{a b,d&e}/0*", "c[[]1]/*"):
+            found = [gp.Dataset.list_files(f"{at}/{pattern}", shuffle=False) for at in (local, url)]
+            ours, theirs = (drawn(ds.map(lambda path: (gp.io.read_file(path), 0))) for ds in found)
+            assert ours == theirs, pattern
+            assert ours
+        escaped = gp.Dataset.list_files(f"{url}/%C3%A9*/0.jpg", shuffle=False)
+        assert [gp.io.read_file(path) for path in escaped] == [f"{NAMES[0]}/0.jpg".encode()]
+        assert not expand(f"{url}/%2A/0.jpg")
+
+
+def test_an_escape_in_a_url_is_part_of_no_name() -> None:
+    urls = ["https://a.org/x/a%20b.png", "https://a.org/x/c%2Fd.png?sig=a%2Fb"]
+
+    assert stable_names(urls) == ["a b.png", "c%2Fd.png"]
+    assert stable_names(["s3://a/b%20c", "/x/b%20d"]) == ["b%20c", "b%20d"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from typing import Protocol
+from urllib.parse import unquote
 
 from gpupipe.errors import PlanError
 from gpupipe.urls import is_url
 
-__all__ = ["INDEX_SUFFIX", "Folders", "is_url", "is_wild", "matching"]
+__all__ = ["INDEX_SUFFIX", "Folders", "is_url", "is_wild", "matching", "unescaped", "unescaped_name"]
 
 INDEX_SUFFIX = ".gpindex"
 """Suffix of saved record indexes (see `records/index`). No wildcard matches them: they are not data."""
@@ -21,6 +22,9 @@ _WILD = re.compile(r"[*?\[{]")
 _HTTP = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*https?://", re.IGNORECASE)
 
 
+_ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+
+
 _RANGE = re.compile(r"([0-9]{1,12})\.\.([0-9]{1,12})")
 
 
@@ -28,7 +32,10 @@ _MOST_ALTERNATIVES = 10_000
 
 
 class Folders(Protocol):
-    """A file system that can be searched; a folder's name is "" or ends with a slash."""
+    """A file system that can be searched; a folder's name is "" or ends with a slash.
+
+    Names in URLs of HTTP have percent escapes.
+    """
 
     def entries(self, folder: str) -> list[tuple[str, bool, bool]]:
         """List (name, is a folder, is a link) of a folder; one that cannot be opened counts as empty."""
@@ -41,6 +48,23 @@ class Folders(Protocol):
     def is_folder(self, path: str) -> bool:
         """Whether there is a folder of this name."""
         ...
+
+    def plain(self, name: str) -> str:
+        """A name, or a path, without escapes: by it files are matched, sorted and identified."""
+        ...
+
+
+def unescaped(path: str) -> str:
+    """A path of a URL of HTTP as it is on the server's disk; the escape of a slash, which is part of a name, stays."""
+    return unquote(re.sub("%(?=2[Ff])", "%25", path), errors="surrogateescape") if "%" in path else path
+
+
+def unescaped_name(name: str) -> str:
+    """The name of a file without the escapes of its path, if it is a URL of HTTP; any other as it is."""
+    if "%" not in name or not _HTTP.match(name):
+        return name
+    path, mark, query = name.partition("?")
+    return f"{unescaped(path)}{mark}{query}"
 
 
 def is_wild(text: str) -> bool:
@@ -56,7 +80,7 @@ def _first_wild(text: str) -> re.Match[str] | None:
 def matching(pattern: str, folders: Folders, key: Callable[[str], bytes]) -> list[tuple[str, str]]:
     """List (path, path relative to the part without wildcards) of all matches, sorted by `key`.
 
-    A pattern without wildcards gives an empty list.
+    The relative paths have no escapes, and are matched and sorted so. A pattern without wildcards gives an empty list.
 
     Raises:
         PlanError: a brace is not closed, or the braces expand to more than 10,000 patterns.
@@ -66,7 +90,7 @@ def matching(pattern: str, folders: Folders, key: Callable[[str], bytes]) -> lis
         return []
     root = pattern.rfind("/", 0, wild.start()) + 1
     paths = {path for one in _alternatives(pattern) for path in _matches(one, folders)}
-    return [(path, path[root:]) for path in sorted(paths, key=key)]
+    return [(path, folders.plain(path[root:])) for path in sorted(paths, key=lambda path: key(folders.plain(path)))]
 
 
 def _alternatives(text: str) -> list[str]:
@@ -138,9 +162,9 @@ def _matches(pattern: str, folders: Folders) -> Iterator[str]:
                 if is_folder and not is_link and not name.startswith("."):  # a link may lead back up
                     stack.append((f"{folder}{name}/", at))
         elif _WILD.search(part):
-            match = _compiled(part).fullmatch
+            match = _compiled(part, folders.plain).fullmatch
             for name, is_folder, _ in folders.entries(folder):
-                if match(name) and not name.endswith(INDEX_SUFFIX):
+                if match(folders.plain(name)) and not name.endswith(INDEX_SUFFIX):
                     if last:
                         yield folder + name
                     elif is_folder:
@@ -152,7 +176,7 @@ def _matches(pattern: str, folders: Folders) -> Iterator[str]:
             stack.append((f"{folder}{part}/", at + 1))
 
 
-def _compiled(part: str) -> re.Pattern[str]:
+def _compiled(part: str, plain: Callable[[str], str]) -> re.Pattern[str]:
     """Compile one path component with `*`, `?`, `[ab]`, `[!ab]`, `[a-c]` to a regular expression."""
     out, at = "", 0
     while at < len(part):
@@ -168,6 +192,9 @@ def _compiled(part: str) -> re.Pattern[str]:
             inner = (inner[1:] if negated else inner).replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
             out += f"[{'^' if negated else ''}{inner}]"
             at = end + 1
+        elif char == "%" and (escapes := _ESCAPES.match(part, at - 1)) is not None:  # of a wildcard, too
+            out += re.escape(plain(escapes[0]))
+            at = escapes.end()
         else:
             out += re.escape(char)
     try:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from gpupipe.errors import PlanTypeError
-from gpupipe.extract.storage.glob import is_url, matching
+from gpupipe.extract.storage.glob import is_url, matching, unescaped_name
 from gpupipe.extract.storage.remote import expand_url
 from gpupipe.urls import identity
 
@@ -82,6 +82,9 @@ class _Local:
     def is_folder(self, path: str) -> bool:
         return os.path.isdir(path)
 
+    def plain(self, name: str) -> str:
+        return name
+
 
 def may_be_paths(texts: Sequence[bytes]) -> bool:
     """Whether all byte strings could be paths of files, rather than their contents."""
@@ -96,9 +99,10 @@ def stable_names(paths: Sequence[str]) -> list[str]:
     """Name listed files independently of their directory: by base name if that tells all files apart.
 
     If it does not (each class folder numbers its images from 1), every file of the list is named by as many of its last
-    path components as are needed. A file that is listed twice has one name. Of a URL that is what `urls.identity` says.
+    path components as are needed. A file that is listed twice has one name. Of a URL that is what `urls.identity` says,
+    without escapes.
     """
-    plain = [identity(path).replace("\\", "/") for path in paths]
+    plain = [unescaped_name(identity(path)).replace("\\", "/") for path in paths]
     names = [path.rpartition("/")[2] for path in plain]
     if len(set(names)) == len(set(plain)):
         return names

@@ -8,6 +8,7 @@ servers are compared with what was asked for, see `http_answers`; of others the 
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections import OrderedDict
@@ -28,7 +29,7 @@ from gpupipe.errors import (
 )
 from gpupipe.extract.storage.files import LOCAL, REMEMBERED, Storage, changed, short, translated
 from gpupipe.extract.storage.forking import renew_lock
-from gpupipe.extract.storage.glob import INDEX_SUFFIX, is_url, is_wild, matching
+from gpupipe.extract.storage.glob import INDEX_SUFFIX, is_url, is_wild, matching, unescaped
 from gpupipe.extract.storage.http_answers import FileVersion, entries_of, is_http, read_range, unexpected
 from gpupipe.extract.storage.list_of_copies import share_list
 from gpupipe.extract.storage.retry import asked, passes, status_of
@@ -39,6 +40,9 @@ from gpupipe.urls import chosen_by
 __all__ = ["RemoteStorage", "expand_url", "files_below", "remote_storage", "storage_of"]
 
 _PARTS = re.compile(r"((?:[\w+.-]+::)*[\w+.-]+://)(.*?)(::.*)?", re.DOTALL)
+
+
+_HTTP = ("http://", "https://")
 
 
 _STAMPS = "etag generation checksum md5 mtime modified LastModified last_modified updated created".split()
@@ -254,6 +258,9 @@ class _Remote:
     def is_folder(self, path: str) -> bool:
         return True  # a file has no entries either way: asking would cost a request for each part of the path
 
+    def plain(self, name: str) -> str:
+        return unescaped(name) if self._around[0].lower().endswith(_HTTP) else name
+
     def _path(self, path: str) -> str:
         return self._path_of(self._url(path))
 
@@ -276,15 +283,16 @@ def expand_url(pattern: str) -> list[tuple[str, str]]:
     folders, (scheme, text, rest) = _folders(pattern)
     with _listing(pattern):
         if text and folders.exists(text):
-            return [(pattern, (text.rstrip("/").rpartition("/")[2] or text) + chosen_by(pattern))]
-        paths = matching(text, folders, str.encode)
+            name = folders.plain(text.rstrip("/").rpartition("/")[2] or text)
+            return [(pattern, name + chosen_by(pattern))]
+        paths = matching(text, folders, os.fsencode)
     return [(f"{scheme}{path}{rest}", name + chosen_by(pattern)) for path, name in paths]
 
 
 def files_below(url: str) -> list[tuple[str, str]]:
     """List (URL, path below the folder) of all files of a folder, whose name is taken as it is, and of those in it.
 
-    Folders whose names start with a dot are left out, and so are saved indexes, as `**` does it.
+    The path has no escapes. Folders whose names start with a dot are left out, and so are saved indexes, as `**` does.
 
     Raises:
         MissingDependencyError, PlanError: as `expand_url`.
@@ -302,7 +310,8 @@ def files_below(url: str) -> list[tuple[str, str]]:
                 elif not name.startswith(".") and (inner := f"{path}/") not in seen:
                     seen.add(inner)
                     open_ones.append(inner)
-    return [(f"{scheme}{path}{rest}", path[len(root) :]) for path in sorted(found, key=str.encode)]
+    found.sort(key=lambda path: os.fsencode(folders.plain(path)))
+    return [(f"{scheme}{path}{rest}", folders.plain(path[len(root) :])) for path in found]
 
 
 def _folders(url: str) -> tuple[_Remote, tuple[str, str, str]]:
@@ -311,7 +320,7 @@ def _folders(url: str) -> tuple[_Remote, tuple[str, str, str]]:
     parts = _PARTS.fullmatch(url)
     assert parts is not None  # the caller has checked that it is a URL
     scheme, text, rest = parts[1], parts[2], parts[3] or ""
-    if scheme.lower().endswith(("http://", "https://")):  # a signature is no pattern, and belongs to each of the files
+    if scheme.lower().endswith(_HTTP):  # a signature is no pattern, and belongs to each of the files
         text, mark, query = text.partition("?")
         rest = f"{mark}{query}{rest}"
     return _Remote(storage, scheme, rest), (scheme, text, rest)
