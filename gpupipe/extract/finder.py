@@ -25,6 +25,7 @@ from ..classes import dataclass
 
 __all__ = [
     "LOOKED_AT",
+    "LOOSE",
     "WANTED",
     "DataFile",
     "Form",
@@ -46,7 +47,7 @@ LOOKED_AT = 1000
 _HIDDEN = "hidden files and folders"
 _LINKS = "links to folders"
 _FOLDERS = "folders"
-_LOOSE = "images beside the class folders"
+LOOSE = "images beside the class folders"
 _EMPTY = "class folders without images"
 _GIF = "GIF images, which no decoder reads"
 
@@ -332,7 +333,7 @@ class ImagesBelow:
     def all_left_out(self) -> Counter[str]:
         """What is left out where the folders are classes."""
         empty = sum(not files for files in self.classes.values())
-        return self.left_out + Counter({_LOOSE: len(self.loose), _EMPTY: empty})
+        return self.left_out + Counter({LOOSE: len(self.loose), _EMPTY: empty})
 
 
 def images_below(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpupipe.errors import PlanError
-from gpupipe.tools.pack import pack
+from gpupipe.tools.pack import pack, tar
 from tests.tools.damage import write
 from tests.tools.packing import archive, jpeg, packed_records
 
@@ -90,6 +90,10 @@ IMAGE = jpeg(8, 8)
          {"1.jpg": (1, "dog"), "2.jpg": (0, "cat")}),
         ((("1.jpg", IMAGE), ("1.json", b'{"label": 3}'), ("2.jpg", IMAGE), ("2.json", b'{"cls": "4"}')),
          {"1.jpg": (3, ""), "2.jpg": (4, "")}),
+        ((("1.jpg", IMAGE), ("1.json", b'{"label": 7.0}'), ("2.jpg", IMAGE), ("2.json", b'{"label": -0.0}')),
+         {"1.jpg": (7, ""), "2.jpg": (0, "")}),
+        ((("a/1.jpg", IMAGE), ("a/1.json", b'{"text": "x"}'), ("b/2.jpg", IMAGE), ("b/2.json", b"[1]")),
+         {"a/1.jpg": (0, "a"), "b/2.jpg": (1, "b")}),
         ((("1.json", b'{"label": 3}'), ("1.cls", b"5"), ("1.jpg", IMAGE), ("1.json", b'{"label": 3}')),
          {"1.jpg": (5, "")}),
         ((("./top/b/1.jpg", IMAGE), ("./top/a/deep/2.jpg", IMAGE), ("./top/b/._1.jpg", b"")),
@@ -98,7 +102,8 @@ IMAGE = jpeg(8, 8)
         ((("../../x.jpg", IMAGE), ("/etc/y.jpg", IMAGE), ("../../x.cls", b"1"), ("/etc/y.cls", b"2")),
          {"../../x.jpg": (1, ""), "/etc/y.jpg": (2, "")}),
     ],
-    ids=["cls", "cls with names", "json", "cls before json", "directories", "one directory", "paths that leave"],
+    ids=["cls", "cls with names", "json", "whole floats", "json without labels", "cls before json",
+         "directories", "one directory", "paths that leave"],
 )  # fmt: skip
 def test_a_tar_archive_has_labels_beside_its_images_or_directories(
     tmp_path: Path, members: tuple[tuple[str, bytes], ...], expected: Found
@@ -129,6 +134,29 @@ def test_a_mask_is_no_image_of_its_own(tmp_path: Path) -> None:
     assert pack(tmp_path / "x.tar", tmp_path / "out", 1).left_out == {"masks and other images of a sample": 2}
 
 
+def test_a_large_json_that_is_no_label_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the whole archive, say, or beside a .cls."""
+    monkeypatch.setattr(tar, "_MOST_JSON", 10)
+    archive(tmp_path / "x.tar", ("all.json", b" " * 11), ("1.json", b" " * 11), ("1.jpg", IMAGE), ("1.cls", b"5"))
+
+    assert found(tmp_path / "x.tar", tmp_path / "out") == {"1.jpg": (5, "")}
+    assert pack(tmp_path / "x.tar", tmp_path / "out", 1).left_out == {".json files": 2}
+
+
+@pytest.mark.parametrize("top", ["", "./", "/", "d/", "d/e/"])
+def test_images_beside_the_directories_of_the_classes_are_left_out_as_those_of_a_folder(
+    tmp_path: Path, top: str
+) -> None:
+    names = ("cover.jpg", "cat/1.jpg", "cat/deep/2.jpg", "dog/1.jpg")
+    archive(tmp_path / "x.tar", *((f"{top}{name}", IMAGE) for name in names))
+
+    for source in (tmp_path / "x.tar", written(tmp_path / "s", *names)):
+        packed = pack(source, tmp_path / "out" / source.name, 1)
+
+        assert (packed.class_names, packed.records) == (("cat", "dog"), 3)
+        assert packed.left_out == {"images beside the class folders": 1}
+
+
 def test_several_archives_are_one_source(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     archive(tmp_path / "s/1.tar", ("0.jpg", IMAGE), ("0.cls", b"0"))
@@ -142,8 +170,8 @@ def test_only_files_of_an_archive_are_images(tmp_path: Path) -> None:
     archive(tmp_path / "x.tar", ("1.jpg", IMAGE))
     link = tarfile.TarInfo("passwd.jpg")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-    with tarfile.open(tmp_path / "x.tar", "a") as tar:
-        tar.addfile(link)
+    with tarfile.open(tmp_path / "x.tar", "a") as opened:
+        opened.addfile(link)
 
     assert found(tmp_path / "x.tar", tmp_path / "out") == {"1.jpg": (-1, "")}
     assert pack(tmp_path / "x.tar", tmp_path / "out", 1).left_out == {"links and hidden members": 1}
@@ -184,10 +212,24 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
         ((("1.cls", b"1" * 5000),), "a label may have 4096 bytes, this file has 5000"),
         ((("1.cls", b"1"), ("2.jpg", IMAGE), ("2.cls", b"cat")), "all integers or all names"),
         ((("1.json", b'{"label": 9223372036854775808}'),), "labels of 64 bits"),
+        *(
+            ((("1.json", b'{"label": %s}' % text),), rf"1\.json: a label needs an integer or a name, got {shown}")
+            for text, shown in (
+                (b"true", "True"), (b"[3]", r"\[3\]"), (b"null", "None"), (b"7.5", r"7\.5"), (b"NaN", "nan"),
+                (b'{"name": 3}', r"\{'name': 3\}"), (b'""', "''"),
+            )
+        ),
+        ((("1.cls", b" "),), "1.cls: a label needs an integer or a name, got ''"),
+        ((("1.json", b'{"label": 3}' + b" " * 200),), "1.json: a .json beside an image may have 100 bytes, it has 212"),
     ],
-    ids=["missing", "not text", "not json", "deep json", "long", "mixed", "large"],
-)
-def test_a_label_that_is_none_is_refused(tmp_path: Path, members: tuple[tuple[str, bytes], ...], words: str) -> None:
+    ids=["missing", "not text", "not json", "deep json", "long", "mixed", "large",
+         "boolean", "list", "null", "a fraction", "not a number", "object", "empty", "empty text", "large json"],
+)  # fmt: skip
+def test_a_label_that_is_none_is_refused(
+    tmp_path: Path, members: tuple[tuple[str, bytes], ...], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if words.startswith("1.json: a .json"):
+        monkeypatch.setattr(tar, "_MOST_JSON", 100)
     archive(tmp_path / "x.tar", ("1.jpg", IMAGE), *members)
 
     with pytest.raises(PlanError, match=words):
@@ -262,6 +304,9 @@ def test_columns_that_are_unclear_have_to_be_named(tmp_path: Path) -> None:
     for words, options in wrong.items():
         with pytest.raises(PlanError, match=words):
             found(path, tmp_path / "out", **options)
+    fractions = parquet(tmp_path / "y.parquet", image=images, label=[0.5, 1.5], width=[8, 8])
+    with pytest.raises(PlanError, match="label: double, width: int64; pass --label-column NAME"):
+        found(fractions, tmp_path / "out")
     names = found(path, tmp_path / "out", image_column="left", label_column="coarse")
     assert names == {"x.parquet/0": (2, ""), "x.parquet/1": (3, "")}
 

@@ -175,8 +175,8 @@ def _label_column(schema: Any, wanted: str | None, file: str) -> str | None:
     usable = integers + [
         field.name for field in schema if types.is_string(field.type) or types.is_large_string(field.type)
     ]
-    name = wanted or ("label" if "label" in usable else integers[0] if len(integers) == 1 else None)
-    if (wanted and wanted not in usable) or (name is None and integers):
+    name = wanted or ("label" if "label" in schema.names else integers[0] if len(integers) == 1 else None)
+    if (name is None and integers) or (name is not None and name not in usable):
         raise PlanError(
             f"pack needs the name of the column with the labels (integers or strings), got {file!r} with "
             f"{_columns(schema)}" + (f" and --label-column {wanted!r}" if wanted else "; pass --label-column NAME")

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO
+from typing import IO, Any
 
 from gpupipe.errors import PlanError, shown_name
-from gpupipe.extract.finder import called, in_words
+from gpupipe.extract.finder import LOOSE, called, in_words
 from gpupipe.extract.kinds import is_image_name, what_is
 from gpupipe.tools.pack.inputs import (
     Inputs,
@@ -60,11 +60,12 @@ def find_tar(
 ) -> Tar:
     """Find the images of tar archives.
 
-    An image ``key.jpg`` has the label in ``key.cls`` (an integer or a name), or in ``key.json`` under "label" or "cls".
-    Both belong to one sample as for `WebDataset`: they follow one another, else the label has to be the only one of its
-    key. Of several images of a sample those with a longer extension, ``key.seg.png``, are left out: they are masks, or
-    other views. If no image has a label, the classes are the directories, sorted by name: the first below the folder
-    that is common to all images. Images in one directory have no labels then. Links are ignored, and names that start
+    An image ``key.jpg`` has the label in ``key.cls`` (an integer or a name), or in ``key.json`` under "label" or "cls"
+    (where 7.0 is 7). Both belong to one sample as for `WebDataset`: they follow one another, else the label has to be
+    the only one of its key. Of several images of a sample those with a longer extension, ``key.seg.png``, are left out:
+    they are masks, or other views. If no image has a label, the classes are the directories, sorted by name: the first
+    below the folder that is common to all images; images in that folder itself are left out then, as those beside class
+    folders on a disk are. Images that all lie in one directory have no labels. Links are ignored, and names that start
     with a dot.
 
     Args:
@@ -96,7 +97,10 @@ def find_tar(
                     if member.offset_data + member.size > size:
                         raise PlanError(f"{shown_name(archive)} is truncated: {shown_name(member.name)} ends after it")
                     samples[-1].images.append((member.name, member.offset_data, member.size))
-                elif suffix == ".cls" or (suffix == ".json" and member.size <= _MOST_JSON):
+                elif suffix == ".json" and member.size > _MOST_JSON:
+                    samples[-1].large = member
+                    left_out[called(member.name)] += 1
+                elif suffix in (".cls", ".json"):
                     found = _label(tar, archive, member, suffix) if who == "pack" else None
                     if found is not None and (suffix == ".cls" or samples[-1].label is None):
                         samples[-1].label = found
@@ -110,11 +114,21 @@ def find_tar(
             names.extend(name for name, _, _ in chosen)
             extents.extend((archive, offset, size) for _, offset, size in chosen)
             label = of_key.get(sample.key) if sample.label is None else sample.label
+            if who == "pack" and chosen and label is None and sample.large is not None:
+                raise PlanError(
+                    f"{shown_name(archive)}: {shown_name(sample.large.name)}: a .json beside an image may have "
+                    f"{_MOST_JSON} bytes, it has {sample.large.size}"
+                )
             beside.extend([label] * len(chosen))
     if not names:
         has = in_words(left_out) or "nothing"
         raise PlanError(f"{who} needs tar archives with images, got {archives[0]!r} with none: it has {has}")
-    labelled, classes = _labels(names, beside, archives[0]) if who == "pack" else (None, ())
+    labelled: Sequence[int] | None = None
+    classes: Sequence[str] = ()
+    if who == "pack":
+        kept, labelled, classes = _labels(names, beside, archives[0])
+        left_out[LOOSE] += len(names) - len(kept)
+        names, extents = [names[i] for i in kept], [extents[i] for i in kept]
     digest = digest_of([stamp(archive) for archive in archives])
     return Tar(names, labelled, classes, +left_out, digest, extents)
 
@@ -127,11 +141,13 @@ class _Sample:
         key: what their names have in common.
         images: (name, offset, bytes) of each image.
         label: of the sample, if it has one.
+        large: a .json that is too large for a label.
     """
 
     key: str
     images: list[tuple[str, int, int]] = field(default_factory=list)
     label: int | str | None = None
+    large: tarfile.TarInfo | None = None
 
     def chosen(self) -> list[tuple[str, int, int]]:
         """The images but for those with a longer extension, if there are others."""
@@ -187,6 +203,11 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _label(tar: tarfile.TarFile, archive: str, member: tarfile.TarInfo, suffix: str) -> int | str | None:
+    """The label in a member; None where a .json has none.
+
+    Raises:
+        PlanError: it is neither an integer nor a name.
+    """
     where = f"{shown_name(archive)}: {shown_name(member.name)}"
     if suffix == ".cls" and member.size > _MOST_LABEL:
         raise PlanError(f"{where}: a label may have {_MOST_LABEL} bytes, this file has {member.size}")
@@ -194,20 +215,29 @@ def _label(tar: tarfile.TarFile, archive: str, member: tarfile.TarInfo, suffix: 
     assert file is not None  # of a regular file it never is
     try:
         text = file.read().decode().strip()
-        value = text if suffix == ".cls" else json.loads(text)
+        value: Any = text if suffix == ".cls" else json.loads(text)
     except (ValueError, RecursionError, tarfile.TarError) as error:
         raise PlanError(f"{where}: a label needs {suffix[1:]} text in UTF-8, this one is none: {error}") from error
-    if isinstance(value, dict):
-        value = next((value[key] for key in _KEYS if key in value), None)
-    if isinstance(value, str):
+    named = isinstance(value, dict) and next((key for key in _KEYS if key in value), None)
+    if named:
+        value = value[named]
+    elif value is None or isinstance(value, (dict, list, bool)):  # something else about the image
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and value:
         number = value.removeprefix("-")
         return int(value) if number.isascii() and number.isdigit() and len(number) < 20 else value
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise PlanError(f"{where}: a label needs an integer or a name, got {value!r:.60}")
 
 
 def _labels(
     names: Sequence[str], beside: Sequence[int | str | None], source: str
-) -> tuple[Sequence[int] | None, Sequence[str]]:
+) -> tuple[Sequence[int], Sequence[int] | None, Sequence[str]]:
+    """Which of the images are packed, their labels if they have any, and the names of the classes if these have."""
+    every = range(len(names))
     known = [value for value in beside if value is not None]
     if known:
         if len(known) < len(names):
@@ -216,13 +246,12 @@ def _labels(
                 f"pack needs a label for every image, got {len(names) - len(known)} of {len(names)} without a .cls or "
                 f'a .json with "label" beside them, the first of them {shown_name(first)} in {source!r}'
             )
-        return numbered(known, f"{source!r}")
-    folders = [posixpath.dirname(posixpath.normpath(name)).split("/") for name in names]
+        return every, *numbered(known, f"{source!r}")
+    folders = [[part for part in posixpath.dirname(posixpath.normpath(name)).split("/") if part] for name in names]
     common = len(os.path.commonprefix(folders))  # noqa: RUF071  # of lists it compares the elements
-    if all(len(parts) == common for parts in folders):
-        return None, ()
-    if any(len(parts) == common for parts in folders):
-        raise PlanError(f"pack needs images in class directories or in one folder, got {source!r} with both")
-    labels, classes = numbered([parts[common] for parts in folders], f"{source!r}")
+    kept = [i for i in every if len(folders[i]) > common]
+    if not kept:
+        return every, None, ()
+    labels, classes = numbered([folders[i][common] for i in kept], f"{source!r}")
     check_classes(classes, source)
-    return labels, classes
+    return kept, labels, classes
