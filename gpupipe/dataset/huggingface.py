@@ -48,7 +48,7 @@ class HuggingFaceDataset(Dataset):
         dataset: a ``datasets.Dataset`` or ``datasets.IterableDataset``, of one split and without a `set_transform`.
         columns: names of the columns to read, in this order; one name as a string gives its values alone; None reads
             all that its format has.
-        defaults: the values that replace nulls, by column.
+        defaults: the values that replace nulls, by column; floats are rounded.
 
     Raises:
         PlanTypeError: another object.

@@ -202,7 +202,7 @@ class ParquetDataset(_ArrowTables):
         columns: names of the columns to read, in this order; one name as a string gives its values alone; None reads
             all columns of the first file.
         num_parallel_reads: files read in turn, one row each; `AUTOTUNE` is 16; None reads one file after the other.
-        defaults: the values that replace nulls and columns that a file lacks, by column.
+        defaults: the values that replace nulls and columns that a file lacks, by column; floats are rounded.
         spec: the type of the elements; None takes it from the first file, which is opened here. Where the names of
             the files are computed, None tells it at the first element, and `spec` keeps rows indexable.
 
@@ -227,7 +227,7 @@ class ArrowDataset(_ArrowTables):
         columns: names of the columns to read, in this order; one name as a string gives its values alone; None reads
             all columns of the first file.
         num_parallel_reads: files read in turn, one row each; `AUTOTUNE` is 16; None reads one file after the other.
-        defaults: the values that replace nulls and columns that a file lacks, by column.
+        defaults: the values that replace nulls and columns that a file lacks, by column; floats are rounded.
         spec: the type of the elements, as for `ParquetDataset`.
 
     Raises:

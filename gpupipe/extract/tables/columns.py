@@ -224,16 +224,28 @@ def in_lists(found: Array, ends: Array) -> Array:
 
 
 def value_like(spec: TensorSpec, value: Any) -> Any:
-    """A value that stands for nulls, as a leaf of this type.
+    """A value that stands for nulls, as a leaf of this type. A float is rounded, any other number held exactly.
 
     Raises:
         PlanError: it is of another type, or does not fit it.
     """
     leaf = as_leaf(value)
-    if spec.dtype is not bytes and isinstance(leaf, (np.generic, np.ndarray)) and leaf.dtype != object:
-        with np.errstate(all="ignore"):
-            cast = np.asarray(leaf).astype(spec.dtype)
-        leaf = cast[()] if np.array_equal(cast, leaf, equal_nan=cast.dtype.kind == "f") else leaf
+    if isinstance(leaf, (np.generic, np.ndarray)) and leaf.dtype != object:
+        leaf = _cast(leaf, spec.dtype)
     if not spec.accepts(spec_of(leaf)):
         raise PlanError(f"defaults needs a value of {spec}, got {value!r}")
     return leaf
+
+
+def _cast(leaf: Any, dtype: Any) -> Any:
+    """Numbers as those of another type, or as they are if that does not hold them."""
+    given = np.asarray(leaf)
+    if dtype is bytes:  # an empty list does not say of what it is
+        return byte_array([]) if given.shape == (0,) else leaf
+    with np.errstate(all="ignore"):
+        cast = given.astype(dtype)
+    if given.dtype.kind == cast.dtype.kind == "f":
+        held = np.isfinite(given) == np.isfinite(cast)
+    else:
+        held = given.astype(object) == cast.astype(object)  # as Python compares: an integer is not rounded before
+    return cast[()] if np.all(held) else leaf

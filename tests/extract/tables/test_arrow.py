@@ -254,6 +254,45 @@ def test_a_default_of_booleans_stands_for_a_column_that_a_file_lacks_or_has_with
     assert rows == [{"a": True, "l": [True]}, {"a": False, "l": [False, False]}, *[{"a": True, "l": [True, False]}] * 3]
 
 
+DEFAULTS: list[tuple[Any, Any, Any]] = [
+    (pa.float32(), 0.1, np.float32(0.1)),
+    (pa.float32(), np.float64(1e-60), 0.0),
+    (pa.float32(), float("inf"), float("inf")),
+    (pa.float32(), 1e39, None),
+    (pa.float32(), 2**24 + 1, None),
+    (pa.float16(), 0.1, np.float16(0.1)),
+    (pa.float16(), 70000, None),
+    (pa.float64(), 2**53, 2.0**53),
+    (pa.float64(), 2**53 + 1, None),
+    (pa.int64(), 2.0**40, 2**40),
+    (pa.int64(), 2.0**63, None),
+    (pa.int8(), 128, None),
+    (pa.int64(), float("nan"), None),
+    (pa.list_(pa.float32()), [0.1, 2], [np.float32(0.1), 2]),
+    (pa.list_(pa.string()), [], []),
+    (pa.list_(pa.string()), ["a"], [b"a"]),
+    (pa.list_(pa.string()), [1], None),
+    (pa.string(), [], None),
+    (pa.list_(pa.int64()), [], []),
+]  # fmt: skip
+"""The type of a column, a default for it, and what stands for nulls then; None where it is refused."""
+
+
+@pytest.mark.parametrize(("kind", "given", "expected"), DEFAULTS, ids=str)
+def test_a_default_is_rounded_to_the_floats_of_its_column_and_else_held_exactly(
+    kind: Any, given: Any, expected: Any, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "one", {"a": pa.nulls(1, kind)})
+
+    if expected is None:
+        with pytest.raises(PlanError, match="defaults needs a value of"):
+            gp.ParquetDataset(path, "a", defaults={"a": given})
+        return
+    rows = gp.ParquetDataset(path, "a", defaults={"a": given})
+    assert elements(rows) == [expected]
+    assert rows.element_spec.accepts(spec_of(next(iter(rows))))
+
+
 @pytest.mark.parametrize(
     ("defaults", "error", "complaint"),
     [
