@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gpupipe.errors import DataError, MissingDependencyError, RecordError
+from gpupipe.errors import MissingDependencyError, RecordError
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.tables.byte_file import ByteFile
 from gpupipe.extract.tables.columns import Arrays, Column, Lists, Nulls, Scalars, Values
@@ -41,15 +41,11 @@ class Hdf5(Format):
                 f"{self.name} needs h5py, which is not installed; install it with: pip install {LIBRARIES['hdf5']}"
             ) from error
         file = self.opened(path)
-        try:
+        with self.opening(file, "a damaged one"):
             root = h5py.File(ByteFile(file), "r")
             every = _found(h5py, root, root)
             found = every if names is None else _found(h5py, root, names)
             return _Hdf5(self, file, found, {name: _type_of(h5py, dataset) for name, dataset in found.items()}, every)
-        except DataError:
-            raise
-        except Exception as error:
-            raise self.damaged(file, f"a damaged one ({error})") from error
 
 
 def _found(h5py: Any, root: Any, names: Iterable[str]) -> dict[str, Any]:

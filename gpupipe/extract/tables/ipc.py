@@ -38,17 +38,16 @@ class Ipc(Format):
         pa = arrow(self.name)
         file = self.opened(path)
         try:
-            batches = list(_batches(file))
-            schema = _reader(pa, file, None).schema
-            found, columns = chosen(schema, names)
-            fields = [schema.get_field_index(name) for name in found if not isinstance(columns[name], str)]
-            reader = _reader(pa, file, fields)
+            with self.opening(file, "one without a sound footer"):
+                batches = list(_batches(file))
+                schema = _reader(pa, file, None).schema
+                found, columns = chosen(schema, names)
+                fields = [schema.get_field_index(name) for name in found if not isinstance(columns[name], str)]
+                reader = _reader(pa, file, fields)
         except DataError as error:
             if error.stage:  # of the storage
                 raise
             raise self.damaged(file, error.reason) from error
-        except Exception as error:
-            raise self.damaged(file, f"one without a sound footer ({error})") from error
         return _Ipc(file, columns, batches, self.defaults, reader)
 
 

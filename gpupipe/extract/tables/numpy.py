@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gpupipe.errors import DataError, RecordError
+from gpupipe.errors import RecordError
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.tables.byte_file import ByteFile
 from gpupipe.extract.tables.columns import Arrays, Column, Nulls, Scalars, Values
@@ -44,15 +44,11 @@ class Npy(Format):
     def open(self, path: str, names: Sequence[str] | None = None) -> Table:
         file = self.opened(path)
         head = file.read(0, min(file.size, 8))
-        try:
+        with self.opening(file, "a damaged one"):
             if head[:6] == b"\x93NUMPY":
                 return _Npy(self, file, {"": _Member.at(file, 0, file.size)}, names)
             if head[:2] == b"PK":
                 return _Npy(self, file, _members(file), names)
-        except DataError:
-            raise
-        except Exception as error:
-            raise self.damaged(file, f"a damaged one ({error})") from error
         raise self.damaged(file, "one that is neither .npy nor .npz")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from gpupipe.errors import DataError
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.tables.arrow import ENCODED, arrow, chosen, column_of
 from gpupipe.extract.tables.byte_file import ByteFile
@@ -29,7 +28,7 @@ class Parquet(Format):
     def open(self, path: str, names: Sequence[str] | None = None) -> Table:
         parquet = arrow(self.name, "pyarrow.parquet")
         file = self.opened(path)
-        try:
+        with self.opening(file, "one without a sound footer"):
             opened = parquet.ParquetFile(
                 arrow(self.name).PythonFile(ByteFile(file), "r"),
                 pre_buffer=False,  # other threads would read without the time limits of this one
@@ -38,10 +37,6 @@ class Parquet(Format):
                 thrift_container_size_limit=_LISTS,
             )
             schema = opened.schema_arrow
-        except DataError:
-            raise
-        except Exception as error:
-            raise self.damaged(file, f"one without a sound footer ({error})") from error
         return _Parquet(self, file, opened, schema, names)
 
 

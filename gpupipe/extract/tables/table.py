@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,7 +24,7 @@ from gpupipe.spec import Array, TensorSpec
 
 from ...classes import dataclass
 
-__all__ = ["MOST_BYTES", "MOST_ROWS", "Block", "Format", "Handed", "Table", "misfit"]
+__all__ = ["MOST_BYTES", "MOST_ROWS", "Block", "Format", "Handed", "Table", "is_mistake", "misfit"]
 
 MOST_BYTES = 2 << 30
 """Bytes that the chosen columns of one block may have in memory: a file that claims more is not believed."""
@@ -100,6 +101,18 @@ class Format(ABC):
         if not file.size:
             raise self.damaged(file, "an empty file")
         return file
+
+    @contextmanager
+    def opening(self, file: OpenFile, found: str) -> Iterator[None]:
+        """Make the error for a file whose rows are not known, `found`, of whatever a library raises."""
+        try:
+            yield
+        except DataError:
+            raise
+        except Exception as error:
+            if is_mistake(error):
+                raise
+            raise self.damaged(file, f"{found} ({error})") from error
 
     def damaged(self, file: OpenFile, found: object) -> RecordError:
         """Make the error for a file whose rows are not known."""
@@ -197,22 +210,25 @@ class Table(ABC):
         rows = int(self.starts[block + 1] - self.starts[block])
         try:
             with self._lock:
-                loaded = dict(zip(self.columns, self.load(block), strict=True))
-            bad: dict[int, str] = {}
-            missing = Scalars(np.zeros(rows, np.int8)), Nulls(np.ones(rows, bool))
-            columns = [
-                self._fitted(name, spec, *loaded.get(name, missing), bad)
-                for name, spec in zip(names, specs, strict=True)
-            ]
-            if any(len(column) != rows for column in columns):
-                found = sorted({len(column) for column in columns})
-                raise RecordError(f"{rows} rows are needed, as its index says, got {found[0]}")
+                loaded = self.load(block)
+            other = next((len(column) for column, _ in loaded if len(column) != rows), None)
+            if other is not None:
+                raise RecordError(f"{rows} rows are needed, as its index says, got {other}")
         except DataError as error:
             reason, passing = error.reason, error.passing
         except Exception as error:
+            if is_mistake(error):
+                raise
             reason, passing = f"cannot be decoded: {type(error).__name__}: {error}", False
         else:
-            return Block(tuple(columns), bad)
+            columns = dict(zip(self.columns, loaded, strict=True))
+            missing = Scalars(np.zeros(rows, np.int8)), Nulls(np.ones(rows, bool))
+            bad: dict[int, str] = {}
+            fitted = [
+                self._fitted(name, spec, *columns.get(name, missing), bad)
+                for name, spec in zip(names, specs, strict=True)
+            ]
+            return Block(tuple(fitted), bad)
         failure = RecordError(f"block {block} of {self.blocks}: {reason}"[:500], file=self.path, stage="read")
         failure.passing = passing
         raise failure
@@ -237,6 +253,15 @@ class Table(ABC):
             for row in np.flatnonzero(nulls.inner).tolist():
                 bad.setdefault(row, f"values are needed in column {name!r}, got a null in its list")
         return column
+
+
+def is_mistake(error: Exception) -> bool:
+    """Whether an exception tells of a mistake in this code: damaged data make libraries raise all kinds, but not it."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    own = at is not None and at.tb_frame.f_globals.get("__name__", "").startswith("gpupipe.")
+    return own and isinstance(error, (AssertionError, AttributeError, NameError, TypeError))
 
 
 def misfit(table: Table, names: Sequence[str], specs: Sequence[TensorSpec]) -> str | None:

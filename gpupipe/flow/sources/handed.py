@@ -9,7 +9,7 @@ from ...classes import dataclass
 from ...errors import DataError, RecordError, StateError
 from ...extract.tables.huggingface import HuggingFaceStream
 from ...extract.tables.reader import Part
-from ...extract.tables.table import Block, misfit
+from ...extract.tables.table import Block, is_mistake, misfit
 from ...spec import TensorSpec
 from ..element import Element
 from ..run import Context
@@ -81,6 +81,8 @@ class _Rows(Running):
                 if start < at:
                     yield from elements(Part(start, at, flow.block(table)), self._stream)
         except Exception as error:  # of the library: where it goes on is not known
+            if is_mistake(error):
+                raise
             reason = f"{type(error).__name__}: {error}"[:500]
             if at >= done:
                 failure = RecordError(reason, file=flow.label, offset=at, stage="read", unit=UNIT)

@@ -15,8 +15,9 @@ import pytest
 import gpupipe as gp
 from gpupipe.errors import DataError, MissingFileError, PlanError, RecordError
 from gpupipe.extract.storage.files import LOCAL
+from gpupipe.extract.tables import hdf5, ipc, numpy, parquet, table
 from gpupipe.flow.sources.rows import BLOCKS
-from tests.extract.tables.formats import FormatCase, columns, element, every_format, rows_of
+from tests.extract.tables.formats import FORMATS, FormatCase, columns, element, every_format, rows_of
 from tests.reliability.resume import resumed_after, taken
 from tests.tools.damage import broken
 
@@ -380,6 +381,46 @@ def test_any_byte_may_be_wrong_and_nothing_else_than_a_data_error_comes_of_it(ca
         ds = case.make(str(path), ["a", "name", "x"], spec=spec)
         with iter(skipping(ds, lost_files="skip").take(100)) as items:
             assert len(elements(items)) <= 100
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "part"),
+    [
+        *(("npz", numpy, part) for part in ("Nulls", "_HEADER")),
+        *(("parquet", parquet, part) for part in ("column_of", "_STRINGS")),
+        *(("arrow", ipc, part) for part in ("column_of", "_rows")),
+        *(("hdf5", hdf5, part) for part in ("_column", "_found")),
+        *((name, table, "Scalars") for name in ("npz", "hdf5")),
+    ],
+)
+def test_a_mistake_in_gpupipes_own_code_makes_nothing_bad(
+    name: str, module: Any, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if a name were misspelled where a file is opened, and where a block is read."""
+    case = next(case for case in FORMATS if case.name == name)
+    path = case.file(tmp_path / "one", columns(5))
+    ds = skipping(case.make(str(path), spec={"a": gp.TensorSpec((), "int64")}), lost_files="skip")
+    assert elements(ds) == [{"a": i} for i in range(5)]
+
+    monkeypatch.delattr(module, part)
+    with pytest.raises(NameError, match=part):
+        list(ds)
+
+
+@pytest.mark.parametrize("error", [AttributeError, TypeError, AssertionError, KeyError, ZeroDivisionError])
+def test_whatever_a_library_raises_of_a_block_makes_its_rows_bad(
+    error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(*_: Any) -> Any:
+        raise error("odd")
+
+    np.save(tmp_path / "one.npy", np.arange(3))
+    ds = skipping(gp.NumpyDataset(str(tmp_path / "one.npy")))
+    monkeypatch.setattr(numpy._Member, "column", damaged)
+
+    with iter(ds) as items:
+        assert list(items) == []
+        assert [f"cannot be decoded: {error.__name__}: " in one.reason for one in items.errors] == [True] * 3
 
 
 @every_format
