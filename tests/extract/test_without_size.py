@@ -72,6 +72,19 @@ def test_every_reader_gives_what_the_file_holds(read: Callable[[str], Any], kind
     assert found == read(f"{folder}/")
 
 
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_a_server_that_says_0_of_a_file_without_giving_it_is_asked_for_it(
+    read: Callable[[str], Any], folder: Path
+) -> None:
+    """Some make an answer only when they give it, and say 0 to a HEAD; a file that is empty is so."""
+    (folder / "empty").touch()
+    with Faulty(folder, looking=lambda number: "200").serving() as server:
+        found = read(server.url(""))
+        assert list(gp.TextLineDataset(server.url("empty"))) == []
+
+    assert found == read(f"{folder}/")
+
+
 def test_all_ranges_are_of_one_answer(folder: Path) -> None:
     with served(folder, "chunked").serving() as server:
         read = ranges(server.url("lines"))

@@ -42,9 +42,6 @@ __all__ = ["RemoteStorage", "expand_url", "files_below", "remote_storage", "stor
 _PARTS = re.compile(r"((?:[\w+.-]+::)*[\w+.-]+://)(.*?)(::.*)?", re.DOTALL)
 
 
-_HTTP = ("http://", "https://")
-
-
 _STAMPS = "etag generation checksum md5 mtime modified LastModified last_modified updated created".split()
 
 
@@ -113,7 +110,8 @@ class RemoteStorage:
             raise DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
         size = info.get("size")
         version = FileVersion.told(size, info)
-        if isinstance(size, int) and size >= 0:
+        told = isinstance(size, int) and size >= 0
+        if told and (size or not is_http(self.origin)):  # a server that makes a file when it gives it may say 0 before
             tag = "-".join([str(version), *(str(info[key]) for key in _STAMPS if info.get(key) is not None)])
         else:
             body, tag = self._whole(name)
@@ -259,7 +257,7 @@ class _Remote:
         return True  # a file has no entries either way: asking would cost a request for each part of the path
 
     def plain(self, name: str) -> str:
-        return unescaped(name) if self._around[0].lower().endswith(_HTTP) else name
+        return unescaped(name) if is_http(self._origin) else name
 
     def _path(self, path: str) -> str:
         return self._path_of(self._url(path))
@@ -320,7 +318,7 @@ def _folders(url: str) -> tuple[_Remote, tuple[str, str, str]]:
     parts = _PARTS.fullmatch(url)
     assert parts is not None  # the caller has checked that it is a URL
     scheme, text, rest = parts[1], parts[2], parts[3] or ""
-    if scheme.lower().endswith(_HTTP):  # a signature is no pattern, and belongs to each of the files
+    if is_http(storage.origin):  # a signature is no pattern, and belongs to each of the files
         text, mark, query = text.partition("?")
         rest = f"{mark}{query}{rest}"
     return _Remote(storage, scheme, rest), (scheme, text, rest)

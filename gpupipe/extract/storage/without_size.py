@@ -1,7 +1,7 @@
 """without_size: remote files whose server does not say how long they are: read as a whole, and kept in memory.
 
 A server that makes or compresses its answer on the way (``Transfer-Encoding: chunked``, ``Content-Encoding: gzip``) has
-no length to report, and often no ranges.
+no length to report, and often no ranges; one that makes it when it is asked for it may say 0 to a HEAD.
 """
 
 from __future__ import annotations
