@@ -318,16 +318,16 @@ class CsvDataset(FileDataset):
     r"""The records of CSV files, as tuples of the chosen columns: tf.data.experimental.CsvDataset.
 
     A record is identified by its byte offset. Quotes enclose whole values, which may hold delimiters and ends of lines
-    then; two quotes stand for one. A lone ``\r`` is data, where TensorFlow ends a line. A bad record (too few values,
-    a required one missing, another type) is one bad element. A quote without an end takes no more than its own line:
-    what follows is read again from the next one, after at most 1 MB. Rows have no index: where one starts is known only
-    after reading all before it.
+    then; two quotes stand for one. A lone ``\r`` is data, where TensorFlow ends a line. A bad record (too few values, a
+    required one missing, another type) is one bad element. A float beyond its type is infinite. A quote without an end
+    takes no more than its own line: what follows is read again from the next one, after at most 1 MB. Rows have no
+    index: where one starts is known only after reading all before it.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.
         record_defaults: for each chosen column its dtype (int32, int64, float32, float64 or ``string``), if a value is
             required, or the value that replaces a missing one: as a NumPy scalar, a list of one, or as Python's, which
-            are int32, float32 and bytes, as in TensorFlow.
+            are int32 (int64 where that is too small), float32 and bytes, as in TensorFlow.
         compression_type: "", "GZIP" or "ZLIB"; None is "".
         buffer_size: accepted for compatibility.
         header: leave out the first record of each file.
@@ -393,7 +393,7 @@ def _csv_column(given: Any) -> tuple[Any, Any]:
     elif isinstance(given, np.generic):
         default = given
     elif isinstance(given, (int, float)) and not isinstance(given, bool):
-        default = (np.int32 if isinstance(given, int) else np.float32)(given)
+        default = _csv_number(given)
     try:
         kind: Any = as_dtype(given) if default is None else bytes if isinstance(default, bytes) else default.dtype
     except PlanTypeError:
@@ -403,3 +403,20 @@ def _csv_column(given: Any) -> tuple[Any, Any]:
             f"CsvDataset needs int32, int64, float32, float64 or string, or a default of such, got {given!r}"
         )
     return kind, default
+
+
+def _csv_number(given: int | float) -> Any:
+    """A number of Python as TensorFlow takes it: int32, int64 where that is too small, or float32.
+
+    Raises:
+        PlanError: the type does not hold it.
+    """
+    if isinstance(given, int):
+        if not -(2**63) <= given < 2**63:
+            raise PlanError("CsvDataset needs a default of at most 64 bits, got a larger integer")
+        return (np.int32 if -(2**31) <= given < 2**31 else np.int64)(given)
+    with np.errstate(over="ignore"):
+        number = np.float32(given)
+    if np.isinf(number) and not np.isinf(given):
+        raise PlanError(f"CsvDataset needs a default that float32 holds, got {given}; np.float64({given}) is a float64")
+    return number

@@ -249,3 +249,15 @@ def test_records_and_errors_are_those_of_tensorflow(tf: Any, name: str, tmp_path
     expected = _records(tf.data.experimental.CsvDataset(path, theirs, **options), tf.errors.OpError)
 
     assert _records(gp.CsvDataset(path, columns, **options), gp.DataError) == expected
+
+
+def test_floats_beyond_their_type_are_infinite_as_tensorflows(tmp_path: Path, tf: Any) -> None:
+    texts = "1e39 -1e39 3.4028235e38 3.4028236e38 -3.4028236e38 1e-60 1e400 99999999999999999999 nan inf".split()
+    (tmp_path / "a").write_text("\n".join(texts))
+
+    for dtype in ("float32", "float64"):
+        found = list(gp.CsvDataset(str(tmp_path / "a"), [dtype]))
+        theirs = [
+            row[0].numpy() for row in tf.data.experimental.CsvDataset(str(tmp_path / "a"), [tf.dtypes.as_dtype(dtype)])
+        ]
+        np.testing.assert_array_equal(np.array(found)[:, 0], np.array(theirs))

@@ -17,6 +17,8 @@ from ...classes import dataclass
 
 __all__ = ["CsvLayout", "OpenQuoteError", "QuoteError"]
 
+_FLOAT32 = float(np.finfo(np.float32).max)
+
 
 @dataclass(frozen=True)
 class CsvLayout:
@@ -73,12 +75,16 @@ class CsvLayout:
             if b"_" in field:  # Python's own notation
                 raise ValueError
             if kind.kind == "f":
-                return kind.type(float(field))
-            number = int(field)
+                number = float(field)
+                if abs(number) <= _FLOAT32:
+                    return kind.type(number)
+                with np.errstate(over="ignore"):  # infinite, as in TensorFlow
+                    return kind.type(number)
+            integer = int(field)
             limits = np.iinfo(kind)
-            if not limits.min <= number <= limits.max:
+            if not limits.min <= integer <= limits.max:
                 raise ValueError
-            return kind.type(number)
+            return kind.type(integer)
         except ValueError:
             raise ParseError(f"value {i} of {kind} is needed, got {field[:40]!r}") from None
 

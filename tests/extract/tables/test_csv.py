@@ -144,6 +144,9 @@ def test_a_file_of_something_else_has_bad_records_only(tmp_path: Path, damage: b
         ({"record_defaults": []}, PlanTypeError, "a list of a dtype or a default"),
         ({"record_defaults": [np.uint8]}, PlanTypeError, "needs int32, int64"),
         ({"record_defaults": [True]}, PlanTypeError, "needs int32, int64"),
+        ({"record_defaults": [2**63]}, PlanError, "a default of at most 64 bits"),
+        ({"record_defaults": [-(10**5000)]}, PlanError, "a default of at most 64 bits"),
+        ({"record_defaults": [1e39]}, PlanError, r"a default that float32 holds, got 1e\+39; np.float64"),
         ({"record_defaults": ["int32"], "field_delim": "ab"}, PlanError, "one character"),
         ({"record_defaults": ["int32"], "field_delim": '"'}, PlanError, "one character"),
         ({"record_defaults": ["int32"] * 2, "select_cols": [1, 0]}, PlanError, "growing numbers"),
@@ -157,7 +160,16 @@ def test_arguments_that_cannot_be_meant_are_refused(arguments: Any, error: type[
 
 
 def test_defaults_have_tensorflows_types() -> None:
-    ds = gp.CsvDataset("a.csv", [0, 1.5, "x", [2], np.float64(3), np.array([4]), "int64"])
+    ds = gp.CsvDataset("a.csv", [0, 1.5, "x", [2], np.float64(3), np.array([4]), "int64", 2**31, [-(2**31)], -np.inf])
 
     kinds = [spec.dtype for spec in ds.element_spec]
-    assert kinds == [np.int32, np.float32, bytes, np.int32, np.float64, np.int64, np.int64]
+    assert kinds == [np.int32, np.float32, bytes, np.int32, np.float64, *[np.int64] * 3, np.int32, np.float32]
+
+
+def test_a_float_beyond_its_type_is_infinite_without_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1e39,1e39\n-1e400,-1e400\n")
+
+    found = list(gp.CsvDataset(str(tmp_path / "a"), ["float32", "float64"]))
+
+    assert found == [(np.inf, 1e39), (-np.inf, -np.inf)]
+    assert {type(row[0]) for row in found} == {np.float32}
