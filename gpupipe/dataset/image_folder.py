@@ -127,7 +127,8 @@ def image_folder(
     if not paths:
         raise PlanError(f"image_folder needs images in the subset {subset!r}, and validation_split leaves none")
     numbers = np.array(labels, np.int64)
-    leaves, structure = flatten((as_leaf(paths), numbers))
+    encoded = [path.encode(errors="surrogateescape") for path in paths]
+    leaves, structure = flatten((as_leaf(encoded), numbers))
     plan = Slices(tuple(leaves), structure, Names(names))
     return ImageFolder(Dataset(plan).map(_read).plan, classes, paths, numbers, left_out)
 

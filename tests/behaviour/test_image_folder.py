@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -210,3 +211,21 @@ def test_both_subsets_of_keras_are_two_datasets(tmp_path: Path) -> None:
 
     assert (len(training), len(validation)) == (24, 6)
     assert len({float(image[0, 0, 0]) for image, _ in training}) > 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are bytes on Linux alone")
+def test_names_need_not_be_utf_8(tmp_path: Path) -> None:
+    for i, name in enumerate((b"a/\xff.png", b"a/0.png", b"\xfe/1.png")):
+        path = os.path.join(os.fsencode(tmp_path), name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as out:
+            out.write(_png(20 * i))
+
+    ds = gp.image_folder(tmp_path)
+
+    assert ds.class_names == ("a", os.fsdecode(b"\xfe"))
+    assert values(ds) == [(20, 0), (0, 0), (40, 1)]
+    assert list(map(os.fsencode, ds.file_paths)) == [
+        bytes(path) for path in gp.Dataset.list_files(f"{tmp_path}/*/*", False)
+    ]
+    assert len(gp.image_folder(tmp_path, validation_split=0.5, subset="training", class_names=["a"])) == 1

@@ -194,4 +194,5 @@ def test_an_escape_in_a_url_is_part_of_no_name() -> None:
     urls = ["https://a.org/x/a%20b.png", "https://a.org/x/c%2Fd.png?sig=a%2Fb"]
 
     assert stable_names(urls) == ["a b.png", "c%2Fd.png"]
+    assert stable_names(["http://a.org/%FF"]) == [b"\xff".decode(errors="surrogateescape")]
     assert stable_names(["s3://a/b%20c", "/x/b%20d"]) == ["b%20c", "b%20d"]
