@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from types import FrameType
-from typing import Protocol, TextIO, cast
+from typing import NoReturn, Protocol, TextIO, cast
 
 import gpupipe
 from gpupipe.errors import GpupipeError, PlanError, io_reason, shown_text
@@ -109,13 +109,20 @@ def command(name: str) -> Command:
     return cast("Command", importlib.import_module(f"{__name__}.{name}"))
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose messages show what was typed as all others do."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(shown_text(message))
+
+
 def parser(full: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
     """Make the parser.
 
     Args:
         full: subcommands whose arguments are added, which imports their files; the others have their help line only.
     """
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="gpupipe",
         description="Feed image training: compare executors, look into data, check and convert it.",
         epilog="`gpupipe COMMAND --help` shows the options of a command, and examples.",

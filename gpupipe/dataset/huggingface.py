@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any, ClassVar, Literal
 
 from ..classes import dataclass
-from ..errors import GpupipeError, PlanError, PlanTypeError, RecordError
+from ..errors import GpupipeError, PlanError, PlanTypeError, RecordError, shown_cause
 from ..extract.tables.huggingface import PATH, STREAMED, HuggingFace, HuggingFaceStream, filed, typed
 from ..graph.op import Op
 from ..graph.symbols import apply
@@ -123,7 +123,7 @@ def _schema_of(form: HuggingFaceStream, label: str) -> Any:
         raise
     except Exception as error:  # of the library, or of the user's generator
         reason = f"the first {STREAMED} rows are needed for the columns, got {type(error).__name__}: {error}"[:500]
-        raise RecordError(reason, file=label, offset=0, stage="read", unit="row") from error
+        raise RecordError(reason, file=label, offset=0, stage="read", unit="row") from shown_cause(error)
 
 
 def _with_paths(found: ElementType, leaves: tuple[str, ...]) -> ElementType:

@@ -335,11 +335,18 @@ def test_no_command_shows_or_writes_them(
         for file, text in {"chain.py": f"ds = gp.TFRecordDataset({url!r})", "bad.py": f"gp.load({url!r}\n"}.items():
             folder = tmp_path / "data"
             (folder / file).write_text(f"import gpupipe as gp\n{text}\n")
-        for line in lines(url):
-            main([str(tmp_path / "data" / word) if ".py:" in word else word for word in line])
+        for line in [*lines(url), [name, url, url, f"--nothing={url}"]]:
+            _run([str(tmp_path / "data" / word) if ".py:" in word else word for word in line])
             printed = capfd.readouterr()
             said.add(f"{line[0]}: stdout", printed.out)
             said.add(f"{line[0]}: stderr", printed.err)
+
+
+def _run(line: list[str]) -> None:
+    try:
+        main(line)
+    except SystemExit as error:  # of argparse, which has said why
+        assert error.code == 2
 
 
 WRITERS = {

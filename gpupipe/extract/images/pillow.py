@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gpupipe.errors import DecodeError
+from gpupipe.errors import DecodeError, shown_cause
 from gpupipe.extract.images.exif import NORMAL, orientation_of
 
 __all__ = ["facts", "opened", "sample_bits", "stored_orientation", "white_is_zero"]
@@ -47,7 +47,7 @@ def opened(data: bytes | bytearray | memoryview, kind: str) -> Iterator[Any]:
         most = 2 * (Image.MAX_IMAGE_PIXELS or 0)
         raise DecodeError(f"a {kind.upper()} may have {most} pixels, the limit of Pillow, got more: {error}") from error
     except Exception as error:  # its readers raise all kinds of exceptions on damaged bytes
-        raise DecodeError(f"damaged {kind.upper()}: {error}") from error
+        raise DecodeError(f"damaged {kind.upper()}: {error}") from shown_cause(error)
 
 
 def _check_length(data: bytes | bytearray | memoryview, image: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpupipe.errors import DecodeError, MissingDependencyError
+from gpupipe.errors import DecodeError, MissingDependencyError, shown_cause
 from gpupipe.extract.images.exif import NORMAL
 from gpupipe.missing import LIBRARIES
 
@@ -182,7 +182,7 @@ def read_tiff(data: Encoded, layout: TiffLayout, most_samples: int) -> Array:
                 f"this TIFF needs imagecodecs for its compression or predictor, which is not installed; "
                 f"install it with: pip install imagecodecs ({error})"
             ) from error
-        raise DecodeError(f"damaged TIFF: {error}") from error
+        raise DecodeError(f"damaged TIFF: {error}") from shown_cause(error)
 
 
 def _divided(image: Array) -> Array:

@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from gpupipe.errors import PlanError, RecordError, shown_name
+from gpupipe.errors import PlanError, RecordError, shown_cause, shown_name
 from gpupipe.extract.records.crc import crc32c
 from gpupipe.extract.records.index import RecordIndex, build_index
 from gpupipe.extract.records.manifest import (
@@ -271,6 +271,6 @@ def _upload(made: Path, out: str) -> None:
             raise OSError(f"{size} bytes are there, not {made.stat().st_size}")
     except Exception as error:  # each file system raises what its client library raises
         raise PlanError(
-            f"index needs a place where it may write, got {out!r}: {type(error).__name__}: {error}; write it to a disk "
-            "with --out, and copy it there"
-        ) from error
+            f"index needs a place where it may write, got {shown_name(out)!r}: {type(error).__name__}: {error}; write "
+            "it to a disk with --out, and copy it there"
+        ) from shown_cause(error)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from gpupipe.errors import DataError, RecordError
+from gpupipe.errors import DataError, RecordError, shown_cause
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.remote import storage_of
@@ -112,7 +112,7 @@ class Format(ABC):
         except Exception as error:
             if is_mistake(error):
                 raise
-            raise self.damaged(file, f"{found} ({error})") from error
+            raise self.damaged(file, f"{found} ({error})") from shown_cause(error)
 
     def damaged(self, file: OpenFile, found: object) -> RecordError:
         """Make the error for a file whose rows are not known."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gpupipe.errors import MissingDependencyError, PlanError, shown_name
+from gpupipe.errors import MissingDependencyError, PlanError, shown_cause, shown_name
 from gpupipe.extract.storage.replacing import replacing
 from gpupipe.missing import LIBRARIES
 from gpupipe.tools.pack.inputs import Inputs, Progress, check_classes, digest_of, numbered, read_exactly, stamp
@@ -136,7 +136,9 @@ def _parquet(file: str, who: str = "pack") -> Any:
     try:
         return pyarrow.parquet.ParquetFile(file)
     except pyarrow.ArrowException as error:
-        raise PlanError(f"{who} needs Parquet files, got {file!r}, which is none or damaged: {error}") from error
+        raise PlanError(f"{who} needs Parquet files, got {file!r}, which is none or damaged: {error}") from shown_cause(
+            error
+        )
 
 
 def _image_column(schema: Any, wanted: str | None, file: str, who: str) -> tuple[str, str | None]:

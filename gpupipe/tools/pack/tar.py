@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
-from gpupipe.errors import PlanError, shown_name
+from gpupipe.errors import PlanError, shown_cause, shown_name
 from gpupipe.extract.finder import LOOSE, called, in_words
 from gpupipe.extract.kinds import is_image_name, what_is
 from gpupipe.tools.pack.inputs import (
@@ -185,7 +185,7 @@ def _members(tar: tarfile.TarFile, archive: str) -> Iterator[tarfile.TarInfo]:
             count += 1
             yield member
     except tarfile.TarError as error:
-        raise PlanError(f"{shown_name(archive)} is a damaged or truncated tar archive: {error}") from error
+        raise PlanError(f"{shown_name(archive)} is a damaged or truncated tar archive: {error}") from shown_cause(error)
     with open(archive, "rb") as file:
         file.seek(tar.offset)
         while block := file.read(1 << 20):
