@@ -272,7 +272,11 @@ PLACES: tuple[Unit, ...] = get_args(PlaceInFile)
 
 def unit_of(given: object) -> Unit:
     """A unit that a file names; "index" for what is none."""
-    return next((unit for unit in UNITS if unit == given), "index")
+    found: Unit = "index"
+    for unit in UNITS:
+        if unit == given:
+            found = unit
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +354,7 @@ class DataError(GpupipeError, RuntimeError):
         self.file = file
         self.offset = offset
         self.stage = stage
-        self.unit = unit
+        self.unit: Unit = unit
 
     @property
     def file(self) -> str | None:

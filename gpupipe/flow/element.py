@@ -43,7 +43,7 @@ class Stream:
     def __init__(self, key: int, name: str, unit: Unit = "index", alike: int | None = None) -> None:
         self.key = key
         self.name = name
-        self.unit = unit
+        self.unit: Unit = unit
         self.alike = key if alike is None else alike
 
 

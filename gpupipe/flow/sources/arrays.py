@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...classes import dataclass
-from ...errors import StateError, Unit
+from ...errors import StateError
 from ...extract.storage.names import Names
 from ...graph.op import Array
 from ...random import mix64_array
@@ -165,8 +165,8 @@ def named_streams(at: Context, names: Names, indices: list[int], shown: Sequence
 
     if at.alike == at.key:
         return map(Stream, keys(at.key), shown)
-    unit: Unit = "index"
-    return map(Stream, keys(at.key), shown, repeat(unit), keys(at.alike))
+    found = zip(keys(at.key), shown, keys(at.alike), strict=True)
+    return (Stream(key, name, alike=alike) for key, name, alike in found)
 
 
 def listed(indexed: RandomAccess, state: State) -> Running:
