@@ -73,7 +73,8 @@ class TFRecordDataset(FileDataset):
         num_parallel_reads: files read in turn, one record each; `AUTOTUNE` is 16; None reads one file after the other.
         index: where to keep the index of an uncompressed local file, which `len(ds)`, `ds[i]` and `shuffle(gp.ALL)`
             build in one pass over its headers: ``"memory"``, 8 bytes a record; ``"beside"`` also saves it next to each
-            file; anything else is a folder to save it in. A saved index is used only while its file is unchanged.
+            file; anything else is a folder to save it in. A saved index is used only while its file has the same size
+            and time, and each record is compared with it.
 
     Raises:
         PlanError: a pattern where a name is needed, or an unknown compression.

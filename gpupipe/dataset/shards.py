@@ -45,7 +45,7 @@ class WebDataset(FileDataset):
         num_parallel_reads: archives read in turn, one sample each; `AUTOTUNE` is 16; None reads one after the other.
         compression_type: "", "GZIP" or "ZLIB"; None: GZIP where the name ends with ``.gz`` or ``.tgz``.
         index: where to keep the index of an uncompressed local archive, which `len(ds)`, `ds[i]` and `shuffle(gp.ALL)`
-            build in one pass over its headers, as `TFRecordDataset` does.
+            build in one pass over its headers, as `TFRecordDataset` does; it takes 16 bytes a sample.
 
     Raises:
         PlanError: keys that are not extensions, a pattern where a name is needed, or an unknown compression.

@@ -163,7 +163,9 @@ class ElementsReader:
             ended = self._damaged(reason, None if first is None else first.offset)
             ended.lost = self._unread
             raise ended from first
-        for offset, _ in self._records:
+        for offset, record in self._records:
+            if isinstance(record, DataError) and record.lost:  # it was written to meanwhile
+                raise record.again()
             raise self._damaged("data follows its last record", offset)
 
     def _read(self, record: Any, expected: int, names: _Names) -> tuple[int, Saved | None] | None:

@@ -157,10 +157,13 @@ def test_a_file_of_another_time_is_an_error_and_a_copy_with_the_same_time_is_non
     shutil.copytree(tmp_path / "d", tmp_path / "e")
     assert len(list(TFRecordDataset.from_manifest(tmp_path / "e" / "files.gpindex"))) == 48
 
-    os.utime(paths[4], ns=(1, 1))
+    for before, now in ((None, 1), (1, -1), (-1, -5_000_000_000)):
+        if before is not None:
+            write_manifest(paths, manifest, 1)
+        os.utime(paths[4], ns=(1, now))
 
-    with pytest.raises(RecordError, match=r"004\.tfrecord.* another version of this file: its time or version"):
-        list(TFRecordDataset.from_manifest(manifest))
+        with pytest.raises(RecordError, match=r"004\.tfrecord.* another version of this file: its time or version"):
+            list(TFRecordDataset.from_manifest(manifest))
 
 
 def test_a_missing_file_is_an_error_of_each_of_its_records(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from gpupipe.extract.records.index import (
     RecordIndex,
     Version,
     build_index,
+    offset_after,
     record_index,
     saved_path,
     version_of,
@@ -36,7 +37,7 @@ from gpupipe.extract.records.reference import HeaderWalker, Reference
 from gpupipe.extract.records.spilled import Spilled
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.extract.records.walk import walk_headers
-from gpupipe.extract.storage.files import LocalStorage
+from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile
 from tests.behaviour.manifests import written
 from tests.fuzz.building import frame
 
@@ -282,6 +283,41 @@ def test_a_saved_index_is_used_later(path: str, tmp_path: Path, where: str, monk
     assert os.listdir(os.path.dirname(saved_path(path, where))).count(os.path.basename(saved_path(path, where))) == 1
 
 
+TIMES = [-1, -5_000_000_000, -2 * 10**18, 1, (1 << 63) + 7]
+"""Nanoseconds since 1970: as well before it, and after 2262, which takes more than 63 bits."""
+
+
+@pytest.fixture(params=TIMES)
+def of_another_time(request: pytest.FixtureRequest, path: str) -> str:
+    os.utime(path, ns=(0, request.param))
+    if os.stat(path).st_mtime_ns != request.param:
+        pytest.skip("the file system has no such times")
+    return path
+
+
+def test_a_file_of_any_time_has_a_saved_index(of_another_time: str, caplog: pytest.LogCaptureFixture) -> None:
+    path = of_another_time
+    record_index(path, BESIDE)
+    INDEXES.clear()
+
+    with caplog.at_level(logging.INFO, "gpupipe"):
+        assert record_index(path, BESIDE).offsets.tolist() == OFFSETS
+    assert caplog.messages == []
+    os.utime(path, ns=(0, os.stat(path).st_mtime_ns - 10_000))
+    INDEXES.clear()
+    with caplog.at_level(logging.INFO, "gpupipe"):
+        assert record_index(path, BESIDE).offsets.tolist() == OFFSETS
+    assert "the file has changed since" in caplog.text
+
+
+def test_a_file_of_any_time_has_a_next_record(of_another_time: str) -> None:
+    file = OpenFile(LOCAL, of_another_time)
+    record_index(of_another_time)
+
+    assert Version.of_tag(file.tag) == version_of(of_another_time)
+    assert [offset_after(file, MEMORY, offset) for offset in (0, 16, 17, 20_095)] == [16, 37, None, 20_116]
+
+
 def test_beside_is_a_hidden_file_that_no_pattern_finds(path: str, tmp_path: Path) -> None:
     record_index(path, BESIDE)
 
@@ -515,15 +551,17 @@ def test_a_full_disk_is_said_once_and_costs_a_second_walk(
 
 def test_what_was_put_comes_back_for_its_version_only() -> None:
     kept: Spilled[Version] = Spilled()
-    kept.put("a", V1, array("Q", range(10)), {})
-    kept.put("b", V1, array("Q", range(5, 9)), {})
+    kept.put("a", V1, [array("Q", range(10))], {})
+    kept.put("b", V1, [array("Q", range(5, 9)), array("Q", [1, 2, 3])], {})
+    kept.put("c", V1, [array("Q", [512]), array("Q")], {})
 
-    assert kept.get("a", V1) == (array("Q", range(10)), {})
-    assert kept.get("b", V1) == (array("Q", range(5, 9)), {})
+    assert kept.get("a", V1) == ([array("Q", range(10))], {})
+    assert kept.get("b", V1) == ([array("Q", range(5, 9)), array("Q", [1, 2, 3])], {})
+    assert kept.get("c", V1) == ([array("Q", [512]), array("Q")], {})
     assert kept.get("a", V2) is None
-    kept.put("a", V2, array("Q", [7]), {})
+    kept.put("a", V2, [array("Q", [7])], {})
     assert kept.get("a", V1) is None
-    assert kept.get("a", V2) == (array("Q", [7]), {})
+    assert kept.get("a", V2) == ([array("Q", [7])], {})
     kept.drop("a")
     assert kept.get("a", V2) is None
     kept.clear()
@@ -533,12 +571,12 @@ def test_what_was_put_comes_back_for_its_version_only() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_writes_to_a_file_of_its_own() -> None:
     kept: Spilled[Version] = Spilled()
-    kept.put("a", V1, array("Q", [1]), {})
+    kept.put("a", V1, [array("Q", [1])], {})
     child = os.fork()
     if not child:
-        kept.put("b", V1, array("Q", [2, 2]), {})
-        os._exit(kept.get("a", V1) != (array("Q", [1]), {}) or kept.get("b", V1) != (array("Q", [2, 2]), {}))
-    kept.put("c", V1, array("Q", [3]), {})
+        kept.put("b", V1, [array("Q", [2, 2])], {})
+        os._exit(kept.get("a", V1) != ([array("Q", [1])], {}) or kept.get("b", V1) != ([array("Q", [2, 2])], {}))
+    kept.put("c", V1, [array("Q", [3])], {})
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert kept.get("c", V1) == (array("Q", [3]), {})
+    assert kept.get("c", V1) == ([array("Q", [3])], {})

@@ -52,6 +52,9 @@ class Memory:
     def ahead(self, name: str, offset: int, n: int) -> bool:
         return False
 
+    def confirm(self, name: str, tag: str) -> None:
+        assert tag == "tag"
+
 
 class Network(Memory):
     """The same over a network that changes a byte of what it is asked for the first time."""

@@ -3,9 +3,10 @@
 An index gives a file a length and random access. The CRC of every length is verified, no payload is read, and damage is
 reported where a sequential reader would find it, as for references: both use `walk_headers`.
 
-An index takes 8 bytes a record. Those of unchanged files stay in memory, in an LRU, and what has no room there goes to
-a temporary file; on request they are saved, beside the file or in a folder. A saved index is checked in full before it
-is used.
+An index takes 8 bytes a record, of an archive 16. Those of unchanged files stay in memory, in an LRU, and what has no
+room there goes to a temporary file; on request they are saved, beside the file or in a folder. A saved index is checked
+in full before it is used. It travels with copies of its file, so of the version it has only the size and the time, and
+what is read through it is compared where it lies: a record by its length, a sample by its key.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from gpupipe.extract.records.crc import crc32c
 from gpupipe.extract.records.framing import OVERHEAD
 from gpupipe.extract.records.spilled import Spilled
 from gpupipe.extract.records.walk import Good, walk_headers
-from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile, Storage, translated
+from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile, Storage, Version, translated
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.glob import INDEX_SUFFIX
 from gpupipe.extract.storage.replacing import replacing
@@ -74,16 +75,26 @@ class RecordIndex:
         offsets: of every record, and the end of the last one: uint64[records + 1].
         faults: index of a record -> why it cannot be read.
         lasting: whether the file could be read to its end; if not, a later pass may find more.
+        digests: of an archive, a digest of the key of every sample, uint64[samples], anything where it is damaged.
         saved: the paths it was saved at, or could not be.
+        version: of the file; None if it could not be examined.
     """
 
-    __slots__ = ("_offsets", "faults", "lasting", "saved")
+    __slots__ = ("_offsets", "digests", "faults", "lasting", "saved", "version")
 
-    def __init__(self, offsets: array[int], faults: dict[int, DataError] | None = None, lasting: bool = True) -> None:
+    def __init__(
+        self,
+        offsets: array[int],
+        faults: dict[int, DataError] | None = None,
+        lasting: bool = True,
+        digests: array[int] | None = None,
+    ) -> None:
         self._offsets = offsets
         self.faults = faults or {}
         self.lasting = lasting
+        self.digests = digests
         self.saved: set[str] = set()
+        self.version: Version | None = None
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -93,14 +104,14 @@ class RecordIndex:
         return np.frombuffer(self._offsets, np.uint64)
 
     @property
-    def raw(self) -> array[int]:
-        """The offsets as they are held."""
-        return self._offsets
+    def arrays(self) -> list[array[int]]:
+        """The offsets, and the digests if there are any, as they are held."""
+        return [self._offsets] if self.digests is None else [self._offsets, self.digests]
 
     @property
     def nbytes(self) -> int:
         """Its size in memory, in bytes; an error counts as 1000."""
-        return self._offsets.buffer_info()[1] * self._offsets.itemsize + 1000 * len(self.faults)
+        return sum(len(one) * one.itemsize for one in self.arrays) + 1000 * len(self.faults)
 
     @property
     def failure(self) -> DataError | None:
@@ -121,21 +132,13 @@ class RecordIndex:
         return int(np.searchsorted(self.offsets[:-1], np.uint64(offset)))
 
 
-class Version(NamedTuple):
-    """The size, time and inode that tell one version of a file from another."""
-
-    size: int
-    mtime_ns: int
-    inode: int
-
-
 def version_of(path: str) -> Version | None:
     """Return the current version of a file; None if the file is missing or cannot be examined."""
     try:
         status = asked(translated, path, None, os.stat, path)
     except DataError:
         return None
-    return Version(status.st_size, status.st_mtime_ns, status.st_ino)
+    return Version.of(status)
 
 
 def offset_after(file: OpenFile, where: str, offset: int) -> int | None:
@@ -149,8 +152,7 @@ def offset_after(file: OpenFile, where: str, offset: int) -> int | None:
     Returns:
         None if there is no index of this version of the file, or no record starts there.
     """
-    parts = file.tag.split("-")
-    version = Version(*map(int, parts)) if len(parts) == 3 else None
+    version = Version.of_tag(file.tag) if isinstance(file.storage, LocalStorage) else None
     index = find_index(file.path, version, where)
     if index is None or not index.lasting:
         return None
@@ -204,8 +206,10 @@ class Indexes(Generic[_Index]):
         kept = None if self._spilled is None else self._spilled.get(path, version)
         if kept is None:
             return None
-        index: Any = RecordIndex(*kept)
-        self.put(path, version, index)
+        (offsets, *digests), faults = kept
+        index = RecordIndex(offsets, faults, True, *digests)
+        index.version = version
+        self.put(path, version, cast("_Index", index))
         return cast("_Index", index)
 
     def put(self, path: str, version: Version, index: _Index) -> None:
@@ -229,7 +233,7 @@ class Indexes(Generic[_Index]):
         """Keep an index outside of memory, unless it was saved beside its file or in a folder."""
         assert self._spilled is not None
         if isinstance(index, RecordIndex) and not any(map(os.path.exists, index.saved)):
-            self._spilled.put(path, version, index.raw, index.faults)
+            self._spilled.put(path, version, index.arrays, index.faults)
 
     def distrust(self, path: str) -> None:
         """Drop the index of a file whose records are elsewhere, and ignore any that was saved for this version.
@@ -274,12 +278,16 @@ class Kind(NamedTuple):
         indexes: those in memory.
         magic: how a saved one starts.
         shortest: bytes of the shortest record.
+        layout: the version of the layout of saved ones.
+        keyed: whether it has a digest of each record.
     """
 
     build: Callable[[str, Storage], RecordIndex]
     indexes: Indexes[RecordIndex]
     magic: bytes
     shortest: int
+    layout: int
+    keyed: bool
 
 
 def record_index(
@@ -321,7 +329,7 @@ def build_index(path: str, storage: Storage = LOCAL) -> RecordIndex:
     return RecordIndex(offsets, faults, lasting)
 
 
-TFRECORD = Kind(build_index, INDEXES, b"gpindex\n", OVERHEAD)
+TFRECORD = Kind(build_index, INDEXES, b"gpindex\n", OVERHEAD, layout=1, keyed=False)
 """Indexes of TFRecord files."""
 
 
@@ -346,6 +354,7 @@ def keep_index(
     path: str, version: Version | None, index: RecordIndex, where: str = MEMORY, kind: Kind = TFRECORD
 ) -> None:
     """Keep an index in memory, and save it if `where` says so. `version` is the file's from before the pass."""
+    index.version = version
     if version is None or not index.lasting or version != version_of(path):
         return
     kind.indexes.put(path, version, index)
@@ -357,10 +366,7 @@ def keep_index(
     _save(saved_path(path, where), version, index, kind)
 
 
-_LAYOUT = struct.Struct("<8sIIQQQ")  # magic, version of the layout, CRC-32C of the rest, size, mtime_ns, records
-
-
-_VERSION = 1
+_LAYOUT = struct.Struct("<8sIIQqQ")  # magic, version of the layout, CRC-32C of the rest, size, mtime_ns, records
 
 
 def saved_path(path: str, where: str) -> str:
@@ -375,14 +381,20 @@ def saved_path(path: str, where: str) -> str:
 def _save(target: str, version: Version, index: RecordIndex, kind: Kind) -> None:
     """Write an index under another name and rename it, so that no reader sees half of one."""
     index.saved.add(target)
-    body = struct.pack("<QQQ", version.size, version.mtime_ns, len(index)) + index.offsets.astype("<u8").tobytes()
+    numbers = [np.frombuffer(one, np.uint64).astype("<u8").tobytes() for one in index.arrays]
+    body = b"".join((struct.pack("<QqQ", version.size, _time(version), len(index)), *numbers))
     try:
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
         with replacing(target) as file:
-            file.write(struct.pack("<8sII", kind.magic, _VERSION, crc32c(body)))
+            file.write(struct.pack("<8sII", kind.magic, kind.layout, crc32c(body)))
             file.write(body)
     except OSError as error:
         logger.warning("the index %s could not be saved and stays in memory: %s", shown_name(target), error)
+
+
+def _time(version: Version) -> int:
+    """The time of a version in 64 bits: one after 2262 wraps around, which tells versions apart as well."""
+    return (version.mtime_ns + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _load(source: str, path: str, version: Version, kind: Kind) -> RecordIndex | None:
@@ -404,7 +416,8 @@ def _saved(source: str, version: Version, kind: Kind) -> RecordIndex | str | Non
         size = status.st_size
         if not stat.S_ISREG(status.st_mode):
             return "it is not a regular file"
-        most = _LAYOUT.size + 8 * (version.size // kind.shortest + 1)
+        words = 1 + kind.keyed
+        most = _LAYOUT.size + 8 * (words * (version.size // kind.shortest) + 1)
         if size < _LAYOUT.size + 8 or size > most or (size - _LAYOUT.size) % 8:
             return "its size is wrong"
         with open(source, "rb") as file:
@@ -416,19 +429,27 @@ def _saved(source: str, version: Version, kind: Kind) -> RecordIndex | str | Non
     if len(data) != size:
         return "it changes while it is read"
     magic, layout, crc, length, mtime, count = _LAYOUT.unpack_from(data)
-    if magic != kind.magic or layout != _VERSION:
+    if magic != kind.magic or layout != kind.layout:
         return "it is not an index, or of another version"
-    if (length, mtime) != (version.size, version.mtime_ns):
+    if (length, mtime) != (version.size, _time(version)):
         return "the file has changed since"
-    if size != _LAYOUT.size + 8 * (count + 1) or crc32c(memoryview(data)[16:]) != crc:
+    if size != _LAYOUT.size + 8 * (words * count + 1) or crc32c(memoryview(data)[16:]) != crc:
         return "it is damaged"
-    found = np.frombuffer(data, "<u8", offset=_LAYOUT.size)
+    numbers = np.frombuffer(data, "<u8", offset=_LAYOUT.size)
+    found, digests = numbers[: count + 1], numbers[count + 1 :]
     gaps = found[1:] - found[:-1]  # unsigned: an offset below its neighbour wraps to a gap beyond the file
     first = found[0] != 0 and kind is TFRECORD  # a directory may come before the first sample
     if first or found[-1] != version.size or (count and (gaps.min() < kind.shortest or gaps.max() > version.size)):
         return "its offsets make no sense"
-    offsets = array("Q")
-    offsets.frombytes(found.astype(np.uint64).tobytes())
-    index = RecordIndex(offsets)
+    if (digests[1:] == digests[:-1]).any():  # what follows a sample with the same key would belong to it
+        return "it splits a sample"
+    index = RecordIndex(_array(found), digests=_array(digests) if kind.keyed else None)
     index.saved.add(source)
+    index.version = version
     return index
+
+
+def _array(numbers: NDArray[np.uint64]) -> array[int]:
+    found = array("Q")
+    found.frombytes(numbers.astype(np.uint64).tobytes())
+    return found

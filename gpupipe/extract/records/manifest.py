@@ -30,7 +30,7 @@ import numpy.typing as npt
 from gpupipe.classes import dataclass
 from gpupipe.errors import RecordError, shown_name
 from gpupipe.extract.records.crc import crc32c
-from gpupipe.extract.storage.files import OpenFile
+from gpupipe.extract.storage.files import OpenFile, Version
 from gpupipe.extract.storage.glob import is_url
 from gpupipe.extract.storage.remote import storage_of
 
@@ -191,8 +191,7 @@ def tag_of(path: str, opened: OpenFile) -> int:
 
     The inode of a local file does not count: a copy with the same time is the same version.
     """
-    parts = opened.tag.split("-")
-    told = "-".join(parts[1:] if is_url(path) else parts[1:2])
+    told = opened.tag.partition("-")[2] if is_url(path) else str(Version.of_tag(opened.tag).mtime_ns)
     return int.from_bytes(hashlib.blake2b(told.encode(), digest_size=8).digest(), "little") if told else 0
 
 

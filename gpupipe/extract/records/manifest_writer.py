@@ -236,6 +236,9 @@ class _Ranges:
         """No: the range that holds it may come with the next request."""
         return False
 
+    def confirm(self, name: str, tag: str) -> None:
+        self._storage.confirm(name, tag)
+
 
 def _common(paths: Sequence[str]) -> str:
     """The folder that has all files, with a slash at its end.

@@ -1,7 +1,8 @@
 """reading: a file as blocks of items, read one block ahead by a thread pool if there is one.
 
 TFRecords, lines and fixed-length records share this: a block of many items costs one job and one switch of the GIL,
-errors are items in their position, and iterating never raises a DataError.
+errors are items in their position, and iterating never raises a DataError. So is this: where a file ends, or has an
+error, its version is compared with the one that was opened. A file that was written to meanwhile gave items of both.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class BlockReader(ABC):
     """Iterates over (offset, payload) of one file; a damaged item is (offset, DataError).
 
     Iterating never raises a DataError, and iterating again reads the file again. If a read fails for good and hides an
-    unknown number of items, the last item is an error that is `lost`.
+    unknown number of items, the last item is an error that is `lost`. So it is if a local file was changed meanwhile.
 
     Args:
         path: a local file, or a URL.
@@ -58,6 +59,7 @@ class BlockReader(ABC):
         budget: of the ranges of a remote file that those threads request ahead; None requests none.
         storage: the storage of the file; None finds it by the path.
         start: offset of the item to start with, in the decompressed stream if the file is compressed.
+        file: the version of the file that is read; None: the one that it has when it is opened.
 
     Raises:
         PlanError: an unknown compression.
@@ -71,6 +73,7 @@ class BlockReader(ABC):
     budget: RangeBudget | None = None
     storage: Storage | None = None
     start: int = 0
+    file: OpenFile | None = None
 
     def __post_init__(self) -> None:
         self.codec: Compression = checked_compression(self.compression)
@@ -78,7 +81,9 @@ class BlockReader(ABC):
         self._closed = False
         self._begun: Future[tuple[Source, list[Any]]] | None = None
         self._ahead: Future[list[Any]] | None = None
-        self._file: RangesAhead | None = None
+        self._opened: OpenFile | None = None
+        self._ranges: RangesAhead | None = None
+        self._reached = self.start
 
     @abstractmethod
     def source(self) -> Source:
@@ -90,21 +95,62 @@ class BlockReader(ABC):
 
     def opened(self) -> OpenFile:
         """Open the file as it is, without decompressing it."""
-        if self.readers is None or self.budget is None or not self.files.reads_ahead:
-            return OpenFile(self.files, self.path)
-        start = 0 if self.codec else self.start
-        self._file = file = RangesAhead(self.files, self.path, self.readers, self.budget, self.block, start)
-        if self._closed:  # meanwhile, by another thread
-            file.close()
-        return file
+        if self.file is not None:
+            self._opened = self.file
+        elif self.readers is None or self.budget is None or not self.files.reads_ahead:
+            self._opened = OpenFile(self.files, self.path)
+        else:
+            start = 0 if self.codec else self.start
+            self._opened = self._ranges = RangesAhead(
+                self.files, self.path, self.readers, self.budget, self.block, start
+            )
+            if self._closed:  # meanwhile, by another thread
+                self._ranges.close()
+        return self._opened
+
+    def confirm(self) -> None:
+        """Check that the file is still the version that was opened, if that costs no request.
+
+        Raises:
+            DataError: it was changed meanwhile.
+        """
+        if self._opened is not None:
+            self._opened.confirm()
+
+    def behind(self, items: list[Any]) -> int:
+        """A position behind those of some items, or of all items if there are none."""
+        if items:
+            return int(items[-1][0]) + 1
+        return self._reached if self._opened is None or self.codec else max(self._reached, self._opened.size)
 
     def begin(self) -> None:
         """Open the file and read its first block in a thread of the pool; without a pool, this does nothing."""
         self._begun = self._submit(self._first)
 
     def _first(self) -> tuple[Source, list[Any]]:
+        self._reached = self.start
         source = self.source()
-        return source, _block(source)
+        return source, self._next(source)
+
+    def _next(self, source: Source) -> list[Any]:
+        """The next items of a source, as other threads may use them; at its end an error if the file was changed."""
+        items = source.block()
+        last = _error_of(items[-1]) if items else None
+        if not items or (last is not None and not last.passing):
+            try:
+                self.confirm()
+            except DataError as error:
+                at = self.behind([])
+                while items and _error_of(items[-1]) is not None:  # of this, all of them
+                    at = items.pop()[0]
+                error.offset = at
+                return [*items, (at, error.kept().hiding())]
+        if items:
+            self._reached = self.behind(items)
+        # Those of a table are no pairs, and hold no views.
+        if gil_is_on() or not items or type(items[0]) is not tuple:
+            return items
+        return [(offset, handed_over(value)) for offset, value in items]
 
     def __iter__(self) -> Iterator[Any]:
         for block in self.blocks():
@@ -122,8 +168,8 @@ class BlockReader(ABC):
             if waiting is not None:
                 waiting.cancel()
         self._begun = self._ahead = None
-        if self._file is not None:
-            self._file.close()
+        if self._ranges is not None:
+            self._ranges.close()
 
     def blocks(self) -> Generator[list[Any], None, None]:
         """Iterate over non-empty lists of items, one for each block."""
@@ -134,17 +180,21 @@ class BlockReader(ABC):
             yield [(self.start, error.kept().hiding())]
             return
         ahead: Future[list[Any]] | None = None
-        following = partial(_block, source)
+        following = partial(self._next, source)
         try:
             while items and not self._closed:
+                last = _error_of(items[-1])
+                if last is not None and last.lost:
+                    yield items
+                    break
                 ahead = self._ahead = self._submit(following)
                 yield items
                 items = self._result(ahead, following)
         finally:
             if ahead is not None:
                 ahead.cancel()
-            if self._file is not None:
-                self._file.close()
+            if self._ranges is not None:
+                self._ranges.close()
 
     def _submit(self, fn: Callable[[], _T]) -> Future[_T] | None:
         if self.readers is None or self._closed:
@@ -165,12 +215,9 @@ class BlockReader(ABC):
             return fn()
 
 
-def _block(source: Source) -> list[Any]:
-    """The next items of a source, as other threads may use them. Those of a table are no pairs, and hold no views."""
-    items = source.block()
-    if gil_is_on() or not items or type(items[0]) is not tuple:
-        return items
-    return [(offset, handed_over(value)) for offset, value in items]
+def _error_of(item: Any) -> DataError | None:
+    """The error of an item, if it is one."""
+    return item[1] if type(item) is tuple and isinstance(item[1], DataError) else None
 
 
 class ByteSource:

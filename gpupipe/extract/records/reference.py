@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise, repeat
+from itertools import chain, pairwise, repeat
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,18 +16,10 @@ import numpy as np
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records.crc import footer_at, header_at, masked_crc32c
 from gpupipe.extract.records.framing import FOOTER, HEADER, OVERHEAD, WRONG_PAYLOAD
-from gpupipe.extract.records.index import (
-    INDEXES,
-    MEMORY,
-    RecordIndex,
-    Version,
-    find_index,
-    keep_index,
-    version_of,
-)
+from gpupipe.extract.records.index import INDEXES, MEMORY, RecordIndex, find_index, keep_index
 from gpupipe.extract.records.walk import Bad, walk_headers
 from gpupipe.extract.storage.blocks import Blocks
-from gpupipe.extract.storage.files import LOCAL, LocalStorage
+from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile, Version
 from gpupipe.extract.storage.sharing import handed_over
 
 __all__ = ["Extent", "HeaderWalker", "Reference", "indexed_elements", "read_ahead", "read_many", "reference_at"]
@@ -51,11 +43,13 @@ class Reference(NamedTuple):
         path: the file.
         offset: of the record's header, in bytes.
         length: of the payload, in bytes.
+        tag: of the version of the file that it was made for; None reads any.
     """
 
     path: str
     offset: int
     length: int
+    tag: str | None = None
 
     def read(self, check_crc: bool = True, storage: LocalStorage = LOCAL) -> bytes:
         """Read the payload, with one `pread` and another for its CRC.
@@ -66,10 +60,11 @@ class Reference(NamedTuple):
         """
         at = self.offset + HEADER
         try:
-            payload = storage.read(self.path, at, self.length)
+            payload = storage.read(self.path, at, self.length, self.tag)
             if not check_crc:
                 return payload
-            footer = storage.read(self.path, at + self.length, FOOTER)  # 2 us; slicing it off would copy the payload
+            # 2 us; slicing it off would copy the payload
+            footer = storage.read(self.path, at + self.length, FOOTER, self.tag)
         except DataError as error:
             error.offset = self.offset
             raise
@@ -86,12 +81,14 @@ class Extent(NamedTuple):
         offset: in bytes.
         length: in bytes.
         element: the position of the element that they belong to, for errors.
+        tag: of the version of the file that it was made for; None reads any.
     """
 
     path: str
     offset: int
     length: int
     element: int
+    tag: str | None = None
 
     def read(self, check_crc: bool = True, storage: LocalStorage = LOCAL) -> bytes:
         """Read the bytes; there is no CRC to check.
@@ -101,7 +98,7 @@ class Extent(NamedTuple):
             MissingFileError: the file is gone.
         """
         try:
-            return storage.read(self.path, self.offset, self.length)
+            return storage.read(self.path, self.offset, self.length, self.tag)
         except DataError as error:
             error.offset = self.element
             raise
@@ -114,13 +111,14 @@ def reference_at(path: str, offset: int, storage: LocalStorage = LOCAL) -> Refer
         RecordError: no record starts there: the CRC of its length does not match, or the record exceeds the file.
         MissingFileError: the file is gone.
     """
-    head = storage.read(path, offset, HEADER)
+    tag = storage.tag_of(path)
+    head = storage.read(path, offset, HEADER, tag)
     length, stored = header_at(head)
     if masked_crc32c(head[:8]) != stored:
         reason = "no record starts here: the CRC of its length does not match"
         raise RecordError(reason, file=path, offset=offset, stage="read")
-    storage.check(path, offset + HEADER, length + FOOTER)
-    return Reference(path, offset, length)
+    storage.check(path, offset + HEADER, length + FOOTER, tag)
+    return Reference(path, offset, length, tag)
 
 
 def read_ahead(references: Iterable[Reference | Extent], storage: LocalStorage = LOCAL) -> None:
@@ -163,11 +161,11 @@ def read_many(
         try:
             if end > len(block):
                 # Before memory is allocated: a shorter file may have replaced this one, or the reference is wrong.
-                storage.check(reference.path, start, size)
+                storage.check(reference.path, start, size, reference.tag)
                 fits = left > _SMALL and size <= _blocks.size
                 block = _blocks.take() if fits else memoryview(bytearray(max(size, left)))
                 at, end = 0, size
-            readinto(reference.path, start, block[at:end])
+            readinto(reference.path, start, block[at:end], reference.tag)
             payload = block[at : at + length].toreadonly()
             if (
                 check_crc
@@ -185,10 +183,16 @@ def read_many(
 
 
 def _damaged(reference: Reference, storage: LocalStorage) -> RecordError:
-    """Make the error for a wrong CRC: the payload is damaged, or the file has changed since its headers were read."""
-    path, offset = reference.path, reference.offset
+    """Make the error for a wrong CRC: the payload is damaged, or the file has changed since its headers were read.
+
+    Raises:
+        DataError: the file cannot be read any more, or was written to.
+    """
+    path, offset, tag = reference.path, reference.offset, reference.tag
+    if tag is not None:
+        storage.confirm(path, tag)
     reason = WRONG_PAYLOAD
-    head = storage.read(path, offset, HEADER)
+    head = storage.read(path, offset, HEADER, tag)
     length, stored = header_at(head)
     if length != reference.length or masked_crc32c(head[:8]) != stored:
         INDEXES.distrust(path)
@@ -236,26 +240,30 @@ class HeaderWalker:
 
         A damaged record is ((DataError,), stream, offset).
         """
-        version = self._version()
+        try:
+            file = OpenFile(self._storage, self.path)  # the storage drops what it has open of an earlier version
+        except DataError as error:
+            return iter([((error.at(self.path, self.start, "read").kept().hiding(),), stream, self.start)])
+        version = Version.of_tag(file.tag)
         known = find_index(self.path, version, self._where)
         if known is None:
-            return (((item,), stream, offset) for offset, item in self._walked(version))
-        return indexed_elements(known, self.path, stream, known.find(self.start) if self.start else 0)
+            return (((item,), stream, offset) for offset, item in self._walked(file, version))
+        first = known.find(self.start) if self.start else 0
+        return chain(indexed_elements(known, self.path, stream, first), self._changed(file, stream))
 
-    def _version(self) -> Version | None:
-        """Return the current version of the file; the storage drops what it has open of an earlier one."""
+    def _changed(self, file: OpenFile, stream: _T) -> Iterator[tuple[tuple[DataError], _T, int]]:
+        """At the end, an error if the file was changed meanwhile."""
         try:
-            size, _ = self._storage.size(self.path)
-        except DataError:  # reading the headers will raise it again, at the right offset
-            return None
-        version = version_of(self.path)
-        return version if version is not None and version.size == size else None
+            file.confirm()
+        except DataError as error:
+            error.offset = file.size
+            yield (error.kept().hiding(),), stream, file.size
 
-    def _walked(self, version: Version | None) -> Iterator[tuple[int, Reference | DataError]]:
-        path = self.path
+    def _walked(self, file: OpenFile, version: Version) -> Iterator[tuple[int, Reference | DataError]]:
+        path, tag = self.path, file.tag
         offsets: array[int] | None = array("Q") if self.start == 0 else None
         end = 0
-        for part in walk_headers(path, start=self.start, first=self._first, storage=self._storage):
+        for part in walk_headers(path, start=self.start, first=self._first, storage=self._storage, file=file):
             if isinstance(part, Bad):
                 offsets = None
                 yield part.offset, part.error
@@ -266,7 +274,7 @@ class HeaderWalker:
                 if len(offsets) * offsets.itemsize > INDEXES.limit:
                     offsets = None
             for at, stop in pairwise([*part.offsets, end]):
-                yield at, Reference(path, at, stop - at - OVERHEAD)
+                yield at, Reference(path, at, stop - at - OVERHEAD, tag)
         if offsets is not None:
             offsets.append(end)
             keep_index(path, version, RecordIndex(offsets), self._where)
@@ -281,13 +289,14 @@ def indexed_elements(
     """
     make = partial(tuple.__new__, Reference)
     offsets, faults = index.offsets, index.faults
+    tag = None if index.version is None else index.version.tag
     count = len(index)
     for first in range(start, count, _AT_ONCE * step):
         chosen = slice(first, min(first + _AT_ONCE * step, count), step)
         starts = offsets[:-1][chosen]
         lengths = (offsets[1:][chosen] - starts - np.uint64(OVERHEAD)).tolist()
         headers = starts.tolist()
-        items: list[Any] = list(map(make, zip(repeat(path), headers, lengths)))
+        items: list[Any] = list(map(make, zip(repeat(path), headers, lengths, repeat(tag))))
         for i in faults:
             if i in range(first, chosen.stop, step):
                 items[(i - first) // step] = faults[i]

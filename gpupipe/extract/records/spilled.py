@@ -1,11 +1,11 @@
-"""spilled: offsets that found no room in memory, in a file without a name, which ends with the process."""
+"""spilled: indexes that found no room in memory, in a file without a name, which ends with the process."""
 
 from __future__ import annotations
 
 import os
 import threading
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from gpupipe.classes import dataclass
@@ -37,25 +37,25 @@ class _Unnamed:
 
 @dataclass(frozen=True, slots=True)
 class _Place(Generic[_Version]):
-    """Where the offsets of one file are.
+    """Where the numbers of one file are.
 
     Attributes:
         version: of the file that they belong to.
         file: that has them.
         start: their first byte there.
-        size: how many bytes.
+        counts: how many there are in each of the arrays, which follow one another.
         faults: index of a record -> why it cannot be read.
     """
 
     version: _Version
     file: _Unnamed
     start: int
-    size: int
+    counts: Sequence[int]
     faults: dict[int, DataError]
 
 
 class Spilled(Generic[_Version]):
-    """Offsets by path and version of a file, 8 bytes a record on the disk of temporary files (``TMPDIR``).
+    """Offsets and digests by path and version of a file, 8 bytes each on the disk of temporary files (``TMPDIR``).
 
     Reading 100,000 offsets takes a millisecond; walking as many headers on a network disk takes a minute. If the disk
     is full, nothing more is kept, and the log says so once.
@@ -70,18 +70,20 @@ class Spilled(Generic[_Version]):
         self._full = False
         renew_lock(self)
 
-    def put(self, path: str, version: _Version, offsets: array[int], faults: dict[int, DataError]) -> None:
-        """Keep offsets, unless they are there already or the disk is full."""
+    def put(self, path: str, version: _Version, arrays: Sequence[array[int]], faults: dict[int, DataError]) -> None:
+        """Keep the arrays of an index, unless they are there already or the disk is full."""
         with self._lock:
             known = self._places.get(path)
             if self._full or (known is not None and known.version == version):
                 return
             try:
                 file = self._opened()
-                data = memoryview(offsets).cast("B")
-                done = 0
-                while done < len(data):
-                    done += os.pwrite(file.fd, data[done:], self._end + done)
+                end = self._end
+                for data in (memoryview(one).cast("B") for one in arrays if one):
+                    done = 0
+                    while done < len(data):
+                        done += os.pwrite(file.fd, data[done:], end + done)
+                    end += done
             except (OSError, AttributeError) as error:  # the disk is full; or the system has no pwrite
                 self._full = True
                 import tempfile
@@ -89,28 +91,32 @@ class Spilled(Generic[_Version]):
                 folder = tempfile.gettempdir()
                 logger.warning("indexes beyond the limit of memory are built again when needed: %s: %s", folder, error)
                 return
-            self._places[path] = _Place(version, file, self._end, len(data), faults)
-            self._end += len(data)
+            self._places[path] = _Place(version, file, self._end, [len(one) for one in arrays], faults)
+            self._end = end
 
-    def get(self, path: str, version: _Version) -> tuple[array[int], dict[int, DataError]] | None:
-        """Return the offsets and faults of this version of a file, None if there are none."""
+    def get(self, path: str, version: _Version) -> tuple[list[array[int]], dict[int, DataError]] | None:
+        """Return the arrays and faults of this version of a file, None if there are none."""
         with self._lock:
             found = self._places.get(path)
         if found is None or found.version != version:
             return None
-        offsets: array[Any] = array("Q")
-        at = 0
-        while at < found.size:
-            try:
-                piece = os.pread(found.file.fd, min(found.size - at, 1 << 26), found.start + at)
-            except OSError:
-                piece = b""
-            if not piece:
-                self.drop(path)
-                return None
-            offsets.frombytes(piece)
-            at += len(piece)
-        return offsets, found.faults
+        arrays: list[array[Any]] = []
+        at = found.start
+        for count in found.counts:
+            one: array[Any] = array("Q")
+            end = at + count * one.itemsize
+            while at < end:
+                try:
+                    piece = os.pread(found.file.fd, min(end - at, 1 << 26), at)
+                except OSError:
+                    piece = b""
+                if not piece:
+                    self.drop(path)
+                    return None
+                one.frombytes(piece)
+                at += len(piece)
+            arrays.append(one)
+        return arrays, found.faults
 
     def drop(self, path: str) -> None:
         """Forget the offsets of a file."""

@@ -47,22 +47,30 @@ class Bad(NamedTuple):
 
 
 def walk_headers(
-    path: str, *, start: int = 0, first: int | None = None, storage: Storage = LOCAL
+    path: str,
+    *,
+    start: int = 0,
+    first: int | None = None,
+    storage: Storage = LOCAL,
+    file: OpenFile | None = None,
 ) -> Iterator[Good | Bad]:
     """Read the headers of an uncompressed file; every length is compared with what the file can hold.
+
+    At the end its version is compared with the one that was opened.
 
     Args:
         path: the file.
         start: offset of the record to start with.
         first: its index, for errors; None if it is unknown.
         storage: the storage of the file.
+        file: the version of the file that is read; None: the one that it has now.
 
     Yields:
         Runs of complete records, and what is damaged, in file order. Never raises a DataError.
     """
     at, size = start, -1
     try:
-        file = OpenFile(storage, path)
+        file = OpenFile(storage, path) if file is None else file
         size, read = file.size, file.read
         alone = 0  # headers before this offset are read one by one
         framer = Framer(path, check_crc=False, first=0 if start == 0 else first)
@@ -78,7 +86,7 @@ def walk_headers(
                 continue
             if len(data) < HEADER:
                 yield Bad(at, framer.truncated(at, len(data), data))
-                return
+                break
             offsets, position, length, wrong = _whole_records(data, base, size - base)
             at = base + position
             if length > SMALL and at < size:
@@ -95,7 +103,9 @@ def walk_headers(
                 at, length = size if found is None else found, 0
             elif wrong == "beyond":
                 yield Bad(at, framer.truncated(at, size - at, data[position:]))
-                return
+                break
+        at = size
+        file.confirm()
     except DataError as error:
         if size >= 0:  # the offset of the record, not of the range that was read
             error.offset = at

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["BY_NAME", "KEY", "compression_of", "split_name"]
+from hashlib import blake2b
+
+__all__ = ["BY_NAME", "KEY", "compression_of", "key_digest", "split_name"]
 
 KEY = b"__key__"
 """The column of a sample's key."""
@@ -24,6 +26,11 @@ def split_name(name: bytes) -> tuple[bytes, bytes] | None:
     if name.startswith(b"__") and slash >= 0 and name.partition(b"/")[0].endswith(b"__"):
         return None
     return name[:dot], name[dot + 1 :].lower()
+
+
+def key_digest(key: bytes) -> int:
+    """64 bits that tell the key of a sample from others, for indexes."""
+    return int.from_bytes(blake2b(key, digest_size=8).digest(), "little")
 
 
 def compression_of(path: str, given: str) -> str:

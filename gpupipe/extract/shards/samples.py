@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpupipe.errors import DataError, ParseError, RecordError, shown_name
-from gpupipe.extract.records.index import Indexes, Kind, RecordIndex, find_index, keep_index, version_of
+from gpupipe.extract.records.index import Indexes, Kind, RecordIndex, find_index, keep_index
 from gpupipe.extract.records.reading import BlockReader, Source
 from gpupipe.extract.records.reference import Extent
+from gpupipe.extract.shards.compared import Compared
 from gpupipe.extract.shards.header import BLOCK
 from gpupipe.extract.shards.members import Damage, Members
-from gpupipe.extract.shards.names import KEY, split_name
+from gpupipe.extract.shards.names import KEY, key_digest, split_name
 from gpupipe.extract.shards.window import FileWindow, StreamWindow, Window
 from gpupipe.extract.storage.blocks import Blocks
-from gpupipe.extract.storage.files import Storage
+from gpupipe.extract.storage.files import Storage, Version
 
 from ...classes import dataclass
 
@@ -56,6 +57,8 @@ class SampleReader(BlockReader):
         start: offset of the sample to start with.
         stop: offset to end before; None reads to the end.
         keep: keep the index of an undamaged archive that was read as a whole, see `record_index`; None does not.
+        index: what the samples are compared with.
+        expected: the indices that they have there.
     """
 
     columns: Sequence[tuple[bytes, ...]]
@@ -63,10 +66,28 @@ class SampleReader(BlockReader):
     extents: bool = False
     stop: int | None = None
     keep: str | None = None
+    index: RecordIndex | None = None
+    expected: range = range(0)
 
     def source(self) -> Source:
         """Open the file."""
-        return _Samples(self)
+        samples = _Samples(self)
+        if self.index is None:
+            return samples
+        return Compared(samples, self, self.index, self.expected, SAMPLES.indexes, self.stop is None)
+
+    def only(self) -> tuple[Any, ...] | DataError:
+        """The one sample of the range, or why it cannot be read. Never raises a DataError."""
+        try:
+            source = self.source()
+            items = source.block()
+            while more := source.block():
+                items += more
+            self.confirm()
+        except DataError as error:
+            return error.kept()
+        found: tuple[Any, ...] | DataError = items[-1][1]
+        return found
 
 
 class _Samples:
@@ -74,7 +95,7 @@ class _Samples:
 
     def __init__(self, reader: SampleReader) -> None:
         file = reader.opened()
-        self._path = reader.path
+        self._path, self._tag = reader.path, file.tag
         self._columns = reader.columns
         self._wanted = {extension for names in reader.columns for extension in names} - {KEY}
         self._plain = not reader.codec
@@ -97,10 +118,14 @@ class _Samples:
         self._done = False
         whole = reader.keep is not None and self._plain and reader.start == 0 and reader.stop is None
         self._keep = reader.keep or ""
-        self._version = version_of(reader.path) if whole else None
+        self._version = Version.of_tag(file.tag) if whole else None
         whole = whole and find_index(reader.path, self._version, self._keep, SAMPLES) is None
         self._offsets: array[int] | None = array("Q") if whole else None
+        self._digests = array("Q")
+        self._hides = self._plain and reader.stop is None
         self._size = file.size
+        self._compared = reader.index is not None
+        self.keys: list[bytes | None] = []
 
     def block(self) -> list[tuple[int, Any]]:
         out: list[tuple[int, Any]] = []
@@ -154,9 +179,12 @@ class _Samples:
         if damage is not None:
             out.append((damage.offset, damage.error))
             self._offsets = None
+            if self._compared:
+                self.keys.append(None)
         elif self._offsets is not None:
             self._offsets.append(self._size)
-            keep_index(self._path, self._version, RecordIndex(self._offsets), self._keep, SAMPLES)
+            index = RecordIndex(self._offsets, digests=self._digests)
+            keep_index(self._path, self._version, index, self._keep, SAMPLES)
 
     def _unreadable(self, error: DataError, out: list[tuple[int, Any]]) -> None:
         """End where a header cannot be read: the rest of a file that is not compressed is lost."""
@@ -164,7 +192,7 @@ class _Samples:
         self._flush(out)
         error.offset = at = self._members.at
         error.kept()
-        out.append((at, error.hiding() if self._plain else error))
+        out.append((at, error.hiding() if self._hides else error))
 
     def _take(self, extension: bytes, name: bytes, data: int, size: int, refused: str) -> None:
         """Read a member that is wanted, or note why it cannot be."""
@@ -176,7 +204,7 @@ class _Samples:
             most = self._window.longest
             self._fail(f"{_text(name)} has {size} bytes, a member of this compressed archive may have {most}")
         elif self._extents:
-            self._parts[extension] = Extent(self._path, data, size, self._at)
+            self._parts[extension] = Extent(self._path, data, size, self._at, self._tag)
         elif not size:
             self._parts[extension] = b""
         else:
@@ -196,6 +224,9 @@ class _Samples:
             return
         if self._offsets is not None:
             self._offsets.append(self._at)
+            self._digests.append(key_digest(self._key))
+        if self._compared:
+            self.keys.append(self._key)
         columns = self._row() if self._error is None else None
         if columns is None:
             out.append((self._at, self._error))
@@ -230,18 +261,19 @@ def _text(name: bytes) -> str:
 
 def _index_of(path: str, storage: Storage) -> RecordIndex:
     """Build the index of an archive in one pass over its headers: where each sample starts, and what is damaged."""
-    offsets, faults, lasting = array("Q"), dict[int, DataError](), True
-    for offset, item in SampleReader(path, columns=(), storage=storage):
+    offsets, faults, lasting, digests = array("Q"), dict[int, DataError](), True, array("Q")
+    for offset, item in SampleReader(path, columns=((KEY,),), storage=storage):
         if isinstance(item, DataError):
             faults[len(offsets)] = item
             lasting = lasting and not item.lost
         offsets.append(offset)
+        digests.append(0 if isinstance(item, DataError) else key_digest(item[0]))
     try:
         offsets.append(storage.size(path)[0])
     except DataError:
         offsets.append(offsets[-1] if offsets else 0)
-    return RecordIndex(offsets, faults, lasting)
+    return RecordIndex(offsets, faults, lasting, digests)
 
 
-SAMPLES = Kind(_index_of, Indexes(spill=True), b"gptarix\n", BLOCK)
-"""Indexes of tar archives: the offset of every sample. They do not depend on the columns that are read."""
+SAMPLES = Kind(_index_of, Indexes(spill=True), b"gptarix\n", BLOCK, layout=2, keyed=True)
+"""Indexes of tar archives: the offset and the key of every sample. They do not depend on the columns that are read."""

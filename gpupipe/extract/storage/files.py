@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError, shown_name
 from gpupipe.extract.storage.forking import renew_lock
@@ -32,9 +32,36 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-__all__ = ["LOCAL", "REMEMBERED", "LocalStorage", "OpenFile", "Storage", "changed", "short", "translated"]
+__all__ = ["LOCAL", "REMEMBERED", "LocalStorage", "OpenFile", "Storage", "Version", "changed", "short", "translated"]
 
 REMEMBERED = 65_536  # tags kept of files whose descriptor is closed; bounded, since a folder may hold 10 M images
+
+
+class Version(NamedTuple):
+    """The size, time and inode that tell one version of a local file from another: what its tag is made of.
+
+    Not the time of the last change of its inode, which links and permissions change.
+    """
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Version:
+        """The version that the system tells of."""
+        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
+
+    @classmethod
+    def of_tag(cls, tag: str) -> Version:
+        """The version of a tag. The time may be negative: before 1970."""
+        size, _, rest = tag.partition("-")
+        mtime_ns, _, inode = rest.rpartition("-")
+        return cls(int(size), int(mtime_ns), int(inode))
+
+    @property
+    def tag(self) -> str:
+        return f"{self.size}-{self.mtime_ns}-{self.inode}"
 
 
 class Storage(Protocol):
@@ -70,6 +97,10 @@ class Storage(Protocol):
         """
         ...
 
+    def confirm(self, name: str, tag: str) -> None:
+        """Check that a file that was read still has its tag, if that costs no request; else raise RecordError."""
+        ...
+
 
 # A FIFO or a terminal may just have replaced the file: opening it must neither block nor make it our controlling one.
 _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
@@ -85,7 +116,7 @@ class _Descriptor:
         self.fd = os.open(name, _FLAGS)
         status = os.fstat(self.fd)
         _check_regular(status, name)
-        self.size, self.tag = status.st_size, _tag(status)
+        self.size, self.tag = status.st_size, Version.of(status).tag
 
     def __del__(self, _close: Callable[[int], None] = os.close) -> None:  # `os` is None once Python ends
         if self.fd >= 0:
@@ -136,7 +167,7 @@ class LocalStorage:
         """
         status = asked(translated, name, None, os.stat, name)
         _check_regular(status, name)
-        tag = _tag(status)
+        tag = Version.of(status).tag
         with self._lock:
             known = self._open.get(name)
             if known is not None and known.tag != tag:
@@ -232,14 +263,41 @@ class LocalStorage:
             found = self._descriptor(name, tag)
         return _read(found, n, offset)
 
-    def check(self, name: str, offset: int, n: int) -> None:
+    def confirm(self, name: str, tag: str) -> None:
+        """Check that a file that was read still has its tag: the system is asked about the open descriptor.
+
+        One that was removed meanwhile, or replaced by another, was read to its end as it was. If its descriptor had to
+        be closed, the path is looked at.
+
+        Raises:
+            RecordError: it was written to, or cannot be examined.
+        """
+        with self._lock:
+            found = self._open.get(name)
+        try:
+            now = Version.of(asked(translated, name, None, _status, name, found)).tag
+        except MissingFileError:
+            return
+        if now != tag:
+            raise changed(name, tag, now)
+
+    def tag_of(self, name: str) -> str:
+        """The tag of a file as it is open, or is opened now.
+
+        Raises:
+            RecordError: the file cannot be read, or was replaced since it was opened.
+            MissingFileError, DirectoryError: the path is not a file.
+        """
+        return self._descriptor(name).tag
+
+    def check(self, name: str, offset: int, n: int, tag: str | None = None) -> None:
         """Check that a file has `n` bytes from `offset`, before memory is allocated for them.
 
         Raises:
-            RecordError: the file is too short.
+            RecordError: the file is too short, or does not have the tag.
             MissingFileError, DirectoryError: the path is not a file.
         """
-        found = self._descriptor(name)
+        found = self._descriptor(name, tag)
         if offset + n > found.size:
             raise short(name, offset, n, max(found.size - offset, 0))
 
@@ -345,6 +403,14 @@ def _read(found: _Descriptor, n: int, offset: int) -> bytes:
     return data
 
 
+def _status(name: str, found: _Descriptor | None) -> os.stat_result:
+    """What the system tells of an open file; of its path, if it is not open or has lost its file, as happens on NFS."""
+    if found is not None:
+        with suppress(OSError):
+            return os.fstat(found.fd)
+    return os.stat(name)
+
+
 def _check_regular(status: os.stat_result, name: str) -> None:
     """Check that a path is a regular file.
 
@@ -366,10 +432,6 @@ _KINDS = (
     (stat.S_ISCHR, "a character device"),
     (stat.S_ISBLK, "a block device"),
 )
-
-
-def _tag(status: os.stat_result) -> str:
-    return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
 
 
 def changed(name: str, expected: str, found: str) -> RecordError:
@@ -452,7 +514,7 @@ _PAGE = 4096
 
 
 class OpenFile:
-    """One version of a file: a read fails once the file has been replaced.
+    """One version of a file: a read fails once another one is found.
 
     Attributes:
         path: its name in the storage.
@@ -466,6 +528,22 @@ class OpenFile:
     def __init__(self, storage: Storage, path: str) -> None:
         self.path, self.storage = path, storage
         self.size, self.tag = storage.size(path)
+
+    @classmethod
+    def of(cls, path: str, version: Version) -> OpenFile:
+        """A version of a local file that was looked at before: nothing is asked of the system now."""
+        self = cls.__new__(cls)
+        self.path, self.storage = path, LOCAL
+        self.size, self.tag = version.size, version.tag
+        return self
+
+    def confirm(self) -> None:
+        """Check that what was read is this version, if that costs no request.
+
+        Raises:
+            DataError: the file was changed meanwhile.
+        """
+        self.storage.confirm(self.path, self.tag)
 
     def read(self, offset: int, n: int) -> bytes:
         """Read exactly `n` bytes from `offset`."""

@@ -179,6 +179,9 @@ class RemoteStorage:
         """No: it keeps nothing between two requests. Who needs a range soon requests it in another thread."""
         return False
 
+    def confirm(self, name: str, tag: str) -> None:
+        """Nothing: it would be a request, and every read compares the tag."""
+
     def _drop_copy(self, path: str) -> None:
         """Have a cache fetch a file again, whose download broke off; ``simplecache`` cannot."""
         if self.caches:

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpupipe.errors import DataError
 from gpupipe.extract.records.reading import BlockReader, Source
+from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.tables.table import Block, Table
 
 from ...classes import dataclass
@@ -45,13 +46,18 @@ class TableReader(BlockReader):
     block_of: Callable[[Table, int], Block | DataError]
 
     def source(self) -> Source:
-        return _Blocks(self)
+        table = self.table()
+        self._opened = table.file if isinstance(table.file, OpenFile) else None
+        return _Blocks(self, table)
+
+    def behind(self, items: list[Any]) -> int:
+        """The number of the row behind some parts, or behind all parts if there are none."""
+        return items[-1].stop if items else self._reached
 
 
 class _Blocks:
-    def __init__(self, reader: TableReader) -> None:
-        self._table = reader.table()
-        self._read = reader.block_of
+    def __init__(self, reader: TableReader, table: Table) -> None:
+        self._reader, self._table = reader, table
         self._at = reader.start
 
     def block(self) -> list[Any]:
@@ -59,5 +65,12 @@ class _Blocks:
         if self._at >= table.size:
             return []
         number, first = table.block_of(self._at), self._at
+        block = self._reader.block_of(table, number)
         self._at = int(table.starts[number + 1])
-        return [Part(first, self._at, self._read(table, number))]
+        if isinstance(block, DataError) and not block.passing:
+            try:
+                self._reader.confirm()
+            except DataError as error:  # the rows of another version are not told
+                self._at, error.offset = table.size, first
+                return [(first, error.kept().hiding())]
+        return [Part(first, self._at, block)]

@@ -159,7 +159,7 @@ class Table(ABC):
         sizes: Iterable[int],
         defaults: Iterable[tuple[str, Any]] = (),
     ) -> None:
-        self.path, self.tag = file.path, file.tag
+        self.file, self.path, self.tag = file, file.path, file.tag
         self.columns = dict(columns)
         counts = list(sizes)
         if any(not 0 <= count <= MOST_ROWS for count in counts) or sum(counts) >= 1 << 62:

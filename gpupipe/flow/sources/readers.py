@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...classes import dataclass
 from ...errors import DataError
 from ...extract.records.reading import BlockReader
+from ...extract.storage.files import OpenFile
 from ...extract.storage.patterns import is_url
 from ...extract.storage.ranges_ahead import Pool
 from ..element import Element, Stream, hole_of
@@ -25,6 +26,7 @@ __all__ = [
     "FixedRecordsFlow",
     "LinesFlow",
     "ReaderIterator",
+    "at_the_end",
     "element_of",
     "how_to_read",
     "path_of",
@@ -220,3 +222,19 @@ def element_of(item: tuple[int, Any], stream: Stream) -> Element:
         value.at(stream.name, offset, "read", "offset")
         return hole_of(value), stream, offset
     return value if type(value) is tuple else (value,), stream, offset
+
+
+def at_the_end(file: OpenFile | None, stream: Stream, position: int) -> Iterator[Element]:
+    """What comes behind the last element of a file that was read in order: an error if the file was changed meanwhile.
+
+    Args:
+        file: the version that was read; None if it is unknown.
+        stream: of its elements.
+        position: behind that of the last one.
+    """
+    try:
+        if file is not None:
+            file.confirm()
+    except DataError as error:
+        error.offset, error.unit = position, stream.unit
+        yield element_of((position, error.kept().hiding()), stream)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from itertools import chain
 from typing import Any
 
 from ...classes import dataclass
 from ...errors import DataError, LengthError, PlanTypeError
-from ...extract.records.index import TFRECORD, Kind, RecordIndex, find_index, record_index, version_of
+from ...extract.records.index import TFRECORD, Kind, RecordIndex, find_index, record_index
 from ...extract.records.reference import HeaderWalker, Reference, indexed_elements
 from ...extract.records.tfrecord import RecordReader
-from ...extract.storage.files import LOCAL
+from ...extract.storage.files import LOCAL, OpenFile, Version
 from ...extract.storage.patterns import is_url
 from ..access import RandomAccess, blocks_of, from_list
 from ..element import Element, Hole, Raised, Stream
 from ..run import Context, Run
 from ..state.snapshot import Counted, State, as_int, int_part, part
 from ..step import Running
-from .readers import ReaderIterator, element_of, how_to_read, path_of
+from .readers import ReaderIterator, at_the_end, element_of, how_to_read, path_of
 
 __all__ = ["RecordsFlow", "index_of", "uncounted"]
 
@@ -106,6 +107,8 @@ class Records(RandomAccess):
         self._path = path
         self._stream = stream
         self._references = flow.references
+        self._file = None if index.version is None else OpenFile.of(path, index.version)
+        self._tag = None if self._file is None else self._file.tag
 
     def one(self, index: int) -> Element:
         offset, length = self._index.extent(index)
@@ -113,7 +116,7 @@ class Records(RandomAccess):
         error = self._index.faults.get(index)
         if error is not None:
             return Hole(error.at(stream.name, offset, "read", "offset")), stream, offset
-        reference = Reference(self._path, offset, length)
+        reference = Reference(self._path, offset, length, self._tag)
         if self._references:
             return (reference,), stream, offset
         try:
@@ -123,9 +126,11 @@ class Records(RandomAccess):
 
     def strided(self, start: int, step: int) -> Iterator[Element]:
         """Every `step`-th record, from index `start`."""
+        stream, end = self._stream, self._index.span(len(self._index) - 1)[1]
+        items = self.pick(blocks_of(start, self.size, step))
         if self._references and not self._index.faults and self._index.lasting:
-            return indexed_elements(self._index, self._path, self._stream, start, step)
-        return self.pick(blocks_of(start, self.size, step))
+            items = indexed_elements(self._index, self._path, stream, start, step)
+        return chain(items, at_the_end(self._file, stream, end))
 
 
 def index_of(flow: Any, at: Context, build: bool, name: str, kind: Kind) -> tuple[str, RecordIndex, Stream] | None:
@@ -151,14 +156,13 @@ def index_of(flow: Any, at: Context, build: bool, name: str, kind: Kind) -> tupl
             raise PlanTypeError(f"access by index needs local files, got {path}; copy it to a disk")
         return None
     try:
-        LOCAL.size(path)  # drops an open handle of an earlier version of the file
+        version = Version.of_tag(LOCAL.size(path)[1])  # drops an open handle of an earlier version of the file
     except DataError:
-        if not build:
-            return None
+        version = None
     if build:
         index = record_index(path, flow.index, kind=kind)
     else:
-        known = find_index(path, version_of(path), flow.index, kind)
+        known = find_index(path, version, flow.index, kind)
         if known is None:
             return None
         index = known

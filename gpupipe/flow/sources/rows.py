@@ -12,6 +12,7 @@ import numpy as np
 
 from ...classes import dataclass
 from ...errors import DataError, RecordError, Unit
+from ...extract.storage.files import OpenFile
 from ...extract.storage.forking import renew_lock
 from ...extract.tables.reader import Part, TableReader
 from ...extract.tables.table import Block, Format, Table, misfit
@@ -23,7 +24,7 @@ from ..element import Element, Hole, Stream
 from ..run import Context
 from ..state.snapshot import Counted, Numbers, State, int_part
 from ..step import Running, close
-from .readers import element_of, path_of, readers_of
+from .readers import at_the_end, element_of, path_of, readers_of
 from .records import uncounted
 
 __all__ = ["BLOCKS", "RowsFlow"]
@@ -278,4 +279,6 @@ class RowsByIndex(RandomAccess):
 
     def strided(self, start: int, step: int) -> Iterator[Element]:
         """Every `step`-th row, from index `start`."""
-        return self.pick(blocks_of(start, self.size, step))
+        file = self._table.file
+        opened = file if isinstance(file, OpenFile) else None
+        return chain(self.pick(blocks_of(start, self.size, step)), at_the_end(opened, self._stream, self.size))

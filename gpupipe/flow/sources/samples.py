@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...classes import dataclass
-from ...errors import DataError, PlanTypeError, RecordError
+from ...errors import DataError, PlanTypeError
 from ...extract.records.index import RecordIndex
 from ...extract.shards.names import BY_NAME, compression_of
 from ...extract.shards.samples import SAMPLES, SampleReader
+from ...extract.storage.files import OpenFile
 from ...extract.storage.patterns import is_url
 from ..access import RandomAccess, blocks_of, from_list
 from ..element import Element, Hole, Stream
@@ -82,32 +83,40 @@ class Samples(RandomAccess):
         self._path = path
         self._index = index
         self._stream = stream
+        self._file = None if index.version is None else OpenFile.of(path, index.version)
 
     def one(self, index: int) -> Element:
         start, stop = self._index.span(index)
         stream = self._stream
-        error = self._index.faults.get(index)
-        if error is not None:
-            return Hole(error.at(stream.name, start, "read", "offset")), stream, start
-        for item in self._reader(start, stop):
-            if item[0] == start:
-                return element_of(item, stream)
-            break
-        SAMPLES.indexes.distrust(self._path)
-        reason = (
-            "no sample starts here any more: the archive was changed after its headers were read, but its size and "
-            "time were not; start a new iterator, and write new files beside the old ones"
-        )
-        changed: DataError = RecordError(reason, file=self._path, offset=start, stage="read")
-        return Hole(changed), stream, start
+        found = self._index.faults.get(index) or self._reader(range(index, index + 1), stop).only()
+        if isinstance(found, DataError):
+            return Hole(found.at(stream.name, start, "read", "offset")), stream, start
+        return found, stream, start
 
     def strided(self, start: int, step: int) -> Iterator[Element]:
         """Every `step`-th sample, from index `start`."""
         if step == 1 and self._index.lasting:
-            first = self._index.span(start)[0]
-            return (element_of(item, self._stream) for item in self._reader(first, None))
+            return self._to_the_end(start)
         return self.pick(blocks_of(start, self.size, step))
 
-    def _reader(self, start: int, stop: int | None) -> SampleReader:
+    def _to_the_end(self, index: int) -> Iterator[Element]:
+        """The samples from an index on, read in blocks; one by one behind an error that would hide others."""
+        for item in self._reader(range(index, self.size), None):
+            if isinstance(item[1], DataError) and item[1].lost and index < self.size:
+                break
+            yield element_of(item, self._stream)
+            index += 1
+        yield from self.pick(blocks_of(index, self.size))
+
+    def _reader(self, expected: range, stop: int | None) -> SampleReader:
         flow = self._flow
-        return SampleReader(self._path, columns=flow.columns, extents=flow.references, start=start, stop=stop)
+        return SampleReader(
+            self._path,
+            columns=flow.columns,
+            extents=flow.references,
+            file=self._file,
+            index=self._index,
+            expected=expected,
+            start=self._index.span(expected.start)[0] if expected.start else 0,  # no sample lies before the first
+            stop=stop,
+        )
