@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 import numpy as np
@@ -72,13 +72,14 @@ _ROW: ContextVar[str] = ContextVar("gpupipe_row", default="")
 
 def over_rows(call: Callable[[Any], Any], rows: Iterable[Any]) -> list[Any]:
     """What `call` makes of each row of a batch. Rows draw on their own, also where they have one seed."""
+    return copy_context().run(_over_rows, call, rows)  # whatever ends it, no number is left behind
+
+
+def _over_rows(call: Callable[[Any], Any], rows: Iterable[Any]) -> list[Any]:
     made, around = [], _ROW.get()
     for number, row in enumerate(rows):
-        token = _ROW.set(f"{around}[{number}]")
-        try:
-            made.append(call(row))
-        finally:
-            _ROW.reset(token)
+        _ROW.set(f"{around}[{number}]")
+        made.append(call(row))
     return made
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gpupipe.cli import main
-from gpupipe.extract.records.writer import TFRecordWriter
-from gpupipe.tools.pack import run
+from gpupipe.extract.storage import replacing
+from gpupipe.tools.pack import run, shard
 from tests.cli.commands import Cli, signalled, started
 from tests.tools.packing import digests, folder_of, packed_records
 
@@ -126,15 +126,15 @@ def test_what_is_wrong_is_one_line_and_a_status(photos: Path, out: Path, tmp_pat
 def test_a_full_disk_says_so_and_the_command_can_be_repeated(
     photos: Path, out: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written, write = [], TFRecordWriter.write
+    written, framed = [], shard.framed
 
-    def full(self: TFRecordWriter, record: bytes) -> None:
+    def full(record: bytes) -> bytes:
         written.append(record)
         if len(written) == 5:  # in the second shard
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        write(self, record)
+        return framed(record)
 
-    monkeypatch.setattr(TFRecordWriter, "write", full)
+    monkeypatch.setattr(shard, "framed", full)
     status, _, err = cli("pack", photos, out, "--shards", 3)
 
     assert status == 1 and "the disk is full; 1 of 3 shards are finished: make room, and repeat" in err
@@ -169,7 +169,7 @@ def test_a_disk_that_is_full_at_the_start_is_named(
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(replacing, "create", full)
 
     said = f"gpupipe pack: the disk is full: '{out}/pack.jsonl'\n"
     assert cli("pack", photos, out, "--shards", 1) == (1, "", said)

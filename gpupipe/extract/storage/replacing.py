@@ -14,16 +14,20 @@ __all__ = ["named_errors", "replacing"]
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def replacing(path: str | os.PathLike[str], *, pipes: bool = True) -> Iterator[BinaryIO]:
     """Give a file to write to; after the block it is on the disk and has the name `path`, or it is gone.
 
     An older file is unchanged until then. Links are followed. What is there and is no file, such as ``/dev/stdout``, is
     written to directly, and cannot be read or seeked in.
 
+    Args:
+        path: of the file.
+        pipes: whether what is no file is written to; else it is replaced, too, as nobody reads there.
+
     Raises:
         OSError: the file cannot be written, or put in place.
     """
-    if os.path.exists(path) and not os.path.isfile(path):
+    if pipes and os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as file:  # not its real path: a pipe has none
             yield file
         return
