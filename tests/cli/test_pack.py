@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from gpupipe.cli import main
+from gpupipe.extract.records.writer import framed
 from gpupipe.extract.storage import replacing
-from gpupipe.tools.pack import run, shard
+from gpupipe.tools.pack import run
 from tests.cli.commands import Cli, signalled, started
 from tests.tools.packing import digests, folder_of, packed_records
 
@@ -126,7 +127,7 @@ def test_what_is_wrong_is_one_line_and_a_status(photos: Path, out: Path, tmp_pat
 def test_a_full_disk_says_so_and_the_command_can_be_repeated(
     photos: Path, out: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written, framed = [], shard.framed
+    written: list[bytes] = []
 
     def full(record: bytes) -> bytes:
         written.append(record)
@@ -134,7 +135,7 @@ def test_a_full_disk_says_so_and_the_command_can_be_repeated(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return framed(record)
 
-    monkeypatch.setattr(shard, "framed", full)
+    monkeypatch.setattr("gpupipe.tools.pack.shard.framed", full)
     status, _, err = cli("pack", photos, out, "--shards", 3)
 
     assert status == 1 and "the disk is full; 1 of 3 shards are finished: make room, and repeat" in err
