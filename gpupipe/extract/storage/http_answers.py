@@ -10,8 +10,7 @@ from __future__ import annotations
 import html
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urljoin
@@ -163,41 +162,75 @@ async def _range(files: Any, url: str, name: str, offset: int, n: int, size: int
     def wrong(what: str) -> RecordError:
         return unexpected(f"the server answers {asked} with {what}", name, offset)
 
-    async with _answer(files, url, name, {"Range": asked, "Accept-Encoding": "identity"}) as answer:
-        is_range, headers, length = answer.status == 206, answer.headers, answer.content_length
-        place = headers.get("Content-Range", "").strip()
-        span = _SPAN.fullmatch(place) if is_range else None
+    async with await _answer(files, url, name, {"Range": asked, "Accept-Encoding": "identity"}) as answer:
+        is_range, headers = _is_range(answer, url, name), answer.headers
+        place = headers.get("Content-Range", "").strip() if is_range else ""
+        span = _SPAN.fullmatch(place)
         found = FileVersion.told(None if span is None or span[3] == "*" else int(span[3]), headers)
         encoding = headers.get("Content-Encoding", "").lower() or "identity"
-        if encoding != "identity":  # an ETag may be that of the compressed file, and a length is
-            found, length = replace(found, etag=""), None
-        if version.differs(found):
+        if encoding != "identity":  # the ETag may be that of the compressed file
+            found = replace(found, etag="")
+        if found != version and version.differs(found):
             raise changed(name, str(version), str(found))
-        if is_range and encoding != "identity":
-            raise wrong(f"a range of what {_shown(encoding)} made of the file")
-        if is_range and (span is None or (int(span[1]), int(span[2])) != (offset, last)):
-            raise wrong(_shown(place) or "no Content-Range")
-        if not is_range and length not in (None, size):
-            raise wrong(f"{length} bytes that are not the file, which has {size}")
-        if not is_range and length == size:  # of which no more is read than the range
-            return (await _part(answer, offset, n, last))[0]
-        start, most = (0, n) if is_range else (offset, size)
-        data, came = await _part(answer, start, n, most)
-        if came > most:
+        if is_range:
+            if encoding != "identity":
+                raise wrong(f"a range of what {_shown(encoding)} made of the file")
+            if span is None or (int(span[1]), int(span[2])) != (offset, last):
+                raise wrong(_shown(place) or "no Content-Range")
+            data, came = await _part(answer, 0, n, n)
+        else:  # the whole file: where its length is said, no more of it is read than the range
+            length = answer.content_length if encoding == "identity" else None
+            if length == size:
+                return (await _part(answer, offset, n, last))[0]
+            data, came = (b"", length) if length is not None else await _part(answer, offset, n, size)
+            if came < size or length is not None:
+                raise wrong(f"{came} bytes that are not the file, which has {size}")
+        if came > (n if is_range else size):
             raise unexpected(f"the server sends more than was asked for, {asked}", name, offset)
-        if not is_range and came < size:
-            raise wrong(f"{came} bytes that are not the file, which has {size}")
         return data
 
 
 async def _whole(files: Any, url: str, name: str, most: int, kind: str = "") -> bytes:
     """Read an answer to its end, or beyond `most` bytes; nothing of one that says that it is of another kind."""
-    async with _answer(files, url, name, {}) as answer:
-        if answer.status == 206:
+    async with await _answer(files, url, name, {}) as answer:
+        if _is_range(answer, url, name):
             raise unexpected("the server answers with a range, where none was asked for", name, None)
         said = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        data, _ = (b"", 0) if kind and said not in (kind, "") else await _part(answer, 0, most + 1, most)
-        return data
+        return b"" if kind and said not in (kind, "") else (await _part(answer, 0, most + 1, most))[0]
+
+
+async def _answer(files: Any, url: str, name: str, headers: Mapping[str, str]) -> Any:
+    """Make a request; its answer as a context, which gives up what was not read. Nothing of the body was read yet.
+
+    Raises:
+        RecordError: the answer is no HTTP.
+        Exception: what fsspec and aiohttp raise.
+    """
+    session = await files.set_session()
+    given = {**files.kwargs, "headers": {**files.kwargs.get("headers", {}), **headers}}
+    try:
+        return await session.get(files.encode_url(url), **given)
+    except Exception as error:
+        if any(kind.__name__ == "HttpProcessingError" for kind in type(error.__cause__).__mro__):
+            said = _shown(getattr(error, "message", ""))
+            raise unexpected(f"the answer of the server is no HTTP: {said}", name, None) from error
+        raise
+
+
+def _is_range(answer: Any, url: str, name: str) -> bool:
+    """Whether an answer has a range of a file; else it has a file.
+
+    Raises:
+        RecordError: it has neither.
+        Exception: what aiohttp raises; FileNotFoundError of a file that is not there.
+    """
+    status: int = answer.status
+    if status == 404:
+        raise FileNotFoundError(url)
+    answer.raise_for_status()
+    if status not in (200, 206):
+        raise unexpected(f"the server answers {status}, without a file", name, None)
+    return status == 206
 
 
 async def _part(answer: Any, start: int, n: int, most: int) -> tuple[bytes, int]:
@@ -209,33 +242,6 @@ async def _part(answer: Any, start: int, n: int, most: int) -> tuple[bytes, int]
             pieces.append(piece[max(start - came, 0) : stop - came])
         came += len(piece)
     return b"".join(pieces), came
-
-
-@asynccontextmanager
-async def _answer(files: Any, url: str, name: str, headers: Mapping[str, str]) -> AsyncIterator[Any]:
-    """Make a request; the answer, whose body was not read yet, is given up where it is not read to its end.
-
-    Raises:
-        RecordError: the answer is no HTTP, or has no file.
-        Exception: what fsspec and aiohttp raise; FileNotFoundError of a file that is not there.
-    """
-    session = await files.set_session()
-    given = {**files.kwargs, "headers": {**files.kwargs.get("headers", {}), **headers}}
-    try:
-        answer = await session.get(files.encode_url(url), **given)
-    except Exception as error:
-        if any(kind.__name__ == "HttpProcessingError" for kind in type(error.__cause__).__mro__):
-            raise unexpected(
-                f"the answer of the server is no HTTP: {_shown(getattr(error, 'message', ''))}", name, None
-            ) from error
-        raise
-    async with answer:
-        if answer.status == 404:
-            raise FileNotFoundError(url)
-        answer.raise_for_status()
-        if answer.status not in (200, 206):
-            raise unexpected(f"the server answers {answer.status}, without a file", name, None)
-        yield answer
 
 
 def _shown(text: str) -> str:
