@@ -38,7 +38,10 @@ __all__ = [
 ]
 
 LAW = 2
-"""Version of the law; states and the names of cache files depend on it."""
+"""Version of the law; states and the names of cache files depend on it.
+
+What a file is called is no part of it: a state lists the names that keys were made of, and is refused over others.
+"""
 
 _MASK = (1 << 64) - 1
 _LOW = 0xFFFF_FFFF

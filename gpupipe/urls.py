@@ -50,7 +50,7 @@ _IN_TEXT = re.compile(rf"(?:{_SCHEME}::)*{_SCHEME}://(?:(?!{_SCHEME}://)(?:{_IN_
 
 _PUNCTUATION = ".,:;!)]}"
 
-_QUERY = re.compile(r"\?(?=[\w.~%-]+=|…)")
+_QUERY = re.compile(r"\?(?=[\w.~%-]+=|…|\\u2026)")
 """Where the query begins in a URL of another scheme than HTTP, whose names may have question marks."""
 
 _NO_PORT = re.compile(r"(?!arn:)[^@:\[\]]*:(?!\d*$)")
@@ -59,8 +59,8 @@ _NO_PORT = re.compile(r"(?!arn:)[^@:\[\]]*:(?!\d*$)")
 _NAME = re.compile(r"[\w.~%-]{1,40}", re.ASCII)
 """The name of a parameter that is written down; another one, or a value without a name, is part of the digest."""
 
-_WRITTEN = re.compile(r"\?…((?:&[A-Za-z0-9_.~%-]{0,40}=[0-9a-f]{16})*)")
-"""A query as this module writes it."""
+_WRITTEN = re.compile(r"\?(?:…|\\u2026)((?:&[A-Za-z0-9_.~%-]{0,40}=[0-9a-f]{16})*)")
+"""A query as this module writes it, also in JSON."""
 
 _PARAMETER = re.compile(r"&([^&=]*)=[0-9a-f]{16}")
 

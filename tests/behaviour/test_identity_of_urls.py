@@ -71,6 +71,9 @@ SENTENCES = {
     "/data/a?b=1 is no URL, nor is x=1&y=2": "/data/a?b=1 is no URL, nor is x=1&y=2",
     "http://localhost:8265 and s3://b/a?.tfr": "http://localhost:8265 and s3://b/a?.tfr",
     "https://it's@h/x": "https://it's@h/x",
+    '"https://h/a?\\u2026", "https://h/a?\\u2026&id=0123456789abcdef"': (
+        '"https://h/a?\\u2026", "https://h/a?\\u2026&id=0123456789abcdef"'
+    ),
 }
 
 
