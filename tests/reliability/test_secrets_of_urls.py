@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import base64
 import copy
+import gc
 import inspect
 import json
 import logging
@@ -215,7 +216,13 @@ def test_every_reader_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", READERS)
-def test_no_reader_shows_or_writes_them(name: str, fault: str, tmp_path: Path, said: Said) -> None:
+def test_no_reader_shows_or_writes_them(
+    name: str, fault: str, tmp_path: Path, said: Said, request: pytest.FixtureRequest
+) -> None:
+    if name == "HDF5Dataset":  # h5py's objects take its lock when they are collected, also in the thread of fsspec
+        gc.collect()
+        request.addfinalizer(gc.enable)
+        gc.disable()
     write, make = READERS[name]
     write(tmp_path / "data" / "file")
     options = gp.Options(
@@ -336,17 +343,20 @@ def test_no_command_shows_or_writes_them(
             folder = tmp_path / "data"
             (folder / file).write_text(f"import gpupipe as gp\n{text}\n")
         for line in [*lines(url), [name, url, url, f"--nothing={url}"]]:
-            _run([str(tmp_path / "data" / word) if ".py:" in word else word for word in line])
+            status = _run([str(tmp_path / "data" / word) if ".py:" in word else word for word in line])
+            if fault == "good" and name not in ("index", "pack", "doctor") and not line[-1].startswith(("--n", "bad")):
+                assert status == 0
             printed = capfd.readouterr()
             said.add(f"{line[0]}: stdout", printed.out)
             said.add(f"{line[0]}: stderr", printed.err)
 
 
-def _run(line: list[str]) -> None:
+def _run(line: list[str]) -> int:
     try:
-        main(line)
+        return main(line)
     except SystemExit as error:  # of argparse, which has said why
         assert error.code == 2
+        return 2
 
 
 WRITERS = {
