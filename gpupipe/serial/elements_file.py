@@ -164,8 +164,12 @@ class ElementsReader:
             ended.lost = self._unread
             raise ended from first
         for offset, record in self._records:
-            if isinstance(record, DataError) and record.lost:  # it was written to meanwhile
-                raise record.again()
+            if (
+                isinstance(record, DataError) and record.lost
+            ):  # it was written to meanwhile, or its compression is cut off
+                damaged = self._damaged(record.reason, offset)
+                damaged.lost = True
+                raise damaged from record
             raise self._damaged("data follows its last record", offset)
 
     def _read(self, record: Any, expected: int, names: _Names) -> tuple[int, Saved | None] | None:

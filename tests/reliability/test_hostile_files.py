@@ -571,3 +571,4 @@ def test_what_lies_in_the_place_of_a_file_of_our_own_is_no_hang(tmp_path: Path, 
     assert (caught.value.file, caught.value.stage) == (str(manifest), "load")
     assert (len(good), errors) == (30, [])
     assert in_time(lambda: len(record_index(str(tmp_path / "records"), "beside"))) == 5
+    assert not os.path.isfile("/dev/zero")  # where the link to a device leads

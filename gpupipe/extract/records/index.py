@@ -385,7 +385,7 @@ def _save(target: str, version: Version, index: RecordIndex, kind: Kind) -> None
     body = b"".join((struct.pack("<QqQ", version.size, _time(version), len(index)), *numbers))
     try:
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
-        with replacing(target, pipes=False) as file:
+        with replacing(target, own=True) as file:
             file.write(struct.pack("<8sII", kind.magic, kind.layout, crc32c(body)))
             file.write(body)
     except OSError as error:

@@ -14,7 +14,7 @@ __all__ = ["named_errors", "replacing"]
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str], *, pipes: bool = True) -> Iterator[BinaryIO]:
+def replacing(path: str | os.PathLike[str], *, own: bool = False) -> Iterator[BinaryIO]:
     """Give a file to write to; after the block it is on the disk and has the name `path`, or it is gone.
 
     An older file is unchanged until then. Links are followed. What is there and is no file, such as ``/dev/stdout``, is
@@ -22,16 +22,16 @@ def replacing(path: str | os.PathLike[str], *, pipes: bool = True) -> Iterator[B
 
     Args:
         path: of the file.
-        pipes: whether what is no file is written to; else it is replaced, too, as nobody reads there.
+        own: whether the name is one of gpupipe's making: what lies there is replaced then, whatever it is, a link too.
 
     Raises:
         OSError: the file cannot be written, or put in place.
     """
-    if pipes and os.path.exists(path) and not os.path.isfile(path):
+    if not own and os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as file:  # not its real path: a pipe has none
             yield file
         return
-    target = os.path.realpath(path)
+    target = os.path.abspath(path) if own else os.path.realpath(path)
     folder, name = os.path.split(target)
     _swept(folder, os.getpid())
     part = temporary(os.path.join(folder, f".{name.lstrip('.')}"))
