@@ -201,12 +201,17 @@ def test_an_op_that_is_handed_to_map_itself_is_at_the_line_of_the_map() -> None:
     assert [entry.name for entry in caught.traceback] == [inspect.currentframe().f_code.co_name, "map"]  # type: ignore[union-attr]
 
 
+def rules_of(dataset: gp.Dataset) -> list[str]:
+    """What `check` finds, but for copies from a GPU to the host, which tell nothing of values."""
+    return [finding.rule for finding in dataset.prefetch(1).check() if finding.rule != "copied_to_host"]
+
+
 def test_of_several_inputs_the_range_is_that_of_all_and_not_certain() -> None:
     images = FILES.map(resized).concatenate(FILES.map(unit))
 
-    assert [finding.rule for finding in images.map(inverted).prefetch(1).check()] == ["values_of_another_range"]
-    assert not gp.Dataset.zip((FILES.map(resized), FILES.map(unit))).map(inverted).prefetch(1).check()
-    assert not FILES.map(unit).concatenate(FILES.map(unit)).map(inverted).prefetch(1).check()
+    assert rules_of(images.map(inverted)) == ["values_of_another_range"]
+    assert not rules_of(gp.Dataset.zip((FILES.map(resized), FILES.map(unit))).map(inverted))
+    assert not rules_of(FILES.map(unit).concatenate(FILES.map(unit)).map(inverted))
 
 
 RIGHT: dict[str, Callable[[Any], Any]] = {
@@ -267,7 +272,7 @@ def test_a_chain_that_is_very_deep_is_not_followed() -> None:
     ],
 )
 def test_what_may_be_meant_is_found_by_check(function: Callable[[Any], Any], rule: str) -> None:
-    assert [finding.rule for finding in FILES.map(function).prefetch(1).check()] == [rule]
+    assert rules_of(FILES.map(function)) == [rule]
 
 
 def test_what_is_probably_wrong_is_logged_once_at_the_first_element(caplog: pytest.LogCaptureFixture) -> None:
