@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.server
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,6 +16,7 @@ from gpupipe.errors import MissingFileError, PlanError
 from gpupipe.extract.storage import http_answers, remote
 from gpupipe.extract.storage.glob import is_wild
 from gpupipe.extract.storage.patterns import expand, stable_names
+from tests.guide.sources import serving
 from tests.reliability.faulty import Faulty
 
 RANGES = {
@@ -149,14 +149,8 @@ def served(folder: Path) -> Iterator[str]:
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(partial(Handler, directory=str(folder))) as address:
+        yield address
 
 
 def drawn(ds: gp.Dataset) -> list[tuple[Any, ...]]:

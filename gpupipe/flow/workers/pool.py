@@ -220,8 +220,7 @@ class Workers:
         who, process = self._who, current_process()
         if getattr(process, "_inheriting", False):
             raise GpupipeError(f"{who} was reached while a worker imported the main module; {GUARD}")
-        if _EXITING.on and threading.current_thread() is not threading.main_thread():
-            raise SystemExit
+        _end_late_thread()
         if process.daemon:
             raise GpupipeError(f"{who} cannot start processes in a daemonic process ({process.name}); use threads")
         ours, theirs = self._context.Pipe()
@@ -327,8 +326,8 @@ class Workers:
 
     def _ended(self) -> bool:
         """False; in a thread that is left while the interpreter exits, its end."""
-        if _EXITING.on and self._closed and threading.current_thread() is not threading.main_thread():
-            raise SystemExit
+        if self._closed:
+            _end_late_thread()
         return False
 
     def _receive(self) -> None:
@@ -456,6 +455,12 @@ _POOLS: WeakSet[Workers] = WeakSet()
 
 
 _EXITING = Flag()
+
+
+def _end_late_thread() -> None:
+    """End this thread if it is left while the interpreter exits."""
+    if _EXITING.on and threading.current_thread() is not threading.main_thread():
+        raise SystemExit
 
 
 def _end_all() -> None:
