@@ -10,6 +10,8 @@ from __future__ import annotations
 import gc
 import re
 import signal
+import threading
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -119,3 +121,25 @@ def _no_chain_was_built_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each test be a program of its own: the same lines of another one have built no chain."""
     monkeypatch.setattr(epochs, "_LAST_AT", {})
     monkeypatch.setattr(logger, "_warned", {})
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_stays() -> Generator[None]:
+    """Fail the test that leaves a thread of gpupipe behind, not a later one that counts threads.
+
+    `pytest.raises(...) as caught` makes a cycle of a test's frame and the error, and an iterator among the locals is in
+    it: only a collection of garbage closes such a one.
+    """
+    before = set(threading.enumerate())
+    yield
+    if not _threads_since(before):
+        return
+    gc.collect()
+    deadline = time.monotonic() + 30  # a thread ends behind the read or the decode that it is in
+    while (left := _threads_since(before)) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    assert not left, f"the test leaves threads behind: {', '.join(thread.name for thread in left)}"
+
+
+def _threads_since(before: set[threading.Thread]) -> list[threading.Thread]:
+    return [x for x in threading.enumerate() if x not in before and x.name.startswith("gpupipe")]
