@@ -100,11 +100,14 @@ soak: $(DEV)
 	GPUPIPE_FULL=1 $(PY) -m pytest tests/reliability tests/algebra -s --timeout 3600 -o faulthandler_timeout=0 $(ARGS)
 
 # Of all tests and of the processes that they start; half an hour. An interrupt at any line may hit one in coverage, whose lock
-# it then holds for ever.
+# it then holds for ever; and a chain that is too deep for Python ends coverage in its process.
+UNCOVERED = tests/reliability/test_interrupts.py \
+	tests/reliability/test_interrupted_writes.py::test_saves_that_a_signal_ends_at_any_time_break_no_folder \
+	tests/behaviour/test_odd_arguments.py::test_a_chain_too_deep_for_states_goes_on_without
 coverage: export COVERED := $(CURDIR)
 coverage: $(DEV)
 	$(PY) -m coverage erase
-	$(PY) -m coverage run -m tests --all --ignore tests/reliability/test_interrupts.py $(ARGS)
+	$(PY) -m coverage run -m tests --all $(UNCOVERED:%=--deselect %) $(ARGS)
 	$(PY) -m coverage combine --quiet
 	$(PY) -m coverage report
 
