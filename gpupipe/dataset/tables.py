@@ -183,6 +183,12 @@ class ParquetDataset(_ArrowTables):
     Hugging Face's image columns are, is that field. Other types (times, decimals, maps, other structs) are refused;
     leave them out with `columns`.
 
+    Of Arrow's extension types, ``fixed_shape_tensor`` is an array of its shape, as pyarrow's ``to_numpy_ndarray`` gives
+    it: with its axes in the order of its permutation (one that moves three or more axes in a circle is refused, as
+    pyarrow writes and reads it in different orders). ``bool8`` is bool. Any other extension type, of Arrow or of your
+    own, known to pyarrow or not, is the bytes that it is stored as where these are text or binary (``uuid``, ``json``);
+    one stored as numbers, lists or structs is refused.
+
     All files need the chosen columns of the first one; the rows of another are bad. Where `defaults` has a value for a
     column, a file may lack it, or have nulls alone in it. Integers of other widths, narrower floats, and integers for
     float64 become the first file's type; a value beyond it makes its row bad, as does a list of another length where
@@ -194,8 +200,10 @@ class ParquetDataset(_ArrowTables):
     group that they are in once: small row groups (some MB) make that cheap.
 
     A row group that cannot be read makes each of its rows a bad element; so does a null without a default for its row.
-    A file without a sound footer is lost, see `Options.lost_files`. Without checksums of pages
-    (``write_page_checksum=True`` in pyarrow) a changed byte may be a wrong value that nobody notices.
+    A file without a sound footer is lost, see `Options.lost_files`; so is one whose row groups have other numbers of
+    rows than it says: where these are more than 8 for each byte of the file, a column is decoded once to count them.
+    Without checksums of pages (``write_page_checksum=True`` in pyarrow) a changed byte may be a wrong value that nobody
+    notices.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.
@@ -218,9 +226,10 @@ class ParquetDataset(_ArrowTables):
 class ArrowDataset(_ArrowTables):
     """The rows of Arrow IPC files (Feather v2), as dicts of their columns. Needs pyarrow: ``pip install pyarrow``.
 
-    As `ParquetDataset`, with record batches for row groups: types, nulls, files that differ, index, and what is read.
-    IPC files have no checksums, so of damage in a batch only what makes it invalid is noticed; a changed number is a
-    wrong value. The streams that Hugging Face's ``datasets`` keeps are not IPC files: they have no index.
+    As `ParquetDataset`, with record batches for row groups: types, nulls, files that differ, index, and what is read. A
+    file is lost if a record batch says it has more rows than its bytes have room for. IPC files have no checksums, so
+    of damage in a batch only what makes it invalid is noticed; a changed number is a wrong value. The streams that
+    Hugging Face's ``datasets`` keeps are not IPC files: they have no index.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.
@@ -246,10 +255,12 @@ class NumpyDataset(TableDataset):
     of objects are refused: they could only be unpickled. So are Fortran order, structured types and complex numbers.
 
     The items have an index, and reading some costs only these (in blocks of 256 KB), but for compressed members of an
-    .npz (``savez_compressed``): such a file is one block. Neither has .npy checksums, nor are those of .npz compared
-    where members are not compressed: a changed byte is a wrong value. A file that is cut off, or has no sound header,
-    is lost, see `Options.lost_files`. All files need the arrays of the first one, with integers of any
-    width; the items of another are bad.
+    .npz (``savez_compressed``): such a file is one block. The arrays of an .npz have checksums: before the first item
+    of a file is given, the chosen arrays that are not compressed are read once to compare them, in pieces of 4 MB,
+    and not again in this process while the file is the same; where one differs, all items of the file are bad. A .npy
+    has none: a changed byte is a wrong value. A file that is cut off, or has no sound header, is lost, see
+    `Options.lost_files`. All files need the arrays of the first one, with integers of any width; the items of another
+    are bad.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.
@@ -287,8 +298,9 @@ class HDF5Dataset(TableDataset):
 
     A block that cannot be read makes each of its items a bad element. Damage within the data is noticed only where the
     file has checksums (``fletcher32=True``) or is compressed. A file that cannot be opened is lost, see
-    `Options.lost_files`. All files need the datasets of the first one, with integers of any width; the items of
-    another are bad.
+    `Options.lost_files`; so is one of more than 8 rows for each of its bytes if a chunk of it cannot be found or read:
+    that is tried once. Rows of chunks that were never written have the fill value. All files need the datasets of the
+    first one, with integers of any width; the items of another are bad.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ __all__ = ["ENCODED", "arrow", "chosen", "column_of", "type_of"]
 
 ENCODED = "bytes"
 """The field with the encoded image in a struct, as Hugging Face's image columns have it."""
+
+_TENSOR, _BOOL8 = "arrow.fixed_shape_tensor", "arrow.bool8"
 
 
 def arrow(who: str, module: str = "pyarrow") -> Any:
@@ -45,7 +48,7 @@ def chosen(schema: Any, names: Sequence[str] | None) -> tuple[list[str], dict[st
     columns: dict[str, TensorSpec | str] = {}
     for name in found:
         several = schema.names.count(name) > 1
-        columns[name] = "that several columns are called" if several else type_of(schema.field(name).type)
+        columns[name] = "that several columns are called" if several else _of_field(schema.field(name))
     return list(columns), columns
 
 
@@ -58,12 +61,66 @@ def _number(kind: Any) -> Any:
     return np.dtype(f"{letter}{kind.bit_width // 8}").type
 
 
+def _of_field(field: Any) -> TensorSpec | str:
+    """The type of the values of a field; an extension type that pyarrow does not know is named in the metadata."""
+    name = (field.metadata or {}).get(b"ARROW:extension:name")
+    if name is None or isinstance(field.type, arrow("").BaseExtensionType):
+        return type_of(field.type)
+    return _of_extension(name.decode(errors="replace"), field.type)
+
+
+def _of_extension(name: str, storage: Any) -> TensorSpec | str:
+    """The type of an extension type of which only name and storage are known.
+
+    Texts and binary values are given as bytes, whatever they mean: nothing of them is lost. Numbers alone may be in
+    another unit, shape or order than the values that they stand for.
+    """
+    kind = storage.value_type if arrow("").types.is_dictionary(storage) else storage
+    if _is_bytes(kind):
+        return TensorSpec((), bytes)
+    return (
+        f"of the extension type {name!r}, of which gpupipe knows only that it is stored as {storage}; leave it out "
+        "with columns=, or write what it is stored as (in pyarrow array.storage) or what it means as a plain column"
+    )
+
+
+def _of_tensor(kind: Any) -> TensorSpec | str:
+    """The type of `fixed_shape_tensor`: its shape in the order of its permutation.
+
+    A permutation that is not its own inverse is refused. In pyarrow (26, and those before), `from_numpy_ndarray` writes
+    the inverse of what Arrow's specification says, and `to_numpy_ndarray` gives some numbers twice and others never:
+    which order is meant is not known.
+    """
+    flat, shape, axes = type_of(kind.storage_type), tuple(kind.shape), _axes(kind)
+    if isinstance(flat, str):
+        return flat
+    if flat.shape != (prod(shape),) or flat.dtype is bytes or sorted(axes) != list(range(len(shape))):
+        return f"of type {kind}, which does not hold as many numbers as its shape has"
+    if any(axes[axes[axis]] != axis for axis in axes):
+        return (
+            f"of type {kind}, whose permutation of more than two axes in a circle pyarrow writes and reads in "
+            "different orders; leave it out with columns=, or write C-contiguous tensors, without a permutation"
+        )
+    return TensorSpec(tuple(shape[axis] for axis in axes), flat.dtype)
+
+
+def _axes(kind: Any) -> list[int]:
+    """Which axis of its storage each axis of a tensor is."""
+    return list(range(len(kind.shape)) if kind.permutation is None else kind.permutation)
+
+
 def type_of(kind: Any) -> TensorSpec | str:
-    """The type of the values of an Arrow type, or why they have none, to follow "a column"."""
+    """The type of the values of an Arrow type, or why they have none, to follow "a column".
+
+    Of extension types, tensors of one shape and booleans of 8 bits are what they mean; see `_of_extension` for others.
+    """
     pa = arrow("")
     is_ = pa.types
     if isinstance(kind, pa.BaseExtensionType):
-        return type_of(kind.storage_type)
+        name = kind.extension_name
+        if name == _TENSOR:
+            return _of_tensor(kind)
+        return TensorSpec((), np.bool_) if name == _BOOL8 else _of_extension(name, kind.storage_type)
     if is_.is_dictionary(kind):
         return type_of(kind.value_type)
     if is_.is_null(kind):
@@ -73,8 +130,10 @@ def type_of(kind: Any) -> TensorSpec | str:
     if _is_bytes(kind) or (is_.is_struct(kind) and _encoded(kind) is not None):
         return TensorSpec((), bytes)
     if is_.is_fixed_size_list(kind) or is_.is_list(kind) or is_.is_large_list(kind):
-        inner = type_of(kind.value_type)
-        if isinstance(inner, TensorSpec) and inner.shape is not None:
+        inner = _of_field(kind.value_field)
+        if isinstance(inner, str):
+            return f"of lists {inner}"
+        if inner.shape is not None:
             fixed = is_.is_fixed_size_list(kind)
             several = len(inner.shape) > 0 and inner.dtype is bytes
             if not several and None not in inner.shape:
@@ -115,7 +174,8 @@ def column_of(values: Any) -> tuple[Column, Nulls]:
             values = values.chunk(0)
     kind, is_ = values.type, pa.types
     if isinstance(kind, pa.BaseExtensionType):
-        return column_of(values.storage)
+        column, nulls = column_of(values.storage)
+        return _meant(kind, column), nulls
     if is_.is_dictionary(kind):
         return column_of(values.dictionary_decode())
     if is_.is_struct(kind):
@@ -135,6 +195,16 @@ def column_of(values: Any) -> tuple[Column, Nulls]:
     if bad is not None and nulls.whole is not None:
         bad &= ~nulls.whole
     return column, Nulls(nulls.whole, bad)
+
+
+def _meant(kind: Any, stored: Column) -> Column:
+    """The values of an extension type, as `type_of` says."""
+    if kind.extension_name == _BOOL8 and isinstance(stored, Scalars):
+        return Scalars(stored.values != 0)
+    if kind.extension_name != _TENSOR or not isinstance(stored, Scalars):
+        return stored
+    values = stored.values.reshape(len(stored), *kind.shape).transpose(0, *(axis + 1 for axis in _axes(kind)))
+    return Arrays(np.ascontiguousarray(values)) if values.ndim > 1 else Scalars(values)
 
 
 def kind_zero(kind: Any) -> Any:

@@ -1,4 +1,10 @@
-"""hdf5: HDF5 files; a row is an item along the first axis of its datasets, a block is what one chunk has of them."""
+"""hdf5: HDF5 files; a row is an item along the first axis of its datasets, a block is what one chunk has of them.
+
+No number of bytes is too small for a number of rows: chunks that were never written have the dataset's fill value, and
+a filter may make any chunk small. HDF5 itself compares the shape of a dataset without chunks with its bytes. Of chunks,
+where there are more than 8 rows for each byte of the file, the index is read to its end, and where those that were
+written have more rows than that, each of them once: a file in which that fails is one whose rows are not known.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gpupipe.errors import MissingDependencyError, RecordError
+from gpupipe.errors import MissingDependencyError
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.tables.byte_file import ByteFile
 from gpupipe.extract.tables.columns import Arrays, Column, Lists, Nulls, Scalars, Values
+from gpupipe.extract.tables.sound import SOUND
 from gpupipe.extract.tables.table import MOST_BYTES, Format, Table
 from gpupipe.missing import LIBRARIES
 from gpupipe.spec import Array, TensorSpec
@@ -25,6 +32,9 @@ _BLOCK = 256 << 10
 
 _BLOCKS = 1 << 24
 """Blocks of a file: a dataset without any data in it may claim to be of any size."""
+
+_ROWS = 8
+"""Rows for each byte of a file that are believed without a look at them."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,30 @@ class Hdf5(Format):
             root = h5py.File(ByteFile(file), "r")
             every = _found(h5py, root, root)
             found = every if names is None else _found(h5py, root, names)
-            return _Hdf5(self, file, found, {name: _type_of(h5py, dataset) for name, dataset in found.items()}, every)
+            types = {name: _type_of(h5py, dataset) for name, dataset in found.items()}
+            table = _Hdf5(self, file, found, types, every)
+        if table.size > _ROWS * file.size and (file.path, file.tag, "rows", names) not in SOUND:
+            with self.opening(
+                file, "one with more rows than can be read; copy the file again, or write it with larger chunks"
+            ):
+                for name, dataset in found.items():
+                    if isinstance(types[name], TensorSpec) and dataset.chunks:
+                        _check_chunks(dataset, _ROWS * file.size)
+            SOUND.add((file.path, file.tag, "rows", names))
+        return table
+
+
+def _check_chunks(dataset: Any, most: int) -> None:
+    """Read the index of a dataset's chunks, and one row of each chunk that was written if they have more than `most`.
+
+    Raises:
+        Exception: a chunk cannot be found or read.
+    """
+    written = dataset.id.get_num_chunks()
+    if written * dataset.chunks[0] > most:
+        for number in range(written):
+            at = dataset.id.get_chunk_info(number).chunk_offset
+            dataset[tuple(slice(start, start + 1) for start in at)]  # decodes all of the chunk
 
 
 def _found(h5py: Any, root: Any, names: Iterable[str]) -> dict[str, Any]:
@@ -108,15 +141,17 @@ class _Hdf5(Table):
         typed = [dataset for name, dataset in found.items() if isinstance(types[name], TensorSpec)]
         chunks = [dataset.chunks[0] for dataset in typed if dataset.chunks]
         self._row_bytes = sum(prod(dataset.shape[1:]) * dataset.dtype.itemsize for dataset in typed)
+        if self._row_bytes > MOST_BYTES:
+            raise form.damaged(file, f"one with rows of {self._row_bytes} bytes, which are more than {MOST_BYTES}")
         most = max(chunks, default=max(1, _BLOCK // max(self._row_bytes, 1)))
+        # A chunk of one dataset may have more rows than a block may have of another.
+        most = min(most, MOST_BYTES // max(self._row_bytes, 1))
         if rows > most * _BLOCKS:
             raise form.damaged(file, f"one of {rows} rows, which are more than {_BLOCKS} blocks of {most}")
         super().__init__(file, types, [min(most, rows - start) for start in range(0, rows, most)], form.defaults)
 
     def load(self, block: int) -> Sequence[tuple[Column, Nulls]]:
         start, stop = self.starts[block : block + 2].tolist()
-        if self._row_bytes * (stop - start) > MOST_BYTES:
-            raise RecordError(f"a block of at most {MOST_BYTES} bytes is needed; write the file with smaller chunks")
         return [(_column(dataset[start:stop], self.columns[name]), Nulls()) for name, dataset in self._found.items()]
 
 

@@ -1,7 +1,8 @@
 """ipc: Arrow IPC files (Feather v2); a block is a record batch, of which only the chosen columns are read.
 
 pyarrow does not tell how many rows a record batch has without reading it, so the lengths are read here from the
-metadata of the messages: FlatBuffers, of which only tables, vectors of structs and integers are needed.
+metadata of the messages: FlatBuffers, of which only tables, vectors of structs and integers are needed. A batch with
+more rows than its buffers have room for (`ipc_rows`) makes its file one whose rows are not known.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.tables.arrow import arrow, chosen, column_of
 from gpupipe.extract.tables.byte_file import ByteFile
 from gpupipe.extract.tables.columns import Column, Nulls
+from gpupipe.extract.tables.ipc_rows import most_of_compressed, room
 from gpupipe.extract.tables.table import Format, Table
 
 from ...classes import dataclass
@@ -24,6 +26,10 @@ __all__ = ["Ipc"]
 _MAGIC = b"ARROW1"
 _RECORD_BATCH = 3  # of the union MessageHeader
 _CONTINUES = 0xFFFFFFFF  # before the length of a message's metadata
+_VERSION_5 = 4  # of the enum MetadataVersion
+_LIKELY = 64
+"""Bytes that a compressed one may stand for without a look at the buffer, which says how many they are."""
+
 _METADATA = 64 << 20
 """Bytes of the longest footer, and of a message's metadata."""
 
@@ -39,8 +45,9 @@ class Ipc(Format):
         file = self.opened(path)
         try:
             with self.opening(file, "one without a sound footer"):
-                batches = list(_batches(file))
+                blocks = list(_blocks(file))
                 schema = _reader(pa, file, None).schema
+                batches = [_rows(file, schema, *block) for block in blocks]
                 found, columns = chosen(schema, names)
                 fields = [schema.get_field_index(name) for name in found if not isinstance(columns[name], str)]
                 reader = _reader(pa, file, fields)
@@ -68,8 +75,8 @@ class _Ipc(Table):
         return [column_of(batch.column(batch.schema.get_field_index(name))) for name in self.columns]
 
 
-def _batches(file: OpenFile) -> Iterator[int]:
-    """The rows of each record batch.
+def _blocks(file: OpenFile) -> Iterator[tuple[int, int, int]]:
+    """Where the metadata of each record batch are, how many bytes they have, and how many its buffers have after them.
 
     Raises:
         DataError: this is no IPC file, or a damaged one; without a stage.
@@ -94,16 +101,53 @@ def _batches(file: OpenFile) -> Iterator[int]:
         left -= size + body  # a footer that names one batch many times is not followed
         if not (8 <= size <= _METADATA and offset >= 0 and body >= 0 and left >= 0):
             raise DataError("one with a record batch outside of it")
-        yield _rows(file.read(offset, size))
+        yield offset, size, body
 
 
-def _rows(message: bytes) -> int:
-    """The rows of the record batch that a message has the metadata of."""
+def _rows(file: OpenFile, schema: Any, offset: int, size: int, body: int) -> int:
+    """The rows of a record batch, of all of whose columns `schema` has the types.
+
+    Raises:
+        DataError: it is another message, or has more rows than its buffers have room for; without a stage.
+        struct.error, IndexError: it is damaged.
+    """
+    message = file.read(offset, size)
     flat = _Flat(message[8:] if message[:4] == struct.pack("<I", _CONTINUES) else message[4:])
     root = flat.root()
     if flat.number(root, 1, "<B") != _RECORD_BATCH:
         raise DataError("one with another message in place of a record batch")
-    return flat.number(flat.table(root, 2), 0, "<q")
+    batch = flat.table(root, 2)
+    rows = flat.number(batch, 0, "<q")
+    old = flat.number(root, 0, "<h") < _VERSION_5
+    codec = flat.number(flat.table(batch, 3), 0, "<b") if flat.has(batch, 3) else None
+
+    def most(sizes: Iterator[int]) -> float:
+        return room(schema, rows, sizes, flat.longs(batch, 4), old=old)
+
+    found = most(size if codec is None else _LIKELY * size for _, size in _buffers(flat, batch, body))
+    if codec is not None and rows > found:
+        found = most(_expanded(file, codec, offset + size + at, n) for at, n in _buffers(flat, batch, body))
+    if rows > found:
+        raise DataError(
+            f"one with a record batch that says it has {rows} rows, and whose bytes have room for {found:.0f}; "
+            "copy the file again, or write it anew"
+        )
+    return rows
+
+
+def _buffers(flat: _Flat, batch: int, body: int) -> Iterator[tuple[int, int]]:
+    """Where each buffer of a record batch starts in its body, and its bytes that are there."""
+    for place in flat.structs(batch, 2, 16):
+        at, size = struct.unpack_from("<qq", flat.data, place)
+        yield at, max(min(size, body - at), 0) if at >= 0 else 0
+
+
+def _expanded(file: OpenFile, codec: int, at: int, size: int) -> int:
+    """The bytes of a compressed buffer after decompression, as it says, but no more than it can have."""
+    if size <= 8:
+        return 0
+    (found,) = struct.unpack("<q", file.read(at, 8))
+    return size - 8 if found == -1 else max(min(found, most_of_compressed(codec, size - 8)), 0)
 
 
 class _Flat:
@@ -141,6 +185,14 @@ class _Flat:
         if place is None:
             raise IndexError(field)
         return place + self._at("<I", place)
+
+    def has(self, table: int, field: int) -> bool:
+        """Whether a field is there."""
+        return self._field(table, field) is not None
+
+    def longs(self, table: int, field: int) -> Iterator[int]:
+        """The numbers in a field that is a vector of them, of 64 bits."""
+        return (self._at("<q", place) for place in self.structs(table, field, 8))
 
     def structs(self, table: int, field: int, size: int) -> range:
         """The places of the structs in a field that is a vector of them."""

@@ -2,6 +2,10 @@
 
 Arrays that are not compressed are read in blocks of some rows. A compressed member of an .npz file cannot be read from
 its middle: it is one block, as are those beside it.
+
+The checksum of a member of an .npz file is of the whole member, and no row is given before it was compared. So before
+the first block of a member that is not compressed all of it is read once, in pieces; that it is sound is remembered of
+each version of a file. Where it is not, all rows of its file are bad, as of a compressed one.
 """
 
 from __future__ import annotations
@@ -9,7 +13,9 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, ClassVar
 
@@ -19,6 +25,7 @@ from gpupipe.errors import RecordError
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.tables.byte_file import ByteFile
 from gpupipe.extract.tables.columns import Arrays, Column, Nulls, Scalars, Values
+from gpupipe.extract.tables.sound import SOUND
 from gpupipe.extract.tables.table import MOST_BYTES, Format, Table
 from gpupipe.spec import Array, TensorSpec
 
@@ -28,6 +35,9 @@ __all__ = ["Npy"]
 
 _BLOCK = 256 << 10
 """Bytes of the rows that are read at once."""
+
+_PIECE = 4 << 20
+"""Bytes of a member that are read at once to compute its checksum."""
 
 _HEADER = 10_000 + 12
 """Bytes of the longest header: what NumPy itself accepts, and the magic before it."""
@@ -52,6 +62,43 @@ class Npy(Format):
         raise self.damaged(file, "one that is neither .npy nor .npz")
 
 
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The bytes of a member that is not compressed.
+
+    Attributes:
+        name: of the member, for messages.
+        offset: of the first byte in the file.
+        size: how many they are.
+        crc: their CRC-32, as the directory of the file says.
+    """
+
+    name: str
+    offset: int
+    size: int
+    crc: int
+
+    def wrong(self, file: OpenFile) -> str:
+        """Read all of them, and say how their checksum differs; "" if it does not.
+
+        Raises:
+            DataError: they cannot be read.
+        """
+        found = 0
+        for at in range(0, self.size, _PIECE):
+            found = zlib.crc32(file.read(self.offset + at, min(_PIECE, self.size - at)), found)
+        return self.compared(found)
+
+    def compared(self, found: int) -> str:
+        """Say how a checksum differs from theirs; "" if it does not."""
+        if found == self.crc:
+            return ""
+        return (
+            f"the member {self.name!r} of CRC-32 {self.crc:08x} is needed, as the file says, got one of {found:08x}: "
+            "its bytes were changed after they were written; copy the file again, or write it anew"
+        )
+
+
 @dataclass(frozen=True)
 class _Member:
     """One array in a file.
@@ -62,6 +109,7 @@ class _Member:
         odd: why its rows cannot be read, to follow "a column"; "" if they can.
         offset: of its first byte in the file; for a compressed member of its first byte after decompression.
         packed: the member, if it is compressed.
+        stored: the bytes with a checksum, if it is a member of an .npz file that is not compressed.
     """
 
     shape: tuple[int, ...]
@@ -69,6 +117,7 @@ class _Member:
     odd: str
     offset: int
     packed: str = ""
+    stored: _Stored | None = None
 
     @classmethod
     def at(cls, file: OpenFile, offset: int, size: int) -> _Member:
@@ -154,7 +203,8 @@ def _members(file: OpenFile) -> dict[str, _Member]:
             if info.compress_type == zipfile.ZIP_STORED:
                 head = file.read(info.header_offset, 30)
                 start = info.header_offset + 30 + sum(struct.unpack_from("<HH", head, 26))
-                found[name] = _Member.at(file, start, info.file_size)
+                stored = _Stored(name, start, info.file_size, info.CRC)
+                found[name] = replace(_Member.at(file, start, info.file_size), stored=stored)
                 continue
             if info.file_size > _EXPANDS * info.compress_size + 1024:
                 raise ValueError(
@@ -178,6 +228,7 @@ class _Npy(Table):
             raise form.damaged(file, f"one with {what}")
         (rows,) = lengths
         self._members, self._file = chosen, file
+        self._wrong: dict[_Stored, str] = {}  # members whose checksums were compared, and how they differ
         each = max([member.row_bytes for member in chosen.values()], default=1)
         packed = any(member.packed for member in chosen.values())
         most = max(rows, 1) if packed else max(1, _BLOCK // max(each, 1))
@@ -193,7 +244,36 @@ class _Npy(Table):
     def _bytes(self, member: _Member, start: int, stop: int) -> bytes:
         n = (stop - start) * member.row_bytes
         if not member.packed:
-            return self._file.read(member.offset + start * member.row_bytes, n)
+            at = member.offset + start * member.row_bytes
+            whole = b"" if member.stored is None else self._checked(member.stored)
+            if whole and member.stored is not None:
+                return whole[at - member.stored.offset :][:n]
+            return self._file.read(at, n)
         with zipfile.ZipFile(ByteFile(self._file)) as archive, archive.open(member.packed) as stream:
             stream.read(member.offset)
-            return stream.read(n)  # at the end of the member, its checksum is compared
+            data = stream.read(n)
+            while stream.read(_PIECE):  # at the end of the member, its checksum is compared
+                pass
+            return data
+
+    def _checked(self, stored: _Stored) -> bytes:
+        """Compare the checksum of a member, unless that was done; all of its bytes if they were read for it, or none.
+
+        Raises:
+            RecordError: it differs.
+            DataError: the member cannot be read.
+        """
+        key = self._file.path, self._file.tag, stored
+        whole = b""
+        if stored not in self._wrong:
+            if key in SOUND:
+                self._wrong[stored] = ""
+            elif stored.size <= _BLOCK:
+                whole = self._file.read(stored.offset, stored.size)
+                self._wrong[stored] = stored.compared(zlib.crc32(whole))
+            else:
+                self._wrong[stored] = stored.wrong(self._file)
+        if self._wrong[stored]:
+            raise RecordError(self._wrong[stored])
+        SOUND.add(key)
+        return whole

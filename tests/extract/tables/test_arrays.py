@@ -6,6 +6,7 @@ import io
 import pickle
 import struct
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.errors import PlanError, RecordError
+from gpupipe.extract.storage.files import LOCAL
+from gpupipe.extract.tables import numpy
 from gpupipe.extract.tables.hdf5 import Hdf5
 from gpupipe.spec import TensorSpec, spec_of
 from tests.extract.tables.test_every_format import elements, skipping
@@ -166,6 +169,111 @@ def test_damage_of_a_compressed_member_makes_all_items_bad(tmp_path: Path) -> No
         assert items.left_out == 200
         assert "cannot be decoded" in items.errors[0].reason
     assert elements(gp.NumpyDataset(str(tmp_path / "one.npz"), "a")) == list(range(200))
+
+
+def flipped(path: Path, where: float, by: int = 4) -> None:
+    """Flip a bit of a file, so far behind its start."""
+    data = bytearray(path.read_bytes())
+    data[int(len(data) * where)] ^= by
+    path.write_bytes(data)
+
+
+STORED = {"a": np.arange(100_000).reshape(1000, 100), "b": np.arange(1000, dtype=np.int8)}
+"""Arrays of several blocks: the first has nearly all the bytes of a file."""
+
+
+@pytest.mark.parametrize("where", [0.001, 0.3, 0.8])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda ds: elements(ds),
+        lambda ds: elements(ds.skip(990)),
+        lambda ds: [ds[999]],
+        lambda ds: elements(ds.shuffle(gp.ALL, seed=1).take(3)),
+    ],
+    ids=["in order", "from row 990 on", "by index", "shuffled"],
+)
+def test_a_flipped_bit_of_a_member_that_is_not_compressed_is_an_error(read: Any, where: float, tmp_path: Path) -> None:
+    np.savez(tmp_path / "one.npz", **STORED)
+    flipped(tmp_path / "one.npz", where)
+
+    with pytest.raises(
+        RecordError, match=r"block \d of \d: the member 'a' of CRC-32 \w+ is needed, as the file says, got one of"
+    ):
+        read(gp.NumpyDataset(str(tmp_path / "one.npz"), ["b", "a"]))
+    assert elements(gp.NumpyDataset(str(tmp_path / "one.npz"), "b").take(3)) == [0, 1, 2]  # the other is sound
+
+
+def test_all_items_of_a_member_with_a_flipped_bit_are_bad_as_those_of_a_compressed_one(tmp_path: Path) -> None:
+    np.savez(tmp_path / "one.npz", a=np.arange(100_000).reshape(200, 500))
+    flipped(tmp_path / "one.npz", 0.9)
+
+    with iter(skipping(gp.NumpyDataset(str(tmp_path / "one.npz")))) as items:
+        assert elements(items) == []
+        assert items.left_out == 200
+        assert "copy the file again" in items.errors[0].reason
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_checksum_is_of_what_follows_an_array_too(compression: int, tmp_path: Path) -> None:
+    """So a header that was changed to be that of a shorter array is noticed."""
+    out = io.BytesIO()
+    np.save(out, np.arange(9000))
+    sound, shorter = out.getvalue(), out.getvalue().replace(b"(9000,)", b"(1000,)")
+    for name, data in (("sound", sound), ("shorter", shorter)):
+        with zipfile.ZipFile(tmp_path / name, "w", compression) as archive:
+            archive.writestr("a.npy", data)
+    crcs = [struct.pack("<I", zlib.crc32(data)) for data in (shorter, sound)]
+    (tmp_path / "shorter").write_bytes((tmp_path / "shorter").read_bytes().replace(*crcs))
+
+    assert elements(gp.NumpyDataset(str(tmp_path / "sound"), "a")) == list(range(9000))
+    with pytest.raises(RecordError, match="CRC"):
+        elements(gp.NumpyDataset(str(tmp_path / "shorter"), "a"))
+
+
+def test_a_checksum_is_compared_once_for_each_version_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez(tmp_path / "one.npz", **STORED)
+    path, compared, crc32 = str(tmp_path / "one.npz"), [0], zlib.crc32
+
+    def counted(data: Any, value: int = 0) -> int:
+        assert len(data) <= 2000
+        compared[0] += len(data)
+        return crc32(data, value)
+
+    monkeypatch.setattr(numpy.zlib, "crc32", counted)
+    monkeypatch.setattr(numpy, "_PIECE", 2000)
+    ds = gp.NumpyDataset(path)
+    assert compared == [0]  # not where the chain is made
+    assert len(elements(ds)) == len(elements(ds)) == len(elements(gp.NumpyDataset(path))) == 1000
+    assert [row["b"] for row in elements(ds.skip(999))] == [-25]
+    once = compared[0]
+    assert 801_000 < once < 801_500
+
+    np.savez(tmp_path / "new.npz", **STORED)
+    (tmp_path / "new.npz").replace(path)
+    flipped(tmp_path / "one.npz", 0.5)
+    for _ in range(2):  # what was found is not forgotten
+        with pytest.raises(RecordError, match="the member 'a' of CRC-32"):
+            ds[0]
+    with iter(skipping(gp.NumpyDataset(path, "a"))) as items:
+        assert elements(items) == []
+    assert compared[0] < 5 * once
+
+
+def test_a_member_of_one_block_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez(tmp_path / "one.npz", a=np.arange(10_000))
+    ds = gp.NumpyDataset(str(tmp_path / "one.npz"), "a")
+    read, taken = LOCAL.read, [0]
+
+    def counted(name: str, offset: int, n: int, tag: str | None = None) -> bytes:
+        taken[0] += n
+        return read(name, offset, n, tag)
+
+    monkeypatch.setattr(LOCAL, "read", counted)
+    assert elements(ds) == list(range(10_000))
+    assert 80_000 < taken[0] < 110_000
 
 
 def test_a_member_that_claims_to_be_enormous_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,14 +484,71 @@ def test_a_dataset_without_data_that_claims_to_be_enormous_takes_no_memory(tmp_p
         gp.HDF5Dataset(str(tmp_path / "one"))
 
 
-def test_a_block_of_too_many_bytes_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_has_no_more_rows_than_it_may_have_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with hdf5_file(tmp_path / "one") as file:
         file.create_dataset("long", data=np.arange(100), chunks=(100,))
-        file.create_dataset("wide", data=np.zeros((100, 50)), chunks=(1, 50))
+        file.create_dataset("wide", data=np.arange(100)[:, None] * np.ones(50), chunks=(1, 50))
     monkeypatch.setattr("gpupipe.extract.tables.hdf5.MOST_BYTES", 1000)
 
-    with iter(skipping(gp.HDF5Dataset(str(tmp_path / "one"), "wide"))) as items:
-        assert len(elements(items)) == 100
-    with iter(skipping(gp.HDF5Dataset(str(tmp_path / "one")))) as items:
-        assert elements(items) == []
-        assert "a block of at most 1000 bytes is needed" in items.errors[0].reason
+    assert len(elements(gp.HDF5Dataset(str(tmp_path / "one"), "wide"))) == 100
+    for i, row in enumerate(gp.HDF5Dataset(str(tmp_path / "one"))):
+        assert (row["long"], set(row["wide"].tolist())) == (i, {float(i)})
+    assert Hdf5().open(str(tmp_path / "one")).blocks == 50
+
+    monkeypatch.setattr("gpupipe.extract.tables.hdf5.MOST_BYTES", 399)
+    with pytest.raises(RecordError, match="one with rows of 400 bytes, which are more than 399"):
+        gp.HDF5Dataset(hdf5_of(tmp_path / "two", x=np.zeros((3, 50))))
+
+
+MANY = 1 << 27
+
+
+def _longer(path: Path) -> None:
+    """Write a dataset of 777 rows in a chunk, and say that there are 134 million."""
+    with hdf5_file(path) as file:
+        file.create_dataset("x", data=np.arange(777, dtype=np.int16), chunks=(777,))
+    path.write_bytes(path.read_bytes().replace(struct.pack("<Q", 777), struct.pack("<Q", MANY)))
+
+
+def _damaged_chunk(path: Path) -> None:
+    """Write a dataset of 16 million rows in a compressed chunk, and damage it."""
+    with hdf5_file(path) as file:
+        x = file.create_dataset("x", data=np.zeros(1 << 24, np.int8), chunks=(1 << 24,), compression="gzip")
+        at = x.id.get_chunk_info(0).byte_offset
+    data = bytearray(path.read_bytes())
+    data[at + 2 : at + 200] = bytes(198)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("write", [_longer, _damaged_chunk])
+def test_a_file_of_more_rows_than_its_chunks_have_is_one_error(write: Any, tmp_path: Path) -> None:
+    write(tmp_path / "one")
+    sound = hdf5_of(tmp_path / "two", x=np.arange(3, dtype=np.int16 if write is _longer else np.int8))
+
+    with pytest.raises(RecordError, match="one with more rows than can be read; copy the file again"):
+        gp.HDF5Dataset(str(tmp_path / "one"))
+    ds = gp.HDF5Dataset([sound, str(tmp_path / "one")], "x")
+    for policy in ("skip", "replace"):
+        with iter(ds.with_options(gp.Options(on_error=policy))) as items:
+            assert [int(next(items)) for _ in range(3)] == [0, 1, 2]
+            with pytest.raises(RecordError, match=r"more rows than can be read.*cannot be counted"):
+                next(items)
+    assert elements(skipping(ds, lost_files="skip")) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"chunks": (1 << 20,)}, {"chunks": (1 << 20,), "compression": "gzip"}, {"chunks": (1 << 20,), "fillvalue": 7}],
+    ids=str,
+)
+def test_many_rows_that_were_not_written_have_the_fill_value(options: Any, tmp_path: Path) -> None:
+    with hdf5_file(tmp_path / "one") as file:
+        x = file.create_dataset("x", (MANY,), np.int16, **options)
+        if options:
+            x[(5 << 20) + 3] = 9
+    ds = gp.HDF5Dataset(str(tmp_path / "one"), "x")
+
+    assert len(ds) == MANY
+    fill = options.get("fillvalue", 0)
+    assert [int(ds[i]) for i in (0, (5 << 20) + 3, MANY - 1)] == [fill, 9 if options else fill, fill]
+    assert elements(ds.take(3)) == [fill] * 3
