@@ -113,7 +113,8 @@ class Arithmetic(Op):
         if self.image or any(x.dtype is bytes or not x.known for x in xs):
             return self
         result = self.infer(*xs).dtype
-        if result == np.float64 and any(map(is_narrow, xs)) and not any(x.dtype == np.float64 for x in xs):
+        narrow = [is_narrow(x) for x in xs if x.dtype.kind in "biu"]  # beside a wider integer float32 is not enough
+        if result == np.float64 and any(narrow) and all(narrow) and not any(x.dtype == np.float64 for x in xs):
             single = replace(self, single=True, result=np.dtype(np.float32))
             return replace(single, operand=single.result) if self.operator in ALIKE else replace(self, single=True)
         return replace(self, result=result, operand=self._common(*xs) if self.operator in ALIKE else None)

@@ -14,6 +14,7 @@ from ..errors import SpecError
 from ..integers import is_integer, plain
 from ..spec import TensorSpec
 from .op import Array, Case, Op
+from .strided import subscripted
 
 __all__ = ["Dims", "Reshaping", "Subscript", "checked_key", "row_key"]
 
@@ -119,7 +120,7 @@ class Subscript(Reshaping):
         parts = self._parts(self.given.shape)
         taken = tuple(part for part, _ in parts if part is not None)
         left = [part for part, _ in parts if not isinstance(part, int)]
-        node = x if all(part == slice(None) for part in taken) else x[taken]
+        node = subscripted(d, x, taken)
         added = [axis for axis, part in enumerate(left) if part is None]
         return self.named(d, d.fn.expand_dims(node, axes=added) if added else node)
 
@@ -148,6 +149,35 @@ class Subscript(Reshaping):
         for note, key in keys.items():
             yield Case(cls(key, given=TensorSpec(x.shape, x.dtype, "HWC")), (x,), ("HWC",), note=note)
         yield Case(cls((2,)), (np.arange(5.0),), note="vector")
+        yield from cls._large_cases()
+
+    @classmethod
+    def _large_cases(cls) -> Iterator[Case]:
+        """Arrays of more than 16,384 values, which DALI cuts into blocks."""
+        one, back, every = slice(None), slice(None, None, -1), slice(None, None, 2)
+        odd, rest = slice(7, None, 3), slice(None, -3, -1)
+        of_images = [
+            (back,),
+            (every,),
+            (one, odd),
+            (one, back),
+            (one, one, back),
+            (odd, back),
+            (rest,),
+            (1, back),
+            (back, 0),
+        ]
+        of_clips = [(back,), (every,), (one, every), (one, one, back), (one, one, one, back)]
+        for shape, layout, kind, keys in (
+            ((90, 70, 3), "HWC", np.uint8, of_images),
+            ((3, 90, 70), "CHW", np.float32, of_images),
+            ((6, 40, 30, 3), "THWC", np.uint8, of_clips),
+        ):
+            x = (np.arange(np.prod(shape)) * 7 % 251).astype(kind).reshape(shape)
+            for key in keys:
+                yield Case(
+                    cls(key, given=TensorSpec(shape, x.dtype, layout)), (x,), (layout,), note=f"large {layout} {key}"
+                )
 
 
 def checked_key(key: Any) -> tuple[Any, ...] | None:

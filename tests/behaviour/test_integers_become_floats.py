@@ -256,3 +256,18 @@ def test_an_expression_may_give_an_array_that_no_graph_holds() -> None:
 
     got = [(int(x), y.shape) for x, y in Dataset.range(2).map(lambda x: (x, large))]
     assert got == [(0, large.shape), (1, large.shape)]
+
+
+@pytest.mark.parametrize("narrow", NARROW)
+@pytest.mark.parametrize("wide", ["int64", "uint64"])
+def test_a_wide_integer_beside_a_narrow_one_is_computed_as_numpy_does(wide: str, narrow: str) -> None:
+    t = np.array([1700000001, 16777217, 123456789]).astype(wide)
+    k = np.ones(3, narrow)
+    functions = [lambda a, b: a / b, lambda a, b: b / a, *([lambda a, b: a - b] if narrow != "bool" else [])]
+    for function in functions:
+        traced = list(Dataset.from_tensor_slices((t, k)).map(function))
+        expected = function(t, k)
+        assert [x.dtype for x in traced] == [expected.dtype] * 3
+        np.testing.assert_array_equal(traced, expected)
+    kept = Dataset.from_tensor_slices((t, k)).filter(lambda a, b: a / b == a)
+    assert len(list(kept)) == 3
