@@ -18,6 +18,7 @@ from .extract.examples.encode import encode_example
 from .extract.examples.example import ExampleParser
 from .extract.examples.features import Feature, FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, VarLenFeature
 from .extract.records.writer import TFRecordWriter
+from .extract.storage.longest import longest, too_long
 from .extract.storage.remote import storage_of
 from .graph.named import Named
 from .graph.op import Op
@@ -221,6 +222,8 @@ class ReadFile(Op):
         name = os.fsdecode(bytes(x))
         storage = storage_of(name)
         size, tag = storage.size(name)
+        if size > longest():
+            raise too_long(name, 0, size, "a file that is read as a whole")
         return storage.read(name, 0, size, tag)
 
 
@@ -236,7 +239,7 @@ def read_file(path: Any) -> Any:
     Raises:
         MissingFileError: the file does not exist.
         DirectoryError: the path is a directory.
-        RecordError: the file cannot be read.
+        RecordError: the file cannot be read, or is longer than `Options.max_record`.
     """
     if isinstance(path, Symbol):
         return apply(ReadFile(), path)

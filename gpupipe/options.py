@@ -36,6 +36,9 @@ ALL: Final = All.ALL
 MAX_PIXELS = 178_956_970
 """Pillow's own limit for one image."""
 
+MAX_RECORD = 2 << 30
+"""Bytes of one record: what a `tf.train.Example` can have at most."""
+
 _LONGEST_TIMEOUT = 1_000_000
 """Seconds: eleven days. Locks cannot wait longer than some hundred years."""
 
@@ -108,6 +111,10 @@ class Options:
             follows the file. ``"skip"`` leaves the rest of the file out: counted once, listed and logged like a bad
             element, but not replaced; counts change then, also under "replace". A cache keeps no pass that lost a file.
             Where an index, a header or a fixed length locates the records, each of them is a bad element.
+        resume_without: what a resume does where a step needs the value of an element that was good when the state was
+            taken and fails now that it is made again, as a key, a condition or a sum. False (default) raises a
+            `StateError` that names it; True goes on without it, and counts, lists and logs it: then what follows may
+            differ from what would have followed.
         error_manifest: a file to which every bad element is appended as a line of JSON, when it is left out, replaced
             or raised: file, offset, unit, key, stage, reason, action, epoch (see `BadRecord`). Its folder must exist.
         bad_records: such a file, whose records are bad from the start: they are neither read nor decoded, and no batch
@@ -119,6 +126,9 @@ class Options:
             which 100 are always allowed. Default: any number.
         max_pixels: images with more pixels (height * width) are bad elements, found before they are decoded; default
             178,956,970, Pillow's own limit.
+        max_record: bytes that one record may have, a member of a sample, or a file that `read_file` reads; a longer one
+            is a bad element, found before memory is taken for it. Default 2 GiB, the most that a `tf.train.Example` can
+            have.
         host_memory: bytes that queues of finished and waiting batches may hold on the host; default 1 GiB. Nor does
             `AUTOTUNE` choose numbers whose elements, as measured, hold more.
         device_memory: bytes of decoded images that one run of the graph may hold on its device; a batch that needs
@@ -188,10 +198,12 @@ class Options:
     deterministic: bool | None = None
     on_error: Literal["raise", "skip", "replace"] | None = None
     lost_files: Literal["raise", "skip"] | None = None
+    resume_without: bool | None = None
     error_manifest: str | os.PathLike[str] | None = None
     bad_records: str | os.PathLike[str] | None = None
     max_bad: float | None = None
     max_pixels: int | None = None
+    max_record: int | None = None
     host_memory: int | None = None
     device_memory: int | None = None
     verify: int | None = None
@@ -250,10 +262,12 @@ class Options:
             deterministic=self.deterministic is not False,
             on_error=self.on_error or "raise",
             lost_files=self.lost_files or "raise",
+            resume_without=self.resume_without is True,
             error_manifest=None if self.error_manifest is None else os.path.abspath(self.error_manifest),
             bad_records=None if self.bad_records is None else os.path.abspath(self.bad_records),
             max_bad=self.max_bad,
             max_pixels=self.max_pixels or MAX_PIXELS,
+            max_record=self.max_record or MAX_RECORD,
             host_memory=self.host_memory or 1 << 30,
             device_memory=self.device_memory or 4 << 30,
             verify=self.verify or 0,
@@ -304,10 +318,12 @@ class Settings:
     deterministic: bool
     on_error: str
     lost_files: str
+    resume_without: bool
     error_manifest: str | None
     bad_records: str | None
     max_bad: float | None
     max_pixels: int
+    max_record: int
     host_memory: int
     device_memory: int
     verify: int
@@ -424,10 +440,12 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "deterministic": _flag,
     "on_error": _one_of("raise", "skip", "replace"),
     "lost_files": _one_of("raise", "skip"),
+    "resume_without": _flag,
     "error_manifest": _path,
     "bad_records": _path,
     "max_bad": _MOST_BAD,
     "max_pixels": _integer(),
+    "max_record": _integer(),
     "host_memory": _integer(),
     "device_memory": _integer(),
     "verify": _integer(0, (1 << 64) - 1, "; 0 verifies none"),

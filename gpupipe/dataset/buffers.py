@@ -137,8 +137,10 @@ class Buffers(Chain):
             filename: the start of the file's path; a hash of everything that the elements depend on follows: the chain
                 before the cache by content, its seed and options, and the files it reads with their sizes and times, of
                 a URL with its ETag if it has one. So another chain, or newer data, never gets these elements; a URL
-                whose server tells neither is named in the log. A temporary file is renamed at the end of a
-                full pass; a pass that stops early leaves nothing. A damaged file costs the damaged elements, and the
+                whose server tells neither is named in the log. What a Python function opens, under a name that it makes
+                up or a generator gives, is not seen: remove the file here after such data has changed. A temporary file
+                is renamed at the end of a full pass; a pass that stops early leaves nothing. A damaged file costs the
+                damaged elements, and the
                 next iterator computes it again. "" keeps the elements in memory. Inside a function of `interleave` or
                 `flat_map` each different dataset has its own file.
             device: "gpu" keeps images in the memory of the chain's GPU (`Options.device`), for elements that are not

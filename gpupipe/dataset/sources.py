@@ -177,7 +177,8 @@ class Sources(Chain):
 
         Args:
             file_pattern: one pattern or a list: ``*``, ``?``, ``[ab]`` within a folder, ``**`` for folders below it,
-                ``{a,b}`` for alternatives.
+                ``{a,b}`` for alternatives. ``*`` matches names that start with a dot and follows links, as in tf.data;
+                ``**`` enters neither such folders nor links to folders (``train/*/*.jpg`` does).
             shuffle: a new order in each epoch; default True. False sorts the names.
             seed: of that order, mixed with the chain's seed. Inputs of a `zip` that are listed with equal seeds stay in
                 step; without seeds each has its own order.

@@ -252,6 +252,7 @@ class Picked:
 
     source: RandomAccess
     blocks: Iterator[Array]
+    of: Any = None  # the flow in whose place it is, which `depth_of` counts
 
     def open(self, at: Context, state: State = None) -> Running:
         return Counted(self.source.pick(self.blocks))
@@ -268,5 +269,7 @@ class Through(RandomAccess):
         self.parts = self._source.parts
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
-        made: Iterator[Element] = replace(self._flow, source=Picked(self._source, blocks)).open(self._at)
+        made: Iterator[Element] = replace(self._flow, source=Picked(self._source, blocks, self._flow.source)).open(
+            self._at
+        )
         return made

@@ -14,6 +14,8 @@ from ..random import mix64_array
 __all__ = [
     "BatchStream",
     "Element",
+    "Failure",
+    "Found",
     "Hole",
     "Raised",
     "Replacement",
@@ -99,22 +101,46 @@ def is_replacement(stream: Stream) -> bool:
     return any(map(is_replacement, stream.streams)) if isinstance(stream, BatchStream) else type(stream) is Replacement
 
 
+class Found:
+    """An element that a step found bad, as states know it (`FoundBad`): every hole that is made of it shares this.
+
+    Attributes:
+        number: among all that were found.
+        error: kind, stage, reason and whether it hides the rest of a file; empty once it was reported.
+        again: whether the element failed before: it is made again, after a state or within a run.
+        lost: whether its error hides the rest of a file.
+    """
+
+    __slots__ = ("again", "error", "lost", "number")
+
+    def __init__(self, number: int = 0, error: tuple[Any, ...] = (), again: bool = False) -> None:
+        self.number, self.again = number, again
+        self.error = error if error and error[0] else ()
+        self.lost = bool(error) and error[3]
+
+    def written(self) -> tuple[Any, ...]:
+        """What a state has of it; `error` takes it."""
+        return self.error or (("", "", "", True) if self.lost else ())
+
+
 class Failure:
     """An error in the place of an element's columns.
 
     Attributes:
         error: why it failed.
-        noted: whether it was counted and listed among the bad records.
+        noted: whether it was counted and listed among the bad records, or will be once its pass is asked for.
         known: whether a manifest listed it before the run started.
+        found: what states know of it.
         ignored: whether an `ignore_errors` leaves out the rest of the file that the error hides.
         batch: the batch that failed, where each of its rows is this one object, which is noted once: after whichever
             row a run is resumed, what is noted has the same key.
     """
 
-    __slots__ = ("batch", "error", "ignored", "known", "noted")
+    __slots__ = ("batch", "error", "found", "ignored", "known", "noted")
 
-    def __init__(self, error: DataError, known: bool = False) -> None:
+    def __init__(self, error: DataError, known: bool = False, found: Found | None = None) -> None:
         self.error = error
+        self.found = found
         self.ignored = False
         self.noted = False
         self.batch: tuple[Stream, int] | None = None

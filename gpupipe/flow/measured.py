@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ..classes import dataclass
 from ..timing import TRACKER, Meter, Tracker
 from .access import RandomAccess, access
@@ -24,6 +26,7 @@ class Measured:
 
     source: Flow
     meter: Meter
+    unseen: ClassVar[bool] = True
 
     def open(self, at: Context, state: State = None) -> Running:
         tracker = TRACKER.get()

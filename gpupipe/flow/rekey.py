@@ -9,6 +9,7 @@ import numpy as np
 from ..errors import Unit
 from ..random import ROOT, mix64
 from ..spec import read_only
+from .bad.found import found
 from .element import BatchStream, Element, Hole, Stream
 from .run import Context
 
@@ -51,6 +52,9 @@ class Rekey:
             value = tuple([own(column) for column in value])
         elif type(value) is Hole:
             value = Hole(value.error, value.known)  # a new one for each pass: it is counted in each of them
+            stream = self.stream(stream)
+            found(value, stream, position)
+            return value, stream, position
         return value, self.stream(stream), position
 
     def stream(self, stream: Stream) -> Stream:

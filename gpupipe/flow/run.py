@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from ..classes import dataclass
 from ..cpus import cpu_count
-from ..errors import BadRecord, DataError, Unit
+from ..errors import BadRecord, DataError, StateError, Unit
 from ..extract.storage.forking import keep_forever, renew_lock
 from ..extract.storage.waiting import LIMITS, Limits
 from ..log import logger
@@ -25,7 +25,7 @@ from ..urls import without_secrets
 from .bad.policy import ErrorPolicy
 from .bad.records import REASON, Action, BadRecords
 from .counters import Counters
-from .element import BatchStream, Element, Raised, Stream
+from .element import BatchStream, Element, Hole, Raised, Stream
 from .idle_workers import IdleWorkers
 from .remote_reads import REMOTE, RemoteReads
 from .step import Running, State
@@ -73,6 +73,7 @@ class Context:
         mixtures: number of nested mixtures around it.
         params: the columns of the outer elements of `interleave` and `flat_map`, the innermost last.
         places: the step for whose places elements are made as they come (`flow.order.asked`), if they are.
+        since: how many bad elements had been found in the epoch, at most, when anything was first read here.
     """
 
     run: Run
@@ -87,11 +88,12 @@ class Context:
     mixtures: int = 0
     params: tuple[Any, ...] = ()
     places: Any = None
+    since: int = 0
 
     def in_pass(self, index: int, count: int) -> Context:
         """The context of pass `index` of `count`; a negative count has no end."""
         passes = pass_number(self.passes, index, count)
-        return self if passes == self.passes else self._at(passes=passes)
+        return self if passes == self.passes else self._at(passes=passes, since=self.run.bad.found.count)
 
     def in_branch(self, first: int) -> Context:
         """The context of an input of a concatenation, after `first` other branches."""
@@ -116,17 +118,18 @@ class Context:
         """The context of a dataset made from the element at this position."""
         key = mix64(stream.key, position)
         alike = key if stream.alike == stream.key else mix64(stream.alike, position)
-        return Context(self.run, self.epoch, key, alike, key, alike, 0, 0, 0, 0, self.params)
+        since = self.run.bad.found.count
+        return Context(self.run, self.epoch, key, alike, key, alike, 0, 0, 0, 0, self.params, None, since)
 
     def with_param(self, columns: Any) -> Context:
         """The context of a function's traced plan, applied to these columns."""
         numbers = (self.branch, self.passes, self.zipped, self.mixtures)
         keys = (self.key, self.alike, self.outer, self.outer_alike)
-        return Context(self.run, self.epoch, *keys, *numbers, (*self.params, columns), self.places)
+        return Context(self.run, self.epoch, *keys, *numbers, (*self.params, columns), self.places, self.since)
 
     def neutral(self) -> Context:
         """The context of a cache's input: cached elements depend on the seed and on identity only."""
-        return Context(self.run, places=self.places)
+        return Context(self.run, places=self.places, since=self.since)
 
     def for_places(self, places: Any) -> Context:
         """The same context for steps that make elements for the places of a step; None: for some that are known."""
@@ -205,6 +208,7 @@ class Run:
         self.tuner = Tuner(self.settings)
         self.bad = BadRecords(self.settings)
         self.limits = Limits(self.settings.read_timeout, self.stopped)
+        self.limits.found, self.limits.longest = self.bad.found, self.settings.max_record
         self.remote = RemoteReads(self.settings.host_memory, self.counters, self._reads_remote)
         renew_lock(self.bad)
 
@@ -267,7 +271,9 @@ class Run:
 
     def policy(self) -> ErrorPolicy:
         """A policy for the bad elements of a step that gathers elements."""
-        return ErrorPolicy(self.settings.on_error, self.leave_out, self.stopped.is_set, self.ranked)
+        return ErrorPolicy(
+            self.settings.on_error, self.leave_out, self.stopped.is_set, self.ranked, self.lacks, self.refuse
+        )
 
     def leave_out(self, element: Element, verb: Action | None = None, always: bool = False) -> None:
         """Count, list and log an element that is left out or replaced.
@@ -319,12 +325,45 @@ class Run:
         if hole.noted or self.stopped.on:  # a read that is interrupted by the end of the run is not bad
             return 0
         hole.noted = True
+        peeking = PEEKING.get()
+        if peeking is not None and not SILENT_REPLAY.get() and peeking.keeps(element, verb):
+            return 0
+        if hole.found is not None:
+            hole.found.error = ()
         if SILENT_REPLAY.get():
             return 0
-        peeking = PEEKING.get()
-        if peeking is not None and peeking.keeps(element, verb):
-            return 0
         return self.bad.add(bad_record(element, verb, self.epoch), hole.known)
+
+    def lacks(self, element: Element) -> bool:
+        """Whether a bad element was good before a state was taken, and keeps its place among those that are counted."""
+        hole = element[0]
+        if not SILENT_REPLAY.get() or hole.noted or self.stopped.on or not (type(hole) is Hole or hole.error.lost):
+            return False
+        return self.bad.found.exact and (hole.found is None or not hole.found.again)
+
+    def need(self, element: Element, who: str) -> None:
+        """Give up a resume where a step needs the value of a bad element that was good before.
+
+        Raises:
+            StateError: it was; with `Options.resume_without` it is reported instead.
+        """
+        if self.lacks(element):
+            self.refuse(element, who)
+
+    def refuse(self, element: Element, who: str) -> None:
+        """Give up a resume, see `need`."""
+        hole = element[0]
+        if not self.settings.resume_without:
+            raise StateError(
+                f"{who} needs an element that was good when the state was taken and fails now, so others would follow: "
+                f"{hole.error}; make it readable again, start the epoch again, or continue without it "
+                "with Options(resume_without=True)"
+            )
+        hole.noted = True
+        if hole.found is not None:
+            hole.found.again, hole.found.error = True, ()
+        record = bad_record(element, "left out", self.epoch)
+        self.bad.log("resumed without", hole.error, self.bad.add(record), record.file, record.unit, always=True)
 
     def abandon(self) -> None:
         """Forget everything and wait for nothing: in a forked child, where the threads do not exist."""

@@ -111,6 +111,9 @@ class Running(Iterator[Element]):
         """
         return {"source": None if self.source is None else self.source.snapshot(), **self.own()}
 
+    def lose(self) -> None:
+        """Behave as if the rest of the file were lost behind the last element, in snapshots as well."""
+
     def close(self) -> None:
         """End the elements and close the input. Only the thread that takes the elements may call it, see `close`."""
         close(self.items)

@@ -20,10 +20,11 @@ from ..extract.storage.waiting import LIMITS
 from ..flow.element import BatchStream, Stream, is_element
 from ..flow.own_bytes import own_bytes
 from ..flow.run import Context, Run
-from ..flow.state.snapshot import to_json
+from ..flow.state.snapshot import written
 from ..flow.step import close
 from ..graph.eager import ELEMENT
 from ..graph.sites import users_frames
+from ..log import logger
 from ..optimize.lower.compile import lower_in
 from ..options import Settings
 from ..plan.arrival import any_order, refusal
@@ -35,7 +36,7 @@ from .empty import log_empty
 from .mark import Mark
 from .progress import Numbers, Progress, Resume, state_of
 from .refusals import closed, from_inside
-from .replace_errors import opened, rows_of
+from .replace_errors import ODD, not_a_state, opened, rows_of
 from .reports import Reports
 from .schedule import Schedule
 from .shutdown import first_run, next_run, watch
@@ -91,6 +92,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         self._undelivered: tuple[Any, Any] | None = None  # counted, but not delivered: (first, (second, ...))
         self._raised: DataError | None = None  # the error of an element that is being raised
         self._broken = False  # an exception went through the flow: its generators are finished, its threads are not
+        self._loaded_at = -1  # elements that were delivered when a state was loaded
         self._done = False
         self._closed_because = "was closed"
         self._epoch_failed = False  # this epoch could not be opened: it gives no elements, and the next one follows
@@ -153,6 +155,8 @@ class DatasetIterator(Reports, Iterator[Any]):
             self._failed(error, was, inside and not counted)
             if isinstance(error, GpupipeError):
                 raise error.with_traceback(users_frames(error)) from error.__cause__
+            if self._progress.delivered == self._loaded_at and isinstance(error, ODD):
+                raise not_a_state(error) from error
             raise
         if self._done and not self._progress.ended:  # another thread closed it: the element may be incomplete
             raise self._refusal()
@@ -246,7 +250,8 @@ class DatasetIterator(Reports, Iterator[Any]):
         if self._items is None:
             self._open()
         else:
-            self._mark.renew(self._items, self._progress.delivered, self._rows)
+            assert self._run is not None
+            self._mark.renew(self._items, self._progress.delivered, self._rows, self._run.bad.found.count)
         self._check_at = self._mark.next_at
         return self._items
 
@@ -326,8 +331,9 @@ class DatasetIterator(Reports, Iterator[Any]):
             undelivered, rest = undelivered + 1, rest[1]
         flow, at = self._mark.checkpoint
         skip = progress.delivered - undelivered - at
+        needed = self._mark.since if skip else None
         if self._items is not None and not undelivered:
-            flow, skip = self._items.snapshot(), 0
+            flow, skip, needed = self._items.snapshot(), 0, None
         ended = self._progress.ended or self._epoch_failed
         if not ended and (self._items is not None or skip):
             self._check_order("state_dict", skip)
@@ -338,6 +344,10 @@ class DatasetIterator(Reports, Iterator[Any]):
         even = not (self.left_out or self.errors)
         if self._settings.on_error == "replace":
             even = all(record.unit != "file" for record in self.errors)
+        flow, first = written(flow)
+        if self._run is not None and not ended:
+            found = self._run.bad.found
+            progress.bad = found.since(min([n for n in (first, needed) if n is not None], default=found.count))
         return state_of(self._chain, progress, self._learned, even, ended, flow, skip)
 
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
@@ -362,9 +372,14 @@ class DatasetIterator(Reports, Iterator[Any]):
             resume = Resume.checked(self._chain, state)
             progress = resume.progress
             self._schedule.load(progress, resume.phase == "end")
-            self._done = progress.ended
+            if progress.bad is not None and progress.bad[0] and not progress.bad[1]:
+                logger.warning(
+                    "load_state_dict: so many elements were bad before the state that it does not name all of them: if "
+                    "some can be read now, others follow than would have followed"
+                )
+            self._done, self._loaded_at = progress.ended, progress.delivered
             self._progress, self._learned, self._plan = progress, resume.types, resume.plan
-            self._mark = Mark(resume.flow, progress.delivered - resume.skip)
+            self._mark = Mark(resume.flow, progress.delivered - resume.skip)  # needs all bad elements of the state
 
     def _start_epoch(self) -> None:
         """Start the next epoch, or resume the one of a loaded state."""
@@ -378,6 +393,7 @@ class DatasetIterator(Reports, Iterator[Any]):
             self._mark = Mark(None, self._progress.delivered)
         if self._run is not None:
             self._run.bad.before = self._progress.noted
+            self._run.bad.found.start(*(self._progress.bad or ()))
         check_ranks(self._chain, self._progress, epoch)
         self._schedule.start()
 
@@ -422,7 +438,7 @@ class DatasetIterator(Reports, Iterator[Any]):
             self._check_order("next(), to continue after an interrupt,", skip)
         if not self._progress.delivered:
             log_mistakes(self._plan)
-        self._items = opened(lowered.flow, at, to_json(state), skip, self._batched)
+        self._items = opened(lowered.flow, at, written(state)[0], skip, self._batched)
 
     def close(self) -> None:
         """Stop every thread of this iterator and wait for them. Safe to call twice, and from any thread.

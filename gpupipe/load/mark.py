@@ -7,9 +7,10 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import DataError, StateError
+from ..flow.element import Raised
 from ..flow.run import SILENT_REPLAY, Run
 from ..flow.state.checkpoints import EVERY, PER_PART, Interval
-from ..flow.state.snapshot import State
+from ..flow.state.snapshot import State, check_count
 from ..flow.step import close
 
 __all__ = ["Mark", "skip_delivered"]
@@ -25,6 +26,7 @@ class Mark:
         checkpoint: a state, and the number of elements delivered before it, minus 1 for each element since then that
             the flow gave but the iterator did not deliver, such as a bad one that was left out. So the elements
             delivered now, minus this number, are those that the flow has given since.
+        since: how many bad elements had been found there.
         next_at: the number of delivered elements at which `renew` is to be called.
 
     Args:
@@ -32,10 +34,11 @@ class Mark:
         delivered: elements that the iterator had delivered before it.
     """
 
-    __slots__ = ("_interval", "checkpoint", "next_at")
+    __slots__ = ("_interval", "checkpoint", "next_at", "since")
 
     def __init__(self, state: State, delivered: int) -> None:
         self.checkpoint: tuple[State, int] = state, delivered
+        self.since = 0
         self.next_at = delivered + 1
         self._interval = Interval(every=SELDOM * EVERY, per_part=SELDOM * PER_PART)
 
@@ -48,13 +51,14 @@ class Mark:
         """Keep this checkpoint: take no other one."""
         self.next_at = sys.maxsize
 
-    def renew(self, items: Any, delivered: int, rows: int) -> None:
+    def renew(self, items: Any, delivered: int, rows: int, found: int) -> None:
         """Take a new checkpoint.
 
         Args:
             items: the running flow, between two elements.
             delivered: elements that the iterator has delivered so far.
             rows: rows of such an element, if it is a batch.
+            found: how many bad elements were found so far.
         """
         try:
             state = items.snapshot()
@@ -63,7 +67,7 @@ class Mark:
             # elements to skip.
             self.keep()
             return
-        self.checkpoint = state, delivered
+        self.checkpoint, self.since = (state, delivered), found
         rows = max(1, rows)
         self._interval.taken(delivered * rows, state)
         self.next_at = max(delivered + 1, self._interval.next // rows)
@@ -80,12 +84,16 @@ def skip_delivered(items: Any, count: int, run: Run) -> None:
     Raises:
         StateError: there are fewer elements.
     """
+    check_count(count)
     good, before = run.bad.good, SILENT_REPLAY.get()
     try:
         SILENT_REPLAY.set(True)
         for left in range(count, 0, -1):
             with suppress(DataError):  # it was raised before
-                if next(items, None) is None and not run.stopped.on:
+                element = next(items, None)
+                if element is not None and type(element[0]) is Raised and element[0].error.lost:
+                    run.need(element, "what follows")
+                if element is None and not run.stopped.on:
                     raise StateError(
                         f"next() needs the data that was there before, got an input that ends {left} elements before "
                         "the position to continue from"

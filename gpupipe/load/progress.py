@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 from ..classes import dataclass
 from ..errors import StateError
-from ..flow.state.snapshot import State, as_int, corrupt_state, to_json
+from ..flow.state.snapshot import State, as_int, corrupt_state
 from ..plan.node import ElementType, Node
 from ..plan.ranks import ByRank, OnRay, ranks_of
 from ..serial.structures import Malformed
@@ -83,6 +83,7 @@ class Progress:
         before: elements of these that were delivered before this epoch, or before the number of shards changed.
         left_out: bad elements that were left out or replaced before a state was loaded.
         noted: keys of bad elements of this epoch that were noted before a state was loaded, and how often.
+        bad: the bad elements of this epoch that a resume needs, and whether these are all; see `FoundBad.since`.
         start_at: elements of the whole dataset before the point where the number of shards changed; else None.
         raised: elements of this epoch that raised an error instead of being delivered.
         first: elements of the whole epoch before the one with which the flow starts, where a state of another engine
@@ -97,6 +98,7 @@ class Progress:
     before: int = 0
     left_out: int = 0
     noted: Counter[int] = field(default_factory=Counter)
+    bad: tuple[list[Any], bool] | None = None
     start_at: int | None = None
     raised: int = 0
     first: int = 0
@@ -112,7 +114,7 @@ class Progress:
     def enter(self, epoch: int) -> None:
         """Start an epoch."""
         self.epoch, self.before = epoch, self.delivered
-        self.noted, self.start_at, self.uneven = Counter(), None, False
+        self.noted, self.start_at, self.uneven, self.bad = Counter(), None, False, None
         self.raised = self.first = 0
 
     def shard_of(self, plan: Node, even: bool) -> State:
@@ -167,7 +169,7 @@ def state_of(
         types: the types that were learned from first elements.
         even: see `Progress.shard_of`.
         ended: whether the last epoch has ended.
-        flow: the snapshot of the flow.
+        flow: the snapshot of the flow, as JSON.
         skip: elements that the flow has given since the snapshot.
     """
     phase: Phase = "end" if ended else "begin" if flow is None and not skip else "inside"
@@ -196,9 +198,24 @@ def state_of(
         state["stand"] = phase = "end" if ended else "begin"
         state["shard"], state["in_epoch"] = None, 0
     if phase == "inside":
-        state["flow"] = packed(chain.numbered(to_json(flow)))
+        state["flow"] = packed(chain.numbered(flow))
+        if progress.bad is not None:
+            state["bad"] = [packed(progress.bad[0]), progress.bad[1]]
         state["behind"] = skip
     return sealed(state)
+
+
+def bad_of(given: Any) -> tuple[list[Any], bool]:
+    """Read the bad elements of a state; one of an earlier version does not say which there were."""
+    if given is None:
+        return [], False
+    found, exact = unpacked(given[0]), given[1]
+    for one in found:
+        if len(one) not in (3, 7) or [*map(type, one[3:])] not in ([], [str, str, str, bool]):
+            raise corrupt_state()
+        if any(type(number) is not int or not 0 <= number < 1 << 64 for number in one[:3]):
+            raise corrupt_state()
+    return found, exact is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +289,7 @@ class Resume:
             left_out=as_int(state.get("left_out"), "left_out"),
             noted=Counter(state["noted"]),
             uneven=shard is not None and shard["elements"] is None,
+            bad=bad_of(state.get("bad")),
         )
         types = types_from_json(unpacked(state.get("types")))
         position = Position.of(state)
@@ -280,6 +298,7 @@ class Resume:
         elif not engine.continues(state):
             position, types = engine.moved(state, position), {}
         if moved is not None or not engine.continues(state):
+            progress.bad = None
             phase, flow, skip = "end" if phase == "end" else "begin", None, 0
         most = position.in_epoch + position.raised if engine.counts else 0
         if position.in_epoch > position.delivered or position.first > most:

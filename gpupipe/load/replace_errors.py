@@ -22,7 +22,7 @@ from ..spec import Compound
 from ..transform.array import copied
 from .mark import skip_delivered
 
-__all__ = ["opened", "rows_of"]
+__all__ = ["ODD", "not_a_state", "opened", "rows_of"]
 
 
 def opened(flow: Flow, at: Context, state: State, skip: int, batched: bool) -> Running:
@@ -44,11 +44,20 @@ def opened(flow: Flow, at: Context, state: State, skip: int, batched: bool) -> R
             skip += int_part(state, "since")
         items = Replacing(flow, at, batched, state) if replaces else flow.open(at, state)
         skip_delivered(items, skip, at.run)
-    except (Malformed, TypeError, KeyError, IndexError, AttributeError, OverflowError, ValueError) as error:
+    except ODD as error:
         if state is None or isinstance(error, GpupipeError):
             raise
-        raise StateError(f"load_state_dict needs a state as state_dict made it, got one with {error}") from error
+        raise not_a_state(error) from error
     return items
+
+
+ODD = (Malformed, TypeError, KeyError, IndexError, AttributeError, OverflowError, ValueError)
+"""What a state that nothing has made raises where it is used."""
+
+
+def not_a_state(error: BaseException) -> StateError:
+    """The error of such a state."""
+    return StateError(f"load_state_dict needs a state as state_dict made it, got one with {error}")
 
 
 class Replacing(Running):
@@ -86,6 +95,10 @@ class Replacing(Running):
                     return given
                 if self._run.stopped.on:
                     break
+                if self._policy.lacks(element):
+                    self._policy.lack(element)
+                    self._since += 1
+                    return element
                 bad = self._bad(element)
                 if bad is not None:
                     self._since += 1
@@ -118,7 +131,7 @@ class Replacing(Running):
             if source.due():
                 source.checkpoint(self._start)
         # A copy, as the user may change the delivered element.
-        self._policy.last = columns if self._batched else own_copy(columns)
+        self._policy.follow((columns if self._batched else own_copy(columns), *element[1:]))
         return given
 
     def _bad(self, element: Element) -> Element | None:

@@ -47,6 +47,8 @@ def first_run(settings: Settings, progress: Progress) -> Run:
     run = Run(settings)
     run.bad.start()
     run.bad.left_out, run.bad.before = progress.left_out, progress.noted
+    if progress.bad is not None:
+        run.bad.found.start(*progress.bad)
     return run
 
 
@@ -58,6 +60,7 @@ def next_run(run: Run, epoch: int) -> Run:
     new = Run(run.settings, on_gpu=run.on_gpu, counters=run.counters)
     new.tuner = run.tuner
     new.bad, new.limits.outer, new.limits.reads = run.bad, run.limits.outer, run.limits.reads
+    new.limits.found = new.bad.found
     new.bad.again(epoch)
     return new
 

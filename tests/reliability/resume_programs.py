@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import os
 import random
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ import numpy as np
 import gpupipe as gp
 from gpupipe import Dataset, ops
 from gpupipe.plan.index import loses_batches
+from gpupipe.random import mix64
 from tests.chains import damage
 
 Step = tuple[Any, ...]
@@ -489,7 +491,7 @@ class _Items:
         return self.n
 
     def __getitem__(self, place: int) -> Any:
-        if place % self.bad[0] == self.bad[1]:
+        if FAULTS.bad(place, place % self.bad[0] == self.bad[1]):
             raise KeyError(place)
         return np.int64(place)
 
@@ -530,8 +532,50 @@ def _number(x: Any) -> int:
     return int(x) if isinstance(x, bytes) else int(np.asarray(x).sum())
 
 
+class Faults:
+    """What changes between a state and its resume: functions fail for other elements, and other records are damaged.
+
+    Attributes:
+        anew: some elements that were good are bad.
+        healed: some elements that were bad are good.
+        salt: chooses which ones.
+    """
+
+    anew = healed = False
+    salt = 0
+
+    def changed(self, number: int, one_of: int) -> bool:
+        """Whether an element is among those that change."""
+        return mix64(number, self.salt) % one_of == 0
+
+    def bad(self, number: int, before: bool) -> bool:
+        """Whether an element is bad now."""
+        if before:
+            return not (self.healed and self.changed(number, 2))
+        return self.anew and self.changed(number, 5)
+
+
+FAULTS = Faults()
+
+
+def damage_now(folder: Path) -> None:
+    """Write the records again, with other ones damaged: as large as before, at the same time."""
+    for i in range(FILES):
+        path = folder / f"{i}.tfrecord"
+        data, before = bytearray(path.read_bytes()), path.stat()
+        start = 0
+        for n in range(i * RECORDS, (i + 1) * RECORDS):
+            size = len(_example(n))
+            bad = (i, n % RECORDS) in ((0, 4), (1, 1))
+            if start + damage.OVERHEAD + size <= len(data):
+                data[start + 12 + 18] = _example(n)[18] ^ FAULTS.bad(n, bad)
+            start += size + damage.OVERHEAD
+        path.write_bytes(data)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
 def _refuse(x: Any, bad: tuple[int, int]) -> None:
-    if _number(x) % bad[0] == bad[1]:
+    if FAULTS.bad(_number(x), _number(x) % bad[0] == bad[1]):
         raise ValueError(f"{_number(x)} is bad")
 
 
@@ -630,7 +674,7 @@ def _numbered(x: Any, numbers: Dataset) -> Dataset:
 
 
 def _fails(x: Any) -> Dataset:
-    if _number(x) % 3 == 1:
+    if FAULTS.bad(_number(x), _number(x) % 3 == 1):
         raise ValueError(f"{_number(x)} has no elements")
     return Dataset.range(_number(x) % 4)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import json
 import os
 import re
 import socket
 import struct
+import tarfile
 import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
@@ -572,3 +574,75 @@ def test_what_lies_in_the_place_of_a_file_of_our_own_is_no_hang(tmp_path: Path, 
     assert (len(good), errors) == (30, [])
     assert in_time(lambda: len(record_index(str(tmp_path / "records"), "beside"))) == 5
     assert not os.path.isfile("/dev/zero")  # where the link to a device leads
+
+
+# ---- lengths that are right, and that nobody can want in memory
+
+LARGEST = Options(max_record=1000, on_error="skip")
+
+
+def write_lengths(folder: Path) -> str:
+    path = folder / "lengths.tfrecord"
+    path.write_bytes(frame(b"first") + frame(b"x" * 1001) + frame(b"y" * 1000) + frame(b"last"))
+    return str(path)
+
+
+@pytest.mark.parametrize("how", ["in order", "block", "by index", "references", "payloads", "GZIP"])
+def test_a_record_longer_than_the_option_is_a_bad_one(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_lengths(tmp_path)
+    if how == "block":
+        monkeypatch.setattr(tfrecord, "BLOCK", 64)
+        monkeypatch.setattr("gpupipe.flow.sources.readers.LOCAL_BLOCK", 64)
+    dataset = gp.TFRecordDataset([path])
+    if how == "GZIP":
+        monkeypatch.setattr(inflate, "_ANYWAY", 1000)
+        Path(path).write_bytes(gzip.compress(Path(path).read_bytes()))
+        dataset = gp.TFRecordDataset([path], compression_type="GZIP")
+    if how == "by index":
+        dataset = dataset[::-1]
+    if how in ("references", "payloads"):
+        dataset = dataset.shuffle(2 if how == "references" else gp.ALL)
+
+    items = iter(dataset.with_options(LARGEST))
+    found = sorted(bytes(item) for item in items)
+
+    assert found == [b"first", b"last", b"y" * 1000]
+    assert items.left_out == 1
+    assert "1000 bytes" in items.errors[0].reason and "1001" in items.errors[0].reason
+    assert items.errors[0].offset == 21
+
+
+def test_members_and_whole_files_have_that_limit_too(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as archive:
+        for name, size in (("0.bin", 10), ("1.bin", 1001), ("2.bin", 1000)):
+            info = tarfile.TarInfo(name)
+            info.size = size
+            archive.addfile(info, io.BytesIO(bytes(size)))
+    (tmp_path / "1000").write_bytes(bytes(1000))
+    (tmp_path / "1001").write_bytes(bytes(1001))
+    whole = Dataset.from_tensor_slices([str(tmp_path / "1000"), str(tmp_path / "1001")]).map(gp.io.read_file)
+
+    for dataset in (gp.WebDataset(str(path), "bin"), gp.WebDataset(str(path), "bin").shuffle(gp.ALL), whole):
+        items = iter(dataset.with_options(LARGEST))
+        sizes = sorted(len(item) for item in items)
+
+        assert sizes in ([10, 1000], [1000])
+        assert items.left_out == 1 and "1001" in items.errors[0].reason
+
+
+def test_no_memory_for_a_record_is_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(size: int) -> bytearray:
+        raise MemoryError
+
+    monkeypatch.setattr("gpupipe.extract.storage.longest.bytearray", none, raising=False)
+    monkeypatch.setattr("gpupipe.flow.sources.readers.LOCAL_BLOCK", 64)
+
+    items = iter(
+        gp.TFRecordDataset([write_lengths(tmp_path)]).with_options(Options(on_error="skip", lost_files="skip"))
+    )
+
+    assert b"first" in [bytes(item) for item in items]
+    assert "bytes of memory" in items.errors[0].reason

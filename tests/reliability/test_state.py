@@ -522,3 +522,53 @@ def test_what_cannot_be_is_refused() -> None:
         state = items.state_dict()
         with pytest.raises(gp.PlanError, match="has not started"):
             items.load_state_dict(state)
+
+
+# ---- states that nothing has made, with a right digest
+
+
+def changed(state: Any, path: list[Any], value: Any) -> Any:
+    """A state with another value in its flow's part."""
+    at = state["flow"]
+    for name in path[:-1]:
+        at = at[name]
+    at[path[-1]] = value
+    return sealed(state)
+
+
+def numbers_of(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The places of all integers in a part of a state."""
+    items = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+    for name, value in items:
+        if type(value) is int:
+            yield (*path, name)
+        yield from numbers_of(value, (*path, name))
+
+
+MADE = {
+    "counting": lambda ds: ds.batch(4).unbatch(),
+    "endless": lambda ds: ds.repeat().batch(3).unbatch().shuffle(5),
+    "windows": lambda ds: ds.window(3).flat_map(lambda w: w),
+    "generator": lambda ds: gp.Dataset.from_generator(
+        lambda: iter(range(30)), output_signature=gp.TensorSpec((), "int64")
+    ),
+    "choice": lambda ds: gp.Dataset.choose_from_datasets([ds, ds], gp.Dataset.range(2).repeat()).prefetch(2),
+    "interleave": lambda ds: ds.interleave(lambda x: gp.Dataset.range(x, x + 3), 2).rebatch(2),
+}
+
+
+@pytest.mark.parametrize("value", [1 << 45, (1 << 61) - 1, -1, None, "x", [1, 2], {"a": 1}])
+@pytest.mark.parametrize("name", MADE)
+def test_mad_numbers_are_refused_and_never_skipped_for_ever(name: str, value: Any) -> None:
+    def build() -> gp.Dataset:
+        return MADE[name](gp.Dataset.range(20))
+
+    state = state_after(build(), 7)
+    for path in numbers_of(state["flow"]):
+        if isinstance(value, int) and path[-1] in ("bad", "since"):
+            continue  # a place for what the run itself counts
+        mad = changed(json.loads(json.dumps(state)), list(path), value)
+        with build().iterator(epoch=0) as items, contextlib.suppress(gp.StateError, StopIteration, gp.DataError):
+            items.load_state_dict(mad)
+            for _ in range(5):  # some numbers of a buffer only choose what comes
+                next(items)

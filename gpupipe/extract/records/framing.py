@@ -13,6 +13,7 @@ import numpy as np
 
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records.crc import HELD, crc32c, footer_at, header_at, mask
+from gpupipe.extract.storage.longest import longest, too_long
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,13 +93,14 @@ class Framer:
         first: index of the first record, so that errors can number them; None if it is unknown.
     """
 
-    __slots__ = ("check_crc", "counted", "index", "path")
+    __slots__ = ("check_crc", "counted", "index", "most", "path")
 
     def __init__(self, path: str, *, check_crc: bool, first: int | None = 0) -> None:
         self.path = path
         self.check_crc = check_crc
         self.counted = first is not None
         self.index = first or 0
+        self.most = longest()
 
     def cut(self, view: memoryview, base: int, limit: int, out: list[Item], at: int = 0) -> tuple[int, int]:
         """Append the records that are complete in `view[at:]` to `out`, as (offset, payload or error).
@@ -137,8 +139,17 @@ class Framer:
                 out.append((base + at, payload))
             at = stop
             want = HEADER
+        if have > self.most:
+            self._refuse_longer(out, first)
         self.index += len(out) - first
         return at, want
+
+    def _refuse_longer(self, out: list[Item], first: int) -> None:
+        """Put errors in the places of records that are longer than they may be, though they fit into a block."""
+        for i in range(first, len(out)):
+            offset, value = out[i]
+            if type(value) is memoryview and len(value) > self.most:
+                out[i] = offset, self._longer(offset, len(value), i - first)
 
     def damaged(self, offset: int, head: bytes, skipped: int | None, unread: int | None = 0) -> DataError:
         """Make the error for a header whose CRC does not match; count the record.
@@ -185,11 +196,17 @@ class Framer:
         Args:
             offset: of its header.
             length: bytes of its payload.
-            most: bytes that a payload may have.
+            most: bytes that a payload may have: `longest`, or fewer in a compressed file of its size.
         """
-        reason = f"{self._number()}a record of this compressed file may have {most} bytes, its header says {length}"
+        error = self._longer(offset, length)
+        if most < self.most:
+            reason = f"{self._number()}a record of this compressed file may have {most} bytes, its header says {length}"
+            error = RecordError(reason, file=self.path, offset=offset, stage="read")
         self.index += 1
-        return RecordError(reason, file=self.path, offset=offset, stage="read")
+        return error
+
+    def _longer(self, offset: int, length: int, ahead: int = 0) -> RecordError:
+        return too_long(self.path, offset, length, f"{self._number(ahead)}a record")
 
     def _wrong_payload(self, offset: int, ahead: int) -> RecordError:
         reason = f"{self._number(ahead)}{WRONG_PAYLOAD}"

@@ -8,6 +8,7 @@ from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records.compression import Compression
 from gpupipe.extract.records.framing import sniff
 from gpupipe.extract.storage.files import OpenFile
+from gpupipe.extract.storage.longest import longest
 
 __all__ = ["Inflater", "longest_record"]
 
@@ -20,7 +21,7 @@ _CHUNK = 256 << 10
 _AT_ONCE = 1 << 20  # bytes that one call decompresses at most
 
 
-_PLAUSIBLE, _ANYWAY, _EVER = 100, 256 << 20, 2 << 30
+_PLAUSIBLE, _ANYWAY = 100, 256 << 20
 
 
 _WINDOW = {"GZIP": 31, "ZLIB": 15}
@@ -30,9 +31,9 @@ def longest_record(size: int) -> int:
     """Return the bytes that a record of a compressed file of `size` bytes may have: it is held in memory as a whole.
 
     A megabyte of deflate can claim to be one record of a gigabyte. 256 MiB are always allowed, more up to 100 times the
-    file's size, and never more than 2 GiB, the most that a `tf.train.Example` can have.
+    file's size, and never more than `longest`.
     """
-    return max(_ANYWAY, min(_PLAUSIBLE * size, _EVER))
+    return min(max(_ANYWAY, _PLAUSIBLE * size), longest())
 
 
 class Inflater:

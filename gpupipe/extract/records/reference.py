@@ -20,6 +20,7 @@ from gpupipe.extract.records.index import INDEXES, MEMORY, RecordIndex, find_ind
 from gpupipe.extract.records.walk import Bad, walk_headers
 from gpupipe.extract.storage.blocks import Blocks
 from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile, Version
+from gpupipe.extract.storage.longest import buffer_of, longest, too_long
 from gpupipe.extract.storage.sharing import handed_over
 
 __all__ = ["Extent", "HeaderWalker", "Reference", "indexed_elements", "read_ahead", "read_many", "reference_at"]
@@ -59,6 +60,8 @@ class Reference(NamedTuple):
             MissingFileError: the file is gone.
         """
         at = self.offset + HEADER
+        if self.length > longest():
+            raise too_long(self.path, self.offset, self.length)
         try:
             payload = storage.read(self.path, at, self.length, self.tag)
             if not check_crc:
@@ -97,6 +100,8 @@ class Extent(NamedTuple):
             RecordError: the file is too short, or was replaced.
             MissingFileError: the file is gone.
         """
+        if self.length > longest():
+            raise too_long(self.path, self.element, self.length, "a member")
         try:
             return storage.read(self.path, self.offset, self.length, self.tag)
         except DataError as error:
@@ -148,7 +153,8 @@ def read_many(
     """
     out: list[memoryview | bytes | DataError] = []
     block, at = memoryview(b""), 0
-    left = sum([reference.length for reference in references]) + FOOTER * len(references)
+    most = longest()
+    left = sum([one.length for one in references if one.length <= most]) + FOOTER * len(references)
     readinto = storage.readinto
     for reference in references:
         length = reference.length
@@ -159,11 +165,14 @@ def read_many(
             element = reference.element
         end = at + size
         try:
+            if length > most:
+                end, left = at, left + length
+                raise too_long(reference.path, element, length)
             if end > len(block):
                 # Before memory is allocated: a shorter file may have replaced this one, or the reference is wrong.
                 storage.check(reference.path, start, size, reference.tag)
                 fits = left > _SMALL and size <= _blocks.size
-                block = _blocks.take() if fits else memoryview(bytearray(max(size, left)))
+                block = _blocks.take() if fits else buffer_of(max(size, left), reference.path, start)
                 at, end = 0, size
             readinto(reference.path, start, block[at:end], reference.tag)
             payload = block[at : at + length].toreadonly()

@@ -14,6 +14,7 @@ from gpupipe.extract.records.index import MEMORY, offset_after
 from gpupipe.extract.records.inflate import Inflater, longest_record
 from gpupipe.extract.records.reading import BlockReader, Source
 from gpupipe.extract.storage.blocks import Blocks
+from gpupipe.extract.storage.longest import buffer_of, longest
 
 from ...classes import dataclass
 
@@ -105,6 +106,7 @@ class _Plain:
         self._framer = Framer(reader.path, check_crc=reader.check_crc, first=reader.first)
         self._at = reader.start
         self._want = HEADER  # bytes that the record at `_at` is known to need
+        self._longest = longest()
 
     def block(self) -> list[Item]:
         out: list[Item] = []
@@ -135,6 +137,8 @@ class _Plain:
             elif want < 0 or len(head) < HEADER:
                 out.append((at, self._truncated()))
                 self._at = self._size
+            elif want - OVERHEAD > self._longest:
+                self._leave_out(out, at, want)
             else:
                 try:
                     data = self._file.read(at, want)
@@ -157,7 +161,7 @@ class _Plain:
         capacity = self._blocks.size
         if self._want + HEADER > capacity:  # a record larger than a block; its length is within the file
             have = room = min(self._want + HEADER, left)
-            whole = memoryview(bytearray(room))
+            whole = buffer_of(room, self._reader.path, base)
         else:
             whole = self._blocks.take()
             room = min(capacity, left)
@@ -177,6 +181,13 @@ class _Plain:
         elif want < 0 or self._at < self._size < self._at + HEADER:
             out.append((self._at, self._truncated()))
             self._at = self._size
+        elif want - OVERHEAD > self._longest:
+            self._leave_out(out, self._at, want)
+
+    def _leave_out(self, out: list[Item], at: int, want: int) -> None:
+        """Go past a record that is too long to be held in memory."""
+        out.append((at, self._framer.too_long(at, want - OVERHEAD, self._longest)))
+        self._at, self._want = at + want, HEADER
 
     def _cut(self, view: memoryview, base: int, at: int, out: list[Item], whole: memoryview) -> tuple[int, int]:
         """Split off records, also after a damaged header if the next good one is in `view`, a part of `whole`."""

@@ -201,8 +201,9 @@ class _Samples:
         elif refused:
             self._fail(f"its member {_text(name)} is {refused}; store the bytes of files in archives")
         elif size > self._window.longest:
+            which = "an" if self._plain else "this compressed"
             most = self._window.longest
-            self._fail(f"{_text(name)} has {size} bytes, a member of this compressed archive may have {most}")
+            self._fail(f"{_text(name)} has {size} bytes, a member of {which} archive may have {most}")
         elif self._extents:
             self._parts[extension] = Extent(self._path, data, size, self._at, self._tag)
         elif not size:

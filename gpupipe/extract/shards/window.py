@@ -12,6 +12,7 @@ from gpupipe.extract.records.compression import Compression
 from gpupipe.extract.records.inflate import Inflater, longest_record
 from gpupipe.extract.storage.blocks import Blocks
 from gpupipe.extract.storage.files import OpenFile
+from gpupipe.extract.storage.longest import buffer_of, longest
 
 __all__ = ["FileWindow", "StreamWindow", "Window"]
 
@@ -72,7 +73,7 @@ class FileWindow(Window):
     """
 
     def __init__(self, file: OpenFile, ring: Blocks, stop: int | None = None) -> None:
-        super().__init__(file.size, file.size)
+        super().__init__(file.size, longest())
         self._file = file
         self._ring = ring
         self._stop = file.size if stop is None else stop
@@ -85,7 +86,7 @@ class FileWindow(Window):
         ahead = block if offset - self.end <= _NEAR else self._near
         size = max(n, min(ahead, self._stop - offset))
         self.data, self.base, self.end = _EMPTY, offset, offset
-        whole = self._ring.take()[:size] if size <= block else memoryview(bytearray(size))
+        whole = self._ring.take()[:size] if size <= block else buffer_of(size, self._file.path, offset)
         try:
             self._file.readinto(offset, whole)
         except DataError as error:

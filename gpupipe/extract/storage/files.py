@@ -460,6 +460,7 @@ def translated(error: BaseException, name: str, offset: int | None = None) -> Da
     if isinstance(error, IsADirectoryError):
         return DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
     reason = getattr(error, "strerror", None) or error
+    reason = "there is not enough memory" if isinstance(error, MemoryError) else reason
     return RecordError(f"cannot be read: {reason}", file=name, offset=offset, stage="read")
 
 

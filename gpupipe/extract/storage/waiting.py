@@ -109,11 +109,15 @@ class Limits:
     Attributes:
         outer: the limits of the run whose user function started this run, if any.
         reads: the requests so far.
+        longest: bytes that a record may have, see `Options.max_record`; None for the default.
+        found: the bad elements of the run, which its steps add to from any of its threads.
     """
 
     def __init__(self, seconds: float | None, stopped: threading.Event) -> None:
         self.outer = LIMITS.get()
         self.reads = Reads()
+        self.longest: int | None = None
+        self.found: Any = None
         self.seconds = seconds
         self.stopped = stopped.is_set
         self._stop = stopped

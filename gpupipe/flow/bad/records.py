@@ -25,6 +25,7 @@ from ...log import logger
 from ...options import Settings
 from ...random import hash64, mix64
 from ...urls import identity
+from .found import FoundBad
 
 __all__ = [
     "KEPT",
@@ -87,6 +88,7 @@ class BadRecords:
     Attributes:
         left_out: elements that were left out or replaced.
         good: elements that were delivered, if `max_bad` is a share.
+        found: the bad elements of this epoch, by the step that found them.
         before: marks of the bad elements of this epoch that were noted before a state was loaded, with their number:
             those that had been read ahead are met again.
     """
@@ -109,6 +111,7 @@ class BadRecords:
         self.left_out = 0
         self.good = 0
         self.before: Counter[int] = Counter()
+        self.found = FoundBad()
         self._met: list[tuple[int, int]] = []  # epoch and mark of those met again, which the next state needs too
         self._unwritten = 0
         self._named: set[str | None] = set()  # files of which a bad element was logged
@@ -144,6 +147,7 @@ class BadRecords:
             noted = Counter(_mark(record) for record in self._kept if record.epoch == epoch)
             self.before = noted | self._loaded(epoch)
             self._met = []
+        self.found.again()
 
     def start(self) -> None:
         """Create the manifest if it does not exist, and read the one of `Options.bad_records`.

@@ -93,14 +93,10 @@ class Batcher:
                 continue
             if self._taken is None:
                 self._taken = self._rows.copy()
-            if self._ignores is not None:
-                if not value.error.lost:
-                    self._run.leave_out(element, "left out", self._ignores)
-                    self._keep(element)
-                    continue
-                value.ignored = True
+            if self._lacks(element, self._taken) or self._ignored(element):
+                continue
             if self._rows:
-                self._policy.last = self._rows[-1][0]
+                self._policy.follow(self._rows[-1])
             instead = self._policy.bad(element)
             if not instead:
                 if not self._policy.early:  # else `early` holds it
@@ -129,6 +125,26 @@ class Batcher:
                 break
         return None
 
+    def _ignored(self, element: Element) -> bool:
+        """Leave a bad element out as `ignore_errors` does; the error of a lost file is only marked."""
+        if self._ignores is None:
+            return False
+        if element[0].error.lost:
+            element[0].ignored = True
+            return False
+        self._run.leave_out(element, "left out", self._ignores)
+        self._keep(element)
+        return True
+
+    def _lacks(self, element: Element, taken: list[Element]) -> bool:
+        """Give a bad element that was good before a resume a row: its batch is bad, and those behind stay the same."""
+        lacks = self._run.lacks(element)
+        if lacks:
+            self._rows.append(element)
+            taken.append(element)
+            self._policy.lack(element)
+        return lacks
+
     def _add(self, element: Element) -> None:
         if self._taken is not None:
             self._taken += [*self._policy.early, element]
@@ -140,10 +156,13 @@ class Batcher:
             assert self._taken is not None
             self._taken.append(hole)
 
-    def _cut(self) -> Group:
+    def _cut(self) -> Group | Element:
         rows, taken, size = self._rows, self._taken, self._size
-        self._policy.last = rows[-1][0]
+        bad = next((row[0] for row in rows if type(row[0]) is not tuple), None)
+        self._policy.follow(rows[-1])
         self._rows, self._taken = rows[size:], None
+        if bad is not None:
+            return batch_of_holes(rows[:size], bad)
         if taken is None:
             return Group(rows, taken=rows)
         # Replacements of early holes may be more rows than a group takes; then each row has one element in `taken`.
@@ -200,7 +219,7 @@ class Batcher:
 
 def batch_of_holes(rows: Sequence[Element], hole: Hole) -> Element:
     """Make a batch with a bad row a hole, which keeps the identities of its rows."""
-    return Hole(hole.error, hole.known), BatchStream.of(rows), rows[0][2]
+    return Hole(hole.error, hole.known, hole.found), BatchStream.of(rows), rows[0][2]
 
 
 class MicroBatcher:

@@ -12,12 +12,13 @@ import numpy as np
 
 from ...classes import dataclass
 from ...errors import DataError, FunctionError
+from ..bad.found import ASKED, bad_element
 from ..buffer_sizes import bytes_of_all
 from ..element import Element, Hole, identity_of
 from ..maps.python_function import PythonFunction
 from ..run import Context, Flow
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, int_part, part
+from ..state.snapshot import State, int_part, part, replaying
 from ..step import Running
 from .gather import gathered
 from .stack import batch_of, pad_rows, stack_rows
@@ -125,7 +126,7 @@ class Groups(Grouping):
         Raises:
             DataError: the function failed, or did not return an integer.
         """
-        made = self.key(element, at)
+        made = self.key(element, at, ASKED)
         key = int_of(self.who, "key_func", made)
         return np.uint64(key) if made[0][0].dtype == np.uint64 else np.int64(key), ()
 
@@ -137,7 +138,7 @@ class Groups(Grouping):
         """
         if self.size_fn is None:
             return self.size
-        size = int_of(self.who, "window_size_func", self.size_fn(((key,), *element[1:]), at))
+        size = int_of(self.who, "window_size_func", self.size_fn(((key,), *element[1:]), at, ASKED))
         if size < 1:
             raise FunctionError(f"{self.who} needs a window_size_func that returns sizes >= 1, got {size} for {key}")
         return size
@@ -180,7 +181,7 @@ class Buckets(Grouping):
             DataError: the function failed, or did not return an integer that some bucket holds.
         """
         who = self.who
-        length = int_of(who, "element_length_func", self.length(element, at))
+        length = int_of(who, "element_length_func", self.length(element, at, ASKED))
         bucket = bisect_right(self.boundaries, length)
         if self.to_boundary and self.pad and bucket == len(self.boundaries):
             raise FunctionError(
@@ -228,13 +229,16 @@ class _Grouped(Running):
     def __init__(self, flow: GroupFlow, at: Context, state: State) -> None:
         self._groups = flow.groups
         self._at = at
-        self._input = CheckpointedInput(flow.source, at, part(state))
+        self._input = CheckpointedInput(flow.source, at, part(state), step=flow)
+        self._flow = flow
         self._waiting: dict[Any, Group] = {}
         self._number = 0 if state is None else int_part(state, "groups")
         items = at.run.policy().sifted(self._keyed(self._input.items))
-        for element, number in self._input.recovered:
-            for keyed in self._keyed(iter((element,))):
-                self._add(keyed, number)
+        with replaying():
+            for element, number in self._input.recovered:
+                for keyed in self._keyed(iter((element,))):
+                    if type(keyed[0]) is tuple:
+                        self._add(keyed, number)
         self.source = self._input.inner
         self.items = self._gathered(items)
         at.run.track_buffer(self, self._groups.who)
@@ -257,12 +261,17 @@ class _Grouped(Running):
                 source.checkpoint(min(waiting, default=source.count - 1))
             columns, stream, position = element
             if type(columns) is not tuple:
+                self._at.run.need(element, groups.who)
                 yield element
                 continue
             try:
                 key, more = groups.key_of(element, self._at)
             except DataError as error:
-                yield Hole(error.at(stream.name, position, groups.who, stream.unit)), stream, position
+                bad = bad_element(
+                    error.at(stream.name, position, groups.who, stream.unit), stream, position, self._flow
+                )
+                self._at.run.need(bad, groups.who)
+                yield bad
             else:
                 yield (*columns, *more, key), stream, position
 
@@ -282,7 +291,10 @@ class _Grouped(Running):
             try:
                 group = Group(self._groups.size_of(key, row, self._at))
             except DataError as error:
-                return Hole(error.at(stream.name, position, self._groups.who, stream.unit)), None
+                error.at(stream.name, position, self._groups.who, stream.unit)
+                bad: Any = bad_element(error, stream, position, self._flow)
+                self._at.run.need(bad, self._groups.who)
+                return bad[0], None
             self._waiting[key] = group
         group.rows.append((row, number))
         group.total += cost

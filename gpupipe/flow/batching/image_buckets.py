@@ -10,6 +10,7 @@ from ...classes import dataclass
 from ...errors import DataError, FunctionError
 from ...graph.host_values import header_size
 from ...plan.image_buckets import Size, nearest_bucket, patches
+from ..bad.found import ASKED
 from ..element import Element, Hole
 from ..maps.python_function import PythonFunction
 from ..run import Context
@@ -49,7 +50,7 @@ class ImageSizes:
                 reason = f"{self.who} needs the bytes of an encoded image, got {type(data).__name__}"
                 raise DataError(reason, stage=self.who)
             return header_size(data, oriented=self.oriented, max_pixels=at.run.settings.max_pixels)
-        columns = self.function(element, at)[0]
+        columns = self.function(element, at, ASKED)[0]
         if type(columns) is Hole:
             raise columns.error
         size = [n for column in columns for n in np.ravel(column).tolist()]

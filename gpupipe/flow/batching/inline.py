@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..element import Element
-from ..run import Context, Flow
+from ..run import Context
 from ..state.snapshot import State, fast_forward, int_part, part
 from ..step import Running
 from .batcher import Group
@@ -20,7 +20,7 @@ class Inline(Running):
     """Runs a batcher and computes its groups, on the thread that asks for elements.
 
     Args:
-        source: the input.
+        step: the step.
         at: where it is opened.
         state: what `snapshot` returned.
         batcher: makes the batcher of the running input.
@@ -29,13 +29,13 @@ class Inline(Running):
 
     def __init__(
         self,
-        source: Flow,
+        step: Any,
         at: Context,
         state: State,
         batcher: Callable[[Iterator[Element]], AnyBatcher],
         deliver: Callable[[Group], list[Element]],
     ) -> None:
-        self._resumable = ResumableBatcher(source, at, part(state), batcher)
+        self._resumable = ResumableBatcher(step, at, part(state), batcher)
         self.source = self._resumable.source
         self._deliver = deliver
         self._before: Checkpoint | None = None  # before the group whose elements are being given

@@ -35,7 +35,7 @@ class PaddedBatchFlow:
         def batcher(source: Iterator[Element]) -> Batcher:
             return Batcher(source, self.size, self.drop, at.run, self.aligned)
 
-        return Inline(self.source, at, state, batcher, self._padded)
+        return Inline(self, at, state, batcher, self._padded)
 
     def _padded(self, group: Group) -> list[Element]:
         """Batch the rows of a group; a hole with the identity of the first if they cannot be padded."""

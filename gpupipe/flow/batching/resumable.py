@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
+from typing import Any
 
 from ...classes import dataclass
-from ...errors import DataError, DecodeError
+from ...errors import DataError, DecodeError, StateError
 from ...serial.errors import error_class
-from ..element import Element, Hole, locate
-from ..run import SILENT_REPLAY, Context, Flow
+from ..bad.found import LONGEST, as_before
+from ..element import Element, Found, Hole, locate
+from ..run import SILENT_REPLAY, Context
 from ..state.checkpoints import Interval
-from ..state.snapshot import State, Unsupported, int_part, part
+from ..state.snapshot import Since, State, Unsupported, check_count, int_part, part
 from ..step import Running
 from .batcher import Batcher, Group, MicroBatcher
 from .unbatch import RowsOfBatch
@@ -26,10 +28,6 @@ from .unbatch import RowsOfBatch
 __all__ = ["AnyBatcher", "Checkpoint", "ResumableBatcher"]
 
 AnyBatcher = Batcher | MicroBatcher | RowsOfBatch
-
-
-LONGEST = 300
-"""Characters of an error's reason that a state keeps."""
 
 
 Bad = dict[tuple[int, int], DataError]
@@ -44,6 +42,7 @@ class Checkpoint:
         base: the state of the input at an earlier position.
         items: items returned since then.
         bad: errors of elements since then that only an executor found, by (stream key, position).
+        since: how many bad elements any step had found there.
         known: elements since then that a manifest says are bad, in the order of the input, and perhaps later ones:
             without the manifest nothing would leave them out when the items are made again.
         count: how many of `known` came before this position.
@@ -53,6 +52,7 @@ class Checkpoint:
     base: State
     items: int
     bad: Bad
+    since: int = 0
     known: Sequence[tuple[tuple[int, int], DataError]] = ()
     count: int = 0
     mixed: bool = False
@@ -73,14 +73,14 @@ class Checkpoint:
             [key, position, type(error).__name__, error.stage, error.reason[:LONGEST]]
             for (key, position), error in sorted(errors.items(), key=itemgetter(0))
         ]
-        return {"base": self.base, "items": self.items, "bad": bad}
+        return {"base": self.base, "items": self.items, "bad": bad, "since": Since(self.since)}
 
 
 class ResumableBatcher:
     """A batcher and its input, whose position can be saved.
 
     Args:
-        flow: the input.
+        flow: the step.
         at: the context in which it is opened.
         state: of a `Checkpoint`.
         make: makes the batcher.
@@ -90,9 +90,11 @@ class ResumableBatcher:
         source: the input.
     """
 
-    def __init__(self, flow: Flow, at: Context, state: State, make: Callable[[Iterator[Element]], AnyBatcher]) -> None:
+    def __init__(self, flow: Any, at: Context, state: State, make: Callable[[Iterator[Element]], AnyBatcher]) -> None:
         self._base = part(state, "base")
-        self.source = flow.open(at, self._base)
+        self._run, self._found = at.run, at.run.bad.found
+        self._since = at.since if state is None else 0
+        self.source = as_before(at, flow, flow.source.open(at, self._base))
         self._bad: Bad = {} if state is None else errors_of(state["bad"])
         self._known = _Known(self.source, self._bad)
         self.batcher = make(self._known if self._bad or at.run.bad.known else self.source)
@@ -102,28 +104,40 @@ class ResumableBatcher:
         # Groups of elements whose places are still to come may be of another size when they are made again.
         self._interval = Interval(always=self._mixed or bool(at.run.asked))
         # Under "replace": the state of the input after the last item, and how many known holes came before; or None.
-        self._before: tuple[State, int] | None = None
+        self._before: tuple[State, int, int] | None = None
         if state is not None:
             self._replay(int_part(state, "items"))
 
     def _replay(self, items: int) -> None:
-        """Make items again and drop them."""
+        """Make items again and drop them.
+
+        Raises:
+            StateError: there are fewer.
+        """
+        check_count(items)
         before = SILENT_REPLAY.get()
         try:
             SILENT_REPLAY.set(True)
             self._items = sum(1 for _ in islice(iter(self.batcher.next, None), items))
+            if self._items < items and not self._run.stopped.on:
+                raise StateError(
+                    f"load_state_dict needs the data that the state was taken over, got an input that ends "
+                    f"{items - self._items} batches before it"
+                )
         finally:
             SILENT_REPLAY.set(before)
 
     def checkpoint(self) -> Checkpoint:
         """Return the current position."""
         holes = self._known.holes
-        return Checkpoint(self._base, self._items, self._bad, holes, len(holes) - len(self.batcher.known), self._mixed)
+        return Checkpoint(
+            self._base, self._items, self._bad, self._since, holes, len(holes) - len(self.batcher.known), self._mixed
+        )
 
     def exact(self) -> Checkpoint:
         """Return the current position, with the input's current state as the base where possible."""
         if self._items and self.batcher.clean and not self.batcher.lags:
-            self._rebase(self.source.snapshot(), len(self._known.holes))
+            self._rebase(self.source.snapshot(), len(self._known.holes), self._found.count)
         return self.checkpoint()
 
     def next(self) -> Group | Element | None:
@@ -138,7 +152,7 @@ class ResumableBatcher:
             self._rebase(*self._before, 1)
         self._before = None
         if batcher.clean and self._interval.due(self._count):
-            point = self.source.snapshot(), len(self._known.holes)
+            point = self.source.snapshot(), len(self._known.holes), self._found.count
             self._interval.taken(self._count, point[0])
             if batcher.lags:
                 self._before = point
@@ -146,15 +160,20 @@ class ResumableBatcher:
                 self._rebase(*point)
         return item
 
-    def _rebase(self, base: State, holes: int, items: int = 0) -> None:
-        """Take a new base: a state of the input, `items` items back, before which `holes` known holes came."""
+    def _rebase(self, base: State, holes: int, since: int, items: int = 0) -> None:
+        """Take a new base: a state of the input, `items` items back, before which `holes` known holes came.
+
+        `since`: how many bad elements had been found there.
+        """
         self._base, self._items, self._bad = base, items, dict(self._known.bad)
+        self._since = since
         self._known.holes = self._known.holes[holes:]  # a new list: earlier checkpoints keep theirs
 
     def rewind(self, point: Checkpoint, bad: Iterable[tuple[Element, DataError]]) -> None:
         """Go back to a point: a repair has put everything after it back, with these elements as holes."""
         found = {(stream.key, position): error.bare() for (_, stream, position), error in bad}
         self._base, self._items, self._bad = point.base, point.items, {**point.bad, **found}
+        self._since = point.since
         came = [((stream.key, position), hole.error) for hole, stream, position in self.batcher.known]
         self._known.holes = [*point.known[: point.count], *came]
         self._before = None
@@ -182,7 +201,11 @@ class _Known(Iterator[Element]):
             self.bad.pop((stream.key, position), None)
             return element
         error = self.bad.pop((stream.key, position), None) if self.bad else None
-        return element if error is None else (Hole(locate(error, stream, position)), stream, position)
+        return (
+            element
+            if error is None
+            else (Hole(locate(error, stream, position), found=Found(again=True)), stream, position)
+        )
 
 
 def errors_of(state: State) -> Bad:

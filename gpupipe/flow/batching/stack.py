@@ -12,7 +12,8 @@ from ...errors import DataError, ShapeError
 from ...graph.op import Array
 from ...ragged import Ragged, stack_ragged
 from ...spec import Compound, as_leaf, byte_array, spec_of
-from ..element import BatchStream, Element, Hole, locate
+from ..bad.found import BATCHES, bad_element
+from ..element import BatchStream, Element, locate
 
 __all__ = ["batch_of", "one_dtype", "pad_rows", "stack_rows"]
 
@@ -30,13 +31,12 @@ def batch_of(rows: Sequence[Element], leaf: Callable[[int, tuple[Any, ...]], Any
         rows: the elements.
         leaf: makes a leaf of the batch from its index and its column.
     """
-    made: Any
+    stream, position = BatchStream.of(rows), rows[0][2]
     try:
         columns = zip(*(row[0] for row in rows), strict=True)
-        made = tuple([leaf(i, column) for i, column in enumerate(columns)])
+        return tuple([leaf(i, column) for i, column in enumerate(columns)]), stream, position
     except DataError as error:
-        made = Hole(error)
-    return made, BatchStream.of(rows), rows[0][2]
+        return bad_element(error, stream, position, BATCHES)
 
 
 def stack_rows(column: Sequence[Any], elements: Sequence[Element], leaf: str, who: str = "batch") -> Any:

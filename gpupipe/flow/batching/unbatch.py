@@ -9,7 +9,8 @@ from typing import Any
 from ...classes import dataclass
 from ...errors import DataError, ShapeError
 from ...random import mix64
-from ..element import BatchStream, Element, Hole, Raised, Stream
+from ..bad.found import BATCHES, bad_element
+from ..element import BatchStream, Element, Raised, Stream
 from ..run import Context, Flow, Run
 from ..state.checkpoints import CheckpointedInput
 from ..state.snapshot import State, fast_forward, int_part, part
@@ -26,6 +27,7 @@ class RowsOfBatch:
         source: batches.
         compute: host work on each row, as `HostProgram.compile` returns it.
         run: its `on_error` says what becomes of a row that fails there.
+        step: the flow.
         whole: a batch with a bad row becomes a hole, whatever `on_error` says.
     """
 
@@ -34,8 +36,14 @@ class RowsOfBatch:
     known: Sequence[Element] = ()
 
     def __init__(
-        self, source: Iterator[Element], compute: Callable[..., tuple[Any, ...]], run: Run, whole: bool = False
+        self,
+        source: Iterator[Element],
+        compute: Callable[..., tuple[Any, ...]],
+        run: Run,
+        step: Flow,
+        whole: bool = False,
     ) -> None:
+        self._step = step
         self._whole = whole
         self._source = source
         self._compute = compute
@@ -51,7 +59,8 @@ class RowsOfBatch:
             try:
                 self._ready.extend(self._group(element))
             except ShapeError as error:
-                return Hole(error.at(element[1].name, element[2], "map", element[1].unit)), *element[1:]
+                error.at(element[1].name, element[2], "map", element[1].unit)
+                return bad_element(error, *element[1:], BATCHES)
         return self._ready.popleft()
 
     @property
@@ -66,8 +75,8 @@ class RowsOfBatch:
             try:
                 rows += policy.good((self._compute(columns, stream, position), stream, position))
             except DataError as error:
-                hole = (Hole(error.at(stream.name, position, "map", stream.unit)), stream, position)
-                if self._whole:
+                hole = bad_element(error.at(stream.name, position, "map", stream.unit), stream, position, self._step)
+                if self._whole or self._run.lacks(hole):
                     yield hole[0], *element[1:]
                     return
                 for item in policy.bad(hole):
@@ -119,6 +128,7 @@ class UnbatchFlow:
 class _Unbatched(Running):
     def __init__(self, flow: UnbatchFlow, at: Context, state: State) -> None:
         self._names = flow.names
+        self._run = at.run
         self._input = CheckpointedInput(flow.source, at, part(state))
         self.source = self._input.inner
         self._rows: deque[Element] = deque()
@@ -135,6 +145,7 @@ class _Unbatched(Running):
             element = next(source.items)
             if type(element[0]) is not tuple:
                 if not isinstance(element[1], BatchStream) or type(element[0]) is Raised:
+                    self._run.need(element, "unbatch")
                     return element
                 element[0].batch = element[0].batch or element[1:]
                 self._rows.extend((element[0], *identity) for identity in element[1].rows)  # a hole for each row
@@ -144,7 +155,9 @@ class _Unbatched(Running):
                 error = DataError(
                     f"unbatch needs leaves with equal numbers of rows, got {dict(zip(self._names, sizes, strict=True))}"
                 )
-                return Hole(error.at(element[1].name, element[2], "unbatch", element[1].unit)), *element[1:]
+                return bad_element(
+                    error.at(element[1].name, element[2], "unbatch", element[1].unit), *element[1:], BATCHES
+                )
             if sizes[0]:
                 self._rows.extend(unstack(element))
         self._given += 1

@@ -34,6 +34,7 @@ from ...serial.elements_writer import ElementsWriter
 from ...serial.structures import Malformed
 from ...transform.choose import executor_of
 from ...urls import identity
+from ..bad.found import as_before
 from ..element import BatchStream, Element
 from ..own_bytes import keep
 from ..run import Context, Run
@@ -61,7 +62,7 @@ class SavedPass:
 
     def open(self, at: Context, done: int) -> Running:
         """Iterate over the elements after the first `done`, with the keys of the context `at`."""
-        return _Reading(self, at, done)
+        return as_before(at, None, _Reading(self, at, done))
 
 
 class _Reading(Counted):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from ...classes import dataclass
 from ...errors import MissingFileError, StateError, shown_name
@@ -43,6 +43,7 @@ class CacheFlow:
     store: CacheStore | FileCacheStore
     element: Any
     mixed: bool = False
+    base: ClassVar[int] = 1  # to `depth_of`: once it is full, there is no input
 
     def open(self, at: Context, state: State = None) -> Running:
         kept = self.kept(at.run.settings)

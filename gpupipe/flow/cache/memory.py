@@ -11,6 +11,7 @@ from typing import Any
 from ...classes import dataclass
 from ...options import Settings
 from ..access import FromFunction, RandomAccess
+from ..bad.found import as_before
 from ..buffer_sizes import bytes_of_all
 from ..element import Element
 from ..own_bytes import keep
@@ -46,7 +47,7 @@ class Filled:
 
     def open(self, at: Context, done: int) -> Running:
         """Iterate over the elements after the first `done`, with the keys of the context `at`."""
-        return _Replaying(self, Rekey(at), done)
+        return as_before(at, None, _Replaying(self, Rekey(at), done))
 
     def access(self, at: Context) -> RandomAccess:
         """Return the elements by index."""

@@ -16,9 +16,10 @@ from ...plan.cache import CYCLE
 from ...serial.elements_file import ElementsReader
 from ...serial.elements_index import ElementsByIndex
 from ..access import Joined, RandomAccess, blocks_of, from_list
+from ..bad.found import as_before, bad_element
 from ..combine.inner import Inner
 from ..combine.interleave import InterleaveFlow
-from ..element import BatchStream, Element, Hole, Raised, Stream, hole_of
+from ..element import BatchStream, Element, Stream
 from ..rekey import stream_in
 from ..run import Context
 from ..sources.records import uncounted
@@ -47,25 +48,25 @@ def read_elements(
     try:
         reader = ElementsReader(path, compression, head_needed=spoil is not None)
     except DataError as error:
-        yield hole_of(error.at(path, 0, who, "offset")), file, 0
+        yield bad_element(error.at(path, 0, who, "offset"), file, 0)
         return
 
-    def lost(error: DataError) -> Hole | Raised:
+    def lost(error: DataError, position: int) -> Element:
         if spoil is not None:
             error.reason += "; the next iterator computes the file again"
             error.args = (error.reason,)
-        return hole_of(error.at(path, None, who, "offset"))
+        return bad_element(error.at(path, None, who, "offset"), file, position)
 
     try:
         for value, where, position in reader.elements(partial(stream_in, at), on_damage):
             if where is None:
                 assert isinstance(value, DataError)
-                yield lost(value), file, position
+                yield lost(value, position)
                 continue
             yield element_of(value, where, position)
     except DataError as error:
         on_damage()
-        yield lost(error), file, error.offset or 0
+        yield lost(error, error.offset or 0)
     finally:
         reader.close()
 
@@ -74,7 +75,7 @@ def element_of(value: Any, where: Any, position: int) -> Element:
     """Make an element of what a file holds."""
     if isinstance(where, list):
         where = BatchStream([row for row, _ in where], [index for _, index in where])
-    return Hole(value) if isinstance(value, DataError) else value, where, position
+    return bad_element(value, where, position) if isinstance(value, DataError) else (value, where, position)
 
 
 class SavedElements(RandomAccess):
@@ -103,7 +104,7 @@ class SavedElements(RandomAccess):
                 if where is None:
                     assert isinstance(value, DataError)
                     error = value.at(self._file.name, None, "load", "offset")
-                    yield hole_of(error), self._file, position
+                    yield bad_element(error, self._file, position)
                 else:
                     yield element_of(value, where, position)
 
@@ -133,12 +134,12 @@ class SavedFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         if len(self.paths) == 1:
-            return _SavedFile(self, self.paths[0], self.counts[0], at, state)
+            return as_before(at, None, _SavedFile(self, self.paths[0], self.counts[0], at, state))
         counts = dict(zip(self.paths, self.counts, strict=True))
 
         def inner(_at: Context, outer: Element, state: State = None) -> Running:
             # In the context of the whole dataset, so that no key depends on the file that an element was written to.
-            return _SavedFile(self, outer[0][0], counts[outer[0][0]], at, state)
+            return as_before(at, None, _SavedFile(self, outer[0][0], counts[outer[0][0]], at, state))
 
         return InterleaveFlow(SavedFilesFlow(self.paths, str), Inner(inner), self.cycle, 1).open(at, state)
 

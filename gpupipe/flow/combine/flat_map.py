@@ -13,7 +13,7 @@ from ..element import Element
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, part
+from ..state.snapshot import State, part, replaying
 from ..step import Running, close
 from .inner import Inner, inner_accesses, open_inner
 
@@ -45,8 +45,9 @@ class _FlatMapped(Running):
         self._at = at
         self._input = CheckpointedInput(flow.source, at, part(state))
         self._opened: Running | None = None
-        for outer, _ in self._input.recovered:
-            self._opened = open_inner(flow.inner, at, outer, state["inner"])
+        with replaying():
+            for outer, _ in self._input.recovered:
+                self._opened = open_inner(flow.inner, at, outer, state["inner"])
         self.items = self._elements()
 
     def _elements(self) -> Iterator[Element]:

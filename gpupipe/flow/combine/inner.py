@@ -8,7 +8,8 @@ from typing import Protocol
 from ...classes import dataclass
 from ...errors import DataError, GpupipeError
 from ..access import RandomAccess, access, from_list
-from ..element import Element, hole_of, is_element
+from ..bad.found import DATASETS, bad_element, hole_again, key_of
+from ..element import Element, is_element
 from ..run import Context, Flow
 from ..sources.records import uncounted
 from ..state.snapshot import Counted, State, int_part
@@ -48,17 +49,23 @@ def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -
     """Open the dataset of an outer element, keyed by it. A hole becomes a dataset of that one hole."""
     value, stream, position = outer
     if type(value) is not tuple:
+        at.run.need(outer, "the dataset that is made of it")
         return alone(outer, state)
+    before = at.run.bad.found.of(DATASETS)
+    if before is not None and (key_of(stream), position) in before:
+        return alone(hole_again(before[key_of(stream), position], stream, position), state)
     try:
         return inner.open(at.inside(stream, position), outer, state)
     except DataError as error:
-        return alone(failed_dataset(outer, error), state)
+        failed = failed_dataset(outer, error)
+        at.run.need(failed, "the dataset that is made of it")
+        return alone(failed, state)
 
 
 def failed_dataset(outer: Element, error: DataError) -> Element:
     """What stands in the place of a dataset that could not be made."""
     _, stream, position = outer
-    return hole_of(error.at(stream.name, position, "interleave", stream.unit)), stream, position
+    return bad_element(error.at(stream.name, position, "interleave", stream.unit), stream, position, DATASETS)
 
 
 def inside(at: Context, outer: Element) -> Context:

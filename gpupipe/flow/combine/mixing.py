@@ -14,8 +14,9 @@ import numpy as np
 from ...classes import dataclass
 from ...errors import DataError, FunctionError
 from ...spec import spec_of
-from ..element import Element, Hole, is_element, locate
-from ..run import Context, Flow
+from ..bad.found import as_before, bad_element
+from ..element import Element, is_element, locate
+from ..run import Context, Flow, Run
 from ..stall import Watch, Where
 from ..state.snapshot import State, part
 from ..step import Running, close
@@ -60,9 +61,9 @@ class SampleFlow:
         if self.by is None:
             assert self.weights is not None
             return _Mixed(self, at, _ByWeight(self.weights, numbers), state)
-        by = self.by.open(at.in_mixture(self.branches[-1]), part(picks))
+        by = as_before(at, self, self.by.open(at.in_mixture(self.branches[-1]), part(picks)))
         pick = partial(drawn, count=len(self.inputs), numbers=numbers)
-        return _Mixed(self, at, _ByElement(pick, by, numbers), state)
+        return _Mixed(self, at, _ByElement(pick, by, self, at.run, numbers), state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ class ChooseFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         choice = self.choice.open(at.in_mixture(self.branches[-1]), part(part(state, "picks")))
-        return _Mixed(self, at, _ByElement(partial(chosen, count=len(self.inputs)), choice), state)
+        choice = as_before(at, self, choice)
+        return _Mixed(self, at, _ByElement(partial(chosen, count=len(self.inputs)), choice, self, at.run), state)
 
 
 class _Picks(ABC):
@@ -146,24 +148,35 @@ class _ByElement(_Picks):
     Args:
         pick: returns the index of the input that the columns of an element pick, or raises DataError.
         inner: see `_Picks`.
+        step: the flow.
+        run: the run.
         numbers: see `_Picks`.
     """
 
     def __init__(
-        self, pick: Callable[[tuple[Any, ...]], int], inner: Running, numbers: WordStream | None = None
+        self,
+        pick: Callable[[tuple[Any, ...]], int],
+        inner: Running,
+        step: Flow,
+        run: Run,
+        numbers: WordStream | None = None,
     ) -> None:
         super().__init__(numbers, inner)
+        self._step, self._run = step, run
         self._pick = pick
         self._items = iter(inner)
 
     def next(self) -> int | Element | None:
         element = next(self._items, None)
-        if element is None or type(element[0]) is not tuple:
+        if element is None:
+            return None
+        if type(element[0]) is not tuple:
+            self._run.need(element, "the choice of an input")
             return element
         try:
             return self._pick(element[0])
         except DataError as error:
-            return Hole(locate(error, element[1], element[2])), element[1], element[2]
+            return bad_element(locate(error, element[1], element[2]), element[1], element[2], self._step)
 
 
 def drawn(columns: tuple[Any, ...], count: int, numbers: WordStream) -> int:

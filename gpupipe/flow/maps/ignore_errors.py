@@ -37,6 +37,9 @@ class IgnoreErrorsFlow:
                 return
             value = element[0]
             if type(value) is not tuple:
+                if at.run.lacks(element):  # it keeps its place among those that are counted again
+                    yield element
+                    continue
                 if not value.error.lost:
                     at.run.leave_out(element, "left out", self.log)
                     continue

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from ...classes import dataclass
 from ...errors import PLACES, BadRecord, DataError
 from ...random import mix64
 from ..access import RandomAccess, Through
+from ..bad.found import found
 from ..bad.records import KnownBad
 from ..element import BatchStream, Element, Hole, Replacement
 from ..run import Context, Flow
@@ -26,16 +28,17 @@ class KnownBadFlow:
     """
 
     source: Flow
+    unseen: ClassVar[bool] = True
 
     def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, state)
-        return Unseen(_checked(inner, at.run.bad.known), inner)
+        return Unseen(_checked(inner, at.run.bad.known, self), inner)
 
     def access(self, at: Context) -> RandomAccess:
         return Through(self, at)
 
 
-def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:
+def _checked(inner: Iterator[Element], known: KnownBad, step: Flow) -> Iterator[Element]:
     """Look each element up: by offset in a file, or as a file."""
     keys = known.keys
     of_file: dict[int, BadRecord] = {}
@@ -55,4 +58,6 @@ def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:
             yield element
         else:
             error = DataError(record.reason, file=stream.name, offset=position, stage=record.stage, unit=stream.unit)
-            yield Hole(error, known=True), stream, position
+            hole = Hole(error, known=True)
+            found(hole, stream, position, step)
+            yield hole, stream, position

@@ -11,7 +11,7 @@ from ...spec import TensorSpec, spec_of
 from ..access import RandomAccess, access
 from ..element import Element
 from ..run import PEEKING, Context, Flow, PeekedErrors
-from ..state.snapshot import State, Unsupported, fast_forward, int_part
+from ..state.snapshot import Since, State, Unsupported, fast_forward, int_part
 from ..step import Running, close
 
 __all__ = ["PeekedFlow"]
@@ -30,6 +30,8 @@ SECONDS = 5.0
 
 class PeekedFlow:
     """A flow whose first pass may be opened early. `open` returns that pass once, later calls a new one."""
+
+    unseen = True  # to `depth_of`: states are those of the flow
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
@@ -149,7 +151,7 @@ class _Peeked(Running):
                 "state_dict needs elements in a fixed order until the first good one, got some in any order; call it "
                 "after the next element"
             )
-        return {"looked_at": self._count - left}
+        return {"looked_at": self._count - left, "bad": Since(0)}
 
     def close(self) -> None:
         """Close the pass."""

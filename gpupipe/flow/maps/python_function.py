@@ -16,8 +16,9 @@ from ...graph.trace import call_with
 from ...random import hash64, mix64
 from ...serial.structures import spec_from_json, spec_to_json
 from ...spec import Structure, TensorSpec, as_leaf, describe, flatten, own, same_dtype, spec_of
+from ..bad.found import bad_element
 from ..check import conform, failed, same_structure
-from ..element import Element, Hole
+from ..element import Element
 from ..own_bytes import own_bytes
 from ..run import Context
 from ..state.snapshot import State, part
@@ -51,18 +52,25 @@ class PythonFunction:
         """Return the structure of the first result, or None before it."""
         return self.seen[0] if self.seen else None
 
-    def __call__(self, element: Element, at: Context) -> Element:
+    def __call__(self, element: Element, at: Context, step: Any) -> Element:
         """Return the element with its new columns, or a hole. `Calls` is faster for many elements."""
         MOST_PIXELS.set(at.run.settings.max_pixels)
-        return Calls(self, at).run(element)
+        return Calls(self, at, step).run(element)
 
 
 class Calls:
-    """A user's function in one pass and one thread; `__init__` does what is the same for every element."""
+    """A user's function in one pass and one thread; `__init__` does what is the same for every element.
 
-    __slots__ = ("_flat", "_fn", "_function", "_lone", "_result", "_rng", "_seen", "_who")
+    Args:
+        function: the function.
+        at: where its step is opened.
+        step: the flow that calls it.
+    """
 
-    def __init__(self, function: PythonFunction, at: Context) -> None:
+    __slots__ = ("_flat", "_fn", "_function", "_lone", "_result", "_rng", "_seen", "_step", "_who")
+
+    def __init__(self, function: PythonFunction, at: Context, step: Any) -> None:
+        self._step = step
         self._function = function
         self._fn = function.fn
         self._who = function.who
@@ -88,11 +96,11 @@ class Calls:
                 return (value,), stream, position
             return self._columns(value), stream, position
         except DataError as error:
-            return Hole(error.at(stream.name, position, self._who, stream.unit)), stream, position
+            return bad_element(error.at(stream.name, position, self._who, stream.unit), stream, position, self._step)
         except BaseException as error:
             if ends_run(error):
                 raise
-            return Hole(failed(self._who, error, stream, position)), stream, position
+            return bad_element(failed(self._who, error, stream, position), stream, position, self._step)
         finally:
             ELEMENT.reset(token)
 
@@ -173,10 +181,12 @@ class SameSpecs:
 
     Args:
         function: the function whose results are checked.
+        step: the flow that calls it.
         state: of the step; its "first" is what `snapshot` returned.
     """
 
-    def __init__(self, function: PythonFunction, state: State = None) -> None:
+    def __init__(self, function: PythonFunction, step: Any, state: State = None) -> None:
+        self._step = step
         self._who = function.who
         self._first: list[TensorSpec] | None = None
         self._kinds: list[Any] = []
@@ -215,7 +225,7 @@ class SameSpecs:
             f"needs a function whose results are all of one dtype and rank, got {describe(tuple(specs))} after "
             f"{describe(tuple(first))}; convert them, or say what it returns with spec="
         )
-        return Hole(error.at(stream.name, position, self._who, stream.unit)), stream, position
+        return bad_element(error.at(stream.name, position, self._who, stream.unit), stream, position, self._step)
 
 
 def kind_of(column: Any) -> Any:

@@ -11,6 +11,7 @@ from ...errors import DataError
 from ...random import ROOT
 from ...threads import DaemonPool, Job
 from ..access import RandomAccess, Through, waits
+from ..bad.found import as_before, bad_element
 from ..buffer_sizes import bytes_of
 from ..check import truth
 from ..element import Element, Hole, is_element
@@ -74,7 +75,7 @@ class PythonMapFlow:
     def open(self, at: Context, state: State = None) -> Running:
         if self.calls:
             return _Pool(self, at, state)
-        return _Inline(self, self.source.open(at, part(state)), at, state)
+        return _Inline(self, as_before(at, self, self.source.open(at, part(state))), at, state)
 
     def hire(self, at: Context, calls: int) -> WorkerPool:
         """Return the workers of one pass."""
@@ -88,10 +89,10 @@ class _Inline(Running):
     """Runs the function on the thread that asks, and checks that every result is like the first."""
 
     def __init__(self, flow: PythonMapFlow, inner: Running, at: Context, state: State) -> None:
-        self._call = Calls(flow.function, at).run
+        self._call = Calls(flow.function, at, flow).run
         self.source = inner
         self._items = iter(inner)
-        self._same = SameSpecs(flow.function, state)
+        self._same = SameSpecs(flow.function, flow, state)
         self._check = self._same.__call__  # a bound method: 80 ns less than calling the object
 
     def __next__(self) -> Element:
@@ -114,11 +115,11 @@ class _Pool(Running):
         if flow.tuned and at.outer == ROOT:  # a dataset that is opened for each element runs many times at once
             counters = at.run.counters.step(flow.where.step, flow.where.line)
             self._tuned = at.run.tuner.threads(self, flow.where, flow.calls, MOST_THREADS, 2, counters)
-        self._input = CheckpointedInput(flow.source, at, part(state))
+        self._input = CheckpointedInput(flow.source, at, part(state), step=flow)
         self._again = deque(self._input.recovered)
         self._workers: WorkerPool | None = None
         self._stopped = at.run.stopped
-        self._check = SameSpecs(flow.function, state)
+        self._check = SameSpecs(flow.function, flow, state)
         self._work: deque[tuple[Task, int]] = deque()  # with the numbers of their elements
         self._more = True
         self._closed = False
@@ -204,14 +205,14 @@ class _Threads:
     """The worker threads of one pass."""
 
     def __init__(self, flow: PythonMapFlow, at: Context, calls: int) -> None:
-        self._function = flow.function
+        self._flow = flow
         self._at = at
         self._counters = at.run.counters.step(flow.where.step, flow.where.line)
         self._pool = DaemonPool(calls, "gpupipe-map", self._counters.pool(calls))
         at.run.on_close(self.close)
 
     def submit(self, element: Element) -> Task:
-        return self._pool.submit(self._function, element, self._at)
+        return self._pool.submit(self._flow.function, element, self._at, self._flow)
 
     def resize(self, count: int) -> None:
         """Change the number of threads."""
@@ -236,15 +237,16 @@ class PythonFilterFlow:
     where: Where = SOMEWHERE
 
     def open(self, at: Context, state: State = None) -> Running:
-        inner = self.source.open(at, part(state))
+        inner = as_before(at, self, self.source.open(at, part(state)))
         return _Filtered(self, inner, at)
 
 
 class _Filtered(Running):
     def __init__(self, flow: PythonFilterFlow, inner: Running, at: Context) -> None:
-        self._call = Calls(flow.function, at).run
+        self._call = Calls(flow.function, at, flow).run
         self.source = inner
         self._items = iter(inner)
+        self._flow, self._run = flow, at.run
         self._stopped = at.run.stopped
         self._watch = Watch(flow.where)
 
@@ -252,18 +254,22 @@ class _Filtered(Running):
         dropped = 0
         for element in self._items:
             if type(element[0]) is not tuple:
+                self._run.need(element, "filter")
                 return element
             if self._stopped.on:
                 break
             answer = self._call(element)
             columns, stream, position = answer
             if type(columns) is Hole:
+                self._run.need(answer, "filter")
                 return answer
             try:
                 if truth(columns[0]) and len(columns) == 1:
                     return element
             except DataError as error:
-                return Hole(error.at(stream.name, position, "filter", stream.unit)), stream, position
+                where = error.at(stream.name, position, "filter", stream.unit), stream, position
+                self._run.need(bad := bad_element(*where, self._flow), "filter")
+                return bad
             dropped += 1  # noqa: SIM113 : holes return from the loop, so it counts the others only
             if dropped < 64 or not dropped & 1023:
                 self._watch.nothing(dropped)

@@ -15,7 +15,8 @@ from ...extract.records.reference import Extent, Reference, in_memory, read_ahea
 from ...threads import DaemonPool
 from ...transform.cached_array import CachedArray
 from ..access import RandomAccess, Through, waits
-from ..element import Element, Hole, is_element
+from ..bad.found import bad_element
+from ..element import Element, is_element
 from ..run import Context, Flow
 from ..state.checkpoints import CheckpointedInput
 from ..state.snapshot import State, part
@@ -71,7 +72,8 @@ class ReadPayloadsFlow:
 class _Fetching(Running):
     def __init__(self, flow: ReadPayloadsFlow, at: Context, state: State) -> None:
         self._columns = flow.columns
-        self._input = CheckpointedInput(flow.source, at, part(state))
+        self._input = CheckpointedInput(flow.source, at, part(state), step=flow)
+        self._flow = flow
         self._run = at.run
         self._readers = at.run.readers  # once: how many CPUs a thread may use can change
         self._jobs: deque[Future[list[Element]]] = deque()
@@ -212,7 +214,8 @@ class _Fetching(Running):
             for row, payload in zip(wanted, payloads, strict=True):
                 columns, stream, position = elements[row]
                 if isinstance(payload, DataError):
-                    elements[row] = Hole(payload.at(stream.name, position, "read", stream.unit)), stream, position
+                    error = payload.at(stream.name, position, "read", stream.unit)
+                    elements[row] = bad_element(error, stream, position, self._flow)
                 else:
                     elements[row] = (*columns[:i], payload, *columns[i + 1 :]), stream, position
         return elements

@@ -10,6 +10,7 @@ from ...errors import FunctionError
 from ...plan.maps import acceptance
 from ...random import hash64, mix64, one_word, philox_key
 from ...spec import spec_of
+from ..bad.found import as_before, bad_element
 from ..element import Element, Hole, Stream, locate
 from ..run import Context, Flow
 from ..state.snapshot import State, part
@@ -46,9 +47,9 @@ class ResampleFlow:
     seeded: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
-        inner = self.source.open(at, part(state))
+        inner = as_before(at, self, self.source.open(at, part(state)))
         seen = [SMOOTHING] * len(self.target) if state is None else list(state["seen"])
-        ask = asked(self.classes, at, "rejection_resample")
+        ask = asked(self.classes, at, "rejection_resample", self)
         return _Resampled(self._kept(inner, ask, at, seen), inner, seen)
 
     def _kept(
@@ -62,10 +63,12 @@ class ResampleFlow:
             if at.run.stopped.on:
                 return
             if type(value) is not tuple:
+                at.run.need(element, "rejection_resample")
                 yield element
                 continue
             answer = self._class(ask(element), stream, position)
             if isinstance(answer, Hole):
+                at.run.need((answer, stream, position), "rejection_resample")
                 yield answer, stream, position
                 continue
             at_class = int(answer)
@@ -89,7 +92,7 @@ class ResampleFlow:
             error = FunctionError(f"needs a class from 0 to {len(self.target) - 1}, got {answer}")
         else:
             return answer[()]
-        return Hole(locate(error, stream, position, "rejection_resample"))
+        return bad_element(locate(error, stream, position, "rejection_resample"), stream, position, self)[0]
 
 
 class _Resampled(Running):

@@ -13,10 +13,11 @@ from ...classes import dataclass
 from ...errors import DataError, FunctionError, PlanError, PlanTypeError
 from ...serial.columns import Cursor, add_column, read_column
 from ...spec import Structure, TensorSpec, as_declared, as_leaf, flatten_like, own, spec_of
+from ..bad.found import as_before, bad_element
 from ..check import exact_cast, truth
 from ..element import Element, Hole, locate
-from ..run import Context, Flow
-from ..state.snapshot import State, fast_forward, int_part, part
+from ..run import Context, Flow, Run
+from ..state.snapshot import Since, State, fast_forward, int_part, part
 from ..step import Count, Running, close
 from .host_program import HostProgram
 from .python_function import Calls, PythonFunction, SameSpecs
@@ -27,10 +28,10 @@ Question = HostProgram | PythonFunction
 """A user's function that is asked about each element: traced, or plain Python."""
 
 
-def asked(question: Question, at: Context, who: str) -> Callable[[Element], Any]:
-    """Return a function that computes the one value of a question for an element, or a hole if that fails."""
+def asked(question: Question, at: Context, who: str, step: Any) -> Callable[[Element], Any]:
+    """Return a function that computes the one value of a question of a step for an element, or a hole if that fails."""
     if isinstance(question, PythonFunction):
-        call = Calls(question, at).run
+        call = Calls(question, at, step).run
 
         def answer(element: Element) -> Any:
             given = call(element)[0]
@@ -38,7 +39,7 @@ def asked(question: Question, at: Context, who: str) -> Callable[[Element], Any]
                 return given
             if len(given) != 1:
                 error = FunctionError(f"needs a function that returns one value, got {len(given)}")
-                return Hole(locate(error, element[1], element[2], who))
+                return bad_element(locate(error, element[1], element[2], who), element[1], element[2], step)[0]
             return given[0]
 
         return answer
@@ -48,7 +49,7 @@ def asked(question: Question, at: Context, who: str) -> Callable[[Element], Any]
         try:
             return compute(*element)[0]
         except DataError as error:
-            return Hole(locate(error, element[1], element[2], who))
+            return bad_element(locate(error, element[1], element[2], who), element[1], element[2], step)[0]
 
     return compiled
 
@@ -64,25 +65,31 @@ class TakeWhileFlow:
         ended = Count.of(state, "ended", 0)
         if ended.n:
             return Running(iter(()), ended=ended)
-        inner = self.source.open(at, part(state))
-        items = self._taken(inner, asked(self.predicate, at, "take_while"), ended)
+        inner = as_before(at, self, self.source.open(at, part(state)))
+        items = self._taken(inner, asked(self.predicate, at, "take_while", self), ended, at.run)
         return Running(items, inner, ended=ended)
 
-    def _taken(self, inner: Iterator[Element], ask: Callable[[Element], Any], ended: Count) -> Iterator[Element]:
+    def _taken(
+        self, inner: Iterator[Element], ask: Callable[[Element], Any], ended: Count, run: Run
+    ) -> Iterator[Element]:
         for element in inner:
             value, stream, position = element
             if type(value) is not tuple:
+                run.need(element, "take_while")
                 yield element
                 continue
             answer = ask(element)
             if type(answer) is Hole:
+                run.need((answer, stream, position), "take_while")
                 yield answer, stream, position
                 continue
             try:
                 if not truth(answer, "take_while"):
                     break
             except DataError as error:
-                yield Hole(locate(error, stream, position, "take_while")), stream, position
+                bad = bad_element(locate(error, stream, position, "take_while"), stream, position, self)
+                run.need(bad, "take_while")
+                yield bad
                 continue
             yield element
         ended.n = 1
@@ -108,7 +115,7 @@ class ScanFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         if isinstance(state, dict) and "n" in state:  # the running state was too large to save
-            items = _Scanned(self, at, None)
+            items: Running = _Scanned(self, at, None)
             fast_forward(items, int_part(state, "n"), at)
             return items
         return _Scanned(self, at, state)
@@ -117,25 +124,29 @@ class ScanFlow:
 class _Scanned(Running):
     def __init__(self, flow: ScanFlow, at: Context, state: State) -> None:
         self._flow = flow
-        self._inner = self.source = flow.source.open(at, part(state))
+        self._inner = self.source = as_before(at, flow, flow.source.open(at, part(state)))
+        self._run = at.run
         self._given = 0 if state is None else int_part(state, "given")
         self._state: Sequence[Any] = [own(leaf) for leaf in flow.leaves]
         if state is not None:
             self._state = leaves_from_json(state["state"], len(flow.leaves))
         self._specs = tuple(map(spec_of, flow.leaves))
-        self._call = Calls(replace(flow.function, fn=self._step), at).run
-        self._check = SameSpecs(flow.function, state)
+        self._call = Calls(replace(flow.function, fn=self._step), at, flow).run
+        self._check = SameSpecs(flow.function, flow, state)
         self._misuse: PlanError | None = None
 
     def __next__(self) -> Element:
         element = next(self._inner)
         self._given += 1
         if type(element[0]) is not tuple:
+            self._run.need(element, "scan")
             return element
         made = self._call(element)
         if self._misuse is not None:
             close(self._inner)
             raise self._misuse
+        if type(made[0]) is Hole:
+            self._run.need(made, "scan")
         return self._check(made)
 
     def _step(self, *arguments: Any) -> Any:
@@ -160,7 +171,7 @@ class _Scanned(Running):
         """The input's state and the running state; if that is large, a number of elements to replay instead."""
         leaves = leaves_to_json(self._state)
         if leaves is None:
-            return {"n": self._given}
+            return {"n": self._given, "bad": Since(0)}
         first = self._check.snapshot()
         return {"source": self._inner.snapshot(), "given": self._given, "state": leaves, "first": first}
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from ...classes import dataclass
 from ...errors import DataError
-from ...threads import Flag
 from ..access import RandomAccess, Through
+from ..bad.found import as_before, bad_element
 from ..check import truth
-from ..element import Element, Hole
-from ..run import Context, Flow
+from ..element import Element
+from ..run import Context, Flow, Run
 from ..stall import SOMEWHERE, Watch, Where
 from ..state.snapshot import State, part
 from ..step import Running
@@ -30,7 +30,7 @@ class HostFlow:
     program: HostProgram
 
     def open(self, at: Context, state: State = None) -> Running:
-        inner = self.source.open(at, part(state))
+        inner = as_before(at, self, self.source.open(at, part(state)))
         return Running(self._computed(inner, self.program.compile(at)), inner)
 
     def _computed(self, inner: Iterator[Element], compute: Callable[..., tuple[Any, ...]]) -> Iterator[Element]:
@@ -42,7 +42,7 @@ class HostFlow:
             try:
                 yield compute(value, stream, position), stream, position
             except DataError as error:
-                yield Hole(error.at(stream.name, position, "map", stream.unit)), stream, position
+                yield bad_element(error.at(stream.name, position, "map", stream.unit), stream, position, self)
 
     def access(self, at: Context) -> RandomAccess:
         return Through(self, at)
@@ -57,18 +57,17 @@ class FilterFlow:
     where: Where = SOMEWHERE
 
     def open(self, at: Context, state: State = None) -> Running:
-        inner = self.source.open(at, part(state))
-        return Running(self._kept(inner, self.program.compile(at), at.run.stopped), inner)
+        inner = as_before(at, self, self.source.open(at, part(state)))
+        return Running(self._kept(inner, self.program.compile(at), at.run), inner)
 
-    def _kept(
-        self, inner: Iterator[Element], compute: Callable[..., tuple[Any, ...]], stopped: Flag
-    ) -> Iterator[Element]:
-        watch, dropped = Watch(self.where), 0
+    def _kept(self, inner: Iterator[Element], compute: Callable[..., tuple[Any, ...]], run: Run) -> Iterator[Element]:
+        watch, dropped, stopped = Watch(self.where), 0, run.stopped
         for element in inner:
             value, stream, position = element
             if stopped.on:
                 return
             if type(value) is not tuple:
+                run.need(element, "filter")
                 yield element
                 continue
             try:
@@ -81,4 +80,6 @@ class FilterFlow:
                     if dropped < 64 or not dropped & 1023:
                         watch.nothing(dropped)
             except DataError as error:
-                yield Hole(error.at(stream.name, position, "filter", stream.unit)), stream, position
+                bad = bad_element(error.at(stream.name, position, "filter", stream.unit), stream, position, self)
+                run.need(bad, "filter")
+                yield bad

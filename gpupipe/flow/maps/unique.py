@@ -10,7 +10,8 @@ import numpy as np
 
 from ...classes import dataclass
 from ...errors import DataError
-from ..element import Element, Hole, locate
+from ..bad.found import as_before, bad_element
+from ..element import Element, locate
 from ..run import Context, Flow
 from ..state.snapshot import State, replayed
 from ..step import Running
@@ -27,7 +28,7 @@ class UniqueFlow:
     def open(self, at: Context, state: State = None) -> Running:
         # The values seen may be large: a resume collects them again by replaying the elements.
         def items() -> Running:
-            inner = self.source.open(at)
+            inner = as_before(at, self, self.source.open(at))
             return Running(self._first(inner, at), inner)
 
         return replayed(items, at, state)
@@ -42,11 +43,15 @@ class UniqueFlow:
                 try:
                     known = identity_of(value[0])
                 except DataError as error:
-                    yield Hole(locate(error, stream, position, "unique")), stream, position
+                    bad = bad_element(locate(error, stream, position, "unique"), stream, position, self)
+                    at.run.need(bad, "unique")
+                    yield bad
                     continue
                 if known in seen:
                     continue
                 seen.add(known)
+            else:
+                at.run.need(element, "unique")
             yield element
 
 

@@ -10,7 +10,7 @@ from ...threads import Thread, join
 from ..access import RandomAccess, access
 from ..buffer_sizes import bytes_of
 from ..element import Element
-from ..run import Context, Flow
+from ..run import SILENT_REPLAY, Context, Flow
 from ..stall import SOMEWHERE, Where
 from ..state.checkpoints import InputAhead
 from ..state.snapshot import State, part
@@ -58,10 +58,13 @@ class _Prefetching(Running):
         self._run = at.run
         self._thread = Thread(_pump, (self._input, at, self._channel, self._tuned), name="gpupipe-prefetch")
         self._started = False
+        self._again = self._input.items()  # in this thread, while elements are made again that were delivered before
         at.run.on_close(self.close)
 
     def ready(self) -> bool:
         """Whether the next element is there without waiting. Starts the thread."""
+        if SILENT_REPLAY.get() and not self._started:
+            return True
         self._start()
         return self._channel.ready()
 
@@ -71,9 +74,12 @@ class _Prefetching(Running):
             self._thread.start()
 
     def __next__(self) -> Element:
-        self._start()
         try:
-            element = self._channel.get()
+            if self._started or not SILENT_REPLAY.get():
+                self._start()
+                element = self._channel.get()
+            else:
+                element = next(self._again)
         except Closed:
             self.close()
             raise StopIteration from None
@@ -91,6 +97,8 @@ class _Prefetching(Running):
             self._tuned.users.discard(self)
         if wait:
             join([self._thread])
+            if not self._started:
+                self._input.close()
         self._run.forget(self.close)
 
 

@@ -10,7 +10,8 @@ from ...classes import dataclass
 from ...errors import DataError, StateError
 from ...extract.shards.lmdb import EntryReader, Keys, count_entries, keys_of, position_of, read_entry
 from ..access import RandomAccess, from_list
-from ..element import Element, Hole, Stream
+from ..bad.found import as_before, bad_element
+from ..element import Element, Stream
 from ..run import Context
 from ..state.snapshot import Counted, State
 from ..step import Running, close
@@ -40,7 +41,7 @@ class EntriesFlow:
             return Counted(iter(()))
         after = None if state is None or state["after"] is None else _key(state["after"])
         reader = EntryReader(path, after=after, readers=at.run.readers if self.ahead else None)
-        return _Entries(reader, at.stream("entries", path, "key"), state)
+        return as_before(at, None, _Entries(reader, at.stream("entries", path, "key"), state))
 
     def access(self, at: Context) -> RandomAccess:
         path = path_of(self, at)
@@ -75,6 +76,10 @@ class _Entries(Running):
                 else:
                     self._lost = element[0].error.lost
                 yield element
+
+    def lose(self) -> None:
+        self._lost = True
+        self.items.close()
 
     def snapshot(self) -> State:
         """The key of the last entry, as base64."""
@@ -115,4 +120,4 @@ class _ByIndex(RandomAccess):
         try:
             return (key, read_entry(self._path, key)), self._stream, position
         except DataError as error:
-            return Hole(error.at(self._stream.name, position, "read", "key")), self._stream, position
+            return bad_element(error.at(self._stream.name, position, "read", "key"), self._stream, position)

@@ -22,6 +22,7 @@ from ...extract.records.framing import FOOTER, HEADER, OVERHEAD, WRONG_PAYLOAD
 from ...extract.records.manifest import AGAIN, Manifest
 from ...extract.records.manifest_offsets import Offsets
 from ...extract.storage.files import OpenFile
+from ...extract.storage.longest import longest, too_long
 from ...extract.storage.names import Names
 from ...extract.storage.patterns import is_url, stable_names
 from ...extract.storage.pieces import Piece, Pieces
@@ -29,7 +30,8 @@ from ...extract.storage.remote import storage_of
 from ...extract.storage.sharing import handed_over
 from ...graph.op import Array
 from ..access import RandomAccess
-from ..element import Element, Hole, Stream
+from ..bad.found import as_before, bad_element
+from ..element import Element, Stream
 from ..run import PEEKING, Context
 from ..state.snapshot import State
 from ..step import Running
@@ -55,7 +57,7 @@ class FarRecordsFlow:
     manifest: Manifest
 
     def open(self, at: Context, state: State = None) -> Running:
-        return listed(FarRecords(self, at), state)
+        return as_before(at, None, listed(FarRecords(self, at), state))
 
     def access(self, at: Context) -> RandomAccess:
         return FarRecords(self, at)
@@ -139,7 +141,7 @@ class FarRecords(RandomAccess):
 
     def _pieces(self, file: int, start: int, stop: int, whole: bool, pieces: Pieces | None) -> list[Piece]:
         """Request what holds a record."""
-        if pieces is None:
+        if pieces is None or stop - start - OVERHEAD > longest():
             return []
         spans = [(start, stop)]
         if whole:
@@ -197,9 +199,11 @@ class FarRecords(RandomAccess):
             opened = self._open(one.file)
             if isinstance(opened, DataError):
                 raise opened.again()
+            if one.stop - one.start - OVERHEAD > longest():
+                raise too_long(opened.path, one.start, one.stop - one.start - OVERHEAD)
             return (self._payload(one, opened, pieces),), stream, one.start
         except DataError as error:
-            return Hole(error.kept().at(stream.name, one.start, "read", "offset")), stream, one.start
+            return bad_element(error.kept().at(stream.name, one.start, "read", "offset"), stream, one.start)
 
     def _payload(self, one: _Wanted, opened: OpenFile, pieces: Pieces | None) -> bytes | memoryview:
         """The payload of a record, whose checksums match. Bytes that are damaged are requested once more.

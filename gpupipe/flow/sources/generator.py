@@ -9,8 +9,9 @@ from typing import Any
 from ...classes import dataclass
 from ...errors import DataError, FunctionError, GpupipeError, ends_run
 from ...spec import Structure, TensorSpec, as_declared, as_leaf, describe, flatten, flatten_like, own, spec_of
+from ..bad.found import as_before, bad_element
 from ..check import conform, failed, fits, same_structure, shown
-from ..element import Element, Hole, Stream
+from ..element import Element, Stream
 from ..run import Context
 from ..state.snapshot import State, replayed
 from ..step import Running
@@ -41,7 +42,9 @@ class GeneratorFlow:
         return self.seen[0] if self.seen else None
 
     def open(self, at: Context, state: State = None) -> Running:
-        return replayed(lambda: self._elements(at), at, state)  # a generator cannot start in the middle
+        return replayed(
+            lambda: as_before(at, None, Running(self._elements(at))), at, state
+        )  # a generator cannot start in the middle
 
     def _elements(self, at: Context) -> Iterator[Element]:
         stream = at.stream("generator", "from_generator")
@@ -50,7 +53,7 @@ class GeneratorFlow:
         except BaseException as error:
             if ends_run(error):
                 raise
-            yield Hole(failed("from_generator", error, stream, 0)), stream, 0
+            yield bad_element(failed("from_generator", error, stream, 0), stream, 0)
             return
         position = 0
         try:
@@ -62,15 +65,15 @@ class GeneratorFlow:
                 except BaseException as error:
                     if ends_run(error):
                         raise
-                    yield Hole(failed("from_generator", error, stream, position)), stream, position
+                    yield bad_element(failed("from_generator", error, stream, position), stream, position)
                     return
-                yield self._checked(value, stream, position), stream, position
+                yield self._checked(value, stream, position)
                 position += 1
         finally:
             if hasattr(values, "close"):
                 values.close()
 
-    def _checked(self, value: Any, stream: Stream, position: int) -> Any:
+    def _checked(self, value: Any, stream: Stream, position: int) -> Element:
         try:
             if self.structure is not None:
                 parts = flatten_like(value, self.structure)
@@ -81,16 +84,16 @@ class GeneratorFlow:
                 columns = conform("from_generator", self.structure, tuple(leaves), self.structure, self.specs)
                 if any(spec.dtype is None for spec in self.specs):
                     self._like_the_first(columns)
-                return columns
+                return columns, stream, position
             leaves, structure = flatten(value)
             columns = tuple([own(as_leaf(leaf)) for leaf in leaves])
             same_structure("from_generator", structure, self.seen)
             self._like_the_first(columns)
-            return columns
+            return columns, stream, position
         except DataError as error:
-            return Hole(error.at(stream.name, position, "from_generator", "index"))
+            return bad_element(error.at(stream.name, position, "from_generator", "index"), stream, position)
         except GpupipeError as error:
-            return Hole(failed("from_generator", error, stream, position))
+            return bad_element(failed("from_generator", error, stream, position), stream, position)
 
     def _like_the_first(self, columns: tuple[Any, ...]) -> None:
         """Check dtypes, and without a signature ranks, against those of the first element, which are stored.

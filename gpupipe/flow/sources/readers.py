@@ -13,7 +13,8 @@ from ...extract.records.reading import BlockReader
 from ...extract.storage.files import OpenFile
 from ...extract.storage.patterns import is_url
 from ...extract.storage.ranges_ahead import Pool
-from ..element import Element, Stream, hole_of
+from ..bad.found import as_before, bad_element
+from ..element import Element, Stream
 from ..run import Context
 from ..state.snapshot import Counted, State, fast_forward, int_part
 from ..step import Running, close
@@ -72,9 +73,8 @@ def open_file(flow: Any, at: Context, state: State, kind: str, reader: Callable[
     path = path_of(flow, at)
     if path is None:
         return Counted(iter(()))
-    return ReaderIterator(
-        reader(path, **how_to_read(flow, path, at, state)), at.stream(kind, path, "offset"), at, state
-    )
+    opened = reader(path, **how_to_read(flow, path, at, state))
+    return as_before(at, None, ReaderIterator(opened, at.stream(kind, path, "offset"), at, state))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +203,11 @@ class ReaderIterator(Running):
         state = {"block": self._offset, "before": self._before, "given": given}
         return {**state, "lost": True} if self._lost else state
 
+    def lose(self) -> None:
+        self._lost = True
+        self._items = iter(())
+        self._blocks.close()
+
     def ready(self) -> bool:
         """Whether the next item can be had without waiting."""
         return length_hint(self._items) > 0 or self._reader.ready()
@@ -219,8 +224,7 @@ def element_of(item: tuple[int, Any], stream: Stream) -> Element:
     """
     offset, value = item
     if isinstance(value, DataError):
-        value.at(stream.name, offset, "read", "offset")
-        return hole_of(value), stream, offset
+        return bad_element(value.at(stream.name, offset, "read", "offset"), stream, offset)
     return value if type(value) is tuple else (value,), stream, offset
 
 

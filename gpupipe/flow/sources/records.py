@@ -14,7 +14,8 @@ from ...extract.records.tfrecord import RecordReader
 from ...extract.storage.files import LOCAL, OpenFile, Version
 from ...extract.storage.patterns import is_url
 from ..access import RandomAccess, blocks_of, from_list
-from ..element import Element, Hole, Raised, Stream
+from ..bad.found import as_before, bad_element
+from ..element import Element, Raised, Stream
 from ..run import Context, Run
 from ..state.snapshot import Counted, State, as_int, int_part, part
 from ..step import Running
@@ -49,10 +50,10 @@ class RecordsFlow:
             return Counted(iter(()))
         stream = at.stream("records", path, "offset")
         if self.references and not self.compression and not is_url(path):
-            return _References(path, stream, self.index, state)
+            return as_before(at, None, _References(path, stream, self.index, state))
         first = None if state is None else int_part(state, "before")
         reader = RecordReader(path, first=first, index=self.index, **how_to_read(self, path, at, state))
-        return ReaderIterator(reader, stream, at, state)
+        return as_before(at, None, ReaderIterator(reader, stream, at, state))
 
     def access(self, at: Context) -> RandomAccess:
         found = self.indexed(at, build=True)
@@ -92,6 +93,10 @@ class _References(Running):
             self._given += 1
             yield element
 
+    def lose(self) -> None:
+        self._lost = True
+        self.items.close()
+
     def snapshot(self) -> State:
         """The offset of the last record, how many were given, and whether the rest of the file was lost there."""
         state = {"offset": self._last[2], "given": self._given}
@@ -115,14 +120,14 @@ class Records(RandomAccess):
         stream = self._stream
         error = self._index.faults.get(index)
         if error is not None:
-            return Hole(error.at(stream.name, offset, "read", "offset")), stream, offset
+            return bad_element(error.at(stream.name, offset, "read", "offset"), stream, offset)
         reference = Reference(self._path, offset, length, self._tag)
         if self._references:
             return (reference,), stream, offset
         try:
             return (reference.read(),), stream, offset
         except DataError as failed:
-            return Hole(failed.at(stream.name, offset, "read", "offset")), stream, offset
+            return bad_element(failed.at(stream.name, offset, "read", "offset"), stream, offset)
 
     def strided(self, start: int, step: int) -> Iterator[Element]:
         """Every `step`-th record, from index `start`."""

@@ -20,7 +20,8 @@ from ...graph.op import Array
 from ...graph.values import digest_of
 from ...spec import TensorSpec
 from ..access import RandomAccess, blocks_of, from_list
-from ..element import Element, Hole, Stream
+from ..bad.found import as_before, bad_element
+from ..element import Element, Stream
 from ..run import Context
 from ..state.snapshot import Counted, Numbers, State, int_part
 from ..step import Running, close
@@ -54,7 +55,7 @@ class RowsFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         path = path_of(self, at)
-        return Counted(iter(())) if path is None else _Rows(self, path, at, state)
+        return Counted(iter(())) if path is None else as_before(at, None, _Rows(self, path, at, state))
 
     def access(self, at: Context) -> RandomAccess:
         found = self.indexed(at, build=True)
@@ -131,6 +132,12 @@ class _Rows(Running):
         self._held = part.block.nbytes if isinstance(part.block, Block) else 0
         return elements(part, self._stream)
 
+    def lose(self) -> None:
+        self._lost = True
+        self._blocks.close()
+        self._numbers = Numbers(iter(()), self._numbers.count)
+        self.items = self._numbers.items
+
     def snapshot(self) -> State:
         """The number of the next row, and whether the file could not be opened."""
         state = {"row": self._numbers.count}
@@ -167,11 +174,11 @@ def _hole(error: DataError, stream: Stream, row: int) -> Element:
     """A row of a block that cannot be read."""
     mine = error.again()
     mine.file, mine.offset, mine.unit = stream.name, row, UNIT
-    return Hole(mine), stream, row
+    return bad_element(mine, stream, row)
 
 
 def _bad(reason: str, stream: Stream, row: int) -> Element:
-    return Hole(RecordError(reason, file=stream.name, offset=row, stage="read", unit=UNIT)), stream, row
+    return bad_element(RecordError(reason, file=stream.name, offset=row, stage="read", unit=UNIT), stream, row)
 
 
 class BlockCache:

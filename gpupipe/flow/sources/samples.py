@@ -13,7 +13,8 @@ from ...extract.shards.samples import SAMPLES, SampleReader
 from ...extract.storage.files import OpenFile
 from ...extract.storage.patterns import is_url
 from ..access import RandomAccess, blocks_of, from_list
-from ..element import Element, Hole, Stream
+from ..bad.found import as_before, bad_element
+from ..element import Element, Stream
 from ..run import Context
 from ..state.snapshot import Counted, State
 from ..step import Running
@@ -53,7 +54,7 @@ class SamplesFlow:
         local = not is_url(path)
         lazy = self.references and local and not how["compression"]
         reader = SampleReader(path, columns=self.columns, extents=lazy, keep=self.index if local else None, **how)
-        return ReaderIterator(reader, at.stream("samples", path, "offset"), at, state)
+        return as_before(at, None, ReaderIterator(reader, at.stream("samples", path, "offset"), at, state))
 
     def access(self, at: Context) -> RandomAccess:
         return self.indexed(at, build=True) or from_list([])
@@ -90,7 +91,7 @@ class Samples(RandomAccess):
         stream = self._stream
         found = self._index.faults.get(index) or self._reader(range(index, index + 1), stop).only()
         if isinstance(found, DataError):
-            return Hole(found.at(stream.name, start, "read", "offset")), stream, start
+            return bad_element(found.at(stream.name, start, "read", "offset"), stream, start)
         return found, stream, start
 
     def strided(self, start: int, step: int) -> Iterator[Element]:

@@ -13,9 +13,10 @@ from ...graph.host_values import HostValues, is_batchwise
 from ...graph.values import Apply, Item, Value
 from ...transform.array import copied, goes_to_gpu, run_array
 from ...transform.program import Executor, Program
+from ..bad.found import BATCHES, bad_element
 from ..batching.batcher import Group
 from ..batching.stack import mismatch, stack_rows
-from ..element import BatchStream, Element, Hole, Replacement, element_keys, locate
+from ..element import BatchStream, Element, Replacement, element_keys, locate
 from ..maps.host_program import HostProgram
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Where
@@ -216,5 +217,5 @@ def _images_of(value: Value) -> list[Value]:
 def failed_batch(group: Group, error: DataError) -> Element:
     """Make the hole that stands for a batch which could not be made."""
     first = group.whole or group.rows[0]
-    hole = Hole(locate(error, first[1], first[2], "batch"))
-    return hole, first[1] if group.whole else BatchStream.of(group.rows), first[2]
+    stream = first[1] if group.whole else BatchStream.of(group.rows)
+    return bad_element(locate(error, first[1], first[2], "batch"), stream, first[2], BATCHES)

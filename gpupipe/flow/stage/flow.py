@@ -14,7 +14,7 @@ from ..batching.resumable import AnyBatcher, ResumableBatcher
 from ..batching.unbatch import RowsOfBatch
 from ..element import Element
 from ..prefetch.channel import Channel, Closed
-from ..run import Context
+from ..run import SILENT_REPLAY, Context
 from ..state.snapshot import State, fast_forward, int_part, part
 from ..step import Running
 from .assemble import Assembler, Stage
@@ -35,10 +35,10 @@ class StageFlow(Stage):
 
         if self.program is None or self.executor is None:
             assembler = Assembler(self, at)
-            return Inline(self.source, at, state, batcher, lambda group: assembler.deliver(group, None, ()))
+            return Inline(self, at, state, batcher, lambda group: assembler.deliver(group, None, ()))
         if at.run.executors is not None:
-            return Inline(self.source, at, state, batcher, Direct(self, at).deliver)
-        return _Threaded(self, at, state, ResumableBatcher(self.source, at, part(state), batcher))
+            return Inline(self, at, state, batcher, Direct(self, at).deliver)
+        return _Threaded(self, at, state, ResumableBatcher(self, at, part(state), batcher))
 
     def _batcher(self, source: Iterator[Element], at: Context) -> AnyBatcher:
         if self.how == "batch":
@@ -46,7 +46,7 @@ class StageFlow(Stage):
         if self.how == "rows":
             return MicroBatcher(source, self.size, at)
         assert self.host is not None
-        return RowsOfBatch(source, self.host.compile(at), at.run, self.aligned)
+        return RowsOfBatch(source, self.host.compile(at), at.run, self, self.aligned)
 
     def access(self, at: Context) -> RandomAccess:
         return Batches(self, at) if self.how == "batch" else Through(self, at)
@@ -75,9 +75,11 @@ class _Threaded(Running):
     def __next__(self) -> Element:
         if not self._started:
             self._started = True
+            self._work.hold(SILENT_REPLAY.get())
             self._work.start()
         while not self._items:
             try:
+                self._work.ask(SILENT_REPLAY.get())
                 done = self._out.get()
             except Closed:
                 self.close()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...errors import DataError, Location, PixelError
+from ...errors import Location, PixelError
 from ...graph.host_values import HostValues
 from ...graph.values import Apply
 from ...log import logger
@@ -15,15 +15,14 @@ from ...options import Settings
 from ...transform.array import concatenate, to_host
 from ...transform.program import Feed, WrongPixels
 from ..batching.batcher import Group
-from ..element import Element, Hole
+from ..element import Element
 
 __all__ = ["host_copy", "in_spite_of", "joined", "make_holes", "split"]
 
 
-def make_holes(group: Group, bad: dict[int, DataError]) -> None:
+def make_holes(group: Group, holes: Mapping[int, Element]) -> None:
     """Turn bad rows of a group into holes, which `order` delivers in their places."""
     rows = group.rows
-    holes = {i: (Hole(error), rows[i][1], rows[i][2]) for i, error in bad.items()}
     kept = [i for i in range(len(rows)) if i not in holes]
     if group.order is not None:
         moved = {old: new for new, old in enumerate(kept)}

@@ -24,11 +24,12 @@ from ...threads import Room, Thread, join
 from ...timing import TRACKER, Meter, Section
 from ...transform.array import nvtx
 from ...transform.program import BatchFailed, Executor, Feed, WrongPixels
+from ..bad.found import bad_element
 from ..batching.batcher import Batcher, Group, batch_of_holes
 from ..batching.resumable import ResumableBatcher
 from ..element import Element, Hole, Raised, locate
 from ..prefetch.channel import Channel, Closed
-from ..run import Context
+from ..run import SILENT_REPLAY, Context
 from ..step import close
 from .assemble import Assembler, Stage, failed_batch
 from .job import Delivered, Job, Queued, in_parts
@@ -73,6 +74,8 @@ class StageRunner:
         self._changed = Room()
         self._jobs: deque[Queued] = deque()
         self._finished = False
+        # Groups that a consumer has asked for who makes elements again, one at a time; None if the threads run ahead.
+        self._wanted: int | None = None
         self._stopped = False
         self._failure: BaseException | None = None
         # The last good element that was delivered; after a resume, that of the groups formed again.
@@ -82,6 +85,17 @@ class StageRunner:
             Thread(self._feed, name=f"gpupipe-flow-{flow.label}"),
             Thread(self._execute, name=f"gpupipe-transform-{flow.label}"),
         ]
+
+    def hold(self, again: bool) -> None:
+        """Make no group that is not asked for, if elements are made again that were delivered before."""
+        self._wanted = 0 if again else None
+
+    def ask(self, again: bool) -> None:
+        """Ask for another group; from the first one on that is not made again, the threads run ahead."""
+        if self._wanted is not None:
+            with self._changed:
+                self._wanted = self._wanted + 1 if again else None
+                self._changed.notify_all()
 
     def start(self) -> None:
         """Start the threads."""
@@ -110,6 +124,7 @@ class StageRunner:
         try:
             while self._wait_for_room():
                 started = perf_counter()
+                SILENT_REPLAY.set(self._wanted is not None)
                 with self._lock, self._feeding:
                     before = self._resumable.checkpoint()
                     item = self._resumable.next()
@@ -136,10 +151,15 @@ class StageRunner:
         """Wait until a group is needed; False once stopped or failed. At the end of the input, wait for a repair."""
         started = perf_counter()
         with self._changed:
-            while not self._stopped and self._failure is None and (len(self._jobs) >= WAITING or self._finished):
+            while not self._stopped and self._failure is None and self._has_enough():
                 self._changed.wait()
+            if self._wanted is not None:
+                self._wanted -= 1
             self._feeds.blocked += perf_counter() - started
             return not self._stopped and self._failure is None
+
+    def _has_enough(self) -> bool:
+        return len(self._jobs) >= WAITING or self._finished or self._wanted == 0
 
     def _prepare(self, group: Group) -> Job:
         """Compute the graph's inputs, without touching the executor."""
@@ -156,7 +176,7 @@ class StageRunner:
                 bad = {row: error.of_row(row) for row in error.rows}
                 if not bad or group.order is None:
                     return Job(group, values, [], error, bad)
-                make_holes(group, {row: self._blamed(group.rows[row], error) for row, error in bad.items()})
+                make_holes(group, {row: self._hole(group.rows[row], error) for row, error in bad.items()})
 
     def _split(self, feed: Feed, values: HostValues) -> list[Feed]:
         """Split a batch that exceeds the executor's capacity, or whose images would exceed the device budget."""
@@ -305,6 +325,7 @@ class StageRunner:
 
     def _repair(self, queued: Queued, job: Job, failure: BatchFailed, flight: deque[Queued]) -> None:
         """Find the bad rows of a failed group, make them holes, and put back all elements that were not delivered."""
+        SILENT_REPLAY.set(self._wanted is not None)
         others = {id(other): causes for other in flight if (causes := self._dropped(other))}
         later = list(flight)
         flight.clear()
@@ -332,6 +353,8 @@ class StageRunner:
             self._batcher.put_back(back, self._last)
             self._resumable.rewind(queued.before, found)
             self._finished = False
+            if self._wanted is not None:
+                self._wanted += 1
             self._changed.notify_all()
 
     def _returned(
@@ -363,7 +386,7 @@ class StageRunner:
                     continue
                 blamed = self._blamed(element, error)
                 found.append((element, blamed))
-                back.append((Hole(blamed), stream, position))
+                back.append(bad_element(blamed, stream, position, self._flow))
             elif type(value) is Hole or id(element) in waiting:  # other errors were delivered already
                 back.append(element)
         return back, found
@@ -371,18 +394,21 @@ class StageRunner:
     def _without(self, group: Group, bad: dict[int, DataError]) -> list[Job | Element]:
         """Prepare a group that is not formed again to run without its bad rows."""
         if group.order is not None:
-            make_holes(group, {row: self._blamed(group.rows[row], error) for row, error in bad.items()})
+            make_holes(group, {row: self._hole(group.rows[row], error) for row, error in bad.items()})
             return [self._prepare(group)]
         # The rows of a batch that the user made, or that is zipped with something: later elements must not fill it up.
         rows = group.rows
         if group.whole is None or self._flow.aligned:
             first = min(bad)
-            return [batch_of_holes(rows, Hole(self._blamed(rows[first], bad[first])))]
+            return [batch_of_holes(rows, self._hole(rows[first], bad[first])[0])]
+        holes = {i: self._hole(rows[i], error) for i, error in bad.items()}
+        lacking = next((hole for hole in holes.values() if self._run.lacks(hole)), None)
+        if lacking is not None:
+            return [(lacking[0], *group.whole[1:])]
         policy = self._run.policy()
         again: list[Element] = []
         for i, row in enumerate(rows):
-            error = bad.get(i)
-            again += policy.good(row) if error is None else policy.bad((Hole(self._blamed(row, error)), *row[1:]))
+            again += policy.bad(holes[i]) if i in holes else policy.good(row)
         group.rows = [element for element in again if type(element[0]) is tuple]
         errors: list[Job | Element] = [element for element in again if type(element[0]) is Raised]
         return [*errors, self._prepare(group)] if group.rows else errors
@@ -417,6 +443,9 @@ class StageRunner:
                     middle = (low + high) // 2
                     spans += [(middle, high), (low, middle)]
         return found
+
+    def _hole(self, row: Element, error: DataError) -> Element:
+        return bad_element(self._blamed(row, error), *row[1:], self._flow)
 
     def _blamed(self, row: Element, error: DataError) -> DataError:
         return locate(error, row[1], row[2], self._decoders[0].op.stage if self._decoders else "transform")

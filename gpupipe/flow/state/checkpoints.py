@@ -15,15 +15,20 @@ from typing import Any
 
 from ...classes import dataclass
 from ...errors import StateError
+from ..bad.found import as_before
 from ..element import Element
 from ..run import SILENT_REPLAY, Context, Flow
 from ..step import close
 from .buffer import held_elements, held_json, is_record
-from .snapshot import Deferred, Numbered, Numbers, State, fast_forward, int_part, part
+from .snapshot import Deferred, Numbered, Numbers, Since, State, fast_forward, int_part, part
 
 __all__ = ["EVERY", "PER_PART", "CheckpointedInput", "InputAhead", "Interval"]
 
 _first = itemgetter(0)
+
+
+Point = tuple[int, State, int]
+"""A checkpoint: elements before it, the state of the input, and how many bad elements had been found."""
 
 
 EVERY = 64
@@ -96,21 +101,31 @@ class CheckpointedInput:
         state: what `state` or `holding` returned, to resume from.
         always: take a checkpoint after every element, see `Interval`.
         every: minimum number of elements between two checkpoints.
+        step: the step whose input it is, where it may find elements bad.
     """
 
     __slots__ = ("_at", "_checkpoints", "_interval", "_numbers", "inner", "items", "pairs", "recovered")
 
-    def __init__(self, flow: Flow, at: Context, state: State = None, always: bool = False, every: int = EVERY) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        at: Context,
+        state: State = None,
+        always: bool = False,
+        every: int = EVERY,
+        step: Flow | None = None,
+    ) -> None:
         start, inner_state = (0, None) if state is None else (int_part(state, "at"), part(state, "input"))
         self._at = at
-        self.inner = flow.open(at, inner_state)
+        self.inner = flow.open(at, inner_state) if step is None else as_before(at, step, flow.open(at, inner_state))
         self._numbers = Numbers(self.inner, start)
         self.items = self._numbers.items
         self.pairs = self._numbers.pairs
         if isinstance(self.inner, Numbered):  # the positions of the elements are their numbers
             self.items = iter(self.inner)
             self.pairs = ((element, element[2]) for element in self.items)
-        self._checkpoints: list[tuple[int, State]] = [(start, inner_state)]
+        number = at.since if state is None else 0
+        self._checkpoints: list[Point] = [(start, inner_state, number)]
         self._interval = Interval(start, always, every)
         self.recovered: list[tuple[Element, int]] = []
         if state is not None:
@@ -157,7 +172,7 @@ class CheckpointedInput:
     def checkpoint(self, oldest: int) -> None:
         """Take a checkpoint. Elements before number `oldest` are not needed any more."""
         count, state = self.count, self.inner.snapshot()
-        self._checkpoints.append((count, state))
+        self._checkpoints.append((count, state, self._at.run.bad.found.count))
         self._interval.taken(count, state)
         self.discard_before(oldest)
 
@@ -264,7 +279,7 @@ class _Holding(Deferred):
 
     count: int
     now: tuple[State] | None
-    checkpoints: tuple[tuple[int, State], ...]
+    checkpoints: tuple[Point, ...]
     numbers: Sequence[int]
     elements: Sequence[Element] | None
     mixed: str
@@ -289,7 +304,7 @@ class _Holding(Deferred):
         return {**state, "taken": self.count - start, "held": held_json(entries, start)}
 
 
-def after(checkpoints: Sequence[tuple[int, State]], keep: int) -> State:
+def after(checkpoints: Sequence[Point], keep: int) -> State:
     """The state after the first `keep` elements, from the last checkpoint before them."""
-    count, state = checkpoints[max(bisect_right(checkpoints, keep, key=_first) - 1, 0)]
-    return {"at": count, "input": state, "skip": keep - count}
+    count, state, number = checkpoints[max(bisect_right(checkpoints, keep, key=_first) - 1, 0)]
+    return {"at": count, "input": state, "skip": keep - count, "bad": Since(number)}

@@ -13,6 +13,8 @@ from __future__ import annotations
 import base64
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import islice, repeat
 from operator import itemgetter, length_hint
 from typing import Any
@@ -22,7 +24,7 @@ import numpy as np
 from ...classes import dataclass
 from ...errors import StateError
 from ...graph.op import Array
-from ..element import Element, Stream
+from ..element import Element, Raised, Stream
 from ..run import SILENT_REPLAY, Context
 from ..step import Running, State, close
 
@@ -32,9 +34,11 @@ __all__ = [
     "Deferred",
     "Numbered",
     "Numbers",
+    "Since",
     "State",
     "Unsupported",
     "as_int",
+    "check_count",
     "corrupt_state",
     "decode_ints",
     "encode_ints",
@@ -42,7 +46,9 @@ __all__ = [
     "int_part",
     "part",
     "replayed",
+    "replaying",
     "to_json",
+    "written",
 ]
 
 ENDLESS = 1 << 62
@@ -71,6 +77,34 @@ class Unsupported(Deferred):
 
     def json(self) -> Any:
         raise StateError(self.why)
+
+
+@dataclass(frozen=True, slots=True)
+class Since(Deferred):
+    """Says that a state needs the bad elements from this number on, see `FoundBad`; `oldest` collects the numbers."""
+
+    number: int
+
+    def cost(self) -> int:
+        return 0
+
+    def json(self) -> Any:
+        NEEDED.get().append(self.number)
+        return 0
+
+
+NEEDED: ContextVar[list[int]] = ContextVar("gpupipe_needed")
+"""Collects what the `Since` leaves of a state say while it is written out."""
+
+
+def written(state: State) -> tuple[Any, int | None]:
+    """A snapshot as JSON, and the number of the first bad element that it needs; None if it needs none."""
+    needed: list[int] = []
+    token = NEEDED.set(needed)
+    try:
+        return to_json(state), min(needed, default=None)
+    finally:
+        NEEDED.reset(token)
 
 
 def to_json(state: State) -> Any:
@@ -109,6 +143,31 @@ def as_int(value: Any, name: str) -> int:
     return value
 
 
+MOST_SKIPPED = 1 << 40
+"""Elements that a resume may make again, more than any epoch has: a damaged state would make them for years."""
+
+
+def check_count(count: int) -> None:
+    """Refuse a number of elements to make again that no state can mean.
+
+    Raises:
+        StateError: there are too many.
+    """
+    if count > MOST_SKIPPED:
+        raise StateError(f"load_state_dict needs a state as state_dict made it, got one with {count} elements to skip")
+
+
+@contextmanager
+def replaying() -> Iterator[None]:
+    """Make elements again that were made before the state was taken."""
+    before = SILENT_REPLAY.get()
+    try:
+        SILENT_REPLAY.set(True)
+        yield
+    finally:
+        SILENT_REPLAY.set(before)
+
+
 def fast_forward(items: Iterator[Any], count: int, at: Context) -> None:
     """Take and discard `count` elements that were delivered before.
 
@@ -117,13 +176,17 @@ def fast_forward(items: Iterator[Any], count: int, at: Context) -> None:
     """
     if not count:
         return
+    check_count(count)
     before = SILENT_REPLAY.get()
     try:
         SILENT_REPLAY.set(True)
         stopped = at.run.stopped
         while count > 0 and not stopped.on:
-            some = min(count, 4096)
-            taken = sum(1 for _ in islice(items, some))
+            some, taken = min(count, 4096), 0
+            for element in islice(items, some):
+                taken += 1
+                if type(element[0]) is Raised and element[0].error.lost:
+                    at.run.need(element, "what follows")
             if taken < some and not stopped.on:
                 raise StateError(
                     f"load_state_dict needs the data that the state was taken over, got an input that ends "
@@ -161,15 +224,18 @@ class Counted(Running):
     Args:
         items: the elements, closed with the step.
         done: elements that were given before.
+        again: a resume makes all of them again, not only those that follow.
     """
 
-    def __init__(self, items: Iterator[Element], done: int = 0) -> None:
+    def __init__(self, items: Iterator[Element], done: int = 0, again: bool = False) -> None:
         self._numbers = Numbers(items, done)
         super().__init__(self._numbers.items)
         self._inner = items
+        self._again = again
 
     def snapshot(self) -> State:
-        return {"n": self._numbers.count}
+        count = self._numbers.count
+        return {"n": count, "bad": Since(0)} if self._again and count else {"n": count}
 
     def close(self) -> None:
         close(self._inner)
@@ -198,7 +264,7 @@ class Numbered(Running):
 
 def replayed(open_: Callable[[], Iterator[Element]], at: Context, state: State) -> Running:
     """A running step that resumes by making all elements before its position again."""
-    items = Counted(open_())
+    items = Counted(open_(), again=True)
     if state is not None:
         fast_forward(iter(items), int_part(state, "n"), at)
     return items

@@ -24,7 +24,7 @@ from multiprocessing import current_process, get_context
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.shared_memory import SharedMemory
 from operator import methodcaller
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakSet, ref
 
 from ...errors import FunctionError, GpupipeError
@@ -52,6 +52,20 @@ from .task import Task
 from .worker import Job, serve
 
 __all__ = ["Lease", "Workers"]
+
+
+class Step(Protocol):
+    """The step whose function the workers run, see `ProcessMapFlow`."""
+
+    @property
+    def function(self) -> PythonFunction: ...
+
+    @property
+    def where(self) -> Where: ...
+
+    @property
+    def home(self) -> IdleWorkers | None: ...
+
 
 SMALLEST = 1 << 16
 """Minimum bytes of a segment, so that small elements of different sizes share one."""
@@ -83,18 +97,18 @@ class Lease:
         busy: the work of all workers.
     """
 
-    __slots__ = ("_at", "_function", "_workers", "busy", "over")
+    __slots__ = ("_at", "_step", "_workers", "busy", "over")
 
-    def __init__(self, workers: Workers, function: PythonFunction, at: Context, busy: Busy) -> None:
+    def __init__(self, workers: Workers, step: Step, at: Context, busy: Busy) -> None:
         self._workers = workers
-        self._function = function
+        self._step = step
         self._at = at
         self.over = False
         self.busy = busy
 
     def submit(self, element: Element) -> Task:
         """Give an element to the least busy worker; it is queued if all are full."""
-        task = Task(element, self._function, self._at.epoch)
+        task = Task(element, self._step.function, self._at.epoch, self._step)
         self._workers.submit(self, task)
         return task
 
@@ -121,25 +135,23 @@ class Workers:
     """The processes of one function."""
 
     @classmethod
-    def of(cls, function: PythonFunction, count: int, at: Context, where: Where, home: IdleWorkers | None) -> Lease:
-        """Lease workers that wait for the next pass of this step, or new ones.
+    def of(cls, step: Step, count: int, at: Context) -> Lease:
+        """Lease workers that wait for the next pass of a step, or new ones.
 
         Args:
-            function: the function that they run.
+            step: has the function that they run, and where they wait afterwards.
             count: how many workers.
             at: the context of the pass.
-            where: the step.
-            home: where the workers wait afterwards; None ends them with the run.
         """
-        f, run = function, at.run
-        home = run.idle if home is None else home
+        f, run, where = step.function, at.run, step.where
+        home = run.idle if step.home is None else step.home
         key = id(f.fn), f.structure, f.result, f.rng, f.site, count
         found: Workers | None = home.take(key)
         if found is None:
             found = cls(Job(replace(f, seen=[]), run.settings), key, count, where.line, home)
         counters = run.counters.step(where.step, where.line)
         counters.workers, counters.work, counters.processes = count, counters.work or [Busy()], True
-        lease = Lease(found, function, at, counters.work[0])
+        lease = Lease(found, step, at, counters.work[0])
         found.lend(lease, run)
         return lease
 

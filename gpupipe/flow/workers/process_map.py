@@ -23,4 +23,4 @@ class ProcessMapFlow(PythonMapFlow):
     def hire(self, at: Context, calls: int) -> WorkerPool:
         from .pool import Workers  # imports multiprocessing, which other chains do not need
 
-        return Workers.of(self.function, calls, at, self.where, self.home)
+        return Workers.of(self, calls, at)

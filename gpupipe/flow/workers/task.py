@@ -7,6 +7,7 @@ from typing import Any
 from ...classes import dataclass
 from ...errors import DataError
 from ...spec import Structure
+from ..bad.found import bad_element
 from ..check import same_structure
 from ..element import Element, Hole
 from ..maps.python_function import PythonFunction
@@ -22,6 +23,7 @@ class Task:
         element: the input.
         function: the function of the step.
         epoch: the epoch of the pass.
+        step: the flow of the pass.
         value: the columns of the result, or a hole.
         structure: structure of the result, if it has to be that of the first one.
         raised: an exception that ends the run.
@@ -30,6 +32,7 @@ class Task:
     element: Element
     function: PythonFunction
     epoch: int
+    step: Any
     value: Any = None
     structure: Structure | None = None
     raised: BaseException | None = None
@@ -48,10 +51,12 @@ class Task:
         _, stream, position = self.element
         who = self.function.who
         if type(self.value) is Hole:
-            self.value.error.at(stream.name, position, who, stream.unit)
+            return bad_element(
+                self.value.error.at(stream.name, position, who, stream.unit), stream, position, self.step
+            )
         elif self.structure is not None:
             try:
                 same_structure(who, self.structure, self.function.seen)
             except DataError as error:
-                return Hole(error.at(stream.name, position, who, stream.unit)), stream, position
+                return bad_element(error.at(stream.name, position, who, stream.unit), stream, position, self.step)
         return self.value, stream, position

@@ -22,6 +22,7 @@ from ...errors import DataError, FunctionError
 from ...options import Settings
 from ...serial.errors import remote_to_json
 from ...spec import Structure
+from ..bad.found import ASKED
 from ..element import Element, Hole, Stream
 from ..maps.python_function import PythonFunction
 from ..run import Context, Run
@@ -95,7 +96,7 @@ class _Worker:
             started, cpu = perf_counter_ns(), process_time_ns()
             try:
                 # The stream has no name here, so errors name no file and offset: the parent, which knows it, adds them.
-                element = self._function((columns, Stream(key, ""), position), Context(self._run, epoch))
+                element = self._function((columns, Stream(key, ""), position), Context(self._run, epoch), ASKED)
             except BaseException as error:  # that ends the run: all others are errors of the element
                 ended = FunctionError("ends the run")
                 ended.__cause__ = error

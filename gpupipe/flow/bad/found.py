@@ -1,0 +1,225 @@
+"""found: the elements of an epoch that were found bad, so that a resume finds the same ones bad.
+
+A step that makes elements again after a resume counts what comes out. So what failed before must fail again, even if it
+could be read now, and what fails only now must keep its place: see `../state/README.md`.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from ...errors import DataError, DecodeError
+from ...extract.storage.forking import renew_lock
+from ...extract.storage.waiting import LIMITS
+from ...random import mix64
+from ...serial.errors import error_class
+from ..element import BatchStream, Element, Failure, Found, Stream, hole_of, locate
+from ..step import Running, State, Unseen
+
+__all__ = [
+    "ASKED",
+    "BATCHES",
+    "DATASETS",
+    "LONGEST",
+    "FoundBad",
+    "Places",
+    "as_before",
+    "bad_element",
+    "depth_of",
+    "found",
+    "hole_again",
+    "key_of",
+]
+
+LONGEST = 300
+"""Characters of an error's reason that a state keeps."""
+
+MOST = 1 << 15
+"""Bad elements that are kept, about 300 bytes each: those since the last checkpoint are far fewer."""
+
+MARGIN = 1024
+"""Bad elements of which nobody was told yet that a state keeps, besides those since its checkpoints."""
+
+DATASETS, BATCHES, ASKED = 1 << 30, 2 << 30, 3 << 30
+"""In the place of a step: the datasets that are made of elements, batches of rows that do not fit together, and a
+function whose step keeps the errors itself."""
+
+Place = tuple[int, int, int]
+"""Where an element was found bad: the depth of the step (`depth_of`), stream key, position."""
+
+Places = dict[tuple[int, int], Found]
+"""Bad elements by (stream key, position)."""
+
+
+class FoundBad:
+    """The bad elements of an epoch. Any thread may add one.
+
+    Attributes:
+        count: how many were found so far.
+        exact: whether every element that was bad before a loaded state is known.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[Place, Found] = {}
+        self._before: dict[int, Places] = {}
+        self._lock = threading.Lock()
+        self._dropped = 0  # number of the last one that was dropped, plus 1
+        self.count = 0
+        self.exact = True
+        renew_lock(self)
+
+    def start(self, state: State = None, exact: bool = True) -> None:
+        """Start an epoch; after a state with the bad elements that `since` returned."""
+        found = {tuple(one[:3]): Found(i, tuple(one[3:])) for i, one in enumerate(state or ())}
+        with self._lock:
+            self._found, self.count, self.exact, self._dropped = found, len(found), exact, 0
+            self._before = by_depth(found)
+
+    def again(self) -> None:
+        """Prepare to make elements of the epoch again: all that were bad are bad again."""
+        with self._lock:
+            self.exact = self.exact and not self._dropped
+            self._before = by_depth(self._found)
+
+    def add(self, depth: int, stream: Stream, position: int, failure: Failure) -> None:
+        """Keep an element that a step found bad."""
+        place, error = (depth, key_of(stream), position), failure.error
+        with self._lock:
+            failure.found = found = self._found.get(place)
+            if found is not None:
+                found.again = True
+                return
+            told = type(error).__name__, sys.intern(error.stage), sys.intern(error.reason[:LONGEST]), bool(error.lost)
+            failure.found = self._found[place] = Found(self.count, told)
+            self.count += 1
+            while len(self._found) > MOST:
+                first = next(iter(self._found))
+                self._dropped = self._found.pop(first).number + 1
+
+    def of(self, step: Any) -> Places | None:
+        """The errors that a step found before the state was taken; None where there are none."""
+        return self._before.get(depth_of(step)) if self._before else None
+
+    def since(self, number: int) -> tuple[list[Any], bool]:
+        """The bad elements from a number on, and the last ones before it of which nobody was told, as JSON.
+
+        Also returns whether these are all.
+        """
+        with self._lock:
+            found = list(self._found.items())
+            exact = self.exact and self._dropped <= number
+        early = set([place for place, one in found if one.number < number and one.error][-MARGIN:])
+        return [[*place, *one.written()] for place, one in found if one.number >= number or place in early], exact
+
+
+def by_depth(found: dict[Place, Found]) -> dict[int, Places]:
+    """What was found bad, by the depth of the step."""
+    before: dict[int, Places] = {}
+    for (depth, key, position), one in found.items():
+        one.again = True
+        before.setdefault(depth, {})[key, position] = one
+    return before
+
+
+def bad_element(error: DataError, stream: Any, position: int, step: Any = None) -> Element:
+    """The element in whose place a step found an error, which is kept for states.
+
+    Args:
+        error: located.
+        stream: of the element.
+        position: of the element.
+        step: a flow; None for a source, whose streams are its own, `DATASETS` or `BATCHES`.
+    """
+    failure = hole_of(error)
+    found(failure, stream, position, step)
+    return failure, stream, position
+
+
+def found(failure: Failure, stream: Stream, position: int, step: Any = None) -> None:
+    """Keep a bad element for states."""
+    limits = LIMITS.get()
+    if step != ASKED and limits is not None and limits.found is not None:
+        limits.found.add(depth_of(step), stream, position, failure)
+
+
+def key_of(stream: Stream) -> int:
+    """The key of an element's stream; a batch, which has that of its first row, is another element."""
+    return mix64(stream.key, 1) if isinstance(stream, BatchStream) else stream.key
+
+
+def as_before(at: Any, flow: Any, items: Running) -> Running:
+    """The input of a step, or the output of a source (None), in which what was bad before a loaded state is bad."""
+    places = at.run.bad.found.of(flow)
+    return items if places is None else _AsBefore(_again(items, places), items)
+
+
+class _AsBefore(Unseen):
+    def ready(self) -> bool:
+        return self.source is None or self.source.ready()
+
+
+def _again(inner: Running, places: Places) -> Iterator[Element]:
+    lost = {key: (position, one) for (key, position), one in places.items() if one.lost}
+    for element in inner:
+        value, stream, position = element
+        key = key_of(stream)
+        if key in lost and position >= lost[key][0] and type(value) is tuple:
+            inner.lose()  # what an error hid of its file stays hidden
+            yield hole_again(lost[key][1], stream, position)
+            return
+        if (key, position) not in places:
+            yield element
+        elif type(value) is tuple:
+            yield hole_again(places[key, position], stream, position)
+        else:
+            value.found = places[key, position]
+            yield element
+
+
+def hole_again(found: Found, stream: Stream, position: int) -> Element:
+    """An element that was bad before a state was loaded."""
+    failure = hole_of(locate(error_of(found), stream, position))
+    failure.found, failure.noted = found, not found.error
+    return failure, stream, position
+
+
+def error_of(found: Found) -> DataError:
+    """The error of an element that was bad before a state was loaded."""
+    error = DataError("was bad when the state was taken")
+    if found.error:
+        kind, stage, reason, _ = found.error
+        error = error_class(kind, DecodeError)(reason, stage=stage)
+    error.lost = found.lost  # its reason says so already
+    return error
+
+
+def depth_of(flow: Any) -> int:
+    """How many steps the longest way from a step to a source has, 0 for None. Tells steps apart that see one element.
+
+    Steps that do not appear in states are not counted, so that a state fits a chain with them and without. Elements
+    keep their identities in the dataset of a window and in a cache: steps on both sides are told apart by `base`.
+    """
+    if flow is None or isinstance(flow, int):
+        return flow or 0
+    depth, inside, level = 0, None, {id(flow): flow}
+    while level:
+        depth += 1
+        inside = next((one.base for one in level.values() if hasattr(one, "base")), inside)
+        level = {id(source): source for one in level.values() for source in _sources(one)}
+    return depth if inside is None else mix64(inside, depth)
+
+
+def _sources(flow: Any) -> Iterator[Any]:
+    if not is_dataclass(flow) or hasattr(flow, "base"):
+        return
+    for each in fields(flow):
+        value = getattr(flow, each.name)
+        for one in value if type(value) in (tuple, list) and len(value) < 100 else (value,):
+            while getattr(one, "unseen", False):  # a wrapper that does not appear in states
+                one = one.flow if hasattr(one, "flow") else one.source
+            if hasattr(one, "open") and hasattr(one.open, "__func__"):
+                yield one

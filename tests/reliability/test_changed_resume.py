@@ -1,0 +1,334 @@
+"""A resume is exact or says so, whatever failed or healed meanwhile: random chains against the iterator that went on.
+
+After some elements a state is taken. Then other elements fail, or those that failed can be had again, or both. What a
+resumed iterator gives has to be what the old one gives: it holds what was made before, and meets the rest as it is now.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import logging
+import os
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe.flow import run
+from gpupipe.flow.bad import found
+from gpupipe.flow.maps import read_payloads
+from gpupipe.load.state import sealed
+from tests.reliability.resume import plain, through_json
+from tests.reliability.resume_programs import FAULTS, SOURCES, STEPS, damage_now, programs_with, write_files
+from tests.reliability.test_resume_programs import FILES, LONGEST, Case, Chain, cases, marked
+from tests.selection import FULL, QUICK
+from tests.selection import programs as programs_of
+
+PROGRAMS = programs_of(2000 if FULL else 160)
+
+CHANGES = ("anew", "healed", "anew healed")
+
+KINDS: Counter[str] = Counter()
+"""How the resumes went."""
+
+
+@contextmanager
+def nothing_ahead() -> Iterator[None]:
+    """No payload is read before its element is asked for: the old iterator would have what it read until then."""
+    with (
+        mock.patch.object(run, "cpu_count", lambda: 2),
+        mock.patch.object(read_payloads, "AT_ONCE", 1),
+        mock.patch.object(read_payloads, "MOST", 1),
+    ):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path) -> Iterator[None]:
+    write_files(tmp_path)
+    FILES[:] = [tmp_path]
+    logging.getLogger("gpupipe").setLevel(logging.CRITICAL)
+    yield
+    logging.getLogger("gpupipe").setLevel(logging.NOTSET)
+    change("", 0)
+
+
+def change(how: str, salt: int) -> None:
+    """Change what is bad; "" is as it was in the beginning."""
+    FAULTS.anew, FAULTS.healed, FAULTS.salt = "anew" in how, "healed" in how, salt
+    damage_now(FILES[0])
+
+
+def outcomes(items: Any, count: int) -> list[Any]:
+    """What so many calls of `next` give, fewer at the end; an error by its kind."""
+    out: list[Any] = []
+    while len(out) < count:
+        try:
+            out.append(plain(next(items)))
+        except StopIteration:
+            break
+        except (gp.DataError, gp.SpecError) as error:
+            out.append((type(error).__name__, ""))
+            if isinstance(error, gp.SpecError):
+                break
+    return out
+
+
+def shown(found: list[Any]) -> str:
+    """Short texts of some elements."""
+    return " ".join("!" if leaves == "" else hashlib.md5(repr(leaves).encode()).hexdigest()[:4] for _, leaves in found)
+
+
+def errors(found: list[Any]) -> int:
+    return sum(leaves == "" for _, leaves in found)
+
+
+def resumes(case: Case, how: str, policy: str) -> str:
+    """Compare a resume after a change with the iterator that goes on; answer how it went."""
+    change("", 0)
+    count = case.walk[0][0]
+    with TemporaryDirectory() as folder, marked(policy, case.seed, small=True), nothing_ahead():
+        chain = Chain(case, Path(folder))
+        with chain.open("run") as items:
+            if len(outcomes(items, count)) < count:
+                return "too short"
+            state = through_json(items.state_dict())
+            left_out = items.left_out
+            shutil.copytree(Path(folder) / "run", Path(folder) / "again")  # caches as they are: the old one fills them
+            change(how, case.seed)
+            want = outcomes(items, LONGEST)
+            more = items.left_out - left_out
+        with chain.open("again") as items:
+            items.load_state_dict(state)
+            try:
+                got = outcomes(items, LONGEST)
+            except gp.StateError:
+                assert "anew" in how, "nothing fails that was good, and the resume is refused"
+                return "refused"
+            told = items.left_out - left_out - more + errors(got) - errors(want)
+    if got == want:
+        return "the same"
+    if not case.program.counts:  # the old iterator has read ahead: what comes then depends on when
+        return "other elements ahead"
+    assert told > 0 and "anew" in how, f"told {told}\ngot  {shown(got)}\nwant {shown(want)}"
+    return "told"
+
+
+@pytest.mark.timeout(3600 if FULL else 400)
+@pytest.mark.programs
+@pytest.mark.parametrize("how", CHANGES)
+def test_random_chains_go_on_exactly_or_say_so(how: str) -> None:
+    KINDS.clear()
+    usual = sorted((SOURCES | STEPS) - {"overtaking", "overtaking interleave"})
+    parts = cycle(usual)
+    for case in cases(PROGRAMS, lambda rng: programs_with(next(parts), rng), seed=7, backend="numpy"):
+        if case.known:
+            continue
+        policy = random.Random(case.seed).choice(["always", "never", "sometimes"])
+        try:
+            KINDS[resumes(case, how, policy)] += 1
+        except Exception as error:
+            raise AssertionError(f"{case}\n{policy} {how}\n{type(error).__name__}: {error}") from error
+    assert KINDS["the same"] > PROGRAMS // 10, KINDS
+    assert QUICK or "anew" not in how or KINDS["refused"], KINDS
+
+
+class Marked:
+    """Numbers from 0, some of which cannot be had for now."""
+
+    def __init__(self, bad: set[int]) -> None:
+        self.bad = bad
+
+    def __call__(self, x: Any) -> Any:
+        if int(x) in self.bad:
+            raise OSError(5, "Input/output error")
+        return x
+
+
+def numbers(items: Any) -> list[int]:
+    """The numbers that are left; errors are left away."""
+    out: list[int] = []
+    while True:
+        try:
+            out += np.ravel(next(items)).tolist()
+        except StopIteration:
+            return out
+        except gp.DataError:
+            continue
+
+
+def resumed(chain: gp.Dataset, state: Any) -> gp.DatasetIterator:
+    items = iter(chain)
+    items.load_state_dict(state)
+    return items
+
+
+SKIP = gp.Options(on_error="skip")
+
+
+def test_a_refused_resume_names_the_element_and_goes_on_without_it_on_demand() -> None:
+    make = Marked(set())
+    chain = gp.Dataset.range(27).map(make, traced=False).filter(lambda x: x % 3 > 0).batch(2)
+    again = chain.batch(2, drop_remainder=True).unbatch().with_options(SKIP)  # counts what comes again
+    with iter(again) as items:
+        next(items)
+        state = through_json(items.state_dict())
+    make.bad = {1}
+
+    with (
+        resumed(again, state) as items,
+        pytest.raises(gp.StateError, match=r"filter needs .*range at index 1: map: .*Input/output.*resume_without"),
+    ):
+        next(items)
+    with resumed(again.with_options(gp.Options(resume_without=True)), state) as items:
+        rest = numbers(items)
+        assert items.left_out == 1 and items.errors[0].offset == 1
+
+    assert set(rest) <= set(range(2, 27)) and len(rest) == len(set(rest))
+
+
+def test_a_batch_keeps_the_place_of_a_row_that_fails_now() -> None:
+    make = Marked(set())
+    chain = gp.Dataset.range(24).map(make, traced=False).batch(4).unbatch().with_options(SKIP)
+    with iter(chain) as items:
+        for _ in range(10):
+            next(items)
+        state = through_json(items.state_dict())
+
+    make.bad = {8, 21}  # of the batch that is being given, and of a later one
+    with resumed(chain, state) as items:
+        rest = numbers(items)
+
+        assert rest == [*range(12, 21), 22, 23]
+        assert items.left_out == 2  # the batch, of which two rows were still to come, is one error; and 21
+
+
+@pytest.mark.parametrize("workers", ["thread", "process"])
+def test_what_was_bad_stays_bad_until_the_state_and_not_behind_it(workers: Any) -> None:
+    make = Marked({3, 9, 17})
+    bad = set(make.bad)
+    chain = gp.Dataset.range(24).map(Marked(bad), traced=False, num_parallel_calls=2, workers=workers)
+    chain = chain.batch(3).unbatch().with_options(SKIP)
+    with iter(chain) as items:
+        got = [int(next(items)) for _ in range(7)]
+        state = through_json(items.state_dict())
+
+    bad.clear()  # processes have a copy
+    healed = gp.Dataset.range(24).map(Marked(bad), traced=False, num_parallel_calls=2, workers=workers)
+    with resumed(healed.batch(3).unbatch().with_options(SKIP), state) as items:
+        rest = numbers(items)
+
+    assert got == [0, 1, 2, 4, 5, 6, 7]
+    assert rest in ([8, *range(10, 24)], [8, *range(10, 17), *range(18, 24)])  # 17 was read ahead, or was not
+
+
+def test_the_rest_of_a_file_stays_lost(tmp_path: Path) -> None:
+    paths = [str(tmp_path / f"{i}.gz") for i in range(2)]
+    for i, path in enumerate(paths):
+        lines = b"".join(b"%02d\n" % (10 * i + n) for n in range(10))
+        Path(path).write_bytes(gzip.compress(lines[:12], 0, mtime=0) + gzip.compress(lines[12:], 0, mtime=0))
+    whole, status = Path(paths[0]).read_bytes(), os.stat(paths[0])
+    second = whole.index(b"\x1f\x8b", 2)
+    Path(paths[0]).write_bytes(whole[: second + 10] + b"\xff" * 5 + whole[second + 15 :])  # its first block's header
+    options = gp.Options(on_error="skip", lost_files="skip")
+    chain = gp.TextLineDataset(paths, "GZIP").batch(3).unbatch().with_options(options)
+    with iter(chain) as items:
+        got = [bytes(next(items)) for _ in range(5)]
+        state = through_json(items.state_dict())
+
+    Path(paths[0]).write_bytes(whole)
+    os.utime(paths[0], ns=(status.st_atime_ns, status.st_mtime_ns))
+    with resumed(chain, state) as items:
+        rest = [bytes(item) for item in items]
+
+    assert got == [b"00", b"01", b"02", b"03", b"10"]
+    assert rest == [b"%02d" % n for n in range(11, 20)]
+
+
+def test_an_interrupt_makes_elements_again_as_they_were() -> None:
+    make = Marked({4, 11})
+    struck: list[int] = []
+
+    def once(x: Any) -> Any:
+        if int(x) == 20 and not struck:
+            struck.append(20)
+            raise KeyboardInterrupt
+        return x
+
+    chain = gp.Dataset.range(30).map(make, traced=False).batch(4).unbatch().map(once, traced=False).with_options(SKIP)
+    got: list[int] = []
+    with iter(chain) as items:
+        with pytest.raises(KeyboardInterrupt):
+            while True:
+                got.append(int(next(items)))
+        make.bad = {25}
+        got += numbers(items)
+        assert items.left_out == 3
+
+    assert got == [n for n in range(30) if n not in (4, 11, 25)]
+
+
+@pytest.mark.parametrize("step", ["shuffle", "unbatch"])
+def test_a_state_has_the_bad_elements_since_its_checkpoint_only(step: str) -> None:
+    chain = gp.Dataset.range(6000).map(Marked(set(range(0, 6000, 5))), traced=False)
+    chain = (chain.shuffle(50) if step == "shuffle" else chain.batch(4).unbatch()).with_options(SKIP)
+    with iter(chain) as items:
+        for _ in range(4000):
+            next(items)
+        kept, exact = items.state_dict()["bad"]
+        assert items.left_out > 900
+
+    assert exact and len(kept) < 200  # a checkpoint is taken after 64 elements and more
+
+
+def test_a_state_that_does_not_name_all_says_so_when_it_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(found, "MOST", 5)
+    chain = gp.Dataset.range(100).map(Marked(set(range(0, 100, 2))), traced=False).batch(9).unbatch().with_options(SKIP)
+    with iter(chain) as items:
+        for _ in range(20):
+            next(items)
+        state = through_json(items.state_dict())
+    logging.getLogger("gpupipe").setLevel(logging.WARNING)
+
+    with resumed(chain, state) as items:
+        assert "does not name all" in caplog.text
+        assert numbers(items) == list(range(41, 100, 2))
+
+
+def test_states_of_an_earlier_version_go_on_as_they_did() -> None:
+    chain = gp.Dataset.range(24).map(Marked({5}), traced=False).batch(4).unbatch().with_options(SKIP)
+    with iter(chain) as items:
+        for _ in range(10):
+            next(items)
+        state = through_json(items.state_dict())
+    del state["bad"]
+
+    with resumed(chain, sealed(state)) as items:
+        assert numbers(items) == list(range(11, 24))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [[[[1, 2]], True], [[[1, 2, -3]], True], [[[1, 2, 3, "a", "b", 5, False]], True], [[[1, 2, 3, "a"]], True], 7],
+)
+def test_mad_bad_elements_of_a_state_are_refused(bad: Any) -> None:
+    chain = gp.Dataset.range(9)
+    with iter(chain) as items:
+        next(items)
+        state = through_json(items.state_dict())
+
+    with pytest.raises(gp.StateError):
+        resumed(chain, sealed({**state, "bad": bad}))
