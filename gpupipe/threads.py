@@ -332,6 +332,7 @@ def _serve(
             future.set_exception(error)
         else:
             future.set_result(result)
+            del result  # the next job may be far off
         took = perf_counter() - started
         busy.seconds += took
         if took > 1e-4 or not busy.jobs & 7:

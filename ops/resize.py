@@ -14,7 +14,7 @@ from gpupipe.graph.symbols import apply
 from gpupipe.integers import is_integer, plain
 from gpupipe.ops._shared.geometry import check_pixels, check_sides, full, image_of, is_traced_number, pair, static
 from gpupipe.ops._shared.libraries import Part, averaged, interpolated
-from gpupipe.ops._shared.resampling import METHODS, SUPPORT, resampled, rounded
+from gpupipe.ops._shared.resampling import MANY, METHODS, SUPPORT, resampled, rounded
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops._shared.travel import moved
 from gpupipe.ops.sample import Sample
@@ -127,7 +127,8 @@ class Resampling(Op):
             return self.reference(x, size)
         if self.antialias:
             return averaged(x, height, width, self.method, x.dtype if whole else np.dtype(np.float32), out)
-        if self.method != "bilinear":
+        many = x.size > MANY and 4 * height * width < x.shape[0] * x.shape[1]  # all of them as float32 are many bytes
+        if self.method != "bilinear" or many:
             return self.reference(x, size)
         if whole:
             return rounded(interpolated(x, height, width), x.dtype)

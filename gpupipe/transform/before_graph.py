@@ -83,7 +83,8 @@ class BeforeGraph(Executor):
         def column(which: int, n: int) -> Any:
             return flight.feed.values[n] if which < 0 else [row[n] for row in made[which]]
 
-        feed = Feed(flight.feed.size, tuple(column(*source) for source in self._sources), flight.feed.verified)
+        given = flight.feed
+        feed = Feed(given.size, tuple(column(*source) for source in self._sources), given.verified, given.large)
 
         def whole(results: list[Any]) -> list[Any]:
             inside = iter(results)

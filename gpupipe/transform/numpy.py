@@ -25,6 +25,7 @@ import numpy as np
 
 from ..classes import dataclass
 from ..errors import DataError, DecodeError, FunctionError, MissingDependencyError, PlanError, text_of
+from ..extract.images.budget import Kept
 from ..extract.images.decode import MOST_PIXELS
 from ..graph.op import Array
 from ..graph.values import Apply, Const, Item, Value
@@ -242,6 +243,11 @@ class NumpyExecutor(Executor):
             and self._whole.computed(feed, flight.results, start, stop)
         ):
             return
+        with Kept() as kept:
+            self._rows(feed, flight, start, stop, again, kept)
+
+    def _rows(self, feed: Feed, flight: _Flight, start: int, stop: int, again: bool, kept: Kept) -> None:
+        """Compute rows start..stop one by one; `kept` has what a row holds of the budget of large images."""
         code = self._code
         slots: list[Any] = [None] * code.slots
         for n, constant in code.constants:
@@ -262,6 +268,9 @@ class NumpyExecutor(Executor):
                 # The traceback refers to this frame, to `flight` and so to the error itself: until garbage collection
                 # this cycle keeps the record's 1 MB read buffer alive. A decoder's traceback is of no use anyway.
                 flight.causes[row] = error.kept() if isinstance(error, DecodeError) else error
+            if kept.shares:
+                slots[code.inputs :] = [None] * (code.slots - code.inputs)  # its images are large
+                kept.release()
         # The next batch may be far off; do not keep the images of this one alive until then.
         slots.clear()
 

@@ -72,11 +72,14 @@ class Feed:
         size: number of rows.
         values: one entry for each input.
         verified: rows whose decoded images are to be compared with the host's.
+        large: for each row the bytes that decoding its large images takes, for an executor that decodes the rows of a
+            batch at the same time on the host; () if no row has any.
     """
 
     size: int
     values: tuple[Sequence[Any] | Array, ...]
     verified: tuple[int, ...] = ()
+    large: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, program: Program, batch: HostValues, every: int = 0) -> Feed:
@@ -95,7 +98,7 @@ class Feed:
             else rows
             for rows in self.values
         )
-        return Feed(self.size, values, self.verified)
+        return Feed(self.size, values, self.verified, self.large)
 
     def part(self, start: int, stop: int) -> Feed:
         """Rows start..stop as a feed."""
@@ -103,6 +106,7 @@ class Feed:
             stop - start,
             tuple(value[start:stop] for value in self.values),
             tuple(row - start for row in self.verified if start <= row < stop),
+            self.large[start:stop],
         )
 
     def chosen(self, rows: Sequence[int]) -> Feed:
@@ -114,6 +118,7 @@ class Feed:
                 for value in self.values
             ),
             tuple(n for n, row in enumerate(rows) if row in self.verified),
+            tuple(self.large[row] for row in rows) if self.large else (),
         )
 
 

@@ -20,12 +20,16 @@ import numpy as np
 
 from gpupipe.graph.op import Array
 
-__all__ = ["METHODS", "SUPPORT", "resampled", "rounded", "taps"]
+__all__ = ["MANY", "METHODS", "SUPPORT", "resampled", "rounded", "taps"]
 
 SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos3": 3}
 """Kernel radius in (stretched) pixels."""
 
 METHODS = ("area", "bicubic", "bilinear", "lanczos3", "nearest")
+
+
+MANY = 1 << 25
+"""Samples of an image that is not copied to float32 as a whole: the pixels that are taken of it are, which are equal."""
 
 
 @lru_cache(1024)
@@ -75,7 +79,8 @@ def resampled(
     n = x.shape[axis]
     if method == "nearest":
         return np.take(x, (2 * np.arange(m) + 1) * n // (2 * m), axis) if m != n else x
-    x = x.astype(np.float32, copy=False)
+    if (m == n and part is None) or x.size < MANY:
+        x = x.astype(np.float32, copy=False)
     if m == n and part is None:
         return x
     index, weight = taps(n, m, method, antialias, part)
@@ -86,10 +91,10 @@ def resampled(
         shape, flat = (rows, m, channels), x.reshape(rows, -1)
         index = (index[:, None] * channels + np.arange(channels)[:, None]).reshape(m * channels, index.shape[1])
         weight = np.repeat(weight, channels, axis=0)
-    out = np.take(flat, index[:, 0], axis)
+    out = np.take(flat, index[:, 0], axis).astype(np.float32, copy=False)
     out *= np.expand_dims(weight[:, 0], 1 - axis)
     for k in range(1, index.shape[1]):
-        more = np.take(flat, index[:, k], axis)
+        more = np.take(flat, index[:, k], axis).astype(np.float32, copy=False)
         more *= np.expand_dims(weight[:, k], 1 - axis)
         out += more
     return out.reshape(shape)

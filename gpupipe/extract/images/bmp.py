@@ -122,12 +122,19 @@ def is_ordinary(data: Encoded, gray: bool) -> bool:
     )
 
 
+_STRIP = 1 << 24
+"""Bytes of the rows that are turned at a time."""
+
+
 def as_bmp(image: Array) -> bytes:
     """Write uint8[H,W,1 or 3] as a plain BMP, stored upwards."""
     height, width, channels = image.shape
     stride, palette = _stride(width * channels), _GRAYS if channels == 1 else b""
     rows = np.zeros((height, stride), np.uint8)
-    rows[:, : width * channels] = _turned(image[::-1]).reshape(height, -1)
+    upwards, strip = image[::-1], max(1, _STRIP // max(stride, 1))
+    for top in range(0, height, strip):  # so that no copy on the way is as large as the image
+        part = upwards[top : top + strip]
+        rows[top : top + strip, : width * channels] = _turned(part).reshape(len(part), -1)
     start, colours = _header.size + len(palette), len(palette) // 4
     size, bits = rows.nbytes, 8 * channels
     head = _header.pack(

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from gpupipe.errors import DecodeError
 from gpupipe.extract.images.bmp import as_bmp, plain_bmp
+from gpupipe.extract.images.budget import Kept, decoding, peak_bytes
 from gpupipe.extract.images.deep import as_dtype, deep_png, gray16, indices_of, with_channels
 from gpupipe.extract.images.exif import NORMAL, segment_of
 from gpupipe.extract.images.headers import ImageHeader, check_complete, check_decodable, check_pixels, read_header
@@ -33,7 +34,7 @@ from gpupipe.extract.images.jpeg import (
     jpeg_size,
     of_upper_rows,
 )
-from gpupipe.extract.images.pillow import opened, stored_orientation
+from gpupipe.extract.images.pillow import in_strips, opened, stored_orientation
 from gpupipe.extract.images.png import has_all_rows, without_ancillary
 from gpupipe.extract.images.region import decode_region
 from gpupipe.extract.images.tiff import check_samples, layout_of, read_tiff
@@ -97,6 +98,7 @@ class Window(NamedTuple):
 
 
 _EXACT = Dct()
+_ITEMSIZE = {"uint8": 1, "uint16": 2}
 
 
 def decode(
@@ -139,8 +141,11 @@ def decode(
     region_asked = False
     if window is not None and dct is _EXACT and dtype == "uint8" and not (exif_orientation or indices):
         region_asked = _passes_all_checks(data, channels, window, most)
-        if region_asked and (region := decode_region(data, window, channels == _GRAY)) is not None:
-            return region
+        if region_asked:
+            with decoding(peak_bytes("jpeg", window.height, window.width)):
+                region = decode_region(data, window, channels == _GRAY)
+            if region is not None:
+                return region
     header = read_header(data, orientation=exif_orientation)
     check_complete(data, header)
     check_pixels(header.height, header.width, most)
@@ -149,6 +154,33 @@ def decode(
         raise DecodeError(f"ratio={dct.ratio} needs a JPEG, got the format {header.format}")
     if header.format == "tiff":
         check_samples(data)
+    with decoding(_peak(header, dct, window, dtype)):
+        return _checked(data, header, channels, most, dtype, indices, dct, window, turned, region_asked)
+
+
+def _peak(header: ImageHeader, dct: Dct, window: Window | None, dtype: str) -> int:
+    """The bytes that decoding takes at its peak. A sequential JPEG is decoded row by row, and made smaller at once."""
+    height, width = header.height, header.width
+    if header.format == "jpeg" and not header.progressive:
+        height, width = dct.size(header)
+    elif header.format == "bmp" and window is not None:  # a plain one, most likely
+        height, width = min(height, window.height), min(width, window.width)
+    return peak_bytes(header.format, height, width, _ITEMSIZE.get(dtype, 4))
+
+
+def _checked(
+    data: Encoded,
+    header: ImageHeader,
+    channels: int,
+    most: int,
+    dtype: str,
+    indices: bool,
+    dct: Dct,
+    window: Window | None,
+    turned: Callable[[Array], Array] | None,
+    region_asked: bool,
+) -> Array:
+    """Decode an image whose header was checked; the arguments are those of `decode`."""
     if indices:
         image = _pillow(data, header, lambda image, _: indices_of(image, header))
         if image.dtype != np.uint8 and dtype == "uint8":
@@ -218,14 +250,15 @@ def as_plain(data: Encoded, gray: bool, exif_orientation: bool | None) -> bytes:
     """
     header = read_header(data, orientation=exif_orientation is None)
     one = gray or header.channels == _GRAY
-    image = decode(data, _GRAY if one else _RGB, bool(exif_orientation), UNBOUNDED)
-    if header.orientation == NORMAL:
-        return as_bmp(image)
-    from PIL import Image
+    with Kept():  # a large image is copied for the file
+        image = decode(data, _GRAY if one else _RGB, bool(exif_orientation), UNBOUNDED)
+        if header.orientation == NORMAL:
+            return as_bmp(image)
+        from PIL import Image
 
-    stream, exif = io.BytesIO(), segment_of(header.orientation)[4:]
-    Image.fromarray(image[:, :, 0] if one else image).save(stream, "PNG", exif=exif, compress_level=1)
-    return stream.getvalue()
+        stream, exif = io.BytesIO(), segment_of(header.orientation)[4:]
+        Image.fromarray(image[:, :, 0] if one else image).save(stream, "PNG", exif=exif, compress_level=1)
+        return stream.getvalue()
 
 
 def damage_of(data: Encoded) -> str:
@@ -237,13 +270,18 @@ def damage_of(data: Encoded) -> str:
     if turbo is None or bytes(data[:2]) != b"\xff\xd8":
         return ""
     try:
-        turbo(data, colorspace="GRAY", strict=True)
+        height, width, *_ = jpeg_size(data)
+    except DecodeError:  # an error is not damage
         return ""
-    except ValueError as error:
-        with contextlib.suppress(ValueError):
-            turbo(data, colorspace="GRAY", strict=False)
-            return str(error)
-        return ""
+    with decoding(peak_bytes("jpeg", height, width)):
+        try:
+            turbo(data, colorspace="GRAY", strict=True)
+            return ""
+        except ValueError as error:
+            with contextlib.suppress(ValueError):
+                turbo(data, colorspace="GRAY", strict=False)
+                return str(error)
+            return ""
 
 
 def check_data(data: Encoded) -> None:
@@ -386,7 +424,7 @@ def _turbo() -> Callable[..., Array] | None:
 def _eight(data: Encoded, header: ImageHeader, channels: int, ratio: int = 1) -> Array:
     """Decode an image to 8 bits with Pillow."""
     gray = header.format == "jpeg" and channels == _GRAY
-    return _pillow(data, header, lambda image, _: _array(image, header, channels), gray, ratio)
+    return _pillow(data, header, lambda image, data: _array(image, data, header, channels), gray, ratio)
 
 
 def _pillow(data: Encoded, header: ImageHeader, pixels: _Pixels, gray: bool = False, ratio: int = 1) -> Array:
@@ -411,8 +449,6 @@ def _read(data: Encoded, header: ImageHeader, pixels: _Pixels, gray: bool, ratio
         if header.format == "png" and _ends_in_nothing(image, header) and not has_all_rows(data):
             raise ValueError("its last rows are missing")
         turned = stored_orientation(image)
-        if header.format == "jpeg" and image.mode == "CMYK":
-            image = _without_black(image, has_adobe_marker(data))
         return upright(pixels(image, data), {6: 8, 8: 6}.get(turned, turned))  # the inverse: as stored
 
 
@@ -432,19 +468,29 @@ def _ends_in_nothing(image: Any, header: ImageHeader) -> bool:
     return header.progressive or not any(image.crop((0, header.height - 1, header.width, header.height)).tobytes())
 
 
-def _array(image: Any, header: ImageHeader, channels: int) -> Array:
+def _array(image: Any, data: Encoded, header: ImageHeader, channels: int) -> Array:
+    if header.format == "jpeg" and image.mode == "CMYK":
+        inverted = has_adobe_marker(data)
+        return in_strips(image, lambda strip: _converted(_without_black(strip, inverted), header, channels, None))
     clear = image.info.pop("transparency", None) if channels in (_GRAY, _RGB) else image.info.get("transparency")
     if image.mode in ("I", "F") and (image.mode == "F" or image.format != "PNG"):
         way = '; decode floats with dtype="float32"' * (image.mode == "F")
         raise DecodeError(f"samples of 8 or 16 bits are needed, got a {image.format} with 32{way}")
+    if header.format == "png" and isinstance(clear, int | tuple) and image.mode in ("L", "RGB"):
+        image.info["transparency"] = _of_eight_bits(clear, header.bits)
+    if image.format == "TIFF" and image.mode.startswith("I;16"):
+        return _converted(image, header, channels, clear)  # whose white may be zero, which a strip does not say
+    return in_strips(image, lambda strip: _converted(strip, header, channels, clear))
+
+
+def _converted(image: Any, header: ImageHeader, channels: int, clear: Any) -> Array:
+    """The pixels of an image or of some of its rows; `clear` is the colour that is transparent, if any."""
     if image.mode == "I" or image.mode.startswith("I;16"):  # older Pillow reads a 16-bit gray PNG as "I"
         deep = gray16(image)
         out = np.repeat((deep >> 8).astype(np.uint8)[:, :, None], channels or 1, axis=2)
         if channels == 4:
             out[:, :, 3] = 255 if clear is None else np.where(deep == clear, 0, 255)
         return out
-    if header.format == "png" and isinstance(clear, int | tuple) and image.mode in ("L", "RGB"):
-        image.info["transparency"] = _of_eight_bits(clear, header.bits)
     mode = {1: "L", 3: "RGB", 4: "RGBA"}.get(channels) or _native_mode(image, header)
     pixels = np.array(image if image.mode == mode else image.convert(mode))
     return pixels if pixels.ndim == 3 else pixels[:, :, None]

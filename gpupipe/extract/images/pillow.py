@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from gpupipe.errors import DecodeError, shown_cause
 from gpupipe.extract.images.exif import NORMAL, orientation_of
 
-__all__ = ["facts", "opened", "sample_bits", "stored_orientation", "white_is_zero"]
+__all__ = ["facts", "in_strips", "opened", "sample_bits", "stored_orientation", "white_is_zero"]
 
 _BITS = {"1": 1, "I": 32, "F": 32}
 
@@ -48,6 +51,64 @@ def opened(data: bytes | bytearray | memoryview, kind: str) -> Iterator[Any]:
         raise DecodeError(f"a {kind.upper()} may have {most} pixels, the limit of Pillow, got more: {error}") from error
     except Exception as error:  # its readers raise all kinds of exceptions on damaged bytes
         raise DecodeError(f"damaged {kind.upper()}: {error}") from shown_cause(error)
+
+
+STRIP = 1 << 22
+"""Pixels of a strip."""
+
+
+def in_strips(image: Any, taken: Callable[[Any], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Take the pixels of an image, of a large one strip by strip, so that no copy on the way is as large as it is.
+
+    Args:
+        image: opened by `opened`; it is decoded here.
+        taken: takes the pixels of an image or of some rows of it, each from the same pixel alone: T[H,W,C].
+
+    Raises:
+        EOFError: a WebP is damaged.
+    """
+    width, height = image.size
+    if width * height <= 2 * STRIP:
+        return taken(image)
+    strip = _strips_of_webp(image) if image.format == "WEBP" else None
+    if strip is None:
+        image.load()
+
+        def strip(top: int, bottom: int) -> Any:
+            return image.crop((0, top, width, bottom))
+
+    rows = max(1, STRIP // width)
+    first = taken(strip(0, min(rows, height)))
+    out = np.empty((height, *first.shape[1:]), first.dtype)
+    out[:rows] = first
+    for top in range(rows, height, rows):
+        out[top : top + rows] = taken(strip(top, min(top + rows, height)))
+    return out
+
+
+def _strips_of_webp(image: Any) -> Callable[[int, int], Any] | None:
+    """What makes some rows of a WebP, as images like it; None if Pillow is to decode it as any other.
+
+    Pillow holds the decoder of a WebP, with two canvases of its size, as long as the image. So the canvas that the
+    decoder returns is taken from it, and the decoder dropped, before there is an image.
+    """
+    from PIL import Image
+
+    decoder: Any = getattr(image, "_decoder", None)
+    mode, raw = str(image.mode), str(getattr(image, "rawmode", ""))
+    if not hasattr(decoder, "get_next") or (mode, raw) not in (("RGB", "RGBX"), ("RGBA", "RGBA")):
+        return None
+    found = decoder.get_next()
+    if found is None:
+        raise EOFError("failed to decode next frame in WebP file")  # as Pillow says it
+    image._decoder = decoder = None
+    canvas = memoryview(found[0])
+    width, size = image.size[0], 4 * image.size[0]
+
+    def strip(top: int, bottom: int) -> Any:
+        return Image.frombytes(mode, (width, bottom - top), canvas[top * size : bottom * size], "raw", raw)
+
+    return strip
 
 
 def _check_length(data: bytes | bytearray | memoryview, image: Any) -> None:

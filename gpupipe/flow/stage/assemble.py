@@ -47,6 +47,7 @@ class Stage:
         to_host: whether results are copied to the host, for the host node that follows.
         program: the graph; None if no output is an image value.
         host: host work on the rows, if they are taken from batches.
+        shares_memory: whether the executor decodes the images of a batch at the same time on the host, see `split`.
     """
 
     source: Flow
@@ -67,6 +68,7 @@ class Stage:
     to_host: bool = False
     program: Program | None = None
     host: HostProgram | None = None
+    shares_memory: bool = False
 
 
 class Assembler:

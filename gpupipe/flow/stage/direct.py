@@ -63,7 +63,8 @@ class Direct:
                 self._assembler.check_shapes(values, group.rows)
             self._assembler.compute(values)
             feed = Feed.of(self._program, values, self._settings.verify)
-            feeds = split(feed, values, self._decoders, self._executors.capacity, self._settings.device_memory)
+            memory, shared = self._settings.device_memory, self._flow.shares_memory
+            feeds = split(feed, values, self._decoders, self._executors.capacity, memory, shared)
         except DataError as error:
             bad = {row: error.of_row(row) for row in error.rows}
             if not bad:

@@ -12,7 +12,7 @@ from ..batching.batcher import Group
 from ..batching.resumable import Checkpoint
 from ..element import Element
 
-__all__ = ["Delivered", "Job", "Queued", "in_parts"]
+__all__ = ["Delivered", "Job", "Queued", "runs_alone"]
 
 
 @dataclass(slots=True)
@@ -58,6 +58,9 @@ class Delivered:
     after: Checkpoint | None
 
 
-def in_parts(job: Job | Element) -> bool:
-    """Whether a job is too large for one run of the executor."""
-    return isinstance(job, Job) and len(job.feeds) > 1
+def runs_alone(job: Job | Element) -> bool:
+    """Whether nothing else may be in the executor with a job: it is too large for one run, or its images are large.
+
+    What holds some of the budget of large images may not wait for the consumer of another batch.
+    """
+    return isinstance(job, Job) and (len(job.feeds) > 1 or any(feed.large for feed in job.feeds))

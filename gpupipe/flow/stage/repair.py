@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import Location, PixelError
+from ...extract.images.budget import BUDGET, LARGE, kind_of, peak_bytes
 from ...graph.host_values import HostValues
 from ...graph.values import Apply
 from ...log import logger
@@ -44,7 +47,9 @@ def joined(parts: Sequence[Any]) -> Any:
     return [row for part in parts for row in part]
 
 
-def split(feed: Feed, values: HostValues, decoders: Sequence[Apply], capacity: int, memory: int) -> list[Feed]:
+def split(
+    feed: Feed, values: HostValues, decoders: Sequence[Apply], capacity: int, memory: int, shared: bool = False
+) -> list[Feed]:
     """Split a batch that exceeds an executor's capacity, or whose decoded images exceed a budget.
 
     Args:
@@ -53,18 +58,50 @@ def split(feed: Feed, values: HostValues, decoders: Sequence[Apply], capacity: i
         decoders: the calls that decode its images.
         capacity: rows.
         memory: bytes of decoded images.
+        shared: whether the executor decodes the rows of a part at the same time on the host: then the large images of
+            a part need no more than the budget of the process (`extract/images/budget.py`), unless it is one alone.
     """
-    pixels = np.zeros(feed.size, np.int64)
+    pixels, large = np.zeros(feed.size, np.int64), np.zeros(feed.size, np.int64)
     for decoder in decoders:
-        height, width = values.encoded_sizes(decoder).T.astype(np.int64)
-        pixels += height * width * 3
-    parts, start, room = [], 0, memory
-    for i, size in enumerate(pixels.tolist()):
-        if (size > room or i - start == capacity) and i > start:
+        sizes = values.encoded_sizes(decoder).astype(np.int64)
+        pixels += sizes.prod(axis=1) * 3
+        if shared:
+            large += _large(values, decoder, sizes)
+    if large.any():
+        feed = replace(feed, large=tuple(large.tolist()))
+    parts, start, room, budget = [], 0, memory, BUDGET.most
+    for i, (size, need) in enumerate(zip(pixels.tolist(), large.tolist(), strict=True)):
+        if (size > room or need > budget or i - start == capacity) and i > start:
             parts.append(feed.part(start, i))
-            start, room = i, memory
+            start, room, budget = i, memory, BUDGET.most
         room -= size
+        budget -= need
     return [feed] if start == 0 else [*parts, feed.part(start, feed.size)]
+
+
+def _large(values: HostValues, decoder: Apply, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The bytes that decoding takes for each large image of a batch, int64[B]; 0 for all others.
+
+    Args:
+        values: of the batch.
+        decoder: the call that decodes the images.
+        sizes: their heights and widths, int64[B,2].
+    """
+    found = np.zeros(len(sizes), np.int64)
+    most = peak_bytes("webp", 1, 1)  # of all formats
+    candidates = np.flatnonzero(sizes.prod(axis=1) * most > LARGE).tolist()
+    if not candidates:
+        return found
+    images = values.rows(decoder.x[0])
+    windows = values.rows(decoder.params[1]) if decoder.op.parameters == ("start", "shape") else None
+    for row in candidates:
+        kind = kind_of(images[row])
+        height, width = sizes[row].tolist()
+        if windows is not None and kind == "jpeg":  # of which no more is decoded
+            height, width = np.minimum(windows[row], sizes[row]).tolist()
+        need = peak_bytes(kind, height, width)
+        found[row] = need if need > LARGE else 0
+    return found
 
 
 def in_spite_of(found: WrongPixels, rows: Sequence[Element], settings: Settings, delivered: bool = True) -> list[Any]:

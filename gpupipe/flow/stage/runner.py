@@ -12,6 +12,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
 from time import perf_counter, thread_time
 from typing import Any
 
@@ -32,7 +34,7 @@ from ..prefetch.channel import Channel, Closed
 from ..run import SILENT_REPLAY, Context
 from ..step import close
 from .assemble import Assembler, Stage, failed_batch
-from .job import Delivered, Job, Queued, in_parts
+from .job import Delivered, Job, Queued, runs_alone
 from .repair import host_copy, in_spite_of, joined, make_holes, split
 
 __all__ = ["IN_FLIGHT", "StageRunner"]
@@ -181,7 +183,8 @@ class StageRunner:
     def _split(self, feed: Feed, values: HostValues) -> list[Feed]:
         """Split a batch that exceeds the executor's capacity, or whose images would exceed the device budget."""
         self._capacity = self._capacity or max(self._flow.size, feed.size)
-        return split(feed, values, self._decoders, self._capacity, self._settings.device_memory)
+        memory, shared = self._settings.device_memory, self._flow.shares_memory
+        return split(feed, values, self._decoders, self._capacity, memory, shared)
 
     # ---- runner
 
@@ -193,15 +196,15 @@ class StageRunner:
             if self._load is not None:
                 self._load()
             while True:
-                # A batch in parts runs alone, one part after the other: nothing is submitted after it.
-                alone = bool(flight) and in_parts(flight[-1].item)
+                # A batch that runs alone, maybe in parts, is submitted when those before it are delivered.
+                alone = bool(flight) and runs_alone(flight[-1].item)
                 queued = None if alone else self._take(wait=not flight)
                 if queued is not None:
                     job = queued.item
-                    if isinstance(job, Job) and len(job.feeds) == 1:
+                    if isinstance(job, Job) and job.feeds and not runs_alone(job):
                         self._submit(job.feeds[0])
                     flight.append(queued)
-                    if len(flight) < IN_FLIGHT and not in_parts(job):
+                    if len(flight) < IN_FLIGHT and not runs_alone(job):
                         continue
                 if not flight:
                     break
@@ -284,7 +287,7 @@ class StageRunner:
         text, start = None, 0
         for feed in job.feeds:
             try:
-                if len(job.feeds) > 1:
+                if runs_alone(job):
                     self._submit(feed)
                 results = self._answer(job.group.rows[start : start + feed.size])
                 parts.append([host_copy(result) for result in results] if self._flow.to_host else results)
@@ -419,7 +422,7 @@ class StageRunner:
         Where errors are raised, what is in flight does not change their order: after a resume nothing is in flight.
         """
         job = queued.item
-        if isinstance(job, Job) and len(job.feeds) == 1:
+        if isinstance(job, Job) and job.feeds and not runs_alone(job):  # else it was not submitted
             try:
                 self._answer(job.group.rows, delivered=False)
             except BatchFailed as failure:  # without causes it fails again when it runs again
@@ -430,7 +433,9 @@ class StageRunner:
         """Find the bad rows by halving in the same executor; nothing else is in flight."""
         feed, rows = Feed.of(self._program, job.values), job.group.rows
         found: dict[int, DataError] = {}
-        spans = [(low, min(low + self._capacity, len(rows))) for low in range(0, len(rows), self._capacity)][::-1]
+        feed = replace(feed, large=sum((part.large or (0,) * part.size for part in job.feeds), ()))
+        ends = list(accumulate(part.size for part in job.feeds))
+        spans = list(zip([0, *ends], ends, strict=False))[::-1]
         while spans:
             low, high = spans.pop()
             self._submit(feed.part(low, high))

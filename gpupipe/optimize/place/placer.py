@@ -300,6 +300,7 @@ class Placer:
             to_host=on_gpu and not stays,
             program=program,
             host=host if how == "unstack" else None,
+            shares_memory=choice is not None and choice.runs_dali and not on_gpu,
         )
         flow = reduce(lambda flow, step: step(flow), pending.above, _measured(stage))
         there = frozenset(range(len(prepared.values))) if stays and not kept else _stay(pending)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from ...classes import dataclass
 from ...errors import ClosedError, DataError, DecodeError, DeviceError, GpupipeError
+from ...extract.images.budget import Share, hold, let_go
 from ...graph.values import Apply, Const
 from ...options import DecoderOptions
 from ...spec import TensorSpec
@@ -48,12 +49,14 @@ class _Flight:
         buffers: the fed tensors, kept alive until DALI is done with them.
         causes: the errors of bad rows, because of which the batch was not fed.
         outcome: its outputs or failure, if taken from DALI before `collect`.
+        share: what its large images hold of the budget until DALI has decoded them.
     """
 
     feed: Feed
     buffers: list[Any]
     causes: dict[int, DataError]
     outcome: Any = None
+    share: Share | None = None
 
 
 _LONE = 3
@@ -132,6 +135,7 @@ class DaliExecutor(Executor):
             return _Flight(feed, [], causes)
         if self._pipeline is None:
             self._pipeline = library.POOL.take(self._key) or self._build(self._entries)
+        share = hold(sum(feed.large)) if any(feed.large) and not self.on_gpu else None
         try:
             for n, buffer in zip(self._fed, buffers, strict=True):
                 # -1: a stream of DALI's own; what is kept on a GPU is complete, and `feed_input` waits for its copy.
@@ -145,7 +149,7 @@ class DaliExecutor(Executor):
             if is_of_device(str(error)):
                 raise self._device_failed(str(error)) from error
             raise GpupipeError(f"{self.label} refused a batch of {self._names}: {cause_of(str(error))}") from error
-        return _Flight(feed, buffers, {})
+        return _Flight(feed, buffers, {}, share=share)
 
     def _tensors(self, tensors: Any, rows: Any, entry: Entry, size: int, causes: dict[int, DataError]) -> Any:
         if entry.kind == "cached" and self._device_id is not None:
@@ -253,6 +257,10 @@ class DaliExecutor(Executor):
             if "Calling type does not match" in text or "ExternalSource expected" in text:
                 raise GpupipeError(f"{self.label} cannot run {self._names}: {cause_of(text)}") from error
             return BatchFailed(cause_of(text))  # the rest of DALI's text is about its own source code
+        finally:
+            share, flight.share = flight.share, None
+            if share is not None:
+                let_go(share)
         self._pipeline.release_outputs()
         return outputs
 

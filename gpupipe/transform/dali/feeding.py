@@ -86,7 +86,7 @@ def kept(feed: Feed) -> Feed:
         [bytes(row) if isinstance(row, memoryview) else row for row in rows] if isinstance(rows, list) else rows
         for rows in feed.values
     ]
-    return Feed(feed.size, tuple(values))
+    return Feed(feed.size, tuple(values), large=feed.large)
 
 
 def tensors_of(
