@@ -29,7 +29,7 @@ METHODS = ("area", "bicubic", "bilinear", "lanczos3", "nearest")
 
 
 MANY = 1 << 25
-"""Samples of an image that is not copied to float32 as a whole: the pixels that are taken of it are, which are equal."""
+"""Samples of an image that is not copied to float32 as a whole: the pixels that are taken of it are, and are equal."""
 
 
 @lru_cache(1024)

@@ -100,7 +100,7 @@ def test_bad_images_among_large_ones_give_everything_back(backend: str, shared: 
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_two_iterators_in_turns_do_not_wait_for_each_other(backend: str, shared: _Watched) -> None:
+def test_two_iterators_in_turns_do_not_wait_for_each_other(backend: Any, shared: _Watched) -> None:
     files = [_file("PNG", 150, 150)] * 4
 
     def one() -> Any:

@@ -28,6 +28,7 @@ import gpupipe as gp
 from gpupipe.flow import run
 from gpupipe.flow.bad import found
 from gpupipe.flow.maps import read_payloads
+from gpupipe.load.iterator import DatasetIterator
 from gpupipe.load.state import sealed
 from tests.reliability.resume import plain, through_json
 from tests.reliability.resume_programs import FAULTS, SOURCES, STEPS, damage_now, programs_with, write_files
@@ -168,7 +169,7 @@ def numbers(items: Any) -> list[int]:
             continue
 
 
-def resumed(chain: gp.Dataset, state: Any) -> gp.DatasetIterator:
+def resumed(chain: gp.Dataset, state: Any) -> DatasetIterator:
     items = iter(chain)
     items.load_state_dict(state)
     return items

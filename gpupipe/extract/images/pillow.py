@@ -70,13 +70,7 @@ def in_strips(image: Any, taken: Callable[[Any], npt.NDArray[Any]]) -> npt.NDArr
     width, height = image.size
     if width * height <= 2 * STRIP:
         return taken(image)
-    strip = _strips_of_webp(image) if image.format == "WEBP" else None
-    if strip is None:
-        image.load()
-
-        def strip(top: int, bottom: int) -> Any:
-            return image.crop((0, top, width, bottom))
-
+    strip = (_strips_of_webp(image) if image.format == "WEBP" else None) or _strips_of(image)
     rows = max(1, STRIP // width)
     first = taken(strip(0, min(rows, height)))
     out = np.empty((height, *first.shape[1:]), first.dtype)
@@ -84,6 +78,12 @@ def in_strips(image: Any, taken: Callable[[Any], npt.NDArray[Any]]) -> npt.NDArr
     for top in range(rows, height, rows):
         out[top : top + rows] = taken(strip(top, min(top + rows, height)))
     return out
+
+
+def _strips_of(image: Any) -> Callable[[int, int], Any]:
+    """What makes some rows of an image, which is decoded here."""
+    image.load()
+    return lambda top, bottom: image.crop((0, top, image.size[0], bottom))
 
 
 def _strips_of_webp(image: Any) -> Callable[[int, int], Any] | None:

@@ -223,8 +223,8 @@ def test_a_checksum_is_of_what_follows_an_array_too(compression: int, tmp_path: 
     for name, data in (("sound", sound), ("shorter", shorter)):
         with zipfile.ZipFile(tmp_path / name, "w", compression) as archive:
             archive.writestr("a.npy", data)
-    crcs = [struct.pack("<I", zlib.crc32(data)) for data in (shorter, sound)]
-    (tmp_path / "shorter").write_bytes((tmp_path / "shorter").read_bytes().replace(*crcs))
+    wrong, right = (struct.pack("<I", zlib.crc32(data)) for data in (shorter, sound))
+    (tmp_path / "shorter").write_bytes((tmp_path / "shorter").read_bytes().replace(wrong, right))
 
     assert elements(gp.NumpyDataset(str(tmp_path / "sound"), "a")) == list(range(9000))
     with pytest.raises(RecordError, match="CRC"):
