@@ -12,6 +12,7 @@ from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
+from gpupipe.ops._shared.fill import check_single, filling
 from gpupipe.ops._shared.geometry import column, layout_of, smallest_and_largest
 from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
@@ -85,6 +86,7 @@ class RandomErasing(Op):
             limits = np.iinfo(x.dtype)
             if any(number != int(number) or not limits.min <= number <= limits.max for number in self.value):
                 raise SpecError(f"random_erasing needs values that fit the image, got {self.value} for {x}")
+        check_single("random_erasing", "values", self.value, x)
         return x
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
@@ -99,12 +101,12 @@ class RandomErasing(Op):
         (y, left), (h, w) = start.tolist(), shape.tolist()
         if h == 0:
             return x
-        filling = np.array(self.value, x.dtype)
+        values = filling(self.value, x.dtype)
         out = x.copy()
         if self.layout == "HWC":
-            out[y : y + h, left : left + w] = filling
+            out[y : y + h, left : left + w] = values
         else:
-            out[:, y : y + h, left : left + w] = filling[:, None, None]
+            out[:, y : y + h, left : left + w] = values[:, None, None]
         return out
 
     def dali(self, d: Any, x: Any, start: Any, shape: Any) -> Any:
@@ -186,9 +188,11 @@ def random_erasing(
     value = plain(value)
     values: Any = value if isinstance(value, (tuple, list, np.ndarray)) else (value,)
     try:
-        filling = tuple(float(number) for number in values)
+        filled = tuple(float(number) for number in values)
     except (TypeError, ValueError) as error:
         raise PlanTypeError(f"random_erasing needs a number for value, or one per channel, got {value!r}") from error
+    if any(isinstance(number, int) and number != single for number, single in zip(values, filled, strict=True)):
+        raise SpecError(f"random_erasing needs values that float32 holds, as integers up to 2**24, got {value!r}")
     shares = smallest_and_largest("random_erasing", "scale", scale)
     ratios = smallest_and_largest("random_erasing", "ratio", ratio)
-    return apply(RandomErasing(p, shares, ratios, filling, layout or layout_of(image)), image, seed=seed)  # type: ignore[no-any-return]
+    return apply(RandomErasing(p, shares, ratios, filled, layout or layout_of(image)), image, seed=seed)  # type: ignore[no-any-return]

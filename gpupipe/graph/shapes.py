@@ -120,7 +120,7 @@ class Subscript(Reshaping):
         parts = self._parts(self.given.shape)
         taken = tuple(part for part, _ in parts if part is not None)
         left = [part for part, _ in parts if not isinstance(part, int)]
-        node = subscripted(d, x, taken)
+        node = subscripted(d, x, taken, self.given.dtype)
         added = [axis for axis, part in enumerate(left) if part is None]
         return self.named(d, d.fn.expand_dims(node, axes=added) if added else node)
 
@@ -174,6 +174,10 @@ class Subscript(Reshaping):
             ((6, 40, 30, 3), "THWC", np.uint8, of_clips),
         ):
             x = (np.arange(np.prod(shape)) * 7 % 251).astype(kind).reshape(shape)
+            given = TensorSpec(shape, "bool", layout)
+            yield Case(
+                cls((back, every), given=given), (np.greater(x, 99),), (layout,), note=f"large {layout} of booleans"
+            )
             for key in keys:
                 yield Case(
                     cls(key, given=TensorSpec(shape, x.dtype, layout)), (x,), (layout,), note=f"large {layout} {key}"

@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 __all__ = ["subscripted"]
 
 
-def subscripted(d: Any, x: Any, key: Sequence[int | slice]) -> Any:
+def subscripted(d: Any, x: Any, key: Sequence[int | slice], dtype: Any) -> Any:
     """`x[key]` of a DALI node, as in NumPy.
 
     Args:
         d: DALI.
         x: the node.
         key: an integer or a slice for each of its dimensions.
+        dtype: of its values.
     """
     cuts: list[int | slice] = []
     steps: list[tuple[int, int]] = []
@@ -32,7 +35,7 @@ def subscripted(d: Any, x: Any, key: Sequence[int | slice]) -> Any:
     node = x if all(cut == slice(None) for cut in cuts) else x[tuple(cuts)]
     for at, step in steps:
         if step < 0:
-            node = _reversed(d, node, at, axis)
+            node = _reversed(d, node, at, axis, dtype)
         if abs(step) > 1:
             node = _every(d, node, at, axis, abs(step))
     return node
@@ -57,7 +60,7 @@ def _every(d: Any, x: Any, axis: int, rank: int, step: int) -> Any:
     return columns[(*[slice(None)] * (axis + 1), 0)]
 
 
-def _reversed(d: Any, x: Any, axis: int, rank: int) -> Any:
+def _reversed(d: Any, x: Any, axis: int, rank: int, dtype: Any) -> Any:
     """The elements of an axis in reverse order: the lines of a volume, flipped."""
     shape = x.shape()
     one = shape[0] * 0 + 1
@@ -67,4 +70,10 @@ def _reversed(d: Any, x: Any, axis: int, rank: int) -> Any:
     for i in range(axis + 1, rank):
         behind = behind * shape[i]
     volume = d.fn.reshape(x, shape=d.fn.stack(before, shape[axis], behind, one), layout="DHWC")
-    return d.fn.reshape(d.fn.flip(volume, horizontal=0, vertical=1), shape=shape, layout="")
+    boolean = np.dtype(dtype).kind == "b"
+    if boolean:  # which DALI does not flip
+        volume = d.fn.reinterpret(volume, dtype=d.dtype(np.uint8))
+    turned = d.fn.flip(volume, horizontal=0, vertical=1)
+    if boolean:
+        turned = d.fn.reinterpret(turned, dtype=d.dtype(np.bool_))
+    return d.fn.reshape(turned, shape=shape, layout="")

@@ -14,7 +14,7 @@ from gpupipe.ops._shared.geometry import images_of
 from gpupipe.ops.sample import Sample
 from gpupipe.spec import TensorSpec
 
-__all__ = ["Fill", "check_fill", "fills_of", "parts_of"]
+__all__ = ["Fill", "check_fill", "check_single", "filling", "fills_of", "parts_of"]
 
 Fill = tuple[float, ...]
 """One number, or one per channel."""
@@ -33,6 +33,27 @@ def check_fill(who: str, fill: Fill, x: TensorSpec) -> None:
         limits = np.iinfo(x.dtype)
         if any(number != int(number) or not limits.min <= number <= limits.max for number in fill):
             raise SpecError(f"{who} needs a fill that fits the image, got {fill} for {x}")
+    check_single(who, "a fill", fill, x)
+
+
+def check_single(who: str, what: str, numbers: Fill, x: TensorSpec) -> None:
+    """Check that the numbers that are put into an image are those of float32, which DALI takes.
+
+    Raises:
+        SpecError: float32 has another integer in the place of one, or infinity.
+    """
+    kind = x.dtype.kind if isinstance(x.dtype, np.dtype) else ""
+    for number in numbers:
+        single = float(np.float32(number)) if abs(number) < 3.5e38 else float("inf")
+        if (kind in "iu" and single != number) or (kind == "f" and np.isfinite(number) and not np.isfinite(single)):
+            raise SpecError(
+                f"{who} needs {what} that float32 holds, as all integers up to 2**24, got {number:.17g} for {x}"
+            )
+
+
+def filling(numbers: Fill, dtype: Any) -> Any:
+    """The numbers that are put into an image, T[C] or T[1]: those of float32, also for float64."""
+    return np.array(numbers, np.float32).astype(dtype)
 
 
 def fills_of(who: str, image: Any, fill: Any) -> tuple[Fill, ...]:
@@ -82,4 +103,6 @@ def _fill(who: str, fill: Any) -> Fill:
         if isinstance(number, Symbol):
             raise PlanTypeError(f"{who} needs plain numbers for fill, got a traced value")
         check_number(who, "fill", plain(number))
+        if isinstance(plain(number), int) and float(number) != plain(number):
+            raise SpecError(f"{who} needs a fill that float32 holds, as all integers up to 2**24, got {number}")
     return tuple(float(number) for number in numbers)

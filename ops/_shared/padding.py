@@ -10,7 +10,7 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Op
-from gpupipe.ops._shared.fill import Fill, check_fill
+from gpupipe.ops._shared.fill import Fill, check_fill, filling
 from gpupipe.ops._shared.flip import flipped
 from gpupipe.ops._shared.geometry import MOVABLE, image_of, shifted
 from gpupipe.ops._shared.sometimes import where_dali
@@ -76,7 +76,7 @@ class Padding(Op):
             padded: Array = np.pad(x, around, mode=self.mode)  # type: ignore[call-overload]
             return padded
         out = np.empty((*shape.tolist(), x.shape[2]), x.dtype)
-        out[:] = np.array(self.fill, x.dtype)
+        out[:] = filling(self.fill, x.dtype)
         out[top : top + x.shape[0], left : left + x.shape[1]] = x
         return out
 

@@ -320,7 +320,7 @@ def test_random_chains_without_failures_do_too_and_never_say_a_wrong_number(prog
 
 
 def test_a_replacement_keeps_the_identity_of_the_bad_element_and_says_so() -> None:
-    policy = ErrorPolicy("replace", lambda hole: None, lambda: False)
+    policy = ErrorPolicy("replace", lambda hole: None, lambda: False, False, lambda hole: False, lambda hole, who: None)
     policy.good(((0,), Stream(7, "file"), 0))
 
     ((value, stream, position),) = policy.bad((Hole(gp.DataError("no 1")), Stream(7, "file"), 1))

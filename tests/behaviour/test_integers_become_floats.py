@@ -263,7 +263,8 @@ def test_an_expression_may_give_an_array_that_no_graph_holds() -> None:
 def test_a_wide_integer_beside_a_narrow_one_is_computed_as_numpy_does(wide: str, narrow: str) -> None:
     t = np.array([1700000001, 16777217, 123456789]).astype(wide)
     k = np.ones(3, narrow)
-    functions = [lambda a, b: a / b, lambda a, b: b / a, *([lambda a, b: a - b] if narrow != "bool" else [])]
+    functions: list[Callable[[Any, Any], Any]] = [lambda a, b: a / b, lambda a, b: b / a]
+    functions += [lambda a, b: a - b] if narrow != "bool" else []
     for function in functions:
         traced = list(Dataset.from_tensor_slices((t, k)).map(function))
         expected = function(t, k)

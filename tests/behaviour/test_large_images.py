@@ -118,7 +118,12 @@ class TestABatchOfDali:
 
         sizes: list[int] = []
         submit = DaliExecutor.submit
-        monkeypatch.setattr(DaliExecutor, "submit", lambda self, feed: sizes.append(feed.size) or submit(self, feed))
+
+        def noted(executor: DaliExecutor, feed: Any) -> None:
+            sizes.append(feed.size)
+            submit(executor, feed)
+
+        monkeypatch.setattr(DaliExecutor, "submit", noted)
         list(_chain(files, "dali", **how))
         return sizes
 

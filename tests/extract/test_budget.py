@@ -239,7 +239,12 @@ def _photo(mode: str = "RGB") -> Any:
 def test_every_format_takes_part(kind: str, call: Any, shared: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
     take = shared.take
-    monkeypatch.setattr(shared, "take", lambda size, wait=True: taken.append(size) or take(size, wait))
+
+    def noted(size: int, wait: bool = True) -> Any:
+        taken.append(size)
+        return take(size, wait)
+
+    monkeypatch.setattr(shared, "take", noted)
 
     call(_encoded(kind, _photo()))
 

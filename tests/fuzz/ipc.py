@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
+from typing import Any
 
 from gpupipe.errors import DataError
 from gpupipe.extract.storage.files import OpenFile
@@ -29,6 +30,14 @@ class Counted(Memory):
 
 
 @lru_cache(1)
+def schema() -> Any:
+    """The schema of the files."""
+    import pyarrow as pa
+
+    return pa.schema([("a", pa.int8())])
+
+
+@lru_cache(1)
 def messages() -> tuple[bytes, bytes]:
     """A file of two batches up to its footer, and the footer."""
     import io
@@ -36,10 +45,9 @@ def messages() -> tuple[bytes, bytes]:
     import pyarrow as pa
 
     out = io.BytesIO()
-    schema = pa.schema([("a", pa.int8())])
-    with pa.ipc.new_file(out, schema) as writer:
+    with pa.ipc.new_file(out, schema()) as writer:
         for rows in (3, 5):
-            writer.write_batch(pa.record_batch([list(range(rows))], schema=schema))
+            writer.write_batch(pa.record_batch([list(range(rows))], schema=schema()))
     data = out.getvalue()
     (length,) = struct.unpack_from("<i", data, len(data) - 10)
     return data[: -10 - length], data[-10 - length : -10]
@@ -54,7 +62,8 @@ def one(data: bytes, thorough: bool = True) -> None:
         body = messages()[0] + body + struct.pack("<i", len(body)) + b"ARROW1"
     storage = Counted(body)
     try:
-        rows = list(ipc._batches(OpenFile(storage, "a")))
+        file = OpenFile(storage, "a")
+        rows = [ipc._rows(file, schema(), *block) for block in ipc._blocks(file)]
     except (DataError, struct.error, IndexError):  # those that `Ipc.open` makes an error of the file of
         rows = []
     assert all(-(1 << 63) <= count < 1 << 63 for count in rows)  # `Table` refuses what cannot be

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -120,3 +121,20 @@ test_what_cannot_be_padded_or_cropped_is_an_error = refused(
     (SpecError, "interpolation from", lambda: ops.resize_with_pad(X[0], 5, 5, "area")),
     (ShapeError, "of which a pixel is left, got 1x7 for 2x2", lambda: ops.resize_with_pad(X[0, :1], 2, 2)),
 )
+
+
+@pytest.mark.parametrize("fill", [16777217, 2**31 - 1])
+def test_a_fill_that_float32_does_not_hold_is_refused(fill: int) -> None:
+    """DALI's slice and erase take float32: they would put another number there, 2**31 as a negative one."""
+    mask = np.ones((8, 9, 1), np.int32)
+    calls: list[Callable[[], Any]] = [
+        lambda: ops.pad(mask, 2, fill=fill),
+        lambda: ops.random_zoom_out(mask, p=1, fill=fill),
+        lambda: ops.random_erasing(mask, p=1, value=fill),
+        lambda: ops.pad(mask.astype(np.int64), 2, fill=2**53 + 1),
+        lambda: ops.random_erasing(mask.astype(np.uint16), p=1, value=2**53 + 1),
+    ]
+    for call in calls:
+        with pytest.raises(SpecError, match=r"2\*\*24|fit the image"):
+            call()
+    assert ops.pad(mask, 1, fill=1 << 24)[0, 0, 0] == 1 << 24

@@ -595,7 +595,7 @@ def test_a_record_longer_than_the_option_is_a_bad_one(
     if how == "block":
         monkeypatch.setattr(tfrecord, "BLOCK", 64)
         monkeypatch.setattr("gpupipe.flow.sources.readers.LOCAL_BLOCK", 64)
-    dataset = gp.TFRecordDataset([path])
+    dataset: Dataset = gp.TFRecordDataset([path])
     if how == "GZIP":
         monkeypatch.setattr(inflate, "_ANYWAY", 1000)
         Path(path).write_bytes(gzip.compress(Path(path).read_bytes()))

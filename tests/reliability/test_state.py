@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -545,7 +545,7 @@ def numbers_of(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
         yield from numbers_of(value, (*path, name))
 
 
-MADE = {
+MADE: dict[str, Callable[[gp.Dataset], gp.Dataset]] = {
     "counting": lambda ds: ds.batch(4).unbatch(),
     "endless": lambda ds: ds.repeat().batch(3).unbatch().shuffle(5),
     "windows": lambda ds: ds.window(3).flat_map(lambda w: w),

@@ -178,7 +178,7 @@ def flipped(path: Path, where: float, by: int = 4) -> None:
     path.write_bytes(data)
 
 
-STORED = {"a": np.arange(100_000).reshape(1000, 100), "b": np.arange(1000, dtype=np.int8)}
+STORED: dict[str, Any] = {"a": np.arange(100_000).reshape(1000, 100), "b": np.arange(1000, dtype=np.int8)}
 """Arrays of several blocks: the first has nearly all the bytes of a file."""
 
 
@@ -242,7 +242,7 @@ def test_a_checksum_is_compared_once_for_each_version_of_a_file(
         compared[0] += len(data)
         return crc32(data, value)
 
-    monkeypatch.setattr(numpy.zlib, "crc32", counted)
+    monkeypatch.setattr(zlib, "crc32", counted)
     monkeypatch.setattr(numpy, "_PIECE", 2000)
     ds = gp.NumpyDataset(path)
     assert compared == [0]  # not where the chain is made

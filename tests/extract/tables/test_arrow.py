@@ -163,7 +163,7 @@ def test_a_boolean_of_eight_bits_is_one(make: Any, tmp_path: Path) -> None:
     assert elements(found) == [False, True, True, True]
 
 
-class _Period(pa.ExtensionType):  # type: ignore[misc]
+class _Period(pa.ExtensionType):  # type: ignore[name-defined, misc]
     """A type of a user's own: months since 1970, and any storage."""
 
     def __init__(self, storage: Any) -> None:
