@@ -337,7 +337,13 @@ class Run:
     def lacks(self, element: Element) -> bool:
         """Whether a bad element was good before a state was taken, and keeps its place among those that are counted."""
         hole = element[0]
-        if not SILENT_REPLAY.get() or hole.noted or self.stopped.on or not (type(hole) is Hole or hole.error.lost):
+        if (
+            not SILENT_REPLAY.get()
+            or hole.noted
+            or hole.known
+            or self.stopped.on
+            or not (type(hole) is Hole or hole.error.lost)
+        ):
             return False
         return self.bad.found.exact and (hole.found is None or not hole.found.again)
 

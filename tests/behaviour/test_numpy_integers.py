@@ -354,7 +354,17 @@ def test_an_op_on_batches_with_numpy_integers_is_that_with_pythons(fn: Any, kind
     assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(result(kind), result(int), strict=True))
 
 
-FIELDS = ("threads", "seed", "max_pixels", "host_memory", "device_memory", "max_bad", "read_timeout", "verify")
+FIELDS = (
+    "threads",
+    "seed",
+    "max_pixels",
+    "max_record",
+    "host_memory",
+    "device_memory",
+    "max_bad",
+    "read_timeout",
+    "verify",
+)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())

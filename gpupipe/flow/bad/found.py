@@ -151,10 +151,20 @@ def key_of(stream: Stream) -> int:
     return mix64(stream.key, 1) if isinstance(stream, BatchStream) else stream.key
 
 
-def as_before(at: Any, flow: Any, items: Running) -> Running:
-    """The input of a step, or the output of a source (None), in which what was bad before a loaded state is bad."""
+def as_before(at: Any, flow: Any, items: Running, reported: bool = False) -> Running:
+    """The input of a step, or the output of a source (None), in which what was bad before a loaded state is bad.
+
+    Args:
+        at: the context in which it is opened.
+        flow: the step.
+        items: its input, opened.
+        reported: only what was reported by then. A stage finds out late that an image is bad, and raises errors of the
+            host before it: what it had found ahead comes in that order again, not in that of the input.
+    """
     places = at.run.bad.found.of(flow)
-    return items if places is None else _AsBefore(_again(items, places), items)
+    if places is not None and reported:
+        places = {place: one for place, one in places.items() if not one.error}
+    return _AsBefore(_again(items, places), items) if places else items
 
 
 class _AsBefore(Unseen):

@@ -94,7 +94,7 @@ class ResumableBatcher:
         self._base = part(state, "base")
         self._run, self._found = at.run, at.run.bad.found
         self._since = at.since if state is None else 0
-        self.source = as_before(at, flow, flow.source.open(at, self._base))
+        self.source = as_before(at, flow, flow.source.open(at, self._base), reported=True)
         self._bad: Bad = {} if state is None else errors_of(state["bad"])
         self._known = _Known(self.source, self._bad)
         self.batcher = make(self._known if self._bad or at.run.bad.known else self.source)
@@ -198,7 +198,8 @@ class _Known(Iterator[Element]):
         if type(value) is not tuple:
             if value.known:
                 self.holes.append(((stream.key, position), value.error))
-            self.bad.pop((stream.key, position), None)
+            if self.bad.pop((stream.key, position), None) is not None:
+                value.found = Found(again=True)
             return element
         error = self.bad.pop((stream.key, position), None) if self.bad else None
         return (

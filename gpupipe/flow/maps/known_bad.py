@@ -9,7 +9,6 @@ from ...classes import dataclass
 from ...errors import PLACES, BadRecord, DataError
 from ...random import mix64
 from ..access import RandomAccess, Through
-from ..bad.found import found
 from ..bad.records import KnownBad
 from ..element import BatchStream, Element, Hole, Replacement
 from ..run import Context, Flow
@@ -32,13 +31,13 @@ class KnownBadFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, state)
-        return Unseen(_checked(inner, at.run.bad.known, self), inner)
+        return Unseen(_checked(inner, at.run.bad.known), inner)
 
     def access(self, at: Context) -> RandomAccess:
         return Through(self, at)
 
 
-def _checked(inner: Iterator[Element], known: KnownBad, step: Flow) -> Iterator[Element]:
+def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:
     """Look each element up: by offset in a file, or as a file."""
     keys = known.keys
     of_file: dict[int, BadRecord] = {}
@@ -58,6 +57,4 @@ def _checked(inner: Iterator[Element], known: KnownBad, step: Flow) -> Iterator[
             yield element
         else:
             error = DataError(record.reason, file=stream.name, offset=position, stage=record.stage, unit=stream.unit)
-            hole = Hole(error, known=True)
-            found(hole, stream, position, step)
-            yield hole, stream, position
+            yield Hole(error, known=True), stream, position

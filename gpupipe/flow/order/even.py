@@ -17,7 +17,7 @@ from ..buffer_sizes import bytes_of
 from ..element import Element, Raised
 from ..run import SILENT_REPLAY, Context, Flow
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, fast_forward, int_part, part
+from ..state.snapshot import Since, State, fast_forward, int_part, part
 from ..step import Running, close
 
 __all__ = ["EvenFlow", "even_size"]
@@ -164,6 +164,6 @@ class _Wrapping(Running):
         return element
 
     def snapshot(self) -> State:
-        """The snapshot of the input, and how many elements it gave."""
+        """The snapshot of the input, and how many elements it gave; the first ones may be made again at the end."""
         source = None if self._wrapped or self.source is None else self.source.snapshot()
-        return {"source": source, "seen": self._seen, "wrapped": self._wrapped}
+        return {"source": source, "seen": self._seen, "wrapped": self._wrapped, "bad": Since(self._at.since)}

@@ -89,22 +89,25 @@ class Since(Deferred):
         return 0
 
     def json(self) -> Any:
-        NEEDED.get().append(self.number)
+        needed = NEEDED.get()
+        if needed is not None:
+            needed.append(self.number)
         return 0
 
 
-NEEDED: ContextVar[list[int]] = ContextVar("gpupipe_needed")
+NEEDED: ContextVar[list[int] | None] = ContextVar("gpupipe_needed", default=None)
 """Collects what the `Since` leaves of a state say while it is written out."""
 
 
 def written(state: State) -> tuple[Any, int | None]:
     """A snapshot as JSON, and the number of the first bad element that it needs; None if it needs none."""
     needed: list[int] = []
-    token = NEEDED.set(needed)
+    before = NEEDED.get()
     try:
+        NEEDED.set(needed)
         return to_json(state), min(needed, default=None)
     finally:
-        NEEDED.reset(token)
+        NEEDED.set(before)
 
 
 def to_json(state: State) -> Any:
