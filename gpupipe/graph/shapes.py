@@ -169,9 +169,9 @@ class Subscript(Reshaping):
         ]
         of_clips = [(back,), (every,), (one, every), (one, one, back), (one, one, one, back)]
         for shape, layout, kind, keys in (
-            ((90, 70, 3), "HWC", np.uint8, of_images),
-            ((3, 90, 70), "CHW", np.float32, of_images),
-            ((6, 40, 30, 3), "THWC", np.uint8, of_clips),
+            ((200, 130, 3), "HWC", np.uint8, of_images),
+            ((3, 200, 130), "CHW", np.float32, of_images),
+            ((12, 60, 40, 3), "THWC", np.uint8, of_clips),
         ):
             x = (np.arange(np.prod(shape)) * 7 % 251).astype(kind).reshape(shape)
             given = TensorSpec(shape, "bool", layout)
