@@ -200,6 +200,7 @@ class Run:
     _lost: set[tuple[int, int]] = field(default_factory=set)
     _buffers: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
     _closers: dict[Callable[[bool], None], None] = field(default_factory=dict)
+    _closing: bool = False
     _readers: DaemonPool | None = None
     # Reentrant: the garbage collector may close a run in a thread that holds the lock.
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -241,9 +242,12 @@ class Run:
         self.track_buffer(self.remote.budget, REMOTE)
 
     def on_close(self, closer: Callable[[bool], None]) -> None:
-        """Call `closer` when the run ends. Its argument is whether to wait for threads."""
+        """Call `closer` when the run ends, at once if it has ended. Its argument is whether to wait for threads."""
         with self._lock:
             self._closers[closer] = None
+            late = self._closing  # another thread closes the run while a step makes its threads
+        if late:
+            self._close_one(closer, False)
 
     def forget(self, closer: Callable[[bool], None]) -> None:
         """Undo `on_close`. A closer calls it last, so that one that is interrupted is called again."""
@@ -402,7 +406,7 @@ class Run:
         self.stop()
         self.tuner.tell_unknown()
         with self._lock:
-            closers = list(self._closers)
+            closers, self._closing = list(self._closers), True
             readers = self._readers
         with contextlib.ExitStack() as stack:  # all are called, even if one fails; the last one first
             stack.callback(self.idle.close, wait)

@@ -17,6 +17,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
+from gpupipe.flow.run import Run
 from tests.reliability.resume import PATIENCE
 
 
@@ -133,3 +134,21 @@ def test_threads_may_close_an_iterator_while_others_take_from_it(name: str) -> N
         while SOURCE.open and time.monotonic() < until:
             time.sleep(0.001)  # threads that were told to end
         assert not SOURCE.open
+
+
+def test_what_is_made_while_the_run_is_closed_is_closed_too() -> None:
+    """A step in another thread makes new threads, under the closer that is just being called for the old ones."""
+    run, closed = Run(Options().resolve()), list[bool]()
+
+    def closer(wait: bool) -> None:
+        closed.append(wait)
+        if len(closed) == 1:
+            run.on_close(closer)
+
+    run.on_close(closer)
+    run.close()
+    late = list[bool]()
+    run.on_close(late.append)
+
+    assert closed == [True, False]
+    assert late == [False]
