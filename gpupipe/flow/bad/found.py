@@ -140,9 +140,9 @@ def bad_element(error: DataError, stream: Any, position: int, step: Any = None) 
 
 
 def found(failure: Failure, stream: Stream, position: int, step: Any = None) -> None:
-    """Keep a bad element for states."""
+    """Keep a bad element for states; not one whose read was broken off by the end of the run."""
     limits = LIMITS.get()
-    if step != ASKED and limits is not None and limits.found is not None:
+    if step != ASKED and limits is not None and limits.found is not None and not limits.stopped():
         limits.found.add(depth_of(step), stream, position, failure)
 
 
