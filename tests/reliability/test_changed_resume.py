@@ -30,9 +30,10 @@ from gpupipe.flow.bad import found
 from gpupipe.flow.maps import read_payloads
 from gpupipe.load.iterator import DatasetIterator
 from gpupipe.load.state import sealed
-from tests.reliability.resume import plain, through_json
+from tests.reliability.resume import through_json
 from tests.reliability.resume_programs import FAULTS, SOURCES, STEPS, damage_now, programs_with, write_files
 from tests.reliability.test_resume_programs import FILES, LONGEST, Case, Chain, cases, marked
+from tests.reliability.test_resume_programs import outcomes as with_texts
 from tests.selection import FULL, QUICK
 from tests.selection import programs as programs_of
 
@@ -72,18 +73,8 @@ def change(how: str, salt: int) -> None:
 
 
 def outcomes(items: Any, count: int) -> list[Any]:
-    """What so many calls of `next` give, fewer at the end; an error by its kind."""
-    out: list[Any] = []
-    while len(out) < count:
-        try:
-            out.append(plain(next(items)))
-        except StopIteration:
-            break
-        except (gp.DataError, gp.SpecError) as error:
-            out.append((type(error).__name__, ""))
-            if isinstance(error, gp.SpecError):
-                break
-    return out
+    """What so many calls of `next` give, fewer at the end; an error by its kind, as texts name what was bad before."""
+    return [(kind, "" if isinstance(leaves, str) else leaves) for kind, leaves in with_texts(items, count)]
 
 
 def shown(found: list[Any]) -> str:

@@ -16,9 +16,9 @@ from ..bad.found import ASKED, bad_element
 from ..buffer_sizes import bytes_of_all
 from ..element import Element, Hole, identity_of
 from ..maps.python_function import PythonFunction
-from ..run import Context, Flow
+from ..run import SILENT_REPLAY, Context, Flow
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, int_part, part, replaying
+from ..state.snapshot import State, int_part, part
 from ..step import Running
 from .gather import gathered
 from .stack import batch_of, pad_rows, stack_rows
@@ -234,11 +234,15 @@ class _Grouped(Running):
         self._waiting: dict[Any, Group] = {}
         self._number = 0 if state is None else int_part(state, "groups")
         items = at.run.policy().sifted(self._keyed(self._input.items))
-        with replaying():
+        before = SILENT_REPLAY.get()
+        try:
+            SILENT_REPLAY.set(True)
             for element, number in self._input.recovered:
                 for keyed in self._keyed(iter((element,))):
                     if type(keyed[0]) is tuple:
                         self._add(keyed, number)
+        finally:
+            SILENT_REPLAY.set(before)
         self.source = self._input.inner
         self.items = self._gathered(items)
         at.run.track_buffer(self, self._groups.who)

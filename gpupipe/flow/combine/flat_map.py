@@ -10,10 +10,10 @@ from ...classes import dataclass
 from ...plan.index import ENDLESS
 from ..access import RandomAccess, joined
 from ..element import Element
-from ..run import Context, Flow
+from ..run import SILENT_REPLAY, Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, part, replaying
+from ..state.snapshot import State, part
 from ..step import Running, close
 from .inner import Inner, inner_accesses, open_inner
 
@@ -45,9 +45,13 @@ class _FlatMapped(Running):
         self._at = at
         self._input = CheckpointedInput(flow.source, at, part(state))
         self._opened: Running | None = None
-        with replaying():
+        before = SILENT_REPLAY.get()
+        try:
+            SILENT_REPLAY.set(True)
             for outer, _ in self._input.recovered:
                 self._opened = open_inner(flow.inner, at, outer, state["inner"])
+        finally:
+            SILENT_REPLAY.set(before)
         self.items = self._elements()
 
     def _elements(self) -> Iterator[Element]:

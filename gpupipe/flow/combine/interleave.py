@@ -17,10 +17,10 @@ from ...threads import DaemonPool, snapshot
 from ..access import Joined, RandomAccess
 from ..buffer_sizes import bytes_of
 from ..element import Element, Raised
-from ..run import PEEKING, Context, Flow
+from ..run import PEEKING, SILENT_REPLAY, Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, fast_forward, int_part, part, replaying
+from ..state.snapshot import State, fast_forward, int_part, part
 from ..step import Running, close
 from ..tuning import Tuned
 from .inner import Inner, inner_accesses, open_inner
@@ -95,11 +95,14 @@ class Interleaved(Running):
         self._at, self._run = int_part(state, "at") % self._flow.cycle, int_part(state, "run")
         self._more = bool(state["more"])
         slots = [(i, slot) for i, slot in enumerate(state["slots"]) if slot is not None]
-        with replaying():
-            for (i, slot), (outer, number) in zip(
-                slots, self._input.recovered, strict=False
-            ):  # fewer if it was stopped
+        recovered = zip(slots, self._input.recovered, strict=False)  # fewer if it was stopped
+        before = SILENT_REPLAY.get()
+        try:
+            SILENT_REPLAY.set(True)
+            for (i, slot), (outer, number) in recovered:
                 self._put(i, number, self._open_inner(outer, slot))
+        finally:
+            SILENT_REPLAY.set(before)
 
     def _open_inner(self, outer: Element, state: State = None) -> Running:
         """Open the dataset of an outer element, with threads that read ahead where it calls Python."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import islice, repeat
 from operator import itemgetter, length_hint
@@ -46,7 +45,6 @@ __all__ = [
     "int_part",
     "part",
     "replayed",
-    "replaying",
     "to_json",
     "written",
 ]
@@ -158,17 +156,6 @@ def check_count(count: int) -> None:
     """
     if count > MOST_SKIPPED:
         raise StateError(f"load_state_dict needs a state as state_dict made it, got one with {count} elements to skip")
-
-
-@contextmanager
-def replaying() -> Iterator[None]:
-    """Make elements again that were made before the state was taken."""
-    before = SILENT_REPLAY.get()
-    try:
-        SILENT_REPLAY.set(True)
-        yield
-    finally:
-        SILENT_REPLAY.set(before)
 
 
 def fast_forward(items: Iterator[Any], count: int, at: Context) -> None:
