@@ -150,6 +150,9 @@ def io_reason(error: OSError) -> str:
     return own or _IO_REASONS.get(number) or error.strerror or str(error)
 
 
+_LONGEST = 4096
+"""Characters of the reason of a data error."""
+
 _IO_REASONS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -348,6 +351,8 @@ class DataError(GpupipeError, RuntimeError):
     def __init__(
         self, reason: str, *, file: str | None = None, offset: int | None = None, stage: str = "", unit: Unit = "offset"
     ) -> None:
+        if len(reason) > _LONGEST:  # a line of a file that is no number may have 64 MB
+            reason = f"{reason[: _LONGEST - 5]} ..."
         reason = shown_line(reason)
         super().__init__(reason)
         self.reason = reason

@@ -40,13 +40,18 @@ _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,30}"
 
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
 
-_LINK = re.compile(rf"::(?=(?:{_SCHEME}::)*{_SCHEME}://)")
+_LINKS = 8
+"""Schemes before that of a URL, in a chain. With no bound, a text of colons would take time by the square."""
+
+_LINK = re.compile(rf"::(?=(?:{_SCHEME}::){{0,{_LINKS}}}{_SCHEME}://)")
 """What joins the URLs of a chain."""
+
+_LAST_SCHEME = re.compile(rf"{_SCHEME}\Z")
 
 _IN_A_URL = r"""[^\s'"<>`?]|'(?=[\w%&=+/@-])"""
 
-_IN_TEXT = re.compile(rf"(?:{_SCHEME}::)*{_SCHEME}://(?:(?!{_SCHEME}://)(?:{_IN_A_URL}))*(?:\?(?:{_IN_A_URL}|\?)*)?")
-"""A URL in a sentence. Another one ends it, but for one in its query."""
+_REST = re.compile(rf"(?:(?!{_SCHEME}://)(?:{_IN_A_URL}))*(?:\?(?:{_IN_A_URL}|\?)*)?")
+"""A URL in a sentence, behind its scheme. Another one ends it, but for one in its query."""
 
 _PUNCTUATION = ".,:;!)]}"
 
@@ -73,8 +78,10 @@ _SIGNS = re.compile(_pattern(SIGNING), re.IGNORECASE)
 
 _IN_A_QUERY = r"""[^\s'"<>`]"""
 
-_SIGNED = re.compile(rf"[?&](?=(?:{_IN_A_QUERY}*&)?(?:{_pattern(SIGNING)})=){_IN_A_QUERY}+", re.IGNORECASE)
-"""A query with a signature, behind a path alone, as clients of HTTP name what they asked for."""
+_PARAMETERS = re.compile(rf"[?&]{_IN_A_QUERY}+")
+"""What may be a query, behind a path alone, as clients of HTTP name what they asked for."""
+
+_SIGNATURE = re.compile(rf"[?&](?:{_pattern(SIGNING)})=", re.IGNORECASE)
 
 
 def is_url(text: str) -> bool:
@@ -119,15 +126,48 @@ def without_parameters(name: str, also: Sequence[str]) -> str:
 
 
 def cleaned(text: str) -> str:
-    """A text without the passwords and queries of the URLs in it, which may be cut off, and without signatures."""
+    """A text without the passwords and queries of the URLs in it, which may be cut off, and without signatures.
+
+    It may come from a file: this takes time by its length, whatever it is.
+    """
     if "://" in text:
-        text = _IN_TEXT.sub(_found, text)
-    return _SIGNED.sub("?…", text) if "=" in text else text
+        text = "".join(_without_those_of_urls(text))
+    return _PARAMETERS.sub(_unsigned, text) if "=" in text else text
 
 
-def _found(match: re.Match[str]) -> str:
-    url = match[0].rstrip(_PUNCTUATION)
-    return without_secrets(url) + match[0][len(url) :]
+def _without_those_of_urls(text: str) -> Iterator[str]:
+    done, at = 0, text.find("://")
+    while at >= 0:
+        begin, end = _begin_of_url(text, done, at), at + 3
+        if begin < at:
+            rest = _REST.match(text, end)
+            end = rest.end() if rest is not None else end
+            url = text[begin:end].rstrip(_PUNCTUATION)
+            yield text[done:begin]
+            yield without_secrets(url)
+            done = begin + len(url)
+        at = text.find("://", end)
+    yield text[done:]
+
+
+def _begin_of_url(text: str, least: int, at: int) -> int:
+    """Where the URL with ``://`` at a place begins, with the schemes chained before it; that place if it has none."""
+    begin = end = at
+    for _ in range(_LINKS + 1):
+        scheme = _LAST_SCHEME.search(text[max(least, end - 31) : end])
+        if scheme is None:
+            break
+        begin = end - len(scheme[0])
+        end = begin - 2
+        if end <= least or text[end:begin] != "::":
+            break
+    return begin
+
+
+def _unsigned(parameters: re.Match[str]) -> str:
+    text = parameters[0]
+    begins = [0 if text[one.start()] == "&" else one.start() for one in _SIGNATURE.finditer(text)]
+    return f"{text[: min(begins)]}?…" if begins else text
 
 
 def _shown(link: str) -> str:

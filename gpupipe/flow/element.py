@@ -107,16 +107,22 @@ class Found:
     Attributes:
         number: among all that were found.
         error: kind, stage, reason and whether it hides the rest of a file; empty once it was reported.
+        cause: the error itself until it was reported, for an element that is made again within a run.
         again: whether the element failed before: it is made again, after a state or within a run.
         lost: whether its error hides the rest of a file.
     """
 
-    __slots__ = ("again", "error", "lost", "number")
+    __slots__ = ("again", "cause", "error", "lost", "number")
 
     def __init__(self, number: int = 0, error: tuple[Any, ...] = (), again: bool = False) -> None:
         self.number, self.again = number, again
+        self.cause: DataError | None = None
         self.error = error if error and error[0] else ()
         self.lost = bool(error) and error[3]
+
+    def reported(self) -> None:
+        """Note that the error was listed, and raised if errors are."""
+        self.error, self.cause = (), None
 
     def written(self) -> tuple[Any, ...]:
         """What a state has of it; `error` takes it."""

@@ -300,6 +300,8 @@ class Run:
     def settle(self, element: Element) -> DataError | None:
         """Decide about a hole at the end of the chain: the error to raise, or None if it is left out or replaced.
 
+        Who raises it calls `Found.reported` when it has left the chain: if an interrupt comes first, it is raised then.
+
         Raises:
             TooManyBadError: there are more than `Options.max_bad`.
         """
@@ -307,7 +309,7 @@ class Run:
         if hole.error.lost and (hole.ignored or settings.lost_files == "skip"):
             self.leave_out(element, "left out", always=True)
         elif type(hole) is Raised or settings.on_error == "raise":
-            self.note(element, "raised")
+            self.note(element, "raised", reported=False)
             error: DataError = hole.error.again()
             return error
         else:
@@ -323,8 +325,11 @@ class Run:
             self._lost.add((self.epoch, stream.key))
             self.leave_out(element, "left out", always=True)
 
-    def note(self, element: Element, verb: Action) -> int:
-        """List a bad element; return how many were left out so far, 0 if this one was noted before."""
+    def note(self, element: Element, verb: Action, reported: bool = True) -> int:
+        """List a bad element; return how many were left out so far, 0 if this one was noted before.
+
+        An interrupt may come after any line: the element is made again then, and listed unless it was.
+        """
         hole = element[0]
         if hole.noted or self.stopped.on:  # a read that is interrupted by the end of the run is not bad
             return 0
@@ -332,14 +337,19 @@ class Run:
         peeking = PEEKING.get()
         if peeking is not None and not SILENT_REPLAY.get() and peeking.keeps(element, verb):
             return 0
-        if hole.found is not None:
-            hole.found.error = ()
-        if SILENT_REPLAY.get():
-            return 0
-        return self.bad.add(bad_record(element, verb, self.epoch), hole.known)
+        silent = SILENT_REPLAY.get()
+        count = 0 if silent else self.bad.add(bad_record(element, verb, self.epoch), hole.known)
+        if hole.found is not None and (reported or silent):
+            hole.found.reported()
+        return count
 
     def lacks(self, element: Element) -> bool:
-        """Whether a bad element was good before a state was taken, and keeps its place among those that are counted."""
+        """Whether a bad element was good before a state was taken, and keeps its place among those that are counted.
+
+        Raises:
+            StateError: what was lost has no place: its error hides an unknown number of elements. With
+                `Options.resume_without` it is reported instead.
+        """
         hole = element[0]
         if (
             not SILENT_REPLAY.get()
@@ -349,7 +359,12 @@ class Run:
             or not (type(hole) is Hole or hole.error.lost)
         ):
             return False
-        return self.bad.found.exact and (hole.found is None or not hole.found.again)
+        if not self.bad.found.exact or (hole.found is not None and hole.found.again):
+            return False
+        if hole.error.lost:
+            self.refuse(element, "what follows")
+            return False
+        return True
 
     def need(self, element: Element, who: str) -> None:
         """Give up a resume where a step needs the value of a bad element that was good before.
@@ -370,10 +385,11 @@ class Run:
                 "with Options(resume_without=True)"
             )
         hole.noted = True
-        if hole.found is not None:
-            hole.found.again, hole.found.error = True, ()
         record = bad_record(element, "left out", self.epoch)
         self.bad.log("resumed without", hole.error, self.bad.add(record), record.file, record.unit, always=True)
+        if hole.found is not None:
+            hole.found.again = True
+            hole.found.reported()
 
     def abandon(self) -> None:
         """Forget everything and wait for nothing: in a forked child, where the threads do not exist."""

@@ -17,7 +17,7 @@ from ..errors import ClosedError, DataError, DeviceError, GpupipeError, PlanErro
 from ..extract.images.decode import MOST_PIXELS
 from ..extract.storage.forking import keep_forever
 from ..extract.storage.waiting import LIMITS
-from ..flow.element import BatchStream, Stream, is_element
+from ..flow.element import BatchStream, Found, Stream, is_element
 from ..flow.own_bytes import own_bytes
 from ..flow.run import Context, Run
 from ..flow.state.snapshot import written
@@ -90,7 +90,8 @@ class DatasetIterator(Reports, Iterator[Any]):
         self._stream: Stream | None = None
         self._rows = 1
         self._undelivered: tuple[Any, Any] | None = None  # counted, but not delivered: (first, (second, ...))
-        self._raised: DataError | None = None  # the error of an element that is being raised
+        # The error of an element that is being raised, what states know of the element, and whether it is one.
+        self._raised: tuple[DataError, Found | None, bool] | None = None
         self._broken = False  # an exception went through the flow: its generators are finished, its threads are not
         self._loaded_at = -1  # elements that were delivered when a state was loaded
         self._done = False
@@ -152,9 +153,12 @@ class DatasetIterator(Reports, Iterator[Any]):
                 self._undelivered, self._check_at = (element, self._undelivered), AT_ONCE
             elif inside:  # assigned before any call, after which a handler may raise again
                 self._broken, self._check_at = True, AT_ONCE
+            ours = isinstance(error, GpupipeError)
+            if ours:
+                error.with_traceback(users_frames(error))
             self._failed(error, was, inside and not counted)
-            if isinstance(error, GpupipeError):
-                raise error.with_traceback(users_frames(error)) from error.__cause__
+            if ours:
+                raise error from error.__cause__
             if self._progress.delivered == self._loaded_at and isinstance(error, ODD):
                 raise not_a_state(error) from error
             raise
@@ -164,10 +168,11 @@ class DatasetIterator(Reports, Iterator[Any]):
 
     def _failed(self, error: BaseException, was: bool, broken: bool) -> None:
         """Handle an exception that leaves `next`. `was`: broken before; `broken`: it went through the flow."""
-        if broken and (error is self._raised or (isinstance(error, PlanError) and self._items is not None)):
-            self._raised = None  # it counts as an element, even one for which a function returned no dataset
-            self._mark.skipped()
-            self._broken = was
+        raised, leaves = self._raised, False
+        if broken and raised is not None and error is raised[0]:
+            leaves = True
+        elif broken and isinstance(error, PlanError) and self._items is not None:
+            raised, leaves = None, True  # one for which a function returned no dataset counts as an element of the flow
         elif broken and self._items is None and isinstance(error, GpupipeError):
             self._broken = was
         if not isinstance(error, Exception):
@@ -176,10 +181,19 @@ class DatasetIterator(Reports, Iterator[Any]):
             self.close()
             if isinstance(error, Exception):  # an effect of closing the iterator
                 raise self._no_more() from None
-        elif self._broken:
+        elif was if leaves else self._broken:
             with self._lock:
                 if not self._busy:
                     self._abort()
+        if leaves:  # last, and without a call: a handler could raise behind it, and the error would be lost
+            state, at = self._mark.checkpoint
+            self._mark.checkpoint = state, at - 1
+            if raised is not None:
+                _, found, counts = raised
+                self._progress.raised += counts
+                if found is not None:
+                    found.error, found.cause = (), None
+            self._broken, self._raised = was and self._broken, None
 
     def _end(self, error: BaseException) -> None:
         """Close this iterator: it is at its end, or its run cannot continue."""
@@ -234,12 +248,15 @@ class DatasetIterator(Reports, Iterator[Any]):
                     self._run.bad.good += max(1, self._rows)
                 return self._structure.unflatten(value)
             assert self._run is not None
-            progress.raised += is_element(element)
+            counts = is_element(element)
             error = self._run.settle(element)
             if error is not None:
-                self._raised = error
+                self._raised = error, element[0].found, counts
                 raise error
-            self._mark.skipped()
+            state, at = self._mark.checkpoint
+            # No call from here on: a handler could raise behind it, and the element would be made, and counted, again.
+            self._mark.checkpoint = state, at - 1
+            progress.raised += counts
 
     def _ready(self) -> Any:
         """Return the running flow: opened if it is not open, with its state taken if that is due."""
@@ -346,7 +363,7 @@ class DatasetIterator(Reports, Iterator[Any]):
             even = all(record.unit != "file" for record in self.errors)
         flow, first = written(flow)
         if self._run is not None and not ended:
-            found = self._run.bad.found
+            found, progress.known = self._run.bad.found, self._run.bad.known.digest
             progress.bad = found.since(min([n for n in (first, needed) if n is not None], default=found.count))
         return state_of(self._chain, progress, self._learned, even, ended, flow, skip)
 

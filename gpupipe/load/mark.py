@@ -42,11 +42,6 @@ class Mark:
         self.next_at = delivered + 1
         self._interval = Interval(every=SELDOM * EVERY, per_part=SELDOM * PER_PART)
 
-    def skipped(self) -> None:
-        """Count an element of the flow that is not delivered."""
-        state, delivered = self.checkpoint
-        self.checkpoint = state, delivered - 1
-
     def keep(self) -> None:
         """Keep this checkpoint: take no other one."""
         self.next_at = sys.maxsize

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..extract.storage.forking import keep_forever
 from ..flow.run import Run
+from ..log import logger
 from ..transform.pool import EXIT_HOOKS
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ def first_run(settings: Settings, progress: Progress) -> Run:
     """
     run = Run(settings)
     run.bad.start()
+    if progress.known not in (None, run.bad.known.digest):
+        logger.warning(
+            "load_state_dict: Options.bad_records lists other records than when the state was taken: where a batch, a "
+            "window or a filter counted with them, rows may be lost or come twice until the epoch ends; continue with "
+            "the manifest as it was, or start the epoch again"
+        )
     run.bad.left_out, run.bad.before = progress.left_out, progress.noted
     if progress.bad is not None:
         run.bad.found.start(*progress.bad)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import random
+import re
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -80,6 +82,40 @@ SENTENCES = {
 @pytest.mark.parametrize("text", SENTENCES)
 def test_urls_in_a_sentence_are_shown_without_secrets(text: str) -> None:
     assert cleaned(text) == cleaned(SENTENCES[text]) == SENTENCES[text]
+
+
+@pytest.mark.timeout(60)  # by the square of their lengths these would take hours
+@pytest.mark.parametrize(
+    "one", ["&", "?", "&x", "&x=", "a::", "a", "?a=", "a://", "a://'a", "a://?", "&sig", "&X-Amz-"]
+)
+@pytest.mark.parametrize("end", ["=", "://", " ://", "=://h"])
+def test_a_text_from_a_file_takes_time_by_its_length(one: str, end: str) -> None:
+    text = one * 30_000 + end
+    assert len(cleaned(text)) <= 12 * len(text)  # 16 digits and more stand for each parameter of a query
+    identity(text)
+
+
+CHARACTER = r"""(?:[^\s'"<>`?]|'(?=[\w%&=+/@-]))"""
+SIGNS = "|".join(re.escape(name).replace(r"\*", r"[\w.-]*") for name in SIGNING)
+
+
+def test_what_is_found_in_a_text_is_what_one_expression_finds() -> None:
+    """Each takes time by the square of the length of some texts."""
+    scheme = r"[A-Za-z][A-Za-z0-9+.-]{0,30}"
+    url = re.compile(rf"(?:{scheme}::)*{scheme}://(?:(?!{scheme}://){CHARACTER})*(?:\?(?:{CHARACTER}|\?)*)?")
+    signed = re.compile(rf"""[?&](?=(?:[^\s'"<>`]*&)?(?:{SIGNS})=)[^\s'"<>`]+""", re.IGNORECASE)
+
+    def shown(match: re.Match[str]) -> str:
+        name = match[0].rstrip(".,:;!)]}")
+        return without_secrets(name) + match[0][len(name) :]
+
+    parts = (
+        "http:// https:// s3:// filecache:: a user:pw@ host /p ? & = sig token ?sig=1 &Expires=2 id=1 . , :: : @ … # )"
+    )
+    rng = random.Random(1)
+    for _ in range(5000):
+        text = "".join(rng.choice([*parts.split(), " ", "'", '"']) for _ in range(rng.randint(1, 14)))
+        assert cleaned(text) == signed.sub("?…", url.sub(shown, text)), text
 
 
 @pytest.mark.parametrize("name", [name.replace("*", "Date") for name in SIGNING])

@@ -17,18 +17,24 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import gpupipe as gp
+from gpupipe.comparison.page.write import write_page
 from gpupipe.comparison.sheet import save_png
+from gpupipe.extract.finder import DataFile
 from gpupipe.extract.records.index import INDEXES
 from gpupipe.extract.records.manifest_writer import write_manifest
 from gpupipe.io import TFRecordWriter
+from gpupipe.profile.picture import plot
 from gpupipe.profile.trace import chrome_trace
 from gpupipe.timing import Span
 from gpupipe.tools.pack.run import pack
+from gpupipe.tools.verify import verify
+from tests.comparison.results import full
 from tests.tools.packing import jpeg
 
 CALLS = "open write replace rename remove unlink fsync mkdir rmdir truncate ftruncate link symlink".split()
@@ -162,6 +168,40 @@ def _trace(folder: Path, which: int) -> None:
     chrome_trace([Span("step", "host", "main", 0.0, 1.0)] * (1 + which), folder / "a.json")
 
 
+def _plot(folder: Path, which: int) -> None:
+    plot([Span("step", "host", "main", 0.0, 1.0)] * (1 + which), f"title {which}", folder / "a.svg", None)
+
+
+def _page(folder: Path, which: int) -> None:
+    write_page(replace(full(), data=f"data {which}"), folder / "a.html")
+
+
+def _verify(folder: Path, which: int) -> None:
+    """Of five records one more is bad."""
+    path = Path(_records(folder))
+    data = bytearray(path.read_bytes())
+    data[12] = 0xFF
+    data[-5] = 0xFF if which else data[-5]
+    with open(path, "r+b", buffering=0) as file:  # in place: a test of `verify`, not of this
+        os.pwrite(file.fileno(), data, 0)
+    assert verify([DataFile(str(path), path.name)], manifest=str(folder / "bad.jsonl")).bad
+
+
+def _offsets(folder: Path) -> object:
+    path = folder / "bad.jsonl"
+    return [json.loads(line)["offset"] for line in path.read_text().splitlines()] if path.exists() else None
+
+
+def _parquet(folder: Path, which: int) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if which:
+        pack(folder / "images.parquet", folder / "out", 2, workers=1)
+    else:
+        pq.write_table(pa.table({"image": [jpeg(8, 8, i) for i in range(3)]}), folder / "images.parquet")
+
+
 WRITERS = {
     "save": Writer(_save, _numbers),
     "save-gzip": Writer(lambda folder, which: _save(folder, which, "GZIP"), _numbers),
@@ -170,7 +210,11 @@ WRITERS = {
     "index": Writer(_index, _indexed),
     "manifest": Writer(_manifest, _listed),
     "pack": Writer(_pack, _packed),
+    "pack-parquet": Writer(_parquet, _packed),
     "errors": Writer(_errors, _lines),
+    "verify": Writer(_verify, _offsets),
+    "page": Writer(_page, _text("a.html")),
+    "plot": Writer(_plot, lambda folder: re.findall("title .", str(_text("a.svg")(folder)))),
     "png": Writer(_png, _text("a.png")),
     "trace": Writer(_trace, _text("a.json")),
 }

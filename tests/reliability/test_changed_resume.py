@@ -93,6 +93,8 @@ def resumes(case: Case, how: str, policy: str) -> str:
     with TemporaryDirectory() as folder, marked(policy, case.seed, small=True), nothing_ahead():
         chain = Chain(case, Path(folder))
         with chain.open("run") as items:
+            if case.seed % 2:  # of a program that saves before its first step
+                items.load_state_dict(through_json(items.state_dict()))
             if len(outcomes(items, count)) < count:
                 return "too short"
             state = through_json(items.state_dict())
@@ -190,6 +192,25 @@ def test_a_refused_resume_names_the_element_and_goes_on_without_it_on_demand() -
     assert set(rest) <= set(range(2, 27)) and len(rest) == len(set(rest))
 
 
+@pytest.mark.parametrize("loaded", [0, 1, 2])
+def test_a_state_behind_a_loaded_one_knows_what_was_good(loaded: int) -> None:
+    """Also behind one of the beginning, which is taken before anything is read."""
+    make = Marked(set())
+    chain = gp.Dataset.range(30).map(make, traced=False).filter(lambda x: x % 3 > 0).batch(2)
+    chain = chain.batch(2, drop_remainder=True).unbatch().with_options(SKIP)
+    state = through_json(iter(chain).state_dict())
+    for _ in range(loaded):
+        with resumed(chain, state) as items:
+            state = through_json(items.state_dict())
+    with resumed(chain, state) as items:
+        next(items)
+        state = through_json(items.state_dict())
+    make.bad = {1}
+
+    with resumed(chain, state) as items, pytest.raises(gp.StateError, match="filter needs an element that was good"):
+        next(items)
+
+
 def test_a_batch_keeps_the_place_of_a_row_that_fails_now() -> None:
     make = Marked(set())
     chain = gp.Dataset.range(24).map(make, traced=False).batch(4).unbatch().with_options(SKIP)
@@ -223,6 +244,90 @@ def test_what_was_bad_stays_bad_until_the_state_and_not_behind_it(workers: Any) 
 
     assert got == [0, 1, 2, 4, 5, 6, 7]
     assert rest in ([8, *range(10, 24)], [8, *range(10, 17), *range(18, 24)])  # 17 was read ahead, or was not
+
+
+@pytest.mark.parametrize("lost", ["raise", "skip"])
+@pytest.mark.parametrize("step", ["batch", "padded", "prefetch", "shuffle", "scan"])
+def test_a_file_that_is_lost_at_the_resume_takes_no_rows_of_others(step: str, lost: Any, tmp_path: Path) -> None:
+    for i in range(3):
+        with gp.io.TFRecordWriter(tmp_path / f"{i}") as out:
+            for j in range(8):
+                out.write(b"%d%d" % (i, j))
+    records = gp.Dataset.range(3).flat_map(lambda i: gp.TFRecordDataset(str(tmp_path / str(i))))
+    steps = {
+        "batch": lambda: records.batch(3).unbatch(),
+        "padded": lambda: records.padded_batch(3).unbatch(),
+        "prefetch": lambda: records.prefetch(2).batch(3).unbatch(),
+        "shuffle": lambda: records.shuffle(2, seed=1).batch(3).unbatch(),
+        "scan": lambda: records.scan(0, lambda n, x: (n + 1, x)).batch(3).unbatch(),
+    }
+    chain = steps[step]().with_options(gp.Options(on_error="skip", lost_files=lost))
+    with iter(chain) as items:
+        for _ in range(11):
+            next(items)
+        state = through_json(items.state_dict())
+    (tmp_path / "1").unlink()
+
+    with resumed(chain, state) as items, pytest.raises(gp.StateError, match="what follows needs an element that was"):
+        list(items)
+
+
+@pytest.mark.parametrize("how", ["filled by another run", "lost"])
+@pytest.mark.parametrize("kind", ["memory", "file", "snapshot"])
+def test_a_cache_that_was_filled_while_others_were_bad_is_not_gone_on_with(
+    kind: str, how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make = Marked(set())
+
+    def chain() -> gp.Dataset:
+        batches = gp.Dataset.range(20).map(make, traced=False).batch(4)
+        kept = batches.snapshot(path) if kind == "snapshot" else batches.cache(path if kind == "file" else "")
+        return kept.with_options(SKIP)
+
+    path = str(tmp_path / "c")
+    one = chain()
+    if how == "lost":
+        make.bad = {3, 5}
+        assert len(list(one)) == 5
+    with iter(one) as items:
+        next(items)
+        next(items)
+        state = through_json(items.state_dict())
+    make.bad = {3, 5} - make.bad
+    if how == "lost":
+        for left in tmp_path.glob("c*"):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        one = chain()
+    else:
+        list(one)
+
+    with resumed(one, state) as items, pytest.raises(gp.StateError, match=r"got others: it was filled while other"):
+        next(items)
+    logging.getLogger("gpupipe").setLevel(logging.WARNING)
+    with resumed(one.with_options(gp.Options(resume_without=True)), state) as items:
+        list(items)
+        assert "rows would be lost or come twice" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_a_cache_that_is_filled_again_with_the_same_ones_bad_is_gone_on_with(kind: str, tmp_path: Path) -> None:
+    make = Marked({3, 5})
+    batches = gp.Dataset.range(20).map(make, traced=False).batch(4)
+    chain = (batches.cache() if kind == "memory" else batches.cache(str(tmp_path / "c"))).with_options(SKIP)
+    with iter(chain) as items:
+        next(items)
+        next(items)
+        state = through_json(items.state_dict())
+        rest = numbers(items)
+    with resumed(chain, state) as items:  # over the full one
+        assert numbers(items) == rest == [*range(10, 20)]
+        items.close()
+    for left in tmp_path.glob("c*"):
+        left.unlink()
+    batches = gp.Dataset.range(20).map(make, traced=False).batch(4)
+    chain = (batches.cache() if kind == "memory" else batches.cache(str(tmp_path / "c"))).with_options(SKIP)
+    with resumed(chain, state) as items:
+        assert numbers(items) == rest
 
 
 def test_the_rest_of_a_file_stays_lost(tmp_path: Path) -> None:

@@ -240,6 +240,23 @@ def test_a_state_behind_a_repair_holds_no_listed_record_that_is_still_to_come(
             assert rest == [n for n in range(begin, 56) if n not in kinds]
 
 
+@pytest.mark.parametrize("listed", [[9], [2, 9], []])
+def test_a_state_says_that_other_records_are_listed_than_when_it_was_taken(
+    tmp_path: Path, path: Path, listed: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    shards = Shards(tmp_path / "data", 12, 1).write()
+    condemn(path, shards, [9])
+    options = gp.Options(on_error="skip", bad_records=str(path))
+    ds = gp.TFRecordDataset(shards.path(0)).batch(4).unbatch().with_options(options)
+    state = state_after(ds.iterator(0), 1)
+    condemn(path, shards, listed)
+    with caplog.at_level(logging.WARNING, "gpupipe"), ds.iterator(0) as items:
+        items.load_state_dict(state)
+        next(items)
+
+    assert ("lists other records than when the state was taken" in caplog.text) == (listed != [9])
+
+
 def batches_of(items: Any, count: int | None = None) -> list[list[int]]:
     """The labels of the next batches, whatever is raised in between."""
     found: list[list[int]] = []

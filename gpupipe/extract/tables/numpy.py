@@ -26,7 +26,7 @@ from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.tables.byte_file import ByteFile
 from gpupipe.extract.tables.columns import Arrays, Column, Nulls, Scalars, Values
 from gpupipe.extract.tables.sound import SOUND
-from gpupipe.extract.tables.table import MOST_BYTES, Format, Table
+from gpupipe.extract.tables.table import MOST_BYTES, MOST_ROWS, Format, Table
 from gpupipe.spec import Array, TensorSpec
 
 from ...classes import dataclass
@@ -138,11 +138,12 @@ class _Member:
         if read is None:
             raise ValueError(f"a .npy of version 1.0 or 2.0 is needed, got {version}")
         shape, fortran, dtype = read(stream)
-        if any(n < 0 for n in shape):
-            raise ValueError(f"the shape {shape}")
         odd = _odd(shape, fortran, dtype)
-        needed = prod(shape) * dtype.itemsize
-        if not odd and needed > size - stream.tell():
+        # Objects are pickled, each into a byte at least; of rows without bytes there may be any number.
+        needed = prod(shape) * (1 if dtype.hasobject else dtype.itemsize)
+        if any(not 0 <= n < 1 << 62 for n in shape) or (not needed and shape and shape[0] > MOST_ROWS):
+            raise ValueError(f"the shape {shape}")
+        if needed > size - stream.tell():
             raise ValueError(f"an array of {needed} bytes with {size - stream.tell()}; it may be cut off")
         return cls(shape, dtype, odd, offset + stream.tell(), packed)
 

@@ -95,6 +95,7 @@ class FoundBad:
                 return
             told = type(error).__name__, sys.intern(error.stage), sys.intern(error.reason[:LONGEST]), bool(error.lost)
             failure.found = self._found[place] = Found(self.count, told)
+            failure.found.cause = error
             self.count += 1
             while len(self._found) > MOST:
                 first = next(iter(self._found))
@@ -192,7 +193,7 @@ def _again(inner: Running, places: Places) -> Iterator[Element]:
 
 def hole_again(found: Found, stream: Stream, position: int) -> Element:
     """An element that was bad before a state was loaded."""
-    failure = hole_of(locate(error_of(found), stream, position))
+    failure = hole_of(found.cause or locate(error_of(found), stream, position))
     failure.found, failure.noted = found, not found.error
     return failure, stream, position
 

@@ -366,9 +366,11 @@ class KnownBad:
 
     Attributes:
         keys: of the elements that are files.
+        digest: of all records, in any order.
     """
 
     def __init__(self, signing: Sequence[str] = ()) -> None:
+        self.digest = 0
         self._signing = signing
         self._files: dict[str, dict[int, BadRecord]] = {}
         self._elements: dict[tuple[str, int], BadRecord] = {}
@@ -379,10 +381,13 @@ class KnownBad:
         if record.unit == "file":
             return
         if record.unit in PLACES and record.offset is not None:
-            self._files.setdefault(self._known(record.file), {}).setdefault(record.offset, record)
+            known: dict[Any, BadRecord] = self._files.setdefault(self._known(record.file), {})
+            key: Any = record.offset
         else:
-            self._elements.setdefault((self._known(record.file), record.key), record)
+            known, key = self._elements, (self._known(record.file), record.key)
             self.keys.add(record.key)
+        if known.setdefault(key, record) is record:
+            self.digest ^= mix64(hash64(self._known(record.file)), record.offset or record.key) >> 2
 
     def __len__(self) -> int:
         return len(self._elements) + sum(map(len, self._files.values()))

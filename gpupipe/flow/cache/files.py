@@ -14,7 +14,7 @@ import contextlib
 import hashlib
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from functools import partial
 
@@ -38,8 +38,9 @@ from ..bad.found import as_before
 from ..element import BatchStream, Element
 from ..own_bytes import keep
 from ..run import Context, Run
-from ..state.snapshot import Counted, State, fast_forward
-from ..step import Running
+from ..state.snapshot import Counted, State, fast_forward, int_part
+from ..step import Running, close
+from .last import check_last, last_of
 from .memory import cache_key
 from .saved import read_elements
 
@@ -60,21 +61,31 @@ class SavedPass:
     path: str
     element: ElementType
 
-    def open(self, at: Context, done: int) -> Running:
-        """Iterate over the elements after the first `done`, with the keys of the context `at`."""
-        return as_before(at, None, _Reading(self, at, done))
+    def open(self, at: Context, state: State) -> Running:
+        """Iterate over the elements, or over those after a state, with the keys of the context `at`."""
+        return as_before(at, None, _Reading(self, at, state))
 
 
 class _Reading(Counted):
-    def __init__(self, kept: SavedPass, at: Context, done: int) -> None:
+    def __init__(self, kept: SavedPass, at: Context, state: State) -> None:
         store = kept.store
         spoil = partial(store.spoil, kept.path)
-        super().__init__(read_elements(kept.path, store.compression, at, spoil, store.method))
-        fast_forward(iter(self), done, at)
+        self._last: Element | None = None
+        super().__init__(self._noted(read_elements(kept.path, store.compression, at, spoil, store.method)))
+        if state is not None:
+            fast_forward(iter(self), int_part(state, "n"), at)
+            check_last(self._last, state, at, store.label)
+
+    def _noted(self, elements: Iterator[Element]) -> Iterator[Element]:
+        try:
+            for self._last in elements:
+                yield self._last
+        finally:
+            close(elements)
 
     def snapshot(self) -> State:
-        """Count the elements given."""
-        return {**super().snapshot(), "source": None}
+        """Count the elements given, and identify the last one."""
+        return {**super().snapshot(), "source": None, **last_of(self._last)}
 
 
 @dataclass(eq=False)
@@ -104,6 +115,11 @@ class FileCacheStore:
     _logged: set[str] = field(default_factory=set)
     _private: dict[str, str] = field(default_factory=dict)
     _warned: bool = False
+
+    @property
+    def label(self) -> str:
+        """What it is, for messages."""
+        return f"{self.method} in {shown_name(self.path)}"
 
     def key(self, settings: Settings) -> str:
         """Hash what the elements depend on; computed once for each iterator, which has its own Settings object."""

@@ -19,6 +19,7 @@ from ..run import Context, Flow
 from ..state.snapshot import State, fast_forward, int_part, part
 from ..step import Running, close
 from .files import FileCacheStore, SavedPass
+from .last import check_last, last_of
 from .memory import CacheStore, Filled
 
 __all__ = ["CacheFlow"]
@@ -47,9 +48,7 @@ class CacheFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         kept = self.kept(at.run.settings)
-        return (
-            _CacheFill(self, at, state) if kept is None else kept.open(at, 0 if state is None else int_part(state, "n"))
-        )
+        return _CacheFill(self, at, state) if kept is None else kept.open(at, state)
 
     def access(self, at: Context) -> RandomAccess:
         kept = self.kept(at.run.settings)
@@ -81,6 +80,8 @@ class _CacheFill(Running):
         self._run, self._stopped = at.run, at.run.stopped
         self._rekey = Rekey(at)
         self._given = 0
+        self._last: Element | None = None
+        self._was: dict[str, State] = {}
         position = part(state)
         self._kept = flow.store.start(at.run, flow.element) if position is None else None
         self._keep = flow.store.keeper(at.run, self._kept is not None)
@@ -89,6 +90,9 @@ class _CacheFill(Running):
             given = int_part(state, "n")
             if position is None:  # the state was taken over a full cache, and this one is empty
                 self._refill(given, at)
+                check_last(self._last, state, at, flow.store.label)
+            elif "last" in state:
+                self._was = {"last": state["last"]}
             self._given = given
 
     def _refill(self, given: int, at: Context) -> None:
@@ -118,7 +122,8 @@ class _CacheFill(Running):
         elif kept is not None:
             kept.add(element)
         self._given += 1
-        return self._rekey(element)
+        self._last = element = self._rekey(element)
+        return element
 
     def _forget(self) -> None:
         """Discard what was kept, because the pass is not complete."""
@@ -128,8 +133,8 @@ class _CacheFill(Running):
             self._keep = self._flow.store.keeper(self._run, False)
 
     def own(self) -> dict[str, State]:
-        """Count the elements given; the elements kept are not part of a state."""
-        return {"n": self._given}
+        """Count the elements given, and identify the last one; the elements kept are not part of a state."""
+        return {"n": self._given, **(last_of(self._last) or self._was)}
 
     def close(self) -> None:
         """Discard a partial pass."""

@@ -17,8 +17,9 @@ from ..element import Element
 from ..own_bytes import keep
 from ..rekey import Rekey
 from ..run import Context, Run
-from ..state.snapshot import State
+from ..state.snapshot import State, int_part
 from ..step import Running
+from .last import check_last, last_of
 
 __all__ = ["CacheStore", "Filled", "cache_key"]
 
@@ -45,9 +46,9 @@ class Filled:
     elements: list[Element]
     element: Any
 
-    def open(self, at: Context, done: int) -> Running:
-        """Iterate over the elements after the first `done`, with the keys of the context `at`."""
-        return as_before(at, None, _Replaying(self, Rekey(at), done))
+    def open(self, at: Context, state: State) -> Running:
+        """Iterate over the elements, or over those after a state, with the keys of the context `at`."""
+        return as_before(at, None, _Replaying(self, at, state))
 
     def access(self, at: Context) -> RandomAccess:
         """Return the elements by index."""
@@ -89,17 +90,27 @@ class CacheStore:
 
 
 class _Replaying(Running):
-    """The elements of a full cache after the first `done`."""
+    """The elements of a full cache."""
 
-    def __init__(self, filled: Filled, rekey: Rekey, done: int) -> None:
-        self._size = len(filled.elements)
+    def __init__(self, filled: Filled, at: Context, state: State) -> None:
+        self._all, self._rekey = filled.elements, Rekey(at)
         self._kept = iter(filled.elements)
-        next(islice(self._kept, done, done), None)
-        super().__init__(map(rekey, self._kept))
+        super().__init__(map(self._rekey, self._kept))
+        if state is not None:
+            done = int_part(state, "n")
+            next(islice(self._kept, done, done), None)
+            check_last(self._last(), state, at, CacheStore.label)
+
+    def _last(self) -> Element | None:
+        given = len(self._all) - length_hint(self._kept)
+        if not given:
+            return None
+        value, stream, position = self._all[given - 1]
+        return value, self._rekey.stream(stream), position
 
     def snapshot(self) -> State:
-        """Count the elements given."""
-        return {"n": self._size - length_hint(self._kept), "source": None}
+        """Count the elements given, and identify the last one."""
+        return {"n": len(self._all) - length_hint(self._kept), "source": None, **last_of(self._last())}
 
 
 class _Memory:

@@ -290,6 +290,21 @@ def test_a_member_that_claims_to_be_enormous_takes_no_memory(tmp_path: Path, mon
         elements(gp.NumpyDataset(str(tmp_path / "one.npz")))
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "dtype, shape", [("<f4", (10**13, 0)), ("|O", (10**13,)), ("<f4", (0, 2**70)), ("<f4", (2**70, 0))]
+)
+def test_an_array_without_bytes_that_claims_to_be_enormous_takes_no_memory(
+    dtype: str, shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    with open(tmp_path / "one.npy", "wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": shape})
+        file.write(bytes(64))
+
+    with pytest.raises(RecordError, match=r"the shape|an array of \d+ bytes with 64"):
+        gp.NumpyDataset(str(tmp_path / "one.npy"))
+
+
 def test_members_packed_in_ways_that_numpy_does_not_write_are_refused(tmp_path: Path) -> None:
     out = io.BytesIO()
     np.save(out, np.arange(3))
