@@ -114,16 +114,17 @@ def shown_text(text: str) -> str:
     return "\n".join(map(shown_line, text.split("\n")))
 
 
-def shown_cause(error: BaseException) -> BaseException:
+def shown_cause(error: BaseException, url: str = "") -> BaseException:
     """An exception of another library as the cause of one of ours, whose traceback shows its text.
 
     Where that text, or the text of one of its own causes, has to be changed to be shown (see `shown_text`), this is
     another exception with the changed text and the same frames, without causes. It is of the class of Python that the
-    first one is derived from: a FileNotFoundError stays one.
+    first one is derived from: a FileNotFoundError stays one. `url`: of what was asked for, see `cleaned`.
     """
-    if all(shown_text(text) == text for text in map(text_of, _with_causes(error))):
+    texts = list(map(text_of, _with_causes(error)))
+    if all(shown_text(cleaned(text, url)) == text for text in texts):
         return error
-    text, kind = text_of(error), next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
+    text, kind = cleaned(texts[0], url), next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
     if kind is type(error):
         text = text.partition(": ")[2]
     try:

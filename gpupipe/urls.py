@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from urllib.parse import quote
 
 __all__ = ["SIGNING", "chosen_by", "cleaned", "identity", "is_url", "without_parameters", "without_secrets"]
 
@@ -74,6 +75,11 @@ def _pattern(names: Sequence[str]) -> str:
     return "|".join(re.escape(name).replace(r"\*", r"[\w.-]*") for name in names)
 
 
+_HALVED = re.compile(rf"({'|'.join(sorted(_HOSTS, reverse=True))}):/(?!/)", re.IGNORECASE)
+
+_UNQUOTED = "%/:=&?~#+!$,;'@()*[]"
+"""What clients of HTTP leave in a URL beside letters and digits."""
+
 _SIGNS = re.compile(_pattern(SIGNING), re.IGNORECASE)
 
 _IN_A_QUERY = r"""[^\s'"<>`]"""
@@ -90,8 +96,16 @@ def is_url(text: str) -> bool:
 
 
 def without_secrets(name: str) -> str:
-    """The name of a file to be shown or written: a URL without password and query, anything else as it is."""
-    return "::".join(map(_shown, _LINK.split(name))) if is_url(name) else name
+    """The name of a file to be shown or written: a URL without password and query, anything else as it is.
+
+    Something before a URL (a space, a byte order mark) makes a path of it, and `pathlib` leaves one of its slashes.
+    """
+    if is_url(name):
+        return "::".join(map(_shown, _LINK.split(name)))
+    if "://" in name:
+        return cleaned(name)
+    halved = _HALVED.match(name)
+    return name if halved is None else _shown(f"{halved[1]}://{name[halved.end() :]}").replace("://", ":/", 1)
 
 
 def identity(name: str, also: Sequence[str] = ()) -> str:
@@ -125,11 +139,20 @@ def without_parameters(name: str, also: Sequence[str]) -> str:
     return _WRITTEN.sub(kept, name)
 
 
-def cleaned(text: str) -> str:
+def cleaned(text: str, url: str = "") -> str:
     """A text without the passwords and queries of the URLs in it, which may be cut off, and without signatures.
 
     It may come from a file: this takes time by its length, whatever it is.
+
+    Args:
+        text: a sentence, in which spaces, quotes and the like end a URL.
+        url: one that may be in it, with whatever characters.
     """
+    for link in _LINK.split(url) if is_url(url) else ():
+        shown = _shown(link)
+        if shown != link:
+            for spelled in (link, quote(link, safe=_UNQUOTED), repr(link)[1:-1]):
+                text = text.replace(spelled, shown)
     if "://" in text:
         text = "".join(_without_those_of_urls(text))
     return _PARAMETERS.sub(_unsigned, text) if "=" in text else text

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote as quoted
 
 import numpy as np
 import pytest
@@ -116,6 +117,30 @@ def test_what_is_found_in_a_text_is_what_one_expression_finds() -> None:
     for _ in range(5000):
         text = "".join(rng.choice([*parts.split(), " ", "'", '"']) for _ in range(rng.randint(1, 14)))
         assert cleaned(text) == signed.sub("?…", url.sub(shown, text)), text
+
+
+@pytest.mark.parametrize("path", ["ice cream.txt?key=S3CRET", "a?key=a'.S3CRET", 'a?key="S3CRET', "a?key=<S3CRET`"])
+def test_what_was_asked_for_is_shown_without_secrets_whatever_characters_it_has(path: str) -> None:
+    url = f"https://u:p w@h/{path}"
+    error = shown_cause(FileNotFoundError(url), url)
+
+    assert isinstance(error, FileNotFoundError)
+    for text in (
+        str(error),
+        str(shown_cause(OSError(f"got {url!r}"), url)),
+        str(shown_cause(ValueError(quoted(url, "%/:=&?@'")), url)),
+    ):
+        assert "S3CRET" not in text and "p w" not in text
+        assert "https://u:***@h/" in text and "?…&key=" in text
+
+
+@pytest.mark.parametrize("before", ["\ufeff", " ", "'", "x"])
+def test_a_path_with_a_url_in_it_is_shown_without_secrets(before: str) -> None:
+    assert without_secrets(f"{before}https://u:p@h/a?sig=s") == f"{before}https://u:***@h/a?…"
+
+
+def test_a_url_that_lost_a_slash_is_shown_without_secrets() -> None:
+    assert without_secrets(str(Path("https://u:p@h/a?sig=s"))) == "https:/u:***@h/a?…"
 
 
 @pytest.mark.parametrize("name", [name.replace("*", "Date") for name in SIGNING])

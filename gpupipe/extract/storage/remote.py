@@ -35,7 +35,7 @@ from gpupipe.extract.storage.list_of_copies import share_list
 from gpupipe.extract.storage.retry import asked, passes, status_of
 from gpupipe.extract.storage.without_size import WITHOUT_SIZE, whole
 from gpupipe.missing import LIBRARIES
-from gpupipe.urls import chosen_by
+from gpupipe.urls import chosen_by, cleaned
 
 __all__ = ["RemoteStorage", "expand_url", "files_below", "remote_storage", "storage_of"]
 
@@ -81,12 +81,12 @@ class RemoteStorage:
             self.files, _ = url_to_fs(url)
         except ImportError as error:  # the text names the package of the scheme, e.g. s3fs
             raise MissingDependencyError(
-                f"{shown_name(url)!r} needs a package that is not installed: {error}"
-            ) from shown_cause(error)
+                f"{shown_name(url)!r} needs a package that is not installed: {cleaned(str(error), url)}"
+            ) from shown_cause(error, url)
         except ValueError as error:
             raise PlanError(
-                f"a URL needs a scheme that fsspec knows, got {shown_name(url)!r}: {error}"
-            ) from shown_cause(error)
+                f"a URL needs a scheme that fsspec knows, got {shown_name(url)!r}: {cleaned(str(error), url)}"
+            ) from shown_cause(error, url)
         self.caches = isinstance(self.files, CachingFileSystem)
         self.origin = self.files.fs if self.caches else self.files
         if self.caches:
@@ -214,7 +214,7 @@ class RemoteStorage:
         try:
             return str(self._url_to_fs(name)[1])
         except (ImportError, ValueError) as error:
-            raise _translated(error, name) from shown_cause(error)
+            raise _translated(error, name) from shown_cause(error, name)
 
 
 class _Remote:
@@ -271,7 +271,7 @@ class _Remote:
 
 
 def _unlisted(error: BaseException, name: str, offset: int | None = None) -> DataError:
-    return DataError(f"{type(error).__name__}: {error}")
+    return DataError(cleaned(f"{type(error).__name__}: {error}", name))
 
 
 def expand_url(pattern: str) -> list[tuple[str, str]]:
@@ -335,8 +335,8 @@ def _listing(url: str) -> Iterator[None]:
     except PlanError:
         raise
     except Exception as error:
-        what = error.reason if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
-        raise PlanError(f"{shown_name(url)!r} cannot be listed: {what}") from shown_cause(error)
+        what = error.reason if isinstance(error, DataError) else cleaned(f"{type(error).__name__}: {error}", url)
+        raise PlanError(f"{shown_name(url)!r} cannot be listed: {what}") from shown_cause(error, url)
 
 
 def storage_of(name: str) -> Storage:
@@ -395,5 +395,5 @@ def _translated(error: BaseException, name: str, offset: int | None = None) -> D
             return RecordError(_answer(status), file=name, offset=offset, stage="read")
     if isinstance(error, (FileNotFoundError, IsADirectoryError)):
         return translated(error, name, offset)
-    reason = f"cannot be read: {type(error).__name__}: {error}"
+    reason = cleaned(f"cannot be read: {type(error).__name__}: {error}", name)
     return RecordError(reason, file=name, offset=offset, stage="read")

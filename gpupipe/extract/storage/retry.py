@@ -17,10 +17,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gpupipe.errors import DataError, shown_cause, shown_name
+from gpupipe.errors import DataError, shown_cause, shown_name, text_of
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.waiting import bounded, pause
 from gpupipe.log import logger
+from gpupipe.urls import cleaned
 
 __all__ = ["GIVEN_UP", "TRIES", "again", "asked", "passes", "status_of"]
 
@@ -143,7 +144,8 @@ def again(
                 break
             seconds = max(PAUSE * 2 ** (tries - 1) * (0.5 + _drawn.random()), _told_to_wait(error))
             tries += 1
-            logger.info("retrying %s in %.2g s, try %d of %d: %s", shown_name(file), seconds, tries, TRIES, error)
+            said = cleaned(text_of(error), file)
+            logger.info("retrying %s in %.2g s, try %d of %d: %s", shown_name(file), seconds, tries, TRIES, said)
             pause(file, seconds)
             try:
                 return bounded(file, fn, *args)
@@ -162,7 +164,7 @@ def _failed(error: BaseException, translated: Translate, file: str, offset: int 
     if how:
         found.reason += f" ({how})"
         found.args = (found.reason,)
-    found.__cause__ = found.__cause__ if found is error else shown_cause(error)
+    found.__cause__ = found.__cause__ if found is error else shown_cause(error, file)
     return found
 
 
