@@ -75,6 +75,10 @@ ENDING = (KeyboardInterrupt, SystemExit, GeneratorExit)
 """Exceptions of Python that end the program."""
 
 
+class Terminated(SystemExit):
+    """A signal ends the command, see `cli.main`: no code of the user's has ended itself."""
+
+
 def ends_run(error: BaseException) -> bool:
     """Whether an exception out of a user's function ends the run, and is not the error of an element.
 

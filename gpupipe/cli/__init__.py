@@ -16,7 +16,7 @@ from types import FrameType
 from typing import NoReturn, Protocol, TextIO, cast
 
 import gpupipe
-from gpupipe.errors import GpupipeError, PlanError, io_reason, shown_text
+from gpupipe.errors import GpupipeError, PlanError, Terminated, io_reason, shown_text
 from gpupipe.tools.text import Shown
 
 __all__ = ["COMMANDS", "main"]
@@ -159,4 +159,4 @@ _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(si
 def _terminate(number: int, _frame: FrameType | None) -> None:
     for one in _ENDING:
         signal.signal(one, signal.SIG_IGN)  # a second one would interrupt the tidying up
-    raise SystemExit(128 + number)
+    raise Terminated(128 + number)

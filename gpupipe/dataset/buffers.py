@@ -267,4 +267,5 @@ class Buffers(Chain):
 
         settings = options_of(self.plan).resolve()
         epoch = self._counter.take(self.plan, settings) if self._epoch is None else self._epoch
+        folder = os.path.abspath(folder)  # a function of the chain may change the working directory
         save(self.plan, settings, epoch, folder, "GZIP" if compression == "GZIP" else "", shard_func)

@@ -53,7 +53,7 @@ _MOST = 64 << 20  # bytes of a manifest: a file name and two numbers for each of
 def save(
     plan: Node, settings: Settings, epoch: int, folder: str, compression: str, shard_func: Callable[..., Any] | None
 ) -> None:
-    """Run a chain and write its elements.
+    """Run a chain and write its elements to a folder, whose path is absolute.
 
     Raises:
         DataError: an element is bad, under ``on_error="raise"``, or `shard_func` failed; the folder is unchanged.

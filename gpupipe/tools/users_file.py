@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from gpupipe.dataset import Dataset
-from gpupipe.errors import GpupipeError, PlanError
+from gpupipe.errors import GpupipeError, PlanError, Terminated
 
 __all__ = ["find_dataset", "names_a_dataset", "stdout_on_stderr"]
 
@@ -131,6 +131,8 @@ def _users_code(what: str) -> Iterator[None]:
     try:
         with stdout_on_stderr():
             yield
+    except Terminated:
+        raise
     except SystemExit as error:
         raise GpupipeError(
             f"{what} ended itself with status {error.code!r} while it was imported; "

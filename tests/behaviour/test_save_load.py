@@ -177,6 +177,23 @@ def test_another_program_reads_named_tuples_of_classes_that_it_has_not(tmp_path:
     assert done.stdout.splitlines() == ["[(0, b't'), (1, b't')]", "gpupipe.serial.structures"]
 
 
+@pytest.mark.parametrize("shard_func", [None, lambda x: x % 2])
+def test_a_relative_path_is_that_of_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shard_func: Callable[[Any], Any] | None
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    def moves(x: Any) -> Any:
+        os.chdir(tmp_path / "elsewhere")
+        return x
+
+    Dataset.range(5).map(moves, traced=False).save("s", shard_func=shard_func)
+
+    assert sorted(Dataset.load(tmp_path / "s")) == list(range(5))
+    assert os.listdir(tmp_path / "elsewhere") == []
+
+
 # ---- what is refused
 
 

@@ -23,6 +23,9 @@ def bright(image):
     return image + np.uint8(9)
 def in_processes():
     return gp.Dataset.from_tensor_slices(x).map(bright, num_parallel_calls=1, workers="process")
+def never():
+    open("waiting", "w").close()
+    time.sleep(60)
 def slow():
     def wait(image):
         open("waiting", "w").close()
@@ -70,3 +73,15 @@ def test_ctrl_c_leaves_no_picture(tmp_path: Path) -> None:
 
     assert found == (130, "", "gpupipe: interrupted\n")
     assert not (tmp_path / "preview.png").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals between processes")
+@pytest.mark.parametrize("end", [":never", ":slow"], ids=["called", "imported"])
+@pytest.mark.parametrize(("number", "status"), [("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_in_the_users_code_ends_the_command_without_a_word(
+    tmp_path: Path, end: str, number: str, status: int
+) -> None:
+    (tmp_path / "train.py").write_text(FILE if end == ":never" else FILE + "never()\n")
+    process = started("preview", f"train.py{end}", cwd=tmp_path)
+
+    assert signalled(process, signal.Signals[number], (tmp_path / "waiting").exists) == (status, "", "")

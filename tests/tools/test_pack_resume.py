@@ -171,7 +171,9 @@ def test_a_journal_that_is_none_is_refused_and_one_that_was_cut_off_is_mended(so
     whole, journal = digests(tmp_path / "out"), tmp_path / "out/pack.jsonl"
     lines = journal.read_bytes()
 
-    for wrong in (b"[]\n", b"text\n", lines + b'{"shard": "x"}\n', b"", b"\xff\n", lines + b"[" * 100_000 + b"\n"):
+    shard = b'{"shard": %s, "records": 1, "bytes": 1, "skipped": []}\n'
+    counts = [lines + shard % number for number in (b'"x"', b"-1", b"1e999", b"NaN", b"1.0", b"true")]
+    for wrong in (b"[]\n", b"text\n", *counts, b"", b"\xff\n", lines + b"[" * 100_000 + b"\n"):
         journal.write_bytes(wrong)
         with pytest.raises(PlanError, match=r"pack\.jsonl' is not a journal of pack, or damaged"):
             pack(source, tmp_path / "out", 3)

@@ -15,7 +15,7 @@ import pytest
 from gpupipe.errors import PlanError
 from gpupipe.tools.pack import pack, tar
 from tests.tools.damage import write
-from tests.tools.packing import archive, jpeg, packed_records
+from tests.tools.packing import archive, digests, jpeg, packed_records
 
 Found = Mapping[str, tuple[int, str]]
 
@@ -330,7 +330,7 @@ def test_parquet_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         found(tmp_path / "s", tmp_path / "out")
 
 
-def test_the_copy_of_a_parquet_file_survives_an_interrupt_and_is_removed_at_the_end(tmp_path: Path) -> None:
+def test_the_copy_of_a_parquet_file_is_removed_at_the_end_and_by_an_interrupt(tmp_path: Path) -> None:
     path = parquet(tmp_path / "x.parquet", image=structs(6), label=list(range(6)))
 
     def interrupted(stop: tuple[str, int]) -> list[str]:
@@ -343,11 +343,31 @@ def test_the_copy_of_a_parquet_file_survives_an_interrupt_and_is_removed_at_the_
         return sorted(os.listdir(tmp_path / "out"))
 
     assert interrupted(("copying images out of Parquet", 3)) == ["pack.jsonl"]
-    assert interrupted(("packing", 4)) == [".images", "pack.jsonl", "train-00000-of-00002.tfrecord"]
-    tasks = set[str]()
-    packed = pack(path, tmp_path / "out", 2, progress=lambda task, done, total: tasks.add(task))
+    assert interrupted(("packing", 4)) == ["pack.jsonl", "train-00000-of-00002.tfrecord"]
+    packed = pack(path, tmp_path / "out", 2)
 
-    assert tasks == {"looking for images", "packing"}  # the copy was complete
     assert (packed.records, packed.found) == (6, 1)
     assert not (tmp_path / "out/.images").exists()
     assert sorted(int(record["image/class/label"]) for record in packed_records(tmp_path / "out")) == list(range(6))
+
+
+@pytest.mark.parametrize("left", ["cut", "other images", "a link"])
+def test_a_copy_that_a_killed_run_left_is_not_read(tmp_path: Path, left: str) -> None:
+    images = [jpeg(8, 8, number) for number in range(4)]
+    path = parquet(tmp_path / "x.parquet", image=images, label=list(range(4)))
+    pack(path, tmp_path / "out", 2)
+    whole = digests(tmp_path / "out")
+    for name in whole:
+        (tmp_path / "out" / name).unlink()
+    scratch, ends = tmp_path / "out/.images", [sum(map(len, images[3 - i :])) for i in range(-1, 4)]
+    data = b"".join(images[::-1]) + b"".join(end.to_bytes(8, "little") for end in ends)
+    if left == "a link":
+        (tmp_path / "mine").write_bytes(data)
+        scratch.symlink_to(tmp_path / "mine")
+    else:
+        scratch.write_bytes(data[:3] if left == "cut" else data)
+
+    pack(path, tmp_path / "out", 2)
+
+    assert digests(tmp_path / "out") == whole
+    assert left != "a link" or (tmp_path / "mine").read_bytes() == data

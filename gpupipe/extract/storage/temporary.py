@@ -61,18 +61,20 @@ def _here() -> str:
     return hashlib.blake2b(names.encode(), digest_size=4).hexdigest()
 
 
-def remove_stale(folder: str | os.PathLike[str], prefix: str, alone: bool = False) -> None:
+def remove_stale(folder: str | os.PathLike[str], prefix: str, own: re.Pattern[str] | None = None) -> None:
     """Remove the temporary files that dead processes of this machine left in a folder.
 
     Args:
         folder: the folder.
         prefix: of the names of the files.
-        alone: no other process writes there now, so that whatever is left can be removed.
+        own: matches whole names that no other process on any machine writes now: such files are removed, too.
     """
     here = _here()
     for name in os.listdir(folder):
         found = TEMPORARY.search(name) if name.startswith(prefix) else None
-        if found is not None and (alone or (found[1] == here and not _alive(int(found[2])))):
+        if found is not None and (
+            (own is not None and own.fullmatch(name)) or (found[1] == here and not _alive(int(found[2])))
+        ):
             with contextlib.suppress(FileNotFoundError):  # another process removed it first
                 os.remove(os.path.join(folder, name))
                 logger.info("removed %s, which a process that died had left", shown_name(os.path.join(folder, name)))

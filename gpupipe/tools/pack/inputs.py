@@ -14,7 +14,7 @@ from gpupipe.errors import DecodeError, PlanError, shown_name
 
 from ...classes import dataclass
 
-__all__ = ["Inputs", "Progress", "check_classes", "digest_of", "numbered", "read_exactly", "stamp"]
+__all__ = ["Inputs", "Progress", "check_classes", "digest_of", "numbered", "read_exactly", "regular", "stamp"]
 
 Progress = Callable[[str, int, int], None]
 """Called as (task, done, total); a total of 0 is not known."""
@@ -57,8 +57,7 @@ class Inputs(ABC):
         It raises an OSError if the file cannot be read, and a DecodeError if the image is too large to be one.
 
         Args:
-            scratch: a file that may be written first, if the source has no random access; one that is there is of an
-                earlier run with these inputs.
+            scratch: a file that may be written first, if the source has no random access; what is there is replaced.
             progress: is told about that.
         """
 
@@ -113,8 +112,8 @@ def digest_of(parts: Iterable[object]) -> str:
     return found.hexdigest()
 
 
-def _regular(path: str, flags: int) -> int:
-    """Open a regular file; of anything else the opening, or the end, might never come."""
+def regular(path: str, flags: int) -> int:
+    """Open a regular file, as an `opener`; of anything else the opening, or the end, might never come."""
     number = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
@@ -131,7 +130,7 @@ def read_exactly(path: str, offset: int, size: int) -> bytes:
     """
     if size > MOST_BYTES:
         raise DecodeError(f"an image may have {MOST_BYTES} bytes, this one has {size}")
-    with open(path, "rb", buffering=0, opener=_regular) as file:
+    with open(path, "rb", buffering=0, opener=regular) as file:
         file.seek(offset)
         data = file.read(size)
         while len(data) < size and (more := file.read(size - len(data))):

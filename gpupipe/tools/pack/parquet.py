@@ -49,17 +49,14 @@ class Parquet(Inputs):
         raise IndexError(i)
 
     def reader(self, scratch: Path, progress: Progress) -> Callable[[int], bytes]:
-        footer = 8 * (len(self) + 1)
-        if not scratch.exists():  # it gets its name when it is complete
-            with replacing(scratch) as out:
-                ends = [0]
-                for data in self._images():
-                    out.write(data)
-                    ends.append(ends[-1] + len(data))
-                    progress("copying images out of Parquet", len(ends) - 1, len(self))
-                out.write(np.array(ends, "<u8").tobytes())
-        size = scratch.stat().st_size
-        at = np.frombuffer(read_exactly(str(scratch), size - footer, footer), "<u8")
+        scratch.unlink(missing_ok=True)  # of a run that was killed: the copy is as large as the images
+        ends = [0]
+        with replacing(scratch, own=True) as out:
+            for data in self._images():
+                out.write(data)
+                ends.append(ends[-1] + len(data))
+                progress("copying images out of Parquet", len(ends) - 1, len(self))
+        at = np.array(ends, np.int64)
         return lambda i: read_exactly(str(scratch), int(at[i]), int(at[i + 1] - at[i]))
 
     def in_turn(self) -> Iterator[Callable[[], bytes]]:

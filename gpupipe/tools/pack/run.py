@@ -145,8 +145,11 @@ def pack(  # noqa: PLR0913 : those of the command
     with opened(out, _plan(source, inputs, options)) as journal:
         found = _still_there(journal, paths, on_error)
         work = Work(inputs, shards, seed, resize_shorter, quality, on_error == "skip", decoded)
-        with _said_when_full(out, journal, shards):
-            _write(work, journal, paths, found, workers or cpu_count(), told, budget)
+        try:
+            with _said_when_full(out, journal, shards):
+                _write(work, journal, paths, found, workers or cpu_count(), told, budget)
+        finally:
+            (out / SCRATCH).unlink(missing_ok=True)
         done = [journal.finished[shard] for shard in range(shards)]
     return _packed(paths, done, inputs, len(found), quality is None)
 
@@ -285,17 +288,12 @@ def _write(
     budget: int | None,
 ) -> None:
     """Write the shards that are not there, one after another, while threads prepare the images that come next."""
-    scratch = paths[0].parent / SCRATCH
     missing = [shard for shard in range(len(paths)) if shard not in found]
     if missing:
-        read = work.inputs.reader(scratch, progress)
+        read = work.inputs.reader(paths[0].parent / SCRATCH, progress)
         if budget is not None:
             if journal.decoded is None:
-                try:
-                    journal.note(_fitting(work, read, workers, progress, budget))
-                except PlanError:
-                    scratch.unlink(missing_ok=True)
-                    raise
+                journal.note(_fitting(work, read, workers, progress, budget))
             work.decoded = journal.decoded or 0
         left, total = {shard: len(work.places_of(shard)) for shard in missing}, len(work.inputs)
         done = total - sum(left.values())
@@ -309,7 +307,6 @@ def _write(
                 count, size = write_shard(paths[shard], _noted(good, forms))
                 journal.add(Finished(shard, count, size, tuple(skipped), sum(forms)))
                 done += left[shard]
-    scratch.unlink(missing_ok=True)
 
 
 def _fitting(work: Work, read: Callable[[int], bytes], workers: int, progress: Progress, budget: int) -> int:

@@ -13,7 +13,7 @@ __all__ = ["records_in", "write_shard"]
 
 
 def write_shard(path: Path, records: Iterable[bytes]) -> tuple[int, int]:
-    """Write a TFRecord file; it has its name when it is complete and on the disk.
+    """Write a TFRecord file; it has its name when it is complete and on the disk, in place of whatever was there.
 
     Returns:
         Its records and its bytes.
@@ -22,7 +22,7 @@ def write_shard(path: Path, records: Iterable[bytes]) -> tuple[int, int]:
         OSError: it cannot be written; nothing is left of it then.
     """
     count = 0
-    with replacing(path) as file:
+    with replacing(path, own=True) as file:
         for record in records:
             file.write(framed(record))
             count += 1
