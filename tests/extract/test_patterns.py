@@ -104,6 +104,7 @@ def test_each_file_of_a_pattern_has_the_query_of_the_pattern(tmp_path: Path) -> 
 PAGE = """<h1>http://evil.org/d/text.txt</h1> http://127.0.0.1:{port}/d/said.txt
 <a href="a.txt">a</a> <a class=x href = 'b%20c.txt'>b c</a> <A HREF="./d.txt#top">d</A> <a href="e&amp;f.txt">e&f</a>
 <a href="/d/g.txt">g</a> <a href="http://127.0.0.1:{port}/d/h.txt">h</a> <a href="sub/../i.txt">i</a>
+<a href="%61.txt">a</a> <a href="a%2etxt">a</a> <a href="..\\\\up.txt">up</a> <a href="..%5cup.txt">up</a>
 <a href="a.txt">a</a> <a href="../up.txt">up</a> <a href="/up.txt">up</a> <a href="sub/deep.txt">deep</a>
 <a href="sub/">sub</a> <a href="..">..</a>
 <a href="%2e%2e/up.txt">up</a> <a href="..%2fup.txt">up</a> <a href="%2e%2e">up</a> <a href="?C=N;O=D.txt">by name</a>
@@ -151,6 +152,19 @@ def served(folder: Path) -> Iterator[str]:
 
     with serving(partial(Handler, directory=str(folder))) as address:
         yield address
+
+
+@pytest.mark.parametrize("pattern", ["**/*.txt", ""])
+def test_a_folder_that_a_server_lists_in_itself_is_an_error(
+    pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "DEEPEST", 8)
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c/one.txt").write_text("one")
+    (tmp_path / "c/back").symlink_to(tmp_path / "c", target_is_directory=True)
+    with served(tmp_path) as address, pytest.raises(PlanError, match=r"parts, got .*: does one list itself"):
+        url = f"{address}/c/{pattern}"
+        gp.Dataset.list_files(url) if pattern else gp.image_folder(url)
 
 
 def drawn(ds: gp.Dataset) -> list[tuple[Any, ...]]:

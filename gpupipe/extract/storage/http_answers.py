@@ -121,8 +121,12 @@ def entries_of(files: Any, url: str, folder: str) -> list[tuple[str, bool]]:
     if len(page) > MOST_LISTED:
         raise RecordError(f"the list of the folder has more than {MOST_LISTED:,} bytes", file=folder, stage="read")
     links = (found[1] or found[2] for found in _LINK.finditer(page.decode(errors="ignore")))
-    names = dict.fromkeys(_name_in(folder, html.unescape(link).strip()) for link in links)
-    return [(name.rstrip("/"), name.endswith("/")) for name in names if name]
+    names: dict[tuple[str, str], str] = {}  # by what they mean: a page may spell one file in several ways
+    for link in links:
+        name = _name_in(folder, html.unescape(link).strip())
+        path, _, query = name.partition("?")
+        names.setdefault((unquote(path), query), name)
+    return [(name.rstrip("/"), name.endswith("/")) for name in names.values() if name]
 
 
 def _name_in(folder: str, link: str) -> str:
@@ -136,7 +140,7 @@ def _name_in(folder: str, link: str) -> str:
         return ""
     name = target[len(here) :].partition("#")[0]
     plain = unquote(name.partition("?")[0].removesuffix("/"))
-    return "" if plain in ("", ".", "..") or "/" in plain else name
+    return "" if plain in ("", ".", "..") or "/" in plain or "\\" in plain else name
 
 
 def unexpected(reason: str, name: str, offset: int | None) -> RecordError:

@@ -45,6 +45,9 @@ _PARTS = re.compile(r"((?:[\w+.-]+::)*[\w+.-]+://)(.*?)(::.*)?", re.DOTALL)
 _STAMPS = "etag generation checksum md5 mtime modified LastModified last_modified updated created".split()
 
 
+DEEPEST = 100
+"""Folders within folders that are listed: a server may list one in itself."""
+
 _WHOLE = "whole-"
 """How the tag of a file begins whose size the server does not report."""
 
@@ -225,6 +228,11 @@ class _Remote:
         self._around = scheme, rest
 
     def entries(self, folder: str) -> list[tuple[str, bool, bool]]:
+        if folder.count("/") > DEEPEST:
+            raise PlanError(
+                f"a folder needs a path of at most {DEEPEST} parts, got {shown_name(self._url(folder))!r}: does one "
+                "list itself, by a link? Name the files, or the folders in it"
+            )
         try:
             return asked(_unlisted, self._url(folder), None, self._entries, folder)
         except DataError as error:

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpupipe.errors import MissingDependencyError, RecordError
 from gpupipe.extract.tables.columns import NULL, Arrays, Column, Lists, Nulls, Scalars, Slices, in_lists
+from gpupipe.extract.tables.table import MOST_BYTES
 from gpupipe.missing import LIBRARIES
 from gpupipe.spec import Array, TensorSpec
 
@@ -17,6 +18,9 @@ __all__ = ["ENCODED", "arrow", "chosen", "column_of", "type_of"]
 
 ENCODED = "bytes"
 """The field with the encoded image in a struct, as Hugging Face's image columns have it."""
+
+_NULLS = 1 << 24
+"""Values of no type that one block may have, 2 bytes each in memory."""
 
 _TENSOR, _BOOL8 = "arrow.fixed_shape_tensor", "arrow.bool8"
 
@@ -177,12 +181,15 @@ def column_of(values: Any) -> tuple[Column, Nulls]:
         column, nulls = column_of(values.storage)
         return _meant(kind, column), nulls
     if is_.is_dictionary(kind):
+        _check_bytes(values)
         return column_of(values.dictionary_decode())
     if is_.is_struct(kind):
         field, of_struct = _encoded(kind), _nulls(values)
         column, nulls = column_of(values.field(field))
         return column, Nulls(_either(of_struct, nulls.whole))
-    if is_.is_null(kind):
+    if is_.is_null(kind):  # no bytes stand for them, and in lists there may be any number
+        if len(values) > _NULLS:
+            raise RecordError(f"a block of at most {_NULLS} values of no type is needed, got {len(values)}")
         return Scalars(np.zeros(len(values), np.int8)), Nulls(np.ones(len(values), bool))
     nulls = Nulls(_nulls(values))
     if is_.is_boolean(kind) or is_.is_integer(kind) or is_.is_floating(kind):
@@ -195,6 +202,19 @@ def column_of(values: Any) -> tuple[Column, Nulls]:
     if bad is not None and nulls.whole is not None:
         bad &= ~nulls.whole
     return column, Nulls(nulls.whole, bad)
+
+
+def _check_bytes(values: Any) -> None:
+    """Refuse an array with a dictionary whose values, one for each row, are more than a block may have."""
+    pa = arrow("")
+    known = values.dictionary
+    if _is_bytes(known.type):
+        sizes = pa.compute.binary_length(known.cast(pa.large_binary())).fill_null(0)
+        total = pa.compute.sum(sizes.cast(pa.int64()).take(values.indices.drop_null())).as_py() or 0
+    else:
+        total = -(-known.nbytes * len(values) // max(len(known), 1))
+    if total > MOST_BYTES:
+        raise RecordError(f"a block of at most {MOST_BYTES} bytes is needed, got {total}; write it with smaller blocks")
 
 
 def _meant(kind: Any, stored: Column) -> Column:

@@ -214,13 +214,6 @@ class Table(ABC):
             other = next((len(column) for column, _ in loaded if len(column) != rows), None)
             if other is not None:
                 raise RecordError(f"{rows} rows are needed, as its index says, got {other}")
-        except DataError as error:
-            reason, passing = error.reason, error.passing
-        except Exception as error:
-            if is_mistake(error):
-                raise
-            reason, passing = f"cannot be decoded: {type(error).__name__}: {error}", False
-        else:
             columns = dict(zip(self.columns, loaded, strict=True))
             missing = Scalars(np.zeros(rows, np.int8)), Nulls(np.ones(rows, bool))
             bad: dict[int, str] = {}
@@ -228,6 +221,13 @@ class Table(ABC):
                 self._fitted(name, spec, *columns.get(name, missing), bad)
                 for name, spec in zip(names, specs, strict=True)
             ]
+        except DataError as error:
+            reason, passing = error.reason, error.passing
+        except Exception as error:
+            if is_mistake(error):
+                raise
+            reason, passing = f"cannot be decoded: {type(error).__name__}: {error}", False
+        else:
             return Block(tuple(fitted), bad)
         failure = RecordError(f"block {block} of {self.blocks}: {reason}"[:500], file=self.path, stage="read")
         failure.passing = passing

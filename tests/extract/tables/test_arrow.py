@@ -13,6 +13,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.errors import PlanError, PlanTypeError, RecordError
+from gpupipe.extract.tables import arrow as arrow_module
 from gpupipe.extract.tables import ipc
 from gpupipe.extract.tables.arrow import column_of
 from gpupipe.spec import TensorSpec, spec_of
@@ -215,6 +216,25 @@ def test_other_extension_types_are_their_bytes_or_refused(
     finally:
         if own:
             pa.unregister_extension_type("tests.period")
+
+
+def test_a_dictionary_has_no_more_bytes_than_a_block_may_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pa = pytest.importorskip("pyarrow")
+    monkeypatch.setattr(arrow_module, "MOST_BYTES", 1000)
+    for values in (["x" * 400, "y", None], [[1, 2], [3, 4]], [1.5, 2.5]):
+        few, many = (pa.DictionaryArray.from_arrays(pa.array([0, 1] * n), pa.array(values)) for n in (2, 300))
+        column_of(few)
+        with pytest.raises(RecordError, match="at most 1000 bytes is needed"):
+            column_of(many)
+
+
+def test_values_of_no_type_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    pa = pytest.importorskip("pyarrow")
+    monkeypatch.setattr(arrow_module, "_NULLS", 100)
+    column_of(pa.nulls(100))
+    for array in (pa.nulls(101), pa.FixedSizeListArray.from_arrays(pa.nulls(200), 100)):
+        with pytest.raises(RecordError, match="at most 100 values of no type is needed, got"):
+            column_of(array)
 
 
 def test_an_extension_type_inside_of_a_list_is_refused_too(tmp_path: Path) -> None:
