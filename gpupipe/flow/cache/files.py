@@ -41,7 +41,7 @@ from ..run import Context, Run
 from ..state.snapshot import Counted, State, fast_forward
 from ..step import Running
 from .memory import cache_key
-from .saved import read_elements
+from .saved import Wanted, read_elements
 
 __all__ = ["FileCacheStore", "SavedPass", "write_to"]
 
@@ -69,7 +69,7 @@ class _Reading(Counted):
     def __init__(self, kept: SavedPass, at: Context, done: int) -> None:
         store = kept.store
         spoil = partial(store.spoil, kept.path)
-        super().__init__(read_elements(kept.path, store.compression, at, spoil, store.method))
+        super().__init__(read_elements(kept.path, store.compression, at, Wanted(kept.element), spoil, store.method))
         fast_forward(iter(self), done, at)
 
     def snapshot(self) -> State:
