@@ -67,7 +67,7 @@ def fits(column: Any, spec: TensorSpec) -> bool:
     """
     if type(spec) is not TensorSpec:
         return False
-    if type(column) is bytes:
+    if type(column) is bytes or type(column) is memoryview:
         return (spec.dtype is None or spec.dtype is bytes) and not spec.shape
     if not isinstance(column, (np.ndarray, np.generic)) or column.dtype == object:
         return False

@@ -23,6 +23,7 @@ import numpy as np
 
 from ..errors import DataError, FunctionError, MissingFileError, RecordError
 from ..extract.images.decode import MOST_PIXELS
+from ..extract.records.inflate import MOST
 from ..extract.storage.files import LocalStorage
 from ..extract.storage.temporary import TEMPORARY, commit, create, remove_stale, temporary
 from ..extract.storage.waiting import LIMITS
@@ -37,7 +38,7 @@ from ..optimize.lower.compile import lower_in
 from ..options import Settings
 from ..plan.cache import Saved, element_from_json, element_to_json
 from ..plan.node import ElementType, Node
-from ..serial.elements_file import ElementsReader
+from ..serial.elements_file import LEAST, ElementsReader
 from ..serial.elements_writer import ElementsWriter
 from ..serial.structures import Malformed, class_of_program, json_object
 from ..spec import LEAF, Compound, Structure, TensorSpec, describe, spec_of
@@ -47,6 +48,7 @@ __all__ = ["read_saved", "save"]
 
 MANIFEST = "saved.json"
 _VERSION = 2
+_MANY = 1 << 20  # elements of a file from which on its size is looked at: `list` makes room for all of them first
 _MOST = 64 << 20  # bytes of a manifest: a file name and two numbers for each of a million files
 
 
@@ -323,12 +325,22 @@ def _plans(folder: str, given: dict[str, Any]) -> tuple[Saved, ...]:
         case _:
             raise Malformed(f"it does not have version {_VERSION}, or is incomplete")
     paths, counts = zip(*each, strict=True)
+    if len(set(paths)) < len(paths):
+        raise Malformed("it names a file twice")
+    for path, count in each:
+        if count > _MANY and not _may_hold(path, count, compression):
+            raise Malformed(f"{os.path.basename(path)} is missing, or too small for {count} elements")
     element, random = element_from_json(given.get("element"), class_of_program), tuple(sorted(sites.items()))
     indexed = given.get("indexed") is True and not compression
     return tuple(
         Saved(folder, files, element, numbers, compression, run, random, indexed)
         for files, numbers in [(paths, counts), *(((path,), (count,)) for path, count in each)]
     )
+
+
+def _may_hold(path: str, count: int, compression: str) -> bool:
+    size = os.path.getsize(path) if os.path.isfile(path) else 0
+    return count * LEAST <= size * (MOST if compression else 1)
 
 
 def _shard(given: Any) -> tuple[str, int]:

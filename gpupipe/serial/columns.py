@@ -139,15 +139,20 @@ class Cursor:
         Raises:
             Malformed: there are fewer.
         """
-        if n > self.left:
+        start, view = self._offset, self._view  # not `left`: elements are read by many small steps
+        end = self._offset = start + n
+        if end > len(view):
+            self._offset = start
             raise Malformed(f"{n} bytes are needed, {self.left} are left")
-        start = self._offset
-        self._offset = start + n
-        return self._view[start : self._offset]
+        return view[start:end]
 
     def u8(self) -> int:
         """Read one byte."""
-        return self.take(1)[0]
+        start = self._offset
+        if start == len(self._view):
+            raise Malformed("1 byte is needed, none is left")
+        self._offset = start + 1
+        return self._view[start]
 
     def u64(self) -> int:
         """Read one number of 8 bytes."""

@@ -20,7 +20,7 @@ from ..extract.records.index import Indexes, version_of
 from ..extract.storage.files import LOCAL
 from .elements_file import END, INDEXED, LEAST, MAGIC, TOKEN, Saved, read_record, stream_record
 from .elements_writer import PART
-from .structures import Malformed
+from .structures import Malformed, json_object
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,12 +44,14 @@ class ElementsIndex:
         streams: sorted keys of the streams, and the offsets of their names, uint64[2, N].
         token: what all records of the file start with, after their first byte.
         tag: of this version of the file.
+        head: of the file.
     """
 
     offsets: array[int]
     streams: NDArray[np.uint64]
     token: bytes
     tag: str
+    head: dict[str, Any]
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -96,6 +98,7 @@ def _index(path: str, size: int, tag: str) -> ElementsIndex:
     head = take(0, size)
     if bytes(head[: len(MAGIC) + 4]) != MAGIC + struct.pack("<I", INDEXED):
         raise Malformed("its head is another")
+    fields = json_object(head[len(MAGIC) + 4 :])
     at, end = len(head) + 16, size - END - 8
     if end < at:
         raise Malformed("it is too short")
@@ -121,7 +124,7 @@ def _index(path: str, size: int, tag: str) -> ElementsIndex:
     if not ascending or (count and (found[1:] - found[:-1]).min() < LEAST):
         raise Malformed("its offsets make no sense")
     pairs = names.reshape(-1, 2)
-    return ElementsIndex(offsets, pairs[np.lexsort(pairs.T[::-1])].T.copy(), token, tag)
+    return ElementsIndex(offsets, pairs[np.lexsort(pairs.T[::-1])].T.copy(), token, tag, fields)
 
 
 def _length(header: bytes | memoryview) -> int:
@@ -171,6 +174,11 @@ class ElementsByIndex:
 
     def __len__(self) -> int:
         return len(self._index)
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """The head of the file."""
+        return self._index.head
 
     def read(self, numbers: Sequence[int]) -> Iterator[Saved]:
         """Read the elements with these numbers. A damaged one is a RecordError in its place: (error, None, offset)."""

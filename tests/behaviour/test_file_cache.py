@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,11 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe.errors import RecordError
 from gpupipe.extract.storage import temporary
+from gpupipe.flow.element import Stream
+from gpupipe.serial.elements_file import ElementsReader
+from gpupipe.serial.elements_writer import ElementsWriter
 from gpupipe.transform import choose
 from gpupipe.transform.choose import Choice
 from tests.behaviour.elements import start_of
@@ -462,6 +467,33 @@ def test_a_damaged_element_costs_no_other_and_the_file_is_computed_again(
     assert unpack(path.read_bytes()) == whole
     assert run(kept(numbers(600), tmp_path)) == everything
     assert calls == everything * 2
+
+
+@pytest.mark.parametrize(
+    ("leaves", "text"),
+    [((np.int64(1),) * 2, "elements with 1 leaves, got one with 2"), ((b"x",), "int64 for all elements, got bytes")],
+    ids=["leaves", "dtype"],
+)
+def test_elements_of_another_type_than_the_head_says_are_errors_and_the_file_is_computed_again(
+    tmp_path: Path, calls: list[int], leaves: Any, text: str
+) -> None:
+    dataset = numbers(3).cache(tmp_path / "c")
+    run(dataset)
+    path = the_file(tmp_path)
+    with closing(ElementsReader(str(path))) as reader:
+        head = reader.head
+    path.unlink()
+    writer, stream = ElementsWriter(str(path), head), Stream(1, "x")
+    for i in range(3):
+        writer.write(leaves, stream, i)
+    writer.finish()
+
+    with pytest.raises(RecordError, match=f"cache needs {text}; the next iterator computes the file again") as caught:
+        list(numbers(3).cache(tmp_path / "c").batch(2))
+    assert caught.value.file == str(path)
+    assert outcomes(dataset) == ["error"] * 3
+    assert run(dataset) == [0, 1, 2]
+    assert calls == [0, 1, 2] * 2
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe.errors import RecordError
 from gpupipe.load.save import _Seen as Seen
 from gpupipe.plan.node import ANYTHING, ElementType
 from gpupipe.spec import Structure, spec_of
@@ -42,6 +43,11 @@ ELEMENTS: dict[str, Callable[[], Dataset]] = {
     "nothing": lambda: Dataset.range(0),
     "nothing of a known type": lambda: Dataset.from_tensor_slices(np.zeros((0, 4, 4, 3), np.uint8)),
 }
+
+
+def change_manifest(folder: Path, **changes: Any) -> None:
+    place = folder / "saved.json"
+    place.write_text(json.dumps({**json.loads(place.read_text()), **changes}))
 
 
 @pytest.mark.parametrize("make", ELEMENTS.values(), ids=ELEMENTS.keys())
@@ -271,6 +277,8 @@ def test_wrong_arguments_are_errors_and_change_nothing(tmp_path: Path, call: Any
         lambda m: {**m, "shards": [{"file": "/etc/passwd", "count": 1}]},
         lambda m: {**m, "shards": [{"file": "a", "count": -1}]},
         lambda m: {**m, "shards": ["a"]},
+        lambda m: {**m, "shards": m["shards"] * 2},
+        lambda m: {**m, "shards": [{**m["shards"][0], "count": 10**15}]},
         lambda m: {**m, "compression": "LZ4"},
         lambda m: {**m, "run": None},
         lambda m: {**m, "element": {"structure": "leaf", "specs": []}},
@@ -324,6 +332,85 @@ def test_of_a_file_whose_head_is_damaged_everything_is_read(tmp_path: Path) -> N
     assert got == [*range(len(got) - 1), "error"]
     with pytest.raises(gp.DataError, match=f"ends after {len(got) - 1} elements"):
         list(Dataset.load(tmp_path / "s"))
+
+
+# ---- what does not fit the manifest
+
+USES: list[Callable[[Dataset], Any]] = [
+    list,
+    lambda d: list(d.batch(2)),
+    lambda d: list(d.padded_batch(2)),
+    lambda d: list(d.shuffle(gp.ALL)),
+    lambda d: list(d.filter(lambda x: True)),
+    lambda d: list(d.map(lambda x: x, traced=False)),
+    lambda d: d[2],
+]
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ({"a": np.zeros(4), "b": np.zeros(4)}, r"needs elements with 2 leaves, got one with 1"),
+        (np.zeros(4, np.float32), r"needs float32 for all elements, got int64"),
+        (np.zeros((4, 2), np.int64), r"needs int64\[2\] for all elements, got int64"),
+        (np.array([b""] * 4), "needs bytes for all elements, got int64"),
+    ],
+    ids=["leaves", "dtype", "rank", "bytes"],
+)
+def test_elements_of_another_type_than_the_manifest_says_are_errors(
+    tmp_path: Path, said: Any, text: str, use: Callable[[Dataset], Any]
+) -> None:
+    Dataset.range(4).save(tmp_path / "s")
+    Dataset.from_tensor_slices(said).save(tmp_path / "other")
+    change_manifest(tmp_path / "s", element=json.loads((tmp_path / "other" / "saved.json").read_text())["element"])
+
+    with pytest.raises(RecordError, match=text) as caught:
+        use(Dataset.load(tmp_path / "s"))
+    assert caught.value.file == str(next((tmp_path / "s").glob("*.elements")))
+    assert outcomes(Dataset.load(tmp_path / "s")) == ["error"] * 4
+
+
+def test_one_element_of_another_type_costs_no_other(tmp_path: Path) -> None:
+    Dataset.from_generator(lambda: iter([np.ones(2), np.ones(3), np.ones(2)])).save(tmp_path / "s")
+    Dataset.from_tensor_slices(np.ones((1, 2))).save(tmp_path / "other")
+    change_manifest(tmp_path / "s", element=json.loads((tmp_path / "other" / "saved.json").read_text())["element"])
+
+    items = iter(Dataset.load(tmp_path / "s").with_options(Options(on_error="skip")))
+    assert [x.tolist() for x in items] == [[1, 1], [1, 1]]
+    assert [str(error.reason).partition(";")[0] for error in items.errors] == [
+        "load needs float64[2] for all elements, got float64[3]"
+    ]
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+@pytest.mark.parametrize(("said", "text"), [(4, "the 4 elements .* got a file of more"), (6, "the 6 .* file of 5")])
+def test_another_number_of_elements_is_an_error_in_order_too(
+    tmp_path: Path, compression: str | None, said: int, text: str
+) -> None:
+    Dataset.range(5).save(tmp_path / "s", compression)
+    (path,) = (tmp_path / "s").glob("*.elements*")
+    change_manifest(tmp_path / "s", shards=[{"file": path.name, "count": said}])
+    loaded = Dataset.load(tmp_path / "s")
+
+    assert run(loaded.take(4)) == [0, 1, 2, 3]
+    for dataset in (loaded, loaded.with_options(Options(on_error="skip"))):
+        with pytest.raises(RecordError, match=text) as caught:
+            list(dataset)
+        assert caught.value.file == str(path)
+    assert run(loaded.with_options(Options(lost_files="skip"))) == list(range(min(said, 5)))
+
+
+def test_the_elements_of_another_save_are_not_taken_for_those_of_this_one(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        Dataset.range(5).save(tmp_path / folder)
+    (path,), (other,) = ((tmp_path / folder).glob("*.elements") for folder in ("a", "b"))
+    os.replace(other, path)
+
+    for use in (list, lambda d: d[0], lambda d: list(d.skip(1))):
+        with pytest.raises(RecordError, match="got one of another save") as caught:
+            use(Dataset.load(tmp_path / "a"))
+        assert caught.value.file == str(path)
 
 
 # ---- the type of what was saved

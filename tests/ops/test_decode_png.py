@@ -14,6 +14,7 @@ from PIL import Image, ImageOps
 
 from gpupipe import Dataset, Options, ops
 from gpupipe.errors import DecodeError, SpecError
+from gpupipe.extract.images import png as png_reader
 from gpupipe.ops._shared.samples import encoded, picture
 from tests.ops.png_files import Array, chunk, packed_gray, png
 from tests.ops.refusals import refused
@@ -352,6 +353,26 @@ def test_an_orientation_is_found_where_pillow_finds_it(decode: Any, extra: bytes
     for wanted, expected in ((True, np.rot90(image, 2 * turns)), (False, image)):
         made = images.map(functools.partial(decode, exif_orientation=wanted)).batch(2)
         np.testing.assert_array_equal(next(iter(made)), [expected] * 2)
+
+
+def test_of_many_texts_with_a_key_the_last_one_alone_is_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[bytes] = []
+    text_of = png_reader._text
+
+    def noted(kind: bytes, rest: bytes) -> bytes:
+        made.append(kind)
+        return text_of(kind, rest)
+
+    monkeypatch.setattr(png_reader, "_text", noted)
+    large = chunk(b"zTXt", KEY + b"\0" + zlib.compress(b"\n\n\n" + b"00" * 1000))
+    last = chunk(b"zTXt", KEY + b"\0" + zlib.compress(RAW))
+    packet = chunk(b"iTXt", PACKET + b"\1\0\0\0" + zlib.compress(XMP))
+
+    for extra, texts in ((large * 50 + last, 1), (packet * 50, 1), (chunk(b"eXIf", TURNED) + large * 50, 0)):
+        made.clear()
+        block, found = png_reader.exif_and_xmp(png(deep(3), extra=extra))
+        assert (block == TURNED, found) == ((False, XMP) if extra == packet * 50 else (True, b""))
+        assert len([kind for kind in made if kind]) == texts
 
 
 @pytest.mark.parametrize("digits", [b"no digits", b"4", "é".encode(), b""])

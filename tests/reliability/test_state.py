@@ -572,3 +572,28 @@ def test_mad_numbers_are_refused_and_never_skipped_for_ever(name: str, value: An
             items.load_state_dict(mad)
             for _ in range(5):  # some numbers of a buffer only choose what comes
                 next(items)
+
+
+TOO_MANY: list[tuple[Callable[[gp.Dataset], gp.Dataset], str, list[int]]] = [
+    (lambda ds: ds.concatenate(ds).repeat(2), "pass", [3, 1 << 40]),
+    (lambda ds: ds.filter(lambda x: x >= 0).repeat(2), "pass", [3]),
+    (lambda ds: ds.filter(lambda x: x >= 0).shuffle(5), "opened", [0, 2, 1 << 40]),
+    (lambda ds: ds.filter(lambda x: x >= 0).shuffle(5).repeat(2), "opened", [0, 3]),
+    (lambda ds: ds.shuffle(5).repeat(2), "opened", [0, 3]),
+    (lambda ds: ds.filter(lambda x: x >= 0).skip(2), "left", [3]),
+    (lambda ds: ds.filter(lambda x: x >= 0).shard(2, 1), "place", [3]),
+    (lambda ds: ds.assert_cardinality(20), "seen", [21]),
+]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("make", "part", "numbers"), TOO_MANY)
+def test_a_pass_or_count_that_the_chain_does_not_have_is_refused(
+    make: Callable[[gp.Dataset], gp.Dataset], part: str, numbers: list[int]
+) -> None:
+    ds = make(gp.Dataset.range(20))
+    state = state_after(ds, 7)
+    for number in numbers:
+        with iter(ds) as items, pytest.raises(StateError, match=f"for {part}, got"):
+            items.load_state_dict(changed(json.loads(json.dumps(state)), [part], number))
+            taken(items)

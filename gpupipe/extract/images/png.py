@@ -97,22 +97,28 @@ def check_png(data: Encoded) -> None:
 def exif_and_xmp(data: Encoded) -> tuple[bytes, bytes]:
     """The EXIF block of a PNG and its XMP packet, each empty if it has none, where Pillow finds them.
 
-    The block is a chunk of its own, or hexadecimal digits in a text, as ImageMagick writes it.
+    The block is a chunk of its own, or hexadecimal digits in a text, as ImageMagick writes it. Of several texts with
+    one key the last one counts, and no other is decompressed.
     """
-    block, found = None, dict[bytes, bytes]()
+    block, last = None, dict[bytes, tuple[bytes, int, int]]()
     for kind, start, end in png_chunks(data):
         if kind == b"eXIf" and block is None:
             block = bytes(data[start:end])
         elif kind in _TEXTS and (key := bytes(data[start : start + _KEY]).partition(b"\0")[0]) in (_PROFILE, _PACKET):
-            found[key] = _text(kind, bytes(data[start + len(key) + 1 : end]))
+            last[key] = kind, start + len(key) + 1, end
+
+    def text(key: bytes) -> bytes:
+        kind, start, end = last.get(key, (b"", 0, 0))
+        return _text(kind, bytes(data[start:end]))
+
     if block is None:
         try:
-            block = bytes.fromhex(b"".join(found.get(_PROFILE, b"").split(b"\n")[3:]).decode("ascii"))
+            block = bytes.fromhex(b"".join(text(_PROFILE).split(b"\n")[3:]).decode("ascii"))
         except ValueError:  # not digits
             block = b""
     for _ in range(2):
         block = block.removeprefix(b"Exif\0\0")
-    return block, found.get(_PACKET, b"")
+    return block, text(_PACKET)
 
 
 def _text(kind: bytes, rest: bytes) -> bytes:

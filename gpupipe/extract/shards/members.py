@@ -74,12 +74,12 @@ class Members:
         self._path = path
         self.at = self.last = start
         self._limit = window.limit if stop is None else stop
-        self._reach = 0  # where the payload of the last member ends
+        self._reach = 0  # where the padding of the last member ends
         self._done = False
 
     @property
     def cut_off(self) -> int:
-        """Bytes that the last payload is longer than the archive: of a compressed one this is known at its end."""
+        """Bytes that the last member, with its padding, is longer than the archive, once its end is reached."""
         return max(self._reach - self._window.limit, 0)
 
     def __iter__(self) -> Iterator[Member | Damage]:
@@ -99,8 +99,8 @@ class Members:
                 size = quick(fields, view[at - base : at - base + BLOCK])
                 data = at + BLOCK
                 if 0 <= size <= self._limit - data:
-                    self.last, self._reach = at, data + size
-                    self.at = data + (size + BLOCK - 1) // BLOCK * BLOCK
+                    self.last = at
+                    self.at = self._reach = data + (size + BLOCK - 1) // BLOCK * BLOCK
                     yield at, fields[0].partition(b"\0")[0], data, size, ""
                     continue
             item = self._next()
@@ -173,7 +173,8 @@ class Members:
             return self._damaged(
                 first, at, b"", f"{shown!r} needs {size} bytes, the archive has at most {left} after its header"
             )
-        self.at, self.last, self._reach = data + _padded(size), first, data + size
+        self.last = first
+        self.at = self._reach = data + _padded(size)
         return first, name + b"/" if kind == DIRECTORY else name, data, size, refused
 
     def _after_sparse(self, at: int) -> int:

@@ -169,7 +169,7 @@ class _Samples:
             self._done = True
             missing = 0 if self._broken else self._members.cut_off
             if missing:
-                reason = f"the archive is truncated, {missing} bytes of the last member are missing"
+                reason = f"the archive is truncated, {missing} bytes of the last member and its padding are missing"
                 if self._key is not None:
                     self._fail(reason)
                 else:

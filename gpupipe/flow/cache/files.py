@@ -42,7 +42,7 @@ from ..state.snapshot import Counted, State, fast_forward, int_part
 from ..step import Running, close
 from .last import check_last, last_of
 from .memory import cache_key
-from .saved import read_elements
+from .saved import Wanted, read_elements
 
 __all__ = ["FileCacheStore", "SavedPass", "write_to"]
 
@@ -71,7 +71,9 @@ class _Reading(Counted):
         store = kept.store
         spoil = partial(store.spoil, kept.path)
         self._last: Element | None = None
-        super().__init__(self._noted(read_elements(kept.path, store.compression, at, spoil, store.method)))
+        wanted = Wanted(kept.element)
+        elements = read_elements(kept.path, store.compression, at, wanted, spoil, store.method)
+        super().__init__(self._noted(elements))
         if state is not None:
             fast_forward(iter(self), int_part(state, "n"), at)
             check_last(self._last, state, at, store.label)

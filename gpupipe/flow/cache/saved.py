@@ -13,10 +13,13 @@ from ...errors import DataError, RecordError
 from ...graph.op import Array
 from ...log import logger
 from ...plan.cache import CYCLE
+from ...plan.node import ElementType
 from ...serial.elements_file import ElementsReader
 from ...serial.elements_index import ElementsByIndex
+from ...spec import LEAF, Compound, spec_of
 from ..access import Joined, RandomAccess, blocks_of, from_list
 from ..bad.found import as_before, bad_element
+from ..check import fits
 from ..combine.inner import Inner
 from ..combine.interleave import InterleaveFlow
 from ..element import BatchStream, Element, Stream
@@ -29,21 +32,92 @@ from ..step import Running
 __all__ = ["SavedFilesFlow", "SavedFlow", "read_elements"]
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a file should hold, as a manifest or the file's head says.
+
+    Attributes:
+        element: the type of the elements.
+        run: the `save` that wrote the file; None for a cache.
+    """
+
+    element: ElementType
+    run: str | None = None
+
+
+class _Elements:
+    """Makes elements of what a file holds. One of another type than is wanted is an error in its place.
+
+    Args:
+        wanted: what the file should hold.
+        path: the file.
+        who: the method, for messages.
+        spoil: see `read_elements`.
+    """
+
+    def __init__(self, wanted: Wanted, path: str, who: str, spoil: Callable[[], None] | None = None) -> None:
+        self._element = wanted.element
+        self._path, self._who, self._spoil = path, who, spoil
+        self._known: list[Any] | None = None  # kinds of the leaves of the last element, which was right
+
+    def make(self, value: Any, where: Any, position: int) -> Element:
+        if isinstance(where, list):
+            where = BatchStream([row for row, _ in where], [index for _, index in where])
+        if isinstance(value, DataError):
+            return bad_element(value, where, position)
+        kinds = [(leaf.dtype, leaf.shape) if type(leaf) is np.ndarray else type(leaf) for leaf in value]
+        if kinds != self._known:
+            problem = self._problem(value)
+            if problem:
+                if self._spoil is not None:
+                    self._spoil()
+                return bad_element(self.error(problem), where, position)
+            self._known = None if any(isinstance(leaf, Compound) for leaf in value) else kinds
+        return value, where, position
+
+    def error(self, reason: str, offset: int | None = None) -> RecordError:
+        """The error of what the file holds."""
+        load = "saved.json and this file do not belong together: save the elements again"
+        then = load if self._spoil is None else "the next iterator computes the file again"
+        return RecordError(f"{self._who} needs {reason}; {then}", file=self._path, offset=offset, stage=self._who)
+
+    def _problem(self, value: tuple[Any, ...]) -> str:
+        """What is needed and what the leaves are; "" if they are right."""
+        specs = self._element.specs
+        if len(value) != len(specs):
+            return f"elements with {len(specs)} leaves, got one with {len(value)}"
+        for i, (leaf, spec) in enumerate(zip(value, specs, strict=True)):
+            if not fits(leaf, spec) and not spec.accepts(found := spec_of(leaf)):
+                name = (self._element.structure or LEAF).leaf_names()[i]
+                return f"{spec} for {name or 'all elements'}, got {found}"
+        return ""
+
+
 def read_elements(
-    path: str, compression: str, at: Context, spoil: Callable[[], None] | None, who: str
+    path: str,
+    compression: str,
+    at: Context,
+    wanted: Wanted,
+    spoil: Callable[[], None] | None,
+    who: str,
+    count: int | None = None,
 ) -> Iterator[Element]:
     """Iterate over the elements of a file, with the keys of a context (see `stream_in`).
 
-    A damaged element is a hole; so is damage after which elements cannot be counted, and then the elements end.
+    A damaged element is a hole, and so is one of another type; of a file of another `save` there is none. Where
+    elements cannot be counted, or are not as many as is said, they end with an error that hides the rest of the file.
 
     Args:
         path: the file.
         compression: "" or "GZIP".
         at: the context in which the file is opened.
+        wanted: what the file should hold.
         spoil: called on damage, so that the next iterator computes the file again; None if it cannot.
         who: the method, for messages.
+        count: the number of elements, if it is known.
     """
     file = Stream(at.key, path, "offset", at.alike)
+    elements = _Elements(wanted, path, who, spoil)
     on_damage = spoil or (lambda: None)
     try:
         reader = ElementsReader(path, compression, head_needed=spoil is not None)
@@ -58,12 +132,22 @@ def read_elements(
         return bad_element(error.at(path, None, who, "offset"), file, position)
 
     try:
+        if wanted.run is not None and reader.head.get("run", wanted.run) != wanted.run:  # a damaged head has none
+            yield bad_element(elements.error(_OF_ANOTHER_RUN, 0).hiding(), file, 0)
+            return
+        given = 0
         for value, where, position in reader.elements(partial(stream_in, at), on_damage):
+            if given == count:
+                yield bad_element(elements.error(_another_count(given, "more")).hiding(), file, 0)
+                return
+            given += 1
             if where is None:
                 assert isinstance(value, DataError)
                 yield lost(value, position)
                 continue
-            yield element_of(value, where, position)
+            yield elements.make(value, where, position)
+        if count is not None and given < count:
+            yield bad_element(elements.error(_another_count(count, given)).hiding(), file, 0)
     except DataError as error:
         on_damage()
         yield lost(error, error.offset or 0)
@@ -71,11 +155,11 @@ def read_elements(
         reader.close()
 
 
-def element_of(value: Any, where: Any, position: int) -> Element:
-    """Make an element of what a file holds."""
-    if isinstance(where, list):
-        where = BatchStream([row for row, _ in where], [index for _, index in where])
-    return bad_element(value, where, position) if isinstance(value, DataError) else (value, where, position)
+_OF_ANOTHER_RUN = "the file that saved.json was written with, got one of another save"
+
+
+def _another_count(count: int, found: int | str) -> str:
+    return f"the {count} elements that were saved, got a file of {found}"
 
 
 class SavedElements(RandomAccess):
@@ -85,18 +169,21 @@ class SavedElements(RandomAccess):
         path: the file.
         size: the number of elements.
         at: the context in which the file is opened.
+        wanted: what the file should hold.
 
     Raises:
-        RecordError: it has another number of elements, or no index that can be used.
+        RecordError: it is of another `save`, has another number of elements, or no index that can be used.
     """
 
-    def __init__(self, path: str, size: int, at: Context) -> None:
+    def __init__(self, path: str, size: int, at: Context, wanted: Wanted) -> None:
         self._file = Stream(at.key, path, "offset", at.alike)
         self._elements = ElementsByIndex(path, partial(stream_in, at))
+        self._found = _Elements(wanted, path, "load")
         self.size = size
+        if self._elements.head.get("run") != wanted.run:
+            raise self._found.error(_OF_ANOTHER_RUN)
         if len(self._elements) != size:
-            reason = f"load needs the {size} elements that were saved, got a file of {len(self._elements)}"
-            raise RecordError(reason, file=path, stage="load")
+            raise self._found.error(_another_count(size, len(self._elements)))
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
         for block in blocks:
@@ -106,7 +193,7 @@ class SavedElements(RandomAccess):
                     error = value.at(self._file.name, None, "load", "offset")
                     yield bad_element(error, self._file, position)
                 else:
-                    yield element_of(value, where, position)
+                    yield self._found.make(value, where, position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +203,7 @@ class SavedFlow:
     Attributes:
         paths: the files.
         counts: how many elements each has.
+        wanted: what they should hold.
         compression: "" or "GZIP".
         indexed: whether they have an index.
         cycle: how many files are open at a time.
@@ -123,6 +211,7 @@ class SavedFlow:
 
     paths: tuple[str, ...]
     counts: tuple[int, ...]
+    wanted: Wanted
     compression: str = ""
     indexed: bool = False
     cycle: int = CYCLE
@@ -146,7 +235,7 @@ class SavedFlow:
     def access(self, at: Context) -> RandomAccess:
         """The elements by index, of at most `cycle` files: one of each in turn."""
         try:
-            files = [SavedElements(path, count, at) for path, count in zip(self.paths, self.counts, strict=True)]
+            files = [SavedElements(*one, at, self.wanted) for one in zip(self.paths, self.counts, strict=True)]
         except DataError as error:
             uncounted(at.run, error.kept().hiding(), Stream(at.key, self.paths[0], "offset", at.alike))
             return from_list([])
@@ -180,11 +269,11 @@ class _SavedFile(Running):
         items = None
         if flow.indexed and 0 < given <= count:
             try:
-                items = Counted(SavedElements(path, count, at).pick(blocks_of(given, count)), given)
+                items = Counted(SavedElements(path, count, at, flow.wanted).pick(blocks_of(given, count)), given)
             except DataError as error:
                 logger.warning("%s; it is read from its start", error)
         if items is None:
-            items = Counted(read_elements(path, flow.compression, at, None, "load"))
+            items = Counted(read_elements(path, flow.compression, at, flow.wanted, None, "load", count))
             fast_forward(iter(items), given, at)
         self._counted = items
         self.items = iter(items)

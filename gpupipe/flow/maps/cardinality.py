@@ -33,7 +33,8 @@ class AssertCardinalityFlow:
     count: int
 
     def open(self, at: Context, state: State = None) -> Running:
-        seen, told = Count.of(state, "seen", 0), Count.of(state, "told", 0)
+        seen = Count(0 if state is None else int_part(state, "seen", self.count))
+        told = Count.of(state, "told", 0)
         if told.n:
             return Running(iter(()), seen=seen, told=told)
         inner = self.source.open(at, part(state))
@@ -90,7 +91,7 @@ class _Padded(Running):
         self._last: tuple[TensorSpec, ...] | None = None
         self._value: Any = None
         if state is not None:
-            self._seen, self._fakes = int_part(state, "seen"), int_part(state, "fakes")
+            self._seen, self._fakes = int_part(state, "seen", flow.count), int_part(state, "fakes", flow.count)
             self._told = bool(state["told"])
             last = state["last"]
             self._last = None if last is None else tuple(map(spec_from_json, last))

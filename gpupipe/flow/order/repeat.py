@@ -55,7 +55,7 @@ class Passes(Iterator[Iterator[Element]]):
     def __init__(self, flow: RepeatFlow, at: Context, state: State = None) -> None:
         self._flow = flow
         self._at = at
-        self._done = 0 if state is None else int_part(state, "pass")
+        self._done = 0 if state is None else int_part(state, "pass", flow.count)
         self._empty = EmptyPasses(flow.where, flow.count < 0, at, 0 if state is None else int_part(state, "empty"))
         self._inner: Running | None = None
         if self._done:

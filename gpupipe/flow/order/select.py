@@ -70,7 +70,7 @@ class SkipFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, part(state))
-        left = Count.of(state, "left", self.count)
+        left = Count(self.count if state is None or self.count < 0 else int_part(state, "left", self.count))
         return Running(self._skipped(inner, at, left), inner, left=left)
 
     def _skipped(self, inner: Iterator[Element], at: Context, left: Count) -> Iterator[Element]:
@@ -103,7 +103,7 @@ class ShardFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, part(state))
-        place = Count.of(state, "place", self.shards - self.index)
+        place = Count(self.shards - self.index if state is None else int_part(state, "place", self.shards))
         return Running(self._chosen(inner, place), inner, place=place)
 
     def _chosen(self, inner: Iterator[Element], place: Count) -> Iterator[Element]:

@@ -23,7 +23,7 @@ from ..run import Context, Flow
 from ..stall import SOMEWHERE, Where
 from ..state.buffer import is_record
 from ..state.checkpoints import EVERY, CheckpointedInput
-from ..state.snapshot import State, int_part, part
+from ..state.snapshot import State, as_int, int_part, part
 from ..step import Running, close
 from ..words import WordStream
 from .repeat import EmptyPasses
@@ -223,7 +223,8 @@ class Shuffled(Running):
             self._pass = self._next_pass()
         else:
             now, ahead = state["passes"]
-            self._opened = int_part(state, "opened") - (now is not None) - (ahead is not None)
+            opened = int_part(state, "opened", flow.repeat) - (now is not None) - (ahead is not None)
+            self._opened = as_int(opened, "opened")
             self._pass = None if now is None else self._next_pass(now)
             self._ahead = None if ahead is None else self._next_pass(ahead)
         at.run.track_buffer(self, f"shuffle({buffer_name(flow.size)})")

@@ -19,7 +19,7 @@ from ...plan.order import buffer_name
 from ..element import Element
 from ..run import Context, Flow
 from ..sources.arrays import FilesFlow, RangeFlow, SlicesFlow, indexed
-from ..state.snapshot import Deferred, State, decode_ints, encode_ints, int_part, part
+from ..state.snapshot import Deferred, State, as_int, decode_ints, encode_ints, int_part, part
 from ..step import Running
 from ..words import WordStream
 from .repeat import EmptyPasses
@@ -176,11 +176,11 @@ class _Shuffled(Running):
         self._flow = flow
         self._at = at
         self._empty = EmptyPasses(flow.where, flow.repeat < 0, at, 0 if state is None else int_part(state, "empty"))
-        self._opened = 0 if state is None else int_part(state, "opened")
+        self._opened = 0 if state is None else int_part(state, "opened", flow.repeat)
         self._pass: _Pass | None = None
         self._closed = False
         if state is not None and part(state, "pass") is not None:
-            self._pass = _Pass(flow, at.in_pass(max(self._opened - 1, 0), flow.repeat), part(state, "pass"))
+            self._pass = _Pass(flow, at.in_pass(as_int(self._opened - 1, "opened"), flow.repeat), part(state, "pass"))
         self._left: Iterator[Element] = iter(())  # of the last block
         self.items = chain.from_iterable(self._blocks())
         at.run.track_buffer(self, f"shuffle({buffer_name(flow.size)})")

@@ -124,23 +124,24 @@ def part(state: State, name: str = "source") -> State:
     return None if state is None else state[name]
 
 
-def int_part(state: State, name: str) -> int:
-    """A part of a state that is an integer >= 0.
+def int_part(state: State, name: str, most: int = -1) -> int:
+    """A part of a state that is an integer >= 0, and at most `most` if that is not negative.
 
     Raises:
         StateError: it is not.
     """
-    return as_int(part(state, name), name)
+    return as_int(part(state, name), name, most)
 
 
-def as_int(value: Any, name: str) -> int:
-    """A value of a state that is an integer >= 0; `name` is for the message.
+def as_int(value: Any, name: str, most: int = -1) -> int:
+    """A value of a state that is an integer >= 0, and at most `most` if that is not negative; `name` is for messages.
 
     Raises:
         StateError: it is not.
     """
-    if type(value) is not int or not 0 <= value <= ENDLESS:
-        raise StateError(f"load_state_dict needs a number >= 0 for {name}, got {value!r}"[:200])
+    if type(value) is not int or not 0 <= value <= (ENDLESS if most < 0 else most):
+        wanted = "number >= 0" if most < 0 else f"number from 0 to {most}"
+        raise StateError(f"load_state_dict needs a {wanted} for {name}, got {value!r}"[:200])
     return value
 
 

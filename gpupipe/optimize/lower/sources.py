@@ -178,9 +178,9 @@ def request(node: Request) -> Flow:
 
 def saved(node: Saved) -> Flow:
     """Read the elements that `save` wrote."""
-    from ...flow.cache.saved import SavedFlow
+    from ...flow.cache.saved import SavedFlow, Wanted
 
-    return SavedFlow(node.paths, node.counts, node.compression, node.indexed)
+    return SavedFlow(node.paths, node.counts, Wanted(node.saved, node.run), node.compression, node.indexed)
 
 
 def saved_files(node: SavedFiles) -> Flow:
