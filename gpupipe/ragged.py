@@ -300,7 +300,7 @@ def splits_dtype(who: str, given: Any) -> np.dtype[Any]:
         PlanTypeError: neither int64 nor int32.
     """
     dtype: np.dtype[Any] = np.dtype(np.void)
-    with contextlib.suppress(TypeError):  # not a dtype: refused below
+    with contextlib.suppress(TypeError, ValueError, SyntaxError):  # not a dtype: refused below
         dtype = np.dtype(given)
     if given is None or dtype not in (np.dtype(np.int64), np.dtype(np.int32)):
         raise PlanTypeError(f"{who} needs row_splits_dtype int64 or int32, got {given!r}")

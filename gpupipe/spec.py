@@ -73,7 +73,7 @@ def as_dtype(dtype: Any, who: str = "a spec") -> DType | None:
         return bytes
     try:
         found = np.dtype(dtype)
-    except TypeError as error:
+    except (TypeError, ValueError, SyntaxError) as error:  # NumPy parses a text, which may be from a file
         raise PlanTypeError(f"{who} needs a NumPy dtype or bytes, got {dtype!r}") from error
     if found.kind in "SUO":
         return bytes

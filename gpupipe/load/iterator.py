@@ -58,10 +58,12 @@ class DatasetIterator(Reports, Iterator[Any]):
     Leaving a `with` block, `close()`, the end or garbage collection stop its threads. It survives the error of an
     element: `next` raises once, and the next call gives the next element.
 
-    Ctrl-C inside `next`, and any other exception of a signal handler there (e.g. of `sys.exit()`), stops its threads
-    and loses nothing: `state_dict` gives the position after the last delivered element, and the next `next` continues
-    there. It resumes from a state taken shortly before, so what states do not hold is made again: a generator is called
-    again (see `state_dict`). An Exception raised inside a function of the chain is an error of its element.
+    Ctrl-C inside `next`, and any other exception of a signal handler there that is no `Exception` (of `sys.exit()`, of
+    a class of your own derived from BaseException), stops its threads and loses nothing: `state_dict` gives the
+    position after the last delivered element, and the next `next` continues there. It resumes from a state taken
+    shortly before, so what states do not hold is made again: a generator is called again (see `state_dict`). An
+    Exception, raised inside a function of the chain or by a handler while an element is made, is an error of that
+    element.
 
     A closed iterator raises `ClosedError`; one at its end raises StopIteration, every time.
 

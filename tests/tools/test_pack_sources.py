@@ -208,6 +208,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
         ((("1.cls", b"1"), ("2.jpg", IMAGE)), "1 of 2 without a .cls or"),
         ((("1.cls", b"\xff"),), "1.cls: a label needs cls text in UTF-8"),
         ((("1.json", b"{"),), "1.json: a label needs json text"),
+        ((("1.json", b'{"label": "\\ud800"}'),), "1.json: a label needs an integer or a name"),
         ((("1.json", b"[" * 100_000),), "1.json: a label needs json text"),
         ((("1.cls", b"1" * 5000),), "a label may have 4096 bytes, this file has 5000"),
         ((("1.cls", b"1"), ("2.jpg", IMAGE), ("2.cls", b"cat")), "all integers or all names"),
@@ -222,7 +223,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
         ((("1.cls", b" "),), "1.cls: a label needs an integer or a name, got ''"),
         ((("1.json", b'{"label": 3}' + b" " * 200),), "1.json: a .json beside an image may have 100 bytes, it has 212"),
     ],
-    ids=["missing", "not text", "not json", "deep json", "long", "mixed", "large",
+    ids=["missing", "not text", "not json", "half a character", "deep json", "long", "mixed", "large",
          "boolean", "list", "null", "a fraction", "not a number", "object", "empty", "empty text", "large json"],
 )  # fmt: skip
 def test_a_label_that_is_none_is_refused(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import posixpath
+import re
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +37,7 @@ __all__ = ["Tar", "find_tar"]
 _MOST_LABEL, _MOST_JSON = 4096, 16 << 20  # bytes; a larger .json is no label: annotations of the whole, say
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 _KEYS = ("label", "cls")  # of the label in a .json
+_HALVES = re.compile("[\ud800-\udfff]")  # surrogates, which JSON may name alone
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,7 @@ def _label(tar: tarfile.TarFile, archive: str, member: tarfile.TarInfo, suffix: 
         return None
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    if isinstance(value, str) and value:
+    if isinstance(value, str) and value and not _HALVES.search(value):
         number = value.removeprefix("-")
         return int(value) if number.isascii() and number.isdigit() and len(number) < 20 else value
     if isinstance(value, int) and not isinstance(value, bool):
