@@ -84,6 +84,7 @@ def said(module: str, folder: Path, seconds: float = 240) -> dict[str, Any]:
     mark, ray = uuid.uuid4().hex, tempfile.mkdtemp(prefix="gp-ray-", dir="/tmp")  # short: sockets have paths
     env = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANK", "WORLD_"))}
     env |= {"PYTHONPATH": str(ROOT), "HOME": ray, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TEST_FOLDER": ray, MARK: mark}
+    env["RAY_worker_niceness"] = "0"  # 15 as a rule: beside other tests the workers would hardly run
     command = [*apart(), sys.executable, "-m", f"tests.on_ray.{module}", str(folder)]
     # Files, not pipes: Ray's servers inherit them, and one that is left would keep a pipe open.
     texts = [folder / f"{module}.{name}" for name in ("out", "err")]

@@ -92,6 +92,7 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runs_of(name: str, *lists: list[str], out: Path, ranks: int = 1, torchrun: bool = False) -> list[Any]:
     """What the runs of an example were given and printed, by rank."""
     environment = {"OUT": str(out), "JAX_PLATFORMS": "cpu", "KERAS_BACKEND": "jax", "ACCELERATE_USE_CPU": "true"}
+    environment["RAY_worker_niceness"] = "0"  # 15 as a rule: beside other tests its workers would hardly run
     environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
     if ranks > 1:
         environment["PORTS"] = " ".join(free_ports(len(lists)))
