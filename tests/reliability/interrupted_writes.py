@@ -173,7 +173,7 @@ def _plot(folder: Path, which: int) -> None:
 
 
 def _page(folder: Path, which: int) -> None:
-    write_page(replace(full(), data=f"data {which}"), folder / "a.html")
+    write_page(replace(full(), data=f"data {which}", pairs=(), steps=()), folder / "a.html")
 
 
 def _verify(folder: Path, which: int) -> None:
