@@ -211,7 +211,7 @@ def _check(page: Any, layout: TiffLayout, data: memoryview) -> None:
     if page.compression not in (1, *_DEFLATE, *_BY_IMAGECODECS):  # others may expand to any size
         raise DecodeError(f"a TIFF of LZW, deflate, Zstandard or no compression is needed, got {page.compression!r}")
     if page.compression in _BY_IMAGECODECS:
-        import imagecodecs  # noqa: F401
+        import imagecodecs  # noqa: F401 : where it is missing, this says so before a strip is decoded
     channels = 1 if layout.planar else layout.channels
     height, width = (page.tilelength, page.tilewidth) if page.is_tiled else (page.rowsperstrip, layout.width)
     if page.is_tiled and (page.tiledepth != 1 or height > 2 * layout.height + 256 or width > 2 * layout.width + 256):

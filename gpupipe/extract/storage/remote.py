@@ -26,6 +26,7 @@ from gpupipe.errors import (
     RecordError,
     shown_cause,
     shown_name,
+    text_of,
 )
 from gpupipe.extract.storage.files import LOCAL, REMEMBERED, Storage, changed, short, translated
 from gpupipe.extract.storage.forking import renew_lock
@@ -279,7 +280,7 @@ class _Remote:
 
 
 def _unlisted(error: BaseException, name: str, offset: int | None = None) -> DataError:
-    return DataError(cleaned(f"{type(error).__name__}: {error}", name))
+    return DataError(cleaned(text_of(error), name))
 
 
 def expand_url(pattern: str) -> list[tuple[str, str]]:
@@ -343,7 +344,7 @@ def _listing(url: str) -> Iterator[None]:
     except PlanError:
         raise
     except Exception as error:
-        what = error.reason if isinstance(error, DataError) else cleaned(f"{type(error).__name__}: {error}", url)
+        what = error.reason if isinstance(error, DataError) else cleaned(text_of(error), url)
         raise PlanError(f"{shown_name(url)!r} cannot be listed: {what}") from shown_cause(error, url)
 
 
@@ -403,5 +404,4 @@ def _translated(error: BaseException, name: str, offset: int | None = None) -> D
             return RecordError(_answer(status), file=name, offset=offset, stage="read")
     if isinstance(error, (FileNotFoundError, IsADirectoryError)):
         return translated(error, name, offset)
-    reason = cleaned(f"cannot be read: {type(error).__name__}: {error}", name)
-    return RecordError(reason, file=name, offset=offset, stage="read")
+    return RecordError(f"cannot be read: {cleaned(text_of(error), name)}", file=name, offset=offset, stage="read")

@@ -380,14 +380,15 @@ class KnownBad:
         """Add a record; the first for an element counts. A lost file is not added: it may be readable again."""
         if record.unit == "file":
             return
+        name = self._known(record.file)
         if record.unit in PLACES and record.offset is not None:
-            known: dict[Any, BadRecord] = self._files.setdefault(self._known(record.file), {})
+            known: dict[Any, BadRecord] = self._files.setdefault(name, {})
             key: Any = record.offset
         else:
-            known, key = self._elements, (self._known(record.file), record.key)
+            known, key = self._elements, (name, record.key)
             self.keys.add(record.key)
         if known.setdefault(key, record) is record:
-            self.digest ^= mix64(hash64(self._known(record.file)), record.offset or record.key) >> 2
+            self.digest ^= mix64(hash64(name), record.offset or record.key) >> 2
 
     def __len__(self) -> int:
         return len(self._elements) + sum(map(len, self._files.values()))

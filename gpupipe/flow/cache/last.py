@@ -39,7 +39,7 @@ def check_last(element: Element | None, state: State, at: Context, who: str) -> 
     Raises:
         StateError: it is another one; with `Options.resume_without` a warning says so instead.
     """
-    if element is None or at.run.stopped.on or state.get("last", None) in (None, last_of(element)["last"]):
+    if element is None or at.run.stopped.on or state.get("last") in (None, last_of(element)["last"]):
         return
     found = (
         f"{who} needs the elements that were there when the state was taken, got others: it was filled while other "
