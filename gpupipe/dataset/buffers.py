@@ -188,7 +188,7 @@ class Buffers(Chain):
             )
         from ..flow.cache.on_gpu import GpuCacheStore
 
-        return self._then(GpuCache(self.plan, GpuCacheStore({}, memory, spill)))
+        return self._then(GpuCache(self.plan, GpuCacheStore(memory=memory, spill=spill)))
 
     def snapshot(
         self,

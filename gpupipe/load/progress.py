@@ -10,6 +10,8 @@ from typing import Any, Literal, Protocol
 
 from ..classes import dataclass
 from ..errors import StateError
+from ..flow.bad.found import is_written
+from ..flow.bad.passes import passes_of
 from ..flow.state.snapshot import State, as_int, corrupt_state
 from ..plan.node import ElementType, Node
 from ..plan.ranks import ByRank, OnRay, ranks_of
@@ -83,7 +85,7 @@ class Progress:
         before: elements of these that were delivered before this epoch, or before the number of shards changed.
         left_out: bad elements that were left out or replaced before a state was loaded.
         noted: keys of bad elements of this epoch that were noted before a state was loaded, and how often.
-        bad: the bad elements of this epoch that a resume needs, and whether these are all; see `FoundBad.since`.
+        bad: what a resume needs to know of the bad elements of this epoch, see `FoundBad.since`.
         known: digest of the records that `Options.bad_records` listed; None where a state does not say so.
         start_at: elements of the whole dataset before the point where the number of shards changed; else None.
         raised: elements of this epoch that raised an error instead of being delivered.
@@ -99,7 +101,7 @@ class Progress:
     before: int = 0
     left_out: int = 0
     noted: Counter[int] = field(default_factory=Counter)
-    bad: tuple[list[Any], bool] | None = None
+    bad: tuple[list[Any], bool, list[Any]] | None = None
     known: int | None = None
     start_at: int | None = None
     raised: int = 0
@@ -202,23 +204,21 @@ def state_of(
     if phase == "inside":
         state["flow"] = packed(chain.numbered(flow))
         if progress.bad is not None:
-            state["bad"] = [packed(progress.bad[0]), progress.bad[1]]
+            state["bad"] = [packed(progress.bad[0]), *progress.bad[1:]]
         state["behind"] = skip
         state["known"] = progress.known
     return sealed(state)
 
 
-def bad_of(given: Any) -> tuple[list[Any], bool]:
-    """Read the bad elements of a state; one of an earlier version does not say which there were."""
+def bad_of(given: Any) -> tuple[list[Any], bool, list[Any]]:
+    """Read the bad elements and the passes of a state; one of an earlier version does not say which there were."""
     if given is None:
-        return [], False
-    found, exact = unpacked(given[0]), given[1]
-    for one in found:
-        if len(one) not in (3, 7) or [*map(type, one[3:])] not in ([], [str, str, str, bool]):
-            raise corrupt_state()
-        if any(type(number) is not int or not 0 <= number < 1 << 64 for number in one[:3]):
-            raise corrupt_state()
-    return found, exact is True
+        return [], False, []
+    found, passes = unpacked(given[0]), given[2] if len(given) > 2 else []
+    if not is_written(found):
+        raise corrupt_state()
+    passes_of(passes)
+    return found, given[1] is True, passes
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ finds damage. The records are, by their first byte,
     E   an element: token, u64 number, its identity, u16 number of columns, the columns (see `columns`)
     H   a hole: token, u64 number, its identity, JSON of its error
     I   a part of the index, in files that have one, before the end: token, u8 0, u64 offset of the record of each of up
-        to 65536 elements; or token, u8 1, u64 key and u64 offset of each of as many S records
+        to 65536 elements; or token, u8 1, u64 key and u64 offset of each of as many S records; or, in files of caches,
+        token, u8 2, JSON of all elements
     Z   the end: token, u64 number of elements and holes, and in files with an index the u64 offset of its first part. A
-        file without it is incomplete
+        file without it is incomplete. In a compressed file with an index, the index and the end are gzip members of
+        their own, the end not compressed, and the offset is that of the member
 
 An identity is u8 0, u64 key of the stream, u64 position; or, for a batch, u8 1, u64 position, u32 rows, u64 key of
 each row, u64 position of each row. All numbers are little-endian; nothing is pickled.
@@ -23,8 +25,10 @@ such file, in which the search for the next good record may end: the token, a ha
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import struct
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -37,7 +41,7 @@ from .columns import Cursor, read_columns
 from .errors import error_from_json
 from .structures import Malformed, json_object
 
-__all__ = ["ElementsReader", "Saved", "StreamLike", "read_record", "stream_record", "token_of"]
+__all__ = ["ElementsReader", "Saved", "StreamLike", "read_record", "stored", "stream_record", "token_of"]
 
 MAGIC = b"GPUPIPE elements\0"
 
@@ -46,11 +50,19 @@ VERSION, INDEXED = 2, 3
 """The version of files without and with an index."""
 
 
+TOLD = 1 << 25
+"""Most bytes of what a file says of all its elements."""
+
+
 NAMED = 1 << 18
 """Streams whose names the reader remembers."""
 
 
 TOKEN = 4
+
+
+MEMBER = 15
+"""Bytes before the data of a gzip member that `stored` made."""
 
 
 END = 12 + 1 + TOKEN + 8 + 4  # bytes of the last record; 8 more with an index
@@ -104,25 +116,56 @@ class ElementsReader:
         self._indexed = False
         self.head = self._head(head_needed)
 
-    def check_end(self) -> None:
-        """Check that the last record is the end, which costs one read. A compressed file is not checked.
+    def check_end(self) -> Any:
+        """Check that the last record is the end, which costs one read. A compressed file without index is not checked.
+
+        Returns:
+            What the file says of all its elements; None if it does not.
 
         Raises:
             RecordError: the file has another end, or cannot be read.
         """
-        if self.compression:
-            return
+        if self.compression and not self._indexed:
+            return None
         size, tag = self._storage.size(self.path)
         end = END + 8 * self._indexed
-        try:
-            data = self._storage.read(self.path, max(size - end, 0), min(end, size), tag)
-        except MissingFileError:
-            raise
-        except DataError as error:
-            raise self._damaged(str(error), size) from error
+        start = size - len(stored(bytes(end))) if self.compression else size - end
+
+        def read(start: int, stop: int) -> bytes:
+            try:
+                return self._storage.read(self.path, start, stop - start, tag)
+            except MissingFileError:
+                raise
+            except DataError as error:
+                raise self._damaged(str(error), size) from error
+
+        data = whole = read(max(start, 0), size)
+        if self.compression:
+            data = whole[MEMBER : MEMBER + end]
         crc = struct.pack("<I", masked_crc32c(data[12:-4]))
-        if data[:8] != struct.pack("<Q", end - 16) or data[12:13] != b"Z" or data[-4:] != crc:
-            raise self._damaged("it ends without its last record", max(size - end, 0))
+        right = data[:8] == struct.pack("<Q", end - 16) and data[12:13] == b"Z" and data[-4:] == crc
+        if not right or (self.compression and whole != stored(data)):
+            raise self._damaged("it ends without its last record", max(start, 0))
+        if not self._indexed:
+            return None
+        (first,) = struct.unpack("<Q", data[-12:-4])
+        if not 0 <= start - first <= TOLD:
+            raise self._damaged("what it says of its elements is not where it should be", start)
+        return self._told(read(first, start), first)
+
+    def _told(self, data: bytes, offset: int) -> Any:
+        try:
+            if self.compression:
+                data = zlib.decompressobj(31).decompress(data, TOLD)
+            if len(data) < 16 or data[12:13] != b"I":
+                raise Malformed("another record is there")
+            if data[17:18] != b"\2":
+                return None
+            if data[-4:] != struct.pack("<I", masked_crc32c(data[12:-4])):
+                raise Malformed("its CRC does not match")
+            return json.loads(data[18:-4])
+        except (Malformed, ValueError, RecursionError, zlib.error) as error:
+            raise self._damaged(f"what it says of its elements: {error}", offset) from error
 
     def elements(
         self, make_stream: Callable[[int, str, Unit], Any], on_damage: Callable[[], None] = lambda: None
@@ -352,3 +395,9 @@ def _identity(cursor: Cursor, stream_of: Callable[[int], Any]) -> tuple[Any, int
         keys, positions = cursor.numbers(n), cursor.numbers(n)
         return [(stream_of(key), row) for key, row in zip(keys, positions, strict=True)], position
     raise Malformed(f"no identity starts with {kind}")
+
+
+def stored(data: bytes) -> bytes:
+    """A gzip member that holds less than 64 KB as they are, and so has a known size."""
+    block = b"\1" + struct.pack("<HH", len(data), ~len(data) & 0xFFFF)
+    return b"\x1f\x8b\x08" + bytes(6) + b"\xff" + block + data + struct.pack("<II", zlib.crc32(data), len(data))

@@ -18,7 +18,7 @@ from ..extract.records.crc import crc32c, mask, masked_crc32c
 from ..extract.storage.temporary import create
 from ..urls import without_secrets
 from .columns import add_columns
-from .elements_file import INDEXED, MAGIC, NAMED, VERSION, StreamLike, token_of
+from .elements_file import INDEXED, MAGIC, NAMED, VERSION, StreamLike, stored, token_of
 from .errors import error_to_json
 
 __all__ = ["ElementsWriter"]
@@ -38,12 +38,15 @@ class ElementsWriter:
         head: JSON for the head.
         compression: "" or "GZIP".
         indexed: write an index before the end, 8 bytes an element; not of a compressed file.
+        told: write what `finish` is given before the end, where `ElementsReader.told` finds it.
 
     Raises:
         OSError: the file cannot be written.
     """
 
-    def __init__(self, path: str, head: dict[str, Any], compression: str = "", indexed: bool = False) -> None:
+    def __init__(
+        self, path: str, head: dict[str, Any], compression: str = "", indexed: bool = False, told: bool = False
+    ) -> None:
         self.path = path
         self.count = 0
         self._stream = zlib.compressobj(6, zlib.DEFLATED, 31) if compression else None
@@ -51,6 +54,8 @@ class ElementsWriter:
         self._size = 0
         self._named: dict[int, StreamLike] = {}  # by key
         self._at = 0  # in the file before it is compressed
+        self._written = 0  # bytes of the file so far
+        self._told = told
         self._offsets: array[int] | None = array("Q") if indexed and not compression else None
         self._streams = array("Q")  # key and offset of each S record
         self._pid = os.getpid()
@@ -64,7 +69,7 @@ class ElementsWriter:
             raise
         text = json.dumps(head).encode()
         self._token = token_of(text)
-        self._record([MAGIC, struct.pack("<I", VERSION if self._offsets is None else INDEXED), text])
+        self._record([MAGIC, struct.pack("<I", VERSION if self._offsets is None and not told else INDEXED), text])
 
     def write(
         self,
@@ -104,18 +109,29 @@ class ElementsWriter:
             self._record(parts)
         self.count += 1
 
-    def finish(self) -> None:
-        """Write the end, and sync the file to disk."""
+    def finish(self, told: Any = None) -> None:
+        """Write the end, and sync the file to disk.
+
+        Args:
+            told: JSON about all elements, if it was announced.
+        """
         end = [b"Z", self._token, struct.pack("<Q", self.count)]
+        if self._told:
+            self._end_member()
+            end.append(struct.pack("<Q", self._written))
+            self._record([b"I", self._token, b"\2", json.dumps(told).encode()])
+            self._end_member()
         if self._offsets is not None:
             end.append(struct.pack("<Q", self._at))
             for kind, numbers, part in ((b"\0", self._offsets, PART), (b"\1", self._streams, 2 * PART)):
                 for start in range(0, len(numbers), part):
                     some = np.array(numbers[start : start + part], "<u8").tobytes()
                     self._record([b"I", self._token, kind, some])
-        self._record(end)
-        if self._stream is not None:
-            self._put(self._stream.flush())
+        if self._stream is not None and self._told:
+            self._put(stored(framed(end)))
+        else:
+            self._record(end)
+            self._end_member()
         self._flush()
         fd = os.open(self.path, os.O_RDWR)
         try:
@@ -144,21 +160,22 @@ class ElementsWriter:
         return stream.key
 
     def _record(self, parts: list[Any]) -> None:
-        length = struct.pack("<Q", sum(map(len, parts)))
-        crc = 0
-        for part in parts:
-            crc = crc32c(part, crc)
-        framed = [length, struct.pack("<I", masked_crc32c(length)), *parts, struct.pack("<I", mask(crc))]
-        # Joined, which copies, because the parts are views of arrays that the user may change.
-        data = b"".join(framed)
+        data = framed(parts)
         self._at += len(data)
         self._put(data if self._stream is None else self._stream.compress(data))
         if self._size >= FLUSH:
             self._flush()
 
+    def _end_member(self) -> None:
+        """End a part of a compressed file that is read without those before it."""
+        if self._stream is not None:
+            self._put(self._stream.flush())
+            self._stream = zlib.compressobj(6, zlib.DEFLATED, 31)
+
     def _put(self, data: bytes) -> None:
         self._buffer.append(data)
         self._size += len(data)
+        self._written += len(data)
 
     def _flush(self) -> None:
         if os.getpid() != self._pid:
@@ -172,3 +189,12 @@ class ElementsWriter:
         finally:
             os.close(fd)
         self._buffer, self._size = [], 0
+
+
+def framed(parts: list[Any]) -> bytes:
+    """A record with its length and CRCs. The parts are copied: they are views of arrays that the user may change."""
+    length = struct.pack("<Q", sum(map(len, parts)))
+    crc = 0
+    for part in parts:
+        crc = crc32c(part, crc)
+    return b"".join([length, struct.pack("<I", masked_crc32c(length)), *parts, struct.pack("<I", mask(crc))])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import gzip
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -21,8 +22,8 @@ from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.errors import RecordError
 from gpupipe.extract.storage import temporary
 from gpupipe.flow.element import Stream
-from gpupipe.serial.elements_file import ElementsReader
-from gpupipe.serial.elements_writer import ElementsWriter
+from gpupipe.serial.elements_file import ElementsReader, stored
+from gpupipe.serial.elements_writer import ElementsWriter, framed
 from gpupipe.transform import choose
 from gpupipe.transform.choose import Choice
 from tests.behaviour.elements import start_of
@@ -441,6 +442,15 @@ def test_a_file_that_was_renamed_is_not_taken_for_another_chain(
     assert "belongs to another chain" in caplog.text
 
 
+def packed(data: bytes) -> bytes:
+    """Compress a file as it is written: the elements, what it says of all of them, and the end, which is stored."""
+    end = 12 + 21 + 4
+    about = data.rindex(b"I" + data[-end + 13 : -end + 17]) - 12
+    first = gzip.compress(data[:about])
+    last = framed([data[-end + 12 : -12], struct.pack("<Q", len(first))])
+    return first + gzip.compress(data[about:-end]) + stored(last)
+
+
 @pytest.mark.parametrize("byte", [2, 30], ids=["length", "payload"])
 def test_a_damaged_element_costs_no_other_and_the_file_is_computed_again(
     tmp_path: Path, calls: list[int], kept: Any, byte: int
@@ -448,11 +458,11 @@ def test_a_damaged_element_costs_no_other_and_the_file_is_computed_again(
     everything = list(range(600))
     run(kept(numbers(600), tmp_path))
     (path,) = [found for found in tmp_path.rglob("*") if found.is_file()]
-    pack, unpack = (gzip.compress, gzip.decompress) if path.suffix == ".gz" else (bytes, bytes)
+    pack, unpack = (packed, gzip.decompress) if path.suffix == ".gz" else (bytes, bytes)
     whole = unpack(path.read_bytes())
     data = bytearray(whole)
     data[start_of(data, 300) + byte] ^= 1
-    path.write_bytes(pack(data))
+    path.write_bytes(pack(bytes(data)))
 
     short = [*range(300), "error", *range(301, 600)]
     dataset = kept(numbers(600), tmp_path)
@@ -483,7 +493,7 @@ def test_elements_of_another_type_than_the_head_says_are_errors_and_the_file_is_
     with closing(ElementsReader(str(path))) as reader:
         head = reader.head
     path.unlink()
-    writer, stream = ElementsWriter(str(path), head), Stream(1, "x")
+    writer, stream = ElementsWriter(str(path), head, told=True), Stream(1, "x")
     for i in range(3):
         writer.write(leaves, stream, i)
     writer.finish()

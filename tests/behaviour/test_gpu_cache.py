@@ -332,7 +332,7 @@ def test_its_budget_may_be_a_numpy_integer() -> None:
 
 
 def test_elsewhere_its_memory_is_empty() -> None:
-    store = GpuCacheStore({("key",): None}, 5, True)  # type: ignore[dict-item]
+    store = GpuCacheStore({("key",): None}, memory=5, spill=True)  # type: ignore[dict-item]
 
     copy = pickle.loads(pickle.dumps(store))
 

@@ -19,6 +19,7 @@ from ...random import mix64
 from ...serial.errors import error_class
 from ..element import BatchStream, Element, Failure, Found, Stream, hole_of, locate
 from ..step import Running, State, Unseen
+from .passes import Given, Pass, Passes, full_pass, passes_of
 
 __all__ = [
     "ASKED",
@@ -32,6 +33,7 @@ __all__ = [
     "depth_of",
     "found",
     "hole_again",
+    "is_written",
     "key_of",
 ]
 
@@ -47,6 +49,9 @@ MARGIN = 1024
 DATASETS, BATCHES, ASKED = 1 << 30, 2 << 30, 3 << 30
 """In the place of a step: the datasets that are made of elements, batches of rows that do not fit together, and a
 function whose step keeps the errors itself."""
+
+DEEPEST = 1000
+"""Steps above a cache whose bad elements are told from those below it."""
 
 Place = tuple[int, int, int]
 """Where an element was found bad: the depth of the step (`depth_of`), stream key, position."""
@@ -65,6 +70,8 @@ class FoundBad:
 
     def __init__(self) -> None:
         self._found: dict[Place, Found] = {}
+        self._in_caches: dict[Place, Found] = {}  # bad when the caches were filled that the epoch reads
+        self._passes = Passes()
         self._before: dict[int, Places] = {}
         self._lock = threading.Lock()
         self._dropped = 0  # number of the last one that was dropped, plus 1
@@ -72,18 +79,19 @@ class FoundBad:
         self.exact = True
         renew_lock(self)
 
-    def start(self, state: State = None, exact: bool = True) -> None:
+    def start(self, state: State = None, exact: bool = True, passes: State = ()) -> None:
         """Start an epoch; after a state with the bad elements that `since` returned."""
         found = {tuple(one[:3]): Found(i, tuple(one[3:])) for i, one in enumerate(state or ())}
         with self._lock:
             self._found, self.count, self.exact, self._dropped = found, len(found), exact, 0
-            self._before = by_depth(found)
+            self._before, self._in_caches, self._passes = by_depth(found), {}, Passes(passes_of(passes))
 
     def again(self) -> None:
         """Prepare to make elements of the epoch again: all that were bad are bad again."""
         with self._lock:
             self.exact = self.exact and not self._dropped
-            self._before = by_depth(self._found)
+            self._before = by_depth({**self._in_caches, **self._found})
+            self._passes = Passes(self._passes.all())
 
     def add(self, depth: int, stream: Stream, position: int, failure: Failure) -> None:
         """Keep an element that a step found bad."""
@@ -105,16 +113,55 @@ class FoundBad:
         """The errors that a step found before the state was taken; None where there are none."""
         return self._before.get(depth_of(step)) if self._before else None
 
-    def since(self, number: int) -> tuple[list[Any], bool]:
+    def since(self, number: int) -> tuple[list[Any], bool, list[Any]]:
         """The bad elements from a number on, and the last ones before it of which nobody was told, as JSON.
 
-        Also returns whether these are all.
+        Those of the caches that the epoch reads are among them: a cache that is lost is filled again. Also returns
+        whether these are all, and the passes over caches.
         """
         with self._lock:
-            found = list(self._found.items())
-            exact = self.exact and self._dropped <= number
+            found, kept = list(self._found.items()), dict(self._in_caches)
+            exact, passes = self.exact and self._dropped <= number, self._passes.written()
         early = set([place for place, one in found if one.number < number and one.error][-MARGIN:])
-        return [[*place, *one.written()] for place, one in found if one.number >= number or place in early], exact
+        kept.update((place, one) for place, one in found if one.number >= number or place in early)
+        return [[*place, *one.written()] for place, one in kept.items()], exact, passes
+
+    def below(self, base: int) -> list[Any] | None:
+        """The bad elements of the epoch that steps below a cache may have found, as JSON; None if not all are known.
+
+        Args:
+            base: of the cache, to `depth_of`. What no step counts from there may be below it.
+        """
+        with self._lock:
+            found = {**self._in_caches, **self._found}
+            if self._dropped or not self.exact:
+                return None
+        above = {mix64(base, depth) for depth in range(DEEPEST)} if found else ()
+        return [[*place, *one.written()] for place, one in found.items() if place[0] not in above]
+
+    def before(self, cache: tuple[int, str]) -> Pass | None:
+        """What a loaded state says of a pass over a cache; None if it says nothing."""
+        with self._lock:
+            return self._passes.before(cache)
+
+    def fills(self, cache: tuple[int, str], given: Given) -> None:
+        """Note a pass that fills a cache."""
+        with self._lock:
+            self._passes.note(cache, given)
+
+    def reads(self, cache: tuple[int, str], bad: list[Any] | None) -> None:
+        """Note a pass over a full cache.
+
+        Args:
+            cache: where and which.
+            bad: the elements that were bad when it was filled, as `below` returned them.
+        """
+        kept = {tuple(one[:3]): Found(0, tuple(one[3:])) for one in bad or ()}
+        with self._lock:
+            self._in_caches.update(kept)
+            self.exact = self.exact and bad is not None
+            if bad is not None:
+                self._passes.note(cache, full_pass(bad))
 
 
 def by_depth(found: dict[Place, Found]) -> dict[int, Places]:
@@ -206,6 +253,17 @@ def error_of(found: Found) -> DataError:
         error = error_class(kind, DecodeError)(reason, stage=stage)
     error.lost = found.lost  # its reason says so already
     return error
+
+
+def is_written(found: Any) -> bool:
+    """Whether JSON is bad elements as `FoundBad` writes them."""
+    return isinstance(found, list) and all(
+        isinstance(one, list)
+        and len(one) in (3, 7)
+        and [*map(type, one[3:])] in ([], [str, str, str, bool])
+        and all(type(number) is int and 0 <= number < 1 << 64 for number in one[:3])
+        for one in found
+    )
 
 
 def depth_of(flow: Any) -> int:

@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import field
 from functools import partial
+from typing import Any
 
 from ...classes import dataclass
 from ...errors import DataError, GpupipeError, MissingFileError, shown_name
@@ -34,14 +35,14 @@ from ...serial.elements_writer import ElementsWriter
 from ...serial.structures import Malformed
 from ...transform.choose import executor_of
 from ...urls import identity
-from ..bad.found import as_before
+from ..bad.found import as_before, is_written
 from ..element import BatchStream, Element
 from ..own_bytes import keep
 from ..run import Context, Run
 from ..state.snapshot import Counted, State, fast_forward, int_part
-from ..step import Running, close
-from .last import check_last, last_of
+from ..step import Running
 from .memory import cache_key
+from .same import read_after
 from .saved import Wanted, read_elements
 
 __all__ = ["FileCacheStore", "SavedPass", "write_to"]
@@ -55,39 +56,41 @@ class SavedPass:
         store: the store that the file belongs to.
         path: path of the file.
         element: type of the elements.
+        name: the key of the contents.
+        bad: the elements that were bad when it was filled; None if not all are known.
     """
 
     store: FileCacheStore
     path: str
     element: ElementType
+    name: str
+    bad: list[Any] | None
+
+    @property
+    def label(self) -> str:
+        """The cache, for messages."""
+        return self.store.label
+
+    def kept(self, at: Context) -> Iterator[Element]:
+        """Iterate over the elements with the keys of a context: in a neutral one those that they have in the cache."""
+        spoil = partial(self.store.spoil, self.path)
+        return read_elements(self.path, self.store.compression, at, Wanted(self.element), spoil, self.store.method)
 
     def open(self, at: Context, state: State) -> Running:
         """Iterate over the elements, or over those after a state, with the keys of the context `at`."""
+        read_after(self, at, state)
         return as_before(at, None, _Reading(self, at, state))
 
 
 class _Reading(Counted):
     def __init__(self, kept: SavedPass, at: Context, state: State) -> None:
-        store = kept.store
-        spoil = partial(store.spoil, kept.path)
-        self._last: Element | None = None
-        wanted = Wanted(kept.element)
-        elements = read_elements(kept.path, store.compression, at, wanted, spoil, store.method)
-        super().__init__(self._noted(elements))
+        super().__init__(kept.kept(at))
         if state is not None:
             fast_forward(iter(self), int_part(state, "n"), at)
-            check_last(self._last, state, at, store.label)
-
-    def _noted(self, elements: Iterator[Element]) -> Iterator[Element]:
-        try:
-            for self._last in elements:
-                yield self._last
-        finally:
-            close(elements)
 
     def snapshot(self) -> State:
-        """Count the elements given, and identify the last one."""
-        return {**super().snapshot(), "source": None, **last_of(self._last)}
+        """Count the elements given."""
+        return {**super().snapshot(), "source": None}
 
 
 @dataclass(eq=False)
@@ -129,6 +132,8 @@ class FileCacheStore:
         if last is None or last[0] is not settings:
             self._last = last = settings, self._key(settings)
         return last[1]
+
+    pass_name = key
 
     def _key(self, settings: Settings) -> str:
         signing = settings.signing_parameters
@@ -190,10 +195,12 @@ class FileCacheStore:
         try:
             reader = ElementsReader(path, self.compression)
             try:
-                reader.check_end()
-                if reader.head.get("key") != self.key(settings):
+                bad, key = reader.check_end(), self.key(settings)
+                if reader.head.get("key") != key:
                     raise Malformed("the file belongs to another chain")
-                return SavedPass(self, path, element_from_json(reader.head.get("element")))
+                if bad is not None and not is_written(bad):
+                    raise Malformed("it does not say which elements were bad")
+                return SavedPass(self, path, element_from_json(reader.head.get("element")), key, bad)
             finally:
                 reader.close()
         except (DataError, Malformed) as error:
@@ -236,7 +243,7 @@ class FileCacheStore:
             remove_stale(os.path.dirname(path), "elements")
         self._log_once(path, folder, base)
         head = {"key": self.key(settings), "element": element_to_json(element)}
-        return ElementsWriter(temporary(path), head, self.compression)
+        return ElementsWriter(temporary(path), head, self.compression, told=True)
 
     def _log_once(self, path: str, folder: str, base: str) -> None:
         """Log what a user may not expect of this file."""
@@ -319,11 +326,11 @@ class _File:
             self.discard()
             raise
 
-    def finish(self) -> None:
-        """Put the file in place."""
+    def finish(self, bad: list[Any] | None) -> None:
+        """Put the file in place; `bad` as in `SavedPass`."""
         if self._writer is not None:
             try:
-                self._writer.finish()
+                self._writer.finish(bad)
                 commit(self._writer.path, self._path)
                 self._writer = None
             except OSError as error:

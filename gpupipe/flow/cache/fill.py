@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from ...classes import dataclass
 from ...errors import MissingFileError, StateError, shown_name
@@ -13,13 +13,13 @@ from ...graph.op import Array
 from ...options import Settings
 from ...plan.index import ENDLESS
 from ..access import RandomAccess, access
+from ..bad.passes import Given
 from ..element import Element, Raised, is_element
 from ..rekey import Rekey
 from ..run import Context, Flow
 from ..state.snapshot import State, fast_forward, int_part, part
 from ..step import Running, close
 from .files import FileCacheStore, SavedPass
-from .last import check_last, last_of
 from .memory import CacheStore, Filled
 
 __all__ = ["CacheFlow"]
@@ -38,13 +38,19 @@ class CacheFlow:
         store: where the elements are kept.
         element: type of the elements.
         mixed: whether the elements of the input come in any order.
+        inside: how many caches there are in the input.
     """
 
     source: Flow | None
     store: CacheStore | FileCacheStore
     element: Any
     mixed: bool = False
-    base: ClassVar[int] = 1  # to `depth_of`: once it is full, there is no input
+    inside: int = 0
+
+    @property
+    def base(self) -> int:
+        """To `depth_of`: once it is full, there is no input."""
+        return 1 + self.inside
 
     def open(self, at: Context, state: State = None) -> Running:
         kept = self.kept(at.run.settings)
@@ -67,7 +73,7 @@ class CacheFlow:
             if not os.path.exists(path):
                 raise MissingFileError("the file was removed meanwhile; start again", file=path, stage=store.method)
             # A later pass over a file that an earlier one found damaged: most of its elements can be read.
-            found = SavedPass(store, path, self.element)
+            found = SavedPass(store, path, self.element, store.key(settings), None)
         return found
 
 
@@ -79,21 +85,18 @@ class _CacheFill(Running):
         self._flow = flow
         self._run, self._stopped = at.run, at.run.stopped
         self._rekey = Rekey(at)
-        self._given = 0
-        self._last: Element | None = None
-        self._was: dict[str, State] = {}
         position = part(state)
         self._kept = flow.store.start(at.run, flow.element) if position is None else None
         self._keep = flow.store.keeper(at.run, self._kept is not None)
         self.source = self._inner = flow.source.open(at.neutral(), position)
-        if state is not None:
-            given = int_part(state, "n")
-            if position is None:  # the state was taken over a full cache, and this one is empty
-                self._refill(given, at)
-                check_last(self._last, state, at, flow.store.label)
-            elif "last" in state:
-                self._was = {"last": state["last"]}
-            self._given = given
+        self._given, self._known = Given(), position is None or (state is not None and "mark" in state)
+        if position is not None:
+            self._given = Given(int_part(state, "n"), int_part(state, "mark") if self._known else 0)
+        self._cache = at.key, flow.store.pass_name(at.run.settings)
+        if self._known:
+            at.run.bad.found.fills(self._cache, self._given)
+        if state is not None and position is None:  # it was taken over a full cache, and this one is empty
+            self._refill(int_part(state, "n"), at)
 
     def _refill(self, given: int, at: Context) -> None:
         """Skip what a full cache has given, filling this one. A file that is missing here may have another order."""
@@ -113,17 +116,19 @@ class _CacheFill(Running):
             if self._stopped.on:  # inputs end early then
                 self._forget()
             elif kept is not None:
-                kept.finish()
+                found = self._run.bad.found
+                bad = found.below(self._flow.base)
+                kept.finish(bad)
                 self._kept = None
+                found.reads(self._cache, bad)
             raise StopIteration
         element = self._keep(element)
         if type(element[0]) is Raised:
             self._forget()  # elements are missing: the next pass tries again
         elif kept is not None:
             kept.add(element)
-        self._given += 1
-        self._last = element = self._rekey(element)
-        return element
+        self._given.add(element)
+        return self._rekey(element)
 
     def _forget(self) -> None:
         """Discard what was kept, because the pass is not complete."""
@@ -133,8 +138,9 @@ class _CacheFill(Running):
             self._keep = self._flow.store.keeper(self._run, False)
 
     def own(self) -> dict[str, State]:
-        """Count the elements given, and identify the last one; the elements kept are not part of a state."""
-        return {"n": self._given, **(last_of(self._last) or self._was)}
+        """Count the elements given, and identify them; the elements kept are not part of a state."""
+        given = self._given
+        return {"n": given.count, **({"mark": given.mark} if self._known else {})}
 
     def close(self) -> None:
         """Discard a partial pass."""
@@ -149,6 +155,7 @@ class _FilledByIndex(RandomAccess):
 
     def __init__(self, flow: CacheFlow, store: CacheStore, at: Context) -> None:
         assert flow.source is not None
+        self._base, self._found = flow.base, at.run.bad.found
         self._source = access(flow.source, at.neutral())
         self._rekey = Rekey(at)
         self._stopped = at.run.stopped
@@ -171,7 +178,8 @@ class _FilledByIndex(RandomAccess):
                 if not is_element(element) or self._stopped.on:  # once stopped, inputs give errors or too few
                     self._kept = None  # elements are missing: the next pass tries again
                 elif self._kept is not None and self._kept.add(asked.popleft(), element):
-                    self._kept = None  # it is full
+                    self._kept.finish(self._found.below(self._base))
+                    self._kept = None
                 yield self._rekey(element)
         finally:
             close(picked)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import secrets
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from itertools import islice
 from operator import length_hint
@@ -19,7 +20,7 @@ from ..rekey import Rekey
 from ..run import Context, Run
 from ..state.snapshot import State, int_part
 from ..step import Running
-from .last import check_last, last_of
+from .same import read_after
 
 __all__ = ["CacheStore", "Filled", "cache_key"]
 
@@ -41,13 +42,27 @@ class Filled:
     Attributes:
         elements: all elements with their identities.
         element: type of the elements, for a chain that is lowered on them.
+        name: of the store.
+        bad: the elements that were bad when it was filled; None if not all are known.
     """
 
     elements: list[Element]
     element: Any
+    name: str
+    bad: list[Any] | None
+
+    @property
+    def label(self) -> str:
+        """The cache, for messages."""
+        return CacheStore.label
+
+    def kept(self, at: Context) -> Iterator[Element]:
+        """Iterate over the elements with the keys that they have in the cache."""
+        yield from self.elements
 
     def open(self, at: Context, state: State) -> Running:
         """Iterate over the elements, or over those after a state, with the keys of the context `at`."""
+        read_after(self, at, state)
         return as_before(at, None, _Replaying(self, at, state))
 
     def access(self, at: Context) -> RandomAccess:
@@ -58,15 +73,25 @@ class Filled:
 
 @dataclass(eq=False)
 class CacheStore:
-    """The elements of full passes, by `cache_key`."""
+    """The elements of full passes, by `cache_key`.
+
+    Attributes:
+        filled: the passes.
+        name: tells stores apart, in states that this process or one that it started loads.
+    """
 
     filled: dict[CacheKey, Filled] = field(default_factory=dict)
+    name: str = field(default_factory=lambda: secrets.token_hex(8))
 
     label = "cache()"
 
     def key(self, settings: Settings) -> CacheKey:
         """The settings that the elements depend on."""
         return cache_key(settings)
+
+    def pass_name(self, settings: Settings) -> str:
+        """The name of passes in states."""
+        return self.name
 
     def find(self, settings: Settings) -> Filled | None:
         """Return the full pass with these settings, if there was one."""
@@ -93,24 +118,16 @@ class _Replaying(Running):
     """The elements of a full cache."""
 
     def __init__(self, filled: Filled, at: Context, state: State) -> None:
-        self._all, self._rekey = filled.elements, Rekey(at)
+        self._count = len(filled.elements)
         self._kept = iter(filled.elements)
-        super().__init__(map(self._rekey, self._kept))
+        super().__init__(map(Rekey(at), self._kept))
         if state is not None:
             done = int_part(state, "n")
             next(islice(self._kept, done, done), None)
-            check_last(self._last(), state, at, CacheStore.label)
-
-    def _last(self) -> Element | None:
-        given = len(self._all) - length_hint(self._kept)
-        if not given:
-            return None
-        value, stream, position = self._all[given - 1]
-        return value, self._rekey.stream(stream), position
 
     def snapshot(self) -> State:
-        """Count the elements given, and identify the last one."""
-        return {"n": len(self._all) - length_hint(self._kept), "source": None, **last_of(self._last())}
+        """Count the elements given."""
+        return {"n": self._count - length_hint(self._kept), "source": None}
 
 
 class _Memory:
@@ -128,9 +145,10 @@ class _Memory:
         """Return the number of elements so far, and their bytes."""
         return self._store.usage(self._kept)
 
-    def finish(self) -> None:
-        """Fill the cache."""
-        self._store.filled.setdefault(self._store.key(self._run.settings), Filled(self._kept, self._element))
+    def finish(self, bad: list[Any] | None) -> None:
+        """Fill the cache; `bad` as in `Filled`."""
+        filled = Filled(self._kept, self._element, self._store.name, bad)
+        self._store.filled.setdefault(self._store.key(self._run.settings), filled)
 
     def discard(self) -> None:
         """Discard a partial pass: the elements go with this object."""
@@ -154,11 +172,13 @@ class _ByIndex:
         return self._store.usage(list(self._kept.values()))
 
     def add(self, index: int, element: Element) -> bool:
-        """Keep an element; the last one fills the cache. Return whether it is full."""
+        """Keep an element. Return whether it was the last one."""
         self._kept[index] = element
-        if len(self._kept) < self._size:
-            return False
+        return len(self._kept) >= self._size
+
+    def finish(self, bad: list[Any] | None) -> None:
+        """Fill the cache; `bad` as in `Filled`."""
         elements = [self._kept[i] for i in range(self._size)]
-        self._store.filled.setdefault(self._store.key(self._run.settings), Filled(elements, self._element))
+        filled = Filled(elements, self._element, self._store.name, bad)
+        self._store.filled.setdefault(self._store.key(self._run.settings), filled)
         self._kept = {}
-        return True

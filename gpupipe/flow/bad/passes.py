@@ -1,0 +1,118 @@
+"""passes: the passes over the caches of an epoch, by which a resume tells whether a cache has the same elements.
+
+A state over a cache counts elements. The cache may be another one by the time it is loaded: filled by another run while
+other elements could be read, or lost and filled again. Where rows were left out of it, others follow the same count. So
+a state says of each pass either which elements were bad while the cache was filled, in short, or, as long as it is
+being filled, which elements it has given, in short.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+from ...classes import dataclass
+from ..element import BatchStream, Element
+
+__all__ = ["MOST_PASSES", "Given", "Pass", "Passes", "full_pass", "passes_of"]
+
+MOST_PASSES = 64
+"""Passes of an epoch that are known, the last ones: a cache inside a function is opened for each of its elements."""
+
+_MASK = (1 << 62) - 1  # as numbers of states
+_FACTOR = 0x9E3779B97F4A7C15  # odd, so that no earlier element is forgotten: 2**64 divided by the golden ratio
+
+
+class Given:
+    """The elements that a pass which fills a cache has given.
+
+    Attributes:
+        count: how many.
+        mark: a number for their identities, in order, and which of them are bad; 62 bits.
+    """
+
+    __slots__ = ("count", "mark")
+
+    full = False
+
+    def __init__(self, count: int = 0, mark: int = 0) -> None:
+        self.count, self.mark = count, mark
+
+    def add(self, element: Element) -> None:
+        """Count an element, with the key that it has in the cache."""
+        value, stream, position = element
+        mark = self.mark * _FACTOR + (type(value) is tuple)
+        if isinstance(stream, BatchStream):  # between the first and the last row there is nothing that moves others
+            mark = mark * _FACTOR ^ stream.streams[-1].key ^ stream.positions[-1]
+        self.mark = (mark * _FACTOR ^ stream.key ^ position) & _MASK
+        self.count += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What a state knows of a pass over a cache.
+
+    Attributes:
+        full: whether the cache was full when the pass began, or is by now.
+        count: elements given; of a full cache, how many were bad when it was filled.
+        mark: a number for these.
+    """
+
+    full: bool
+    count: int
+    mark: int
+
+
+Place = tuple[int, str]
+"""The key of the context in which a cache is opened, and the name of its contents."""
+
+
+def full_pass(bad: list[Any]) -> Pass:
+    """What a state knows of a pass over a full cache, of the places that were bad when it was filled."""
+    places = sorted(tuple(one[:3]) for one in bad)
+    return Pass(True, len(places), zlib.crc32(repr(places).encode()))
+
+
+class Passes:
+    """The passes of an epoch. The lock of `FoundBad` is held around each call."""
+
+    def __init__(self, before: dict[Place, Pass] | None = None) -> None:
+        self._before = before or {}
+        self._now: dict[Place, Given | Pass] = {}
+
+    def before(self, place: Place) -> Pass | None:
+        """The pass in a loaded state; None if it says nothing of it."""
+        return self._before.get(place)
+
+    def note(self, place: Place, made: Given | Pass) -> None:
+        """Note a pass that begins, or that has filled its cache."""
+        self._now.pop(place, None)
+        self._now[place] = made
+        while len(self._now) > MOST_PASSES:
+            del self._now[next(iter(self._now))]
+
+    def all(self) -> dict[Place, Pass]:
+        """The passes so far, and those before a state that were not opened again."""
+        now = {place: Pass(one.full, one.count, one.mark) for place, one in self._now.items()}
+        return {**self._before, **now}
+
+    def written(self) -> list[Any]:
+        """The passes as JSON."""
+        return [[*place, one.full, one.count, one.mark] for place, one in self.all().items()]
+
+
+def passes_of(given: Iterable[Any]) -> dict[Place, Pass]:
+    """Read what `Passes.written` wrote.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found: dict[Place, Pass] = {}
+    for one in given:
+        match one:
+            case [int(key), str(name), bool(full), int(count), int(mark)] if type(count) is type(key) is int:
+                found[key, name] = Pass(full, count, mark)
+            case _:
+                raise ValueError("no pass")
+    return found
