@@ -365,7 +365,7 @@ class DatasetIterator(Reports, Iterator[Any]):
             even = all(record.unit != "file" for record in self.errors)
         flow, first = written(flow)
         if self._run is not None and not ended:
-            found, progress.known = self._run.bad.found, self._run.bad.known.digest
+            found, progress.listed = self._run.bad.found, len(self._run.bad.known) > 0
             progress.bad = found.since(min([n for n in (first, needed) if n is not None], default=found.count))
         return state_of(self._chain, progress, self._learned, even, ended, flow, skip)
 

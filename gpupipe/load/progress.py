@@ -86,7 +86,7 @@ class Progress:
         left_out: bad elements that were left out or replaced before a state was loaded.
         noted: keys of bad elements of this epoch that were noted before a state was loaded, and how often.
         bad: what a resume needs to know of the bad elements of this epoch, see `FoundBad.since`.
-        known: digest of the records that `Options.bad_records` listed; None where a state does not say so.
+        listed: whether records of a manifest were bad before a state was loaded.
         start_at: elements of the whole dataset before the point where the number of shards changed; else None.
         raised: elements of this epoch that raised an error instead of being delivered.
         first: elements of the whole epoch before the one with which the flow starts, where a state of another engine
@@ -102,7 +102,7 @@ class Progress:
     left_out: int = 0
     noted: Counter[int] = field(default_factory=Counter)
     bad: tuple[list[Any], bool, list[Any]] | None = None
-    known: int | None = None
+    listed: bool = False
     start_at: int | None = None
     raised: int = 0
     first: int = 0
@@ -206,7 +206,7 @@ def state_of(
         if progress.bad is not None:
             state["bad"] = [packed(progress.bad[0]), *progress.bad[1:]]
         state["behind"] = skip
-        state["known"] = progress.known
+        state["listed"] = progress.listed
     return sealed(state)
 
 
@@ -293,7 +293,7 @@ class Resume:
             noted=Counter(state["noted"]),
             uneven=shard is not None and shard["elements"] is None,
             bad=bad_of(state.get("bad")) if phase == "inside" else None,
-            known=state.get("known") if phase == "inside" else None,
+            listed=state.get("listed") is True,
         )
         types = types_from_json(unpacked(state.get("types")))
         position = Position.of(state)

@@ -47,11 +47,11 @@ def first_run(settings: Settings, progress: Progress) -> Run:
     """
     run = Run(settings)
     run.bad.start()
-    if progress.known not in (None, run.bad.known.digest):
+    if progress.listed and settings.bad_records is None:
         logger.warning(
-            "load_state_dict: Options.bad_records lists other records than when the state was taken: where a batch, a "
-            "window or a filter counted with them, rows may be lost or come twice until the epoch ends; continue with "
-            "the manifest as it was, or start the epoch again"
+            "load_state_dict: Options.bad_records was given when the state was taken, and is not now: where a batch, a "
+            "window or a filter counted with its records, rows may be lost or come twice until the epoch ends; give it "
+            "again, however it has changed, or start the epoch again"
         )
     run.bad.left_out, run.bad.before = progress.left_out, progress.noted
     if progress.bad is not None:

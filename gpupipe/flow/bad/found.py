@@ -25,6 +25,7 @@ __all__ = [
     "ASKED",
     "BATCHES",
     "DATASETS",
+    "LISTED",
     "LONGEST",
     "FoundBad",
     "Places",
@@ -46,9 +47,9 @@ MOST = 1 << 15
 MARGIN = 1024
 """Bad elements of which nobody was told yet that a state keeps, besides those since its checkpoints."""
 
-DATASETS, BATCHES, ASKED = 1 << 30, 2 << 30, 3 << 30
-"""In the place of a step: the datasets that are made of elements, batches of rows that do not fit together, and a
-function whose step keeps the errors itself."""
+DATASETS, BATCHES, ASKED, LISTED = 1 << 30, 2 << 30, 3 << 30, 4 << 30
+"""In the place of a step: the datasets that are made of elements, batches of rows that do not fit together, a function
+whose step keeps the errors itself, and a manifest of bad records."""
 
 DEEPEST = 1000
 """Steps above a cache whose bad elements are told from those below it."""

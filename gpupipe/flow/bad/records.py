@@ -366,11 +366,9 @@ class KnownBad:
 
     Attributes:
         keys: of the elements that are files.
-        digest: of all records, in any order.
     """
 
     def __init__(self, signing: Sequence[str] = ()) -> None:
-        self.digest = 0
         self._signing = signing
         self._files: dict[str, dict[int, BadRecord]] = {}
         self._elements: dict[tuple[str, int], BadRecord] = {}
@@ -387,8 +385,7 @@ class KnownBad:
         else:
             known, key = self._elements, (name, record.key)
             self.keys.add(record.key)
-        if known.setdefault(key, record) is record:
-            self.digest ^= mix64(hash64(name), record.offset or record.key) >> 2
+        known.setdefault(key, record)
 
     def __len__(self) -> int:
         return len(self._elements) + sum(map(len, self._files.values()))

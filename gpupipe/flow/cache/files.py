@@ -48,6 +48,10 @@ from .saved import Wanted, read_elements
 __all__ = ["FileCacheStore", "SavedPass", "write_to"]
 
 
+_CONTENTS = "elements and which were bad"
+"""Changes when files say more of their elements than those of an earlier commit."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedPass:
     """A full pass in a file.
@@ -142,6 +146,7 @@ class FileCacheStore:
         chain = self._portable
         parts = [
             self.version,
+            _CONTENTS,
             str(LAW),
             chain.digest.hex(),
             repr(cache_key(settings)),

@@ -9,9 +9,10 @@ from ...classes import dataclass
 from ...errors import PLACES, BadRecord, DataError
 from ...random import mix64
 from ..access import RandomAccess, Through
+from ..bad.found import LISTED, FoundBad, as_before, found
 from ..bad.records import KnownBad
 from ..element import BatchStream, Element, Hole, Replacement
-from ..run import Context, Flow
+from ..run import SILENT_REPLAY, Context, Flow
 from ..state.snapshot import State
 from ..step import Running, Unseen
 
@@ -23,21 +24,22 @@ class KnownBadFlow:
     """Makes holes of the elements that `Options.bad_records` lists.
 
     It is placed right before a step that reads values, so a shuffle or a skip never waits for it. Its state is that of
-    its input: a state saved without the option can be loaded with it, and vice versa.
+    its input: a state saved without the option can be loaded with it, and vice versa. What is made again after a state
+    is as it was then, whatever the manifest lists by now.
     """
 
     source: Flow
     unseen: ClassVar[bool] = True
 
     def open(self, at: Context, state: State = None) -> Running:
-        inner = self.source.open(at, state)
-        return Unseen(_checked(inner, at.run.bad.known), inner)
+        inner = as_before(at, LISTED, self.source.open(at, state))
+        return Unseen(_checked(inner, at.run.bad.known, at.run.bad.found), inner)
 
     def access(self, at: Context) -> RandomAccess:
         return Through(self, at)
 
 
-def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:
+def _checked(inner: Iterator[Element], known: KnownBad, before: FoundBad) -> Iterator[Element]:
     """Look each element up: by offset in a file, or as a file."""
     keys = known.keys
     of_file: dict[int, BadRecord] = {}
@@ -55,6 +57,10 @@ def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:
         elif type(value) is not tuple:  # a hole already
             value.known = True
             yield element
+        elif SILENT_REPLAY.get() and before.exact:
+            yield element
         else:
             error = DataError(record.reason, file=stream.name, offset=position, stage=record.stage, unit=stream.unit)
-            yield Hole(error, known=True), stream, position
+            hole = Hole(error, known=True)
+            found(hole, stream, position, LISTED)
+            yield hole, stream, position
