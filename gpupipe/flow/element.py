@@ -38,15 +38,19 @@ class Stream:
         name: for messages.
         unit: of positions.
         alike: the key without the inputs of zips; steps with a seed of their own use it.
+        scope: the input of which cache it was opened in, where keys are those of the root; 0 for none.
     """
 
-    __slots__ = ("alike", "key", "name", "unit")
+    __slots__ = ("alike", "key", "name", "scope", "unit")
 
-    def __init__(self, key: int, name: str, unit: Unit = "index", alike: int | None = None) -> None:
+    def __init__(
+        self, key: int, name: str, unit: Unit = "index", alike: int | None = None, scope: int = 0
+    ) -> None:
         self.key = key
         self.name = name
         self.unit: Unit = unit
         self.alike = key if alike is None else alike
+        self.scope = scope
 
 
 class BatchStream(Stream):
@@ -61,7 +65,7 @@ class BatchStream(Stream):
 
     def __init__(self, streams: list[Stream], positions: list[int]) -> None:
         first = streams[0]
-        super().__init__(first.key, first.name, first.unit, first.alike)
+        super().__init__(first.key, first.name, first.unit, first.alike, first.scope)
         self.streams = streams
         self.positions = positions
 
@@ -93,7 +97,7 @@ def replaced(columns: Any, hole: Element) -> Element:
 def _replacement(stream: Stream) -> Stream:
     if isinstance(stream, BatchStream):
         return BatchStream([_replacement(row) for row in stream.streams], stream.positions)
-    return Replacement(stream.key, stream.name, stream.unit, stream.alike)
+    return Replacement(stream.key, stream.name, stream.unit, stream.alike, stream.scope)
 
 
 def is_replacement(stream: Stream) -> bool:
@@ -199,5 +203,5 @@ def identity_of(element: Element) -> tuple[Stream, int]:
     """The identity of a batch or window that starts with this element: its own, without the rows of a batch."""
     _, stream, position = element
     if isinstance(stream, BatchStream):
-        return Stream(stream.key, stream.name, stream.unit, stream.alike), position
+        return Stream(stream.key, stream.name, stream.unit, stream.alike, stream.scope), position
     return stream, position

@@ -23,7 +23,7 @@ def stream_in(at: Context, key: int, name: str, unit: Unit, kind: type[Stream] =
     draw without it. In any other context (a later pass of `repeat`, a later input of `zip`) keys differ, as without a
     cache.
     """
-    return kind(_key_in(at.key, key), name, unit, _key_in(at.alike, key))
+    return kind(_key_in(at.key, key), name, unit, _key_in(at.alike, key), at.scope)
 
 
 def _key_in(context: int, key: int) -> int:
@@ -59,7 +59,7 @@ class Rekey:
 
     def stream(self, stream: Stream) -> Stream:
         """The stream of a cached element in this pass."""
-        if self._same:
+        if self._same and stream.scope == self._at.scope:
             return stream
         if isinstance(stream, BatchStream):
             return BatchStream([self.stream(row) for row in stream.streams], stream.positions)

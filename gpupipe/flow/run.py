@@ -74,6 +74,7 @@ class Context:
         params: the columns of the outer elements of `interleave` and `flat_map`, the innermost last.
         places: the step for whose places elements are made as they come (`flow.order.asked`), if they are.
         since: how many bad elements had been found in the epoch, at most, when anything was first read here.
+        scope: the cache whose input this is in, by the place where the cache is opened, in any pass; 0 for none.
     """
 
     run: Run
@@ -89,6 +90,7 @@ class Context:
     params: tuple[Any, ...] = ()
     places: Any = None
     since: int = 0
+    scope: int = 0
 
     def in_pass(self, index: int, count: int) -> Context:
         """The context of pass `index` of `count`; a negative count has no end."""
@@ -119,17 +121,23 @@ class Context:
         key = mix64(stream.key, position)
         alike = key if stream.alike == stream.key else mix64(stream.alike, position)
         since = self.run.bad.found.count
-        return Context(self.run, self.epoch, key, alike, key, alike, 0, 0, 0, 0, self.params, None, since)
+        return Context(self.run, self.epoch, key, alike, key, alike, 0, 0, 0, 0, self.params, None, since, self.scope)
 
     def with_param(self, columns: Any) -> Context:
         """The context of a function's traced plan, applied to these columns."""
         numbers = (self.branch, self.passes, self.zipped, self.mixtures)
         keys = (self.key, self.alike, self.outer, self.outer_alike)
-        return Context(self.run, self.epoch, *keys, *numbers, (*self.params, columns), self.places, self.since)
+        rest = (*self.params, columns), self.places, self.since, self.scope
+        return Context(self.run, self.epoch, *keys, *numbers, *rest)
 
     def neutral(self) -> Context:
         """The context of a cache's input: cached elements depend on the seed and on identity only."""
-        return Context(self.run, places=self.places, since=self.since)
+        return Context(self.run, places=self.places, since=self.since, scope=self.inner_scope)
+
+    @property
+    def inner_scope(self) -> int:
+        """The scope of the input of a cache that is opened here."""
+        return mix64(mix64(self.scope, self.outer), mix64(self.branch, self.zipped)) or 1
 
     def for_places(self, places: Any) -> Context:
         """The same context for steps that make elements for the places of a step; None: for some that are known."""
@@ -145,7 +153,7 @@ class Context:
         """
         mixed = hash64(kind)
         key = mix64(self.key, mixed)
-        return Stream(key, name, unit, key if self.alike == self.key else mix64(self.alike, mixed))
+        return Stream(key, name, unit, key if self.alike == self.key else mix64(self.alike, mixed), self.scope)
 
     def draws(self, seed: int | None, rerandomize: bool) -> tuple[int, int, int]:
         """Seed, epoch and key of the draws of a step that is opened here.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from ...random import mix64
 from ...serial.errors import error_class
 from ..element import BatchStream, Element, Failure, Found, Stream, hole_of, locate
 from ..step import Running, State, Unseen
-from .passes import Given, Pass, Passes, full_pass, passes_of
+from .passes import ByIndex, Given, Pass, Passes, full_pass, passes_of
 
 __all__ = [
     "ASKED",
@@ -35,7 +35,7 @@ __all__ = [
     "found",
     "hole_again",
     "is_written",
-    "key_of",
+    "place_of",
 ]
 
 LONGEST = 300
@@ -51,14 +51,11 @@ DATASETS, BATCHES, ASKED, LISTED = 1 << 30, 2 << 30, 3 << 30, 4 << 30
 """In the place of a step: the datasets that are made of elements, batches of rows that do not fit together, a function
 whose step keeps the errors itself, and a manifest of bad records."""
 
-DEEPEST = 1000
-"""Steps above a cache whose bad elements are told from those below it."""
+Place = tuple[int, int, int, int]
+"""Where an element was found bad: the depth of the step (`depth_of`), then as `place_of`."""
 
-Place = tuple[int, int, int]
-"""Where an element was found bad: the depth of the step (`depth_of`), stream key, position."""
-
-Places = dict[tuple[int, int], Found]
-"""Bad elements by (stream key, position)."""
+Places = dict[tuple[int, int, int], Found]
+"""Bad elements by `place_of`."""
 
 
 class FoundBad:
@@ -72,9 +69,10 @@ class FoundBad:
     def __init__(self) -> None:
         self._found: dict[Place, Found] = {}
         self._in_caches: dict[Place, Found] = {}  # bad when the caches were filled that the epoch reads
+        self._scopes: dict[int, int] = {}  # of the inputs of caches: the scope around each
         self._passes = Passes()
         self._before: dict[int, Places] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._dropped = 0  # number of the last one that was dropped, plus 1
         self.count = 0
         self.exact = True
@@ -82,10 +80,13 @@ class FoundBad:
 
     def start(self, state: State = None, exact: bool = True, passes: State = ()) -> None:
         """Start an epoch; after a state with the bad elements that `since` returned."""
-        found = {tuple(one[:3]): Found(i, tuple(one[3:])) for i, one in enumerate(state or ())}
+        found = read_places(state or ())
+        for i, one in enumerate(found.values()):
+            one.number = i
         with self._lock:
             self._found, self.count, self.exact, self._dropped = found, len(found), exact, 0
             self._before, self._in_caches, self._passes = by_depth(found), {}, Passes(passes_of(passes))
+            self._scopes = {}
 
     def again(self) -> None:
         """Prepare to make elements of the epoch again: all that were bad are bad again."""
@@ -96,7 +97,7 @@ class FoundBad:
 
     def add(self, depth: int, stream: Stream, position: int, failure: Failure) -> None:
         """Keep an element that a step found bad."""
-        place, error = (depth, key_of(stream), position), failure.error
+        place, error = (depth, *place_of(stream, position)), failure.error
         with self._lock:
             failure.found = found = self._found.get(place)
             if found is not None:
@@ -127,37 +128,50 @@ class FoundBad:
         kept.update((place, one) for place, one in found if one.number >= number or place in early)
         return [[*place, *one.written()] for place, one in kept.items()], exact, passes
 
-    def below(self, base: int) -> list[Any] | None:
-        """The bad elements of the epoch that steps below a cache may have found, as JSON; None if not all are known.
+    def inside(self, scope: int) -> list[Any] | None:
+        """The bad elements in the input of a cache, as JSON; None if not all of the epoch are known.
 
         Args:
-            base: of the cache, to `depth_of`. What no step counts from there may be below it.
+            scope: of the input. In what is returned it is 0, as another pass or chain may open the same cache.
         """
         with self._lock:
-            found = {**self._in_caches, **self._found}
             if self._dropped or not self.exact:
                 return None
-        above = {mix64(base, depth) for depth in range(DEEPEST)} if found else ()
-        return [[*place, *one.written()] for place, one in found.items() if place[0] not in above]
+            found = {**self._in_caches, **self._found}
+            within = {scope}
+            for inner, outer in self._scopes.items():  # outer ones come first
+                if outer in within:
+                    within.add(inner)
+        return [
+            [depth, where if where != scope else 0, key, position, *one.written()]
+            for (depth, where, key, position), one in found.items()
+            if where in within
+        ]
 
     def before(self, cache: tuple[int, str]) -> Pass | None:
         """What a loaded state says of a pass over a cache; None if it says nothing."""
         with self._lock:
             return self._passes.before(cache)
 
-    def fills(self, cache: tuple[int, str], given: Given) -> None:
+    def enters(self, scope: int, outer: int) -> None:
+        """Note that a cache is opened, the scopes of its input and of the place where it is."""
+        with self._lock:
+            self._scopes.setdefault(scope, outer)
+
+    def fills(self, cache: tuple[int, str], given: Given | ByIndex) -> None:
         """Note a pass that fills a cache."""
         with self._lock:
             self._passes.note(cache, given)
 
-    def reads(self, cache: tuple[int, str], bad: list[Any] | None) -> None:
+    def reads(self, cache: tuple[int, str], bad: list[Any] | None, scope: int) -> None:
         """Note a pass over a full cache.
 
         Args:
             cache: where and which.
-            bad: the elements that were bad when it was filled, as `below` returned them.
+            bad: the elements that were bad when it was filled, as `inside` returned them.
+            scope: of its input.
         """
-        kept = {tuple(one[:3]): Found(0, tuple(one[3:])) for one in bad or ()}
+        kept = {(place[0], place[1] or scope, *place[2:]): one for place, one in read_places(bad or ()).items()}
         with self._lock:
             self._in_caches.update(kept)
             self.exact = self.exact and bad is not None
@@ -168,9 +182,9 @@ class FoundBad:
 def by_depth(found: dict[Place, Found]) -> dict[int, Places]:
     """What was found bad, by the depth of the step."""
     before: dict[int, Places] = {}
-    for (depth, key, position), one in found.items():
+    for (depth, *place), one in found.items():
         one.again = True
-        before.setdefault(depth, {})[key, position] = one
+        before.setdefault(depth, {})[place[0], place[1], place[2]] = one
     return before
 
 
@@ -195,9 +209,10 @@ def found(failure: Failure, stream: Stream, position: int, step: Any = None) -> 
         limits.found.add(depth_of(step), stream, position, failure)
 
 
-def key_of(stream: Stream) -> int:
-    """The key of an element's stream; a batch, which has that of its first row, is another element."""
-    return mix64(stream.key, 1) if isinstance(stream, BatchStream) else stream.key
+def place_of(stream: Stream, position: int) -> tuple[int, int, int]:
+    """The scope, key and position of an element; a batch, which has those of its first row, is another element."""
+    key = mix64(stream.key, 1) if isinstance(stream, BatchStream) else stream.key
+    return stream.scope, key, position
 
 
 def as_before(at: Any, flow: Any, items: Running, reported: bool = False) -> Running:
@@ -222,20 +237,20 @@ class _AsBefore(Unseen):
 
 
 def _again(inner: Running, places: Places) -> Iterator[Element]:
-    lost = {key: (position, one) for (key, position), one in places.items() if one.lost}
+    lost = {place[:2]: (place[2], one) for place, one in places.items() if one.lost}
     for element in inner:
         value, stream, position = element
-        key = key_of(stream)
-        if key in lost and position >= lost[key][0] and type(value) is tuple:
+        place = place_of(stream, position)
+        if place[:2] in lost and position >= lost[place[:2]][0] and type(value) is tuple:
             inner.lose()  # what an error hid of its file stays hidden
-            yield hole_again(lost[key][1], stream, position)
+            yield hole_again(lost[place[:2]][1], stream, position)
             return
-        if (key, position) not in places:
+        if place not in places:
             yield element
         elif type(value) is tuple:
-            yield hole_again(places[key, position], stream, position)
+            yield hole_again(places[place], stream, position)
         else:
-            value.found = places[key, position]
+            value.found = places[place]
             yield element
 
 
@@ -260,11 +275,16 @@ def is_written(found: Any) -> bool:
     """Whether JSON is bad elements as `FoundBad` writes them."""
     return isinstance(found, list) and all(
         isinstance(one, list)
-        and len(one) in (3, 7)
-        and [*map(type, one[3:])] in ([], [str, str, str, bool])
-        and all(type(number) is int and 0 <= number < 1 << 64 for number in one[:3])
+        and len(one) in (4, 8)
+        and [*map(type, one[4:])] in ([], [str, str, str, bool])
+        and all(type(number) is int and 0 <= number < 1 << 64 for number in one[:4])
         for one in found
     )
+
+
+def read_places(found: Iterable[list[Any]]) -> dict[Place, Found]:
+    """Read bad elements as `is_written` accepts them."""
+    return {(one[0], one[1], one[2], one[3]): Found(0, tuple(one[4:])) for one in found}
 
 
 def depth_of(flow: Any) -> int:

@@ -9,13 +9,14 @@ being filled, which elements it has given, in short.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from ...classes import dataclass
-from ..element import BatchStream, Element
+from ..element import BatchStream, Element, element_keys
 
-__all__ = ["MOST_PASSES", "Given", "Pass", "Passes", "full_pass", "passes_of"]
+__all__ = ["MOST_PASSES", "ByIndex", "Given", "Pass", "Passes", "full_pass", "passes_of"]
 
 MOST_PASSES = 64
 """Passes of an epoch that are known, the last ones: a cache inside a function is opened for each of its elements."""
@@ -34,17 +35,19 @@ class Given:
 
     __slots__ = ("count", "mark")
 
-    full = False
-
     def __init__(self, count: int = 0, mark: int = 0) -> None:
         self.count, self.mark = count, mark
+
+    def now(self) -> Pass:
+        """What a state knows of the pass."""
+        return Pass(False, self.count, self.mark)
 
     def add(self, element: Element) -> None:
         """Count an element, with the key that it has in the cache."""
         value, stream, position = element
         mark = self.mark * _FACTOR + (type(value) is tuple)
-        if isinstance(stream, BatchStream):  # between the first and the last row there is nothing that moves others
-            mark = mark * _FACTOR ^ stream.streams[-1].key ^ stream.positions[-1]
+        if isinstance(stream, BatchStream):
+            mark = mark * _FACTOR ^ zlib.crc32(element_keys(stream.streams, stream.positions).tobytes())
         self.mark = (mark * _FACTOR ^ stream.key ^ position) & _MASK
         self.count += 1
 
@@ -57,11 +60,34 @@ class Pass:
         full: whether the cache was full when the pass began, or is by now.
         count: elements given; of a full cache, how many were bad when it was filled.
         mark: a number for these.
+        fill: identifies the pass that fills or filled the cache in this process, where it is filled in any order; 0 if
+            it does not matter.
     """
 
     full: bool
     count: int
     mark: int
+    fill: int = 0
+
+    def now(self) -> Pass:
+        """What a state knows of the pass."""
+        return self
+
+
+class ByIndex:
+    """A pass that fills a cache in any order. What it has given is what it will be, unless others are bad.
+
+    Args:
+        bad: returns those that are bad so far.
+        fill: see `Pass`.
+    """
+
+    def __init__(self, bad: Callable[[], list[Any] | None], fill: int) -> None:
+        self._bad, self._fill = bad, fill
+
+    def now(self) -> Pass:
+        """What a state knows of the pass."""
+        return replace(full_pass(self._bad() or []), fill=self._fill)
 
 
 Place = tuple[int, str]
@@ -70,22 +96,22 @@ Place = tuple[int, str]
 
 def full_pass(bad: list[Any]) -> Pass:
     """What a state knows of a pass over a full cache, of the places that were bad when it was filled."""
-    places = sorted(tuple(one[:3]) for one in bad)
+    places = sorted(tuple(one[:4]) for one in bad)
     return Pass(True, len(places), zlib.crc32(repr(places).encode()))
 
 
 class Passes:
-    """The passes of an epoch. The lock of `FoundBad` is held around each call."""
+    """The passes of an epoch. The lock of `FoundBad`, which is reentrant, is held around each call."""
 
     def __init__(self, before: dict[Place, Pass] | None = None) -> None:
         self._before = before or {}
-        self._now: dict[Place, Given | Pass] = {}
+        self._now: dict[Place, Given | ByIndex | Pass] = {}
 
     def before(self, place: Place) -> Pass | None:
         """The pass in a loaded state; None if it says nothing of it."""
         return self._before.get(place)
 
-    def note(self, place: Place, made: Given | Pass) -> None:
+    def note(self, place: Place, made: Given | ByIndex | Pass) -> None:
         """Note a pass that begins, or that has filled its cache."""
         self._now.pop(place, None)
         self._now[place] = made
@@ -94,12 +120,12 @@ class Passes:
 
     def all(self) -> dict[Place, Pass]:
         """The passes so far, and those before a state that were not opened again."""
-        now = {place: Pass(one.full, one.count, one.mark) for place, one in self._now.items()}
-        return {**self._before, **now}
+        now = {place: one.now() for place, one in self._now.items()}
+        return dict([*{**self._before, **now}.items()][-MOST_PASSES:])
 
     def written(self) -> list[Any]:
         """The passes as JSON."""
-        return [[*place, one.full, one.count, one.mark] for place, one in self.all().items()]
+        return [[*place, one.full, one.count, one.mark, one.fill] for place, one in self.all().items()]
 
 
 def passes_of(given: Iterable[Any]) -> dict[Place, Pass]:
@@ -111,8 +137,8 @@ def passes_of(given: Iterable[Any]) -> dict[Place, Pass]:
     found: dict[Place, Pass] = {}
     for one in given:
         match one:
-            case [int(key), str(name), bool(full), int(count), int(mark)] if type(count) is type(key) is int:
-                found[key, name] = Pass(full, count, mark)
+            case [int(key), str(name), bool(full), int(count), int(mark), int(fill)] if type(count) is int:
+                found[key, name] = Pass(full, count, mark, fill)
             case _:
                 raise ValueError("no pass")
     return found

@@ -110,7 +110,8 @@ def row_identities(stream: Stream, position: int, size: int) -> list[tuple[Strea
     """Return the identities of the rows of a batch."""
     if isinstance(stream, BatchStream) and len(stream.rows) == size:
         return stream.rows
-    inner = Stream(mix64(stream.key, position), stream.name, stream.unit, mix64(stream.alike, position))
+    alike = mix64(stream.alike, position)
+    inner = Stream(mix64(stream.key, position), stream.name, stream.unit, alike, stream.scope)
     return [(inner, i) for i in range(size)]
 
 

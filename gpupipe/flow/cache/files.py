@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from ...classes import dataclass
 from ...errors import DataError, GpupipeError, MissingFileError, shown_name
@@ -69,6 +69,8 @@ class SavedPass:
     element: ElementType
     name: str
     bad: list[Any] | None
+
+    fill: ClassVar[int] = 0
 
     @property
     def label(self) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar
 
 from ...classes import dataclass
 from ...errors import MissingFileError, StateError, shown_name
@@ -13,7 +15,7 @@ from ...graph.op import Array
 from ...options import Settings
 from ...plan.index import ENDLESS
 from ..access import RandomAccess, access
-from ..bad.passes import Given
+from ..bad.passes import ByIndex, Given
 from ..element import Element, Raised, is_element
 from ..rekey import Rekey
 from ..run import Context, Flow
@@ -38,19 +40,13 @@ class CacheFlow:
         store: where the elements are kept.
         element: type of the elements.
         mixed: whether the elements of the input come in any order.
-        inside: how many caches there are in the input.
     """
 
     source: Flow | None
     store: CacheStore | FileCacheStore
     element: Any
     mixed: bool = False
-    inside: int = 0
-
-    @property
-    def base(self) -> int:
-        """To `depth_of`: once it is full, there is no input."""
-        return 1 + self.inside
+    base: ClassVar[int] = 1  # to `depth_of`: once it is full, there is no input
 
     def open(self, at: Context, state: State = None) -> Running:
         kept = self.kept(at.run.settings)
@@ -84,7 +80,9 @@ class _CacheFill(Running):
         assert flow.source is not None
         self._flow = flow
         self._run, self._stopped = at.run, at.run.stopped
-        self._rekey = Rekey(at)
+        self._rekey, self._scope = Rekey(at), at.inner_scope
+        self._outside = Rekey(replace(at.neutral(), scope=at.scope)).stream
+        at.run.bad.found.enters(self._scope, at.scope)
         position = part(state)
         self._kept = flow.store.start(at.run, flow.element) if position is None else None
         self._keep = flow.store.keeper(at.run, self._kept is not None)
@@ -117,13 +115,14 @@ class _CacheFill(Running):
                 self._forget()
             elif kept is not None:
                 found = self._run.bad.found
-                bad = found.below(self._flow.base)
+                bad = found.inside(self._scope)
                 kept.finish(bad)
                 self._kept = None
-                found.reads(self._cache, bad)
+                found.reads(self._cache, bad, self._scope)
             raise StopIteration
-        element = self._keep(element)
-        if type(element[0]) is Raised:
+        value, stream, place = self._keep(element)
+        element = value, self._outside(stream), place
+        if type(value) is Raised:
             self._forget()  # elements are missing: the next pass tries again
         elif kept is not None:
             kept.add(element)
@@ -155,13 +154,18 @@ class _FilledByIndex(RandomAccess):
 
     def __init__(self, flow: CacheFlow, store: CacheStore, at: Context) -> None:
         assert flow.source is not None
-        self._base, self._found = flow.base, at.run.bad.found
+        self._scope, self._found = at.inner_scope, at.run.bad.found
+        self._found.enters(self._scope, at.scope)
+        self._outside = Rekey(replace(at.neutral(), scope=at.scope)).stream
         self._source = access(flow.source, at.neutral())
         self._rekey = Rekey(at)
         self._stopped = at.run.stopped
         self.size = self._source.size
         self._kept = store.start_by_index(at.run, flow.element, self.size) if self.size < ENDLESS else None
         self._keep = store.keeper(at.run, self._kept is not None)
+        if self._kept is not None:
+            given = ByIndex(partial(self._found.inside, self._scope), self._kept.fill)
+            self._found.fills((at.key, store.name), given)
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
         asked: deque[int] = deque()
@@ -174,11 +178,12 @@ class _FilledByIndex(RandomAccess):
         picked = self._source.pick(noted())
         try:
             for found in picked:
-                element = self._keep(found)
+                value, stream, place = self._keep(found)
+                element = value, self._outside(stream), place
                 if not is_element(element) or self._stopped.on:  # once stopped, inputs give errors or too few
                     self._kept = None  # elements are missing: the next pass tries again
                 elif self._kept is not None and self._kept.add(asked.popleft(), element):
-                    self._kept.finish(self._found.below(self._base))
+                    self._kept.finish(self._found.inside(self._scope))
                     self._kept = None
                 yield self._rekey(element)
         finally:

@@ -44,12 +44,14 @@ class Filled:
         element: type of the elements, for a chain that is lowered on them.
         name: of the store.
         bad: the elements that were bad when it was filled; None if not all are known.
+        fill: identifies the pass that filled it.
     """
 
     elements: list[Element]
     element: Any
     name: str
     bad: list[Any] | None
+    fill: int = 0
 
     @property
     def label(self) -> str:
@@ -67,6 +69,7 @@ class Filled:
 
     def access(self, at: Context) -> RandomAccess:
         """Return the elements by index."""
+        read_after(self, at, None)
         rekey = Rekey(at)
         return FromFunction(len(self.elements), lambda index: rekey(self.elements[index]))
 
@@ -157,13 +160,18 @@ class _Memory:
 
 
 class _ByIndex:
-    """The elements of a pass that is filling the cache in any order, by index."""
+    """The elements of a pass that is filling the cache in any order, by index.
+
+    Attributes:
+        fill: identifies the pass.
+    """
 
     def __init__(self, store: CacheStore, run: Run, element: Any, size: int) -> None:
         self._store = store
         self._run = run
         self._element = element
         self._size = size
+        self.fill = secrets.randbits(62) | 1
         self._kept: dict[int, Element] = {}
         run.track_buffer(self, store.label)
 
@@ -179,6 +187,6 @@ class _ByIndex:
     def finish(self, bad: list[Any] | None) -> None:
         """Fill the cache; `bad` as in `Filled`."""
         elements = [self._kept[i] for i in range(self._size)]
-        filled = Filled(elements, self._element, self._store.name, bad)
+        filled = Filled(elements, self._element, self._store.name, bad, self.fill)
         self._store.filled.setdefault(self._store.key(self._run.settings), filled)
         self._kept = {}

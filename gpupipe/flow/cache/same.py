@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Protocol
 
@@ -35,6 +36,11 @@ class FullPass(Protocol):
         """The elements that were bad when it was filled, see `FoundBad.below`; None if not all are known."""
         ...
 
+    @property
+    def fill(self) -> int:
+        """Identifies the pass that filled it, see `Pass`."""
+        ...
+
     def kept(self, at: Context) -> Iterator[Element]:
         """Iterate over the elements with the keys that they have in the cache."""
         ...
@@ -52,6 +58,7 @@ def read_after(kept: FullPass, at: Context, state: State) -> None:
         StateError: they are others; with `Options.resume_without` a warning says so instead.
     """
     bad, run, cache = kept.bad, at.run, (at.key, kept.name)
+    run.bad.found.enters(at.inner_scope, at.scope)
     expected = run.bad.found.before(cache)
     if state is not None and "mark" in state:  # the cache was being filled
         expected = Pass(False, int_part(state, "n"), int_part(state, "mark"))
@@ -65,12 +72,13 @@ def read_after(kept: FullPass, at: Context, state: State) -> None:
                 f"{found}; start the epoch again, or continue all the same with Options(resume_without=True)"
             )
         logger.warning("%s", found)
-    run.bad.found.reads(cache, bad)
+    run.bad.found.reads(cache, bad, at.inner_scope)
 
 
 def _is(kept: FullPass, expected: Pass, at: Context) -> bool:
     if expected.full:
-        return kept.bad is None or full_pass(kept.bad) == expected
+        fill = kept.fill if expected.fill else 0
+        return kept.bad is None or fill == expected.fill != 0 or full_pass(kept.bad) == replace(expected, fill=0)
     given = Given()
     with closing(kept.kept(at.neutral())) as elements:  # type: ignore[type-var]
         for element in islice(elements, expected.count):

@@ -116,7 +116,7 @@ def read_elements(
         who: the method, for messages.
         count: the number of elements, if it is known.
     """
-    file = Stream(at.key, path, "offset", at.alike)
+    file = Stream(at.key, path, "offset", at.alike, at.scope)
     elements = _Elements(wanted, path, who, spoil)
     on_damage = spoil or (lambda: None)
     try:
@@ -176,7 +176,7 @@ class SavedElements(RandomAccess):
     """
 
     def __init__(self, path: str, size: int, at: Context, wanted: Wanted) -> None:
-        self._file = Stream(at.key, path, "offset", at.alike)
+        self._file = Stream(at.key, path, "offset", at.alike, at.scope)
         self._elements = ElementsByIndex(path, partial(stream_in, at))
         self._found = _Elements(wanted, path, "load")
         self.size = size

@@ -56,7 +56,7 @@ class AssertCardinalityFlow:
 
     def _wrong(self, found: str, at: Context) -> Element:
         wanted = "an infinite number of" if self.count == INFINITE else str(self.count)
-        stream = Stream(at.key, "assert_cardinality", alike=at.alike)
+        stream = Stream(at.key, "assert_cardinality", alike=at.alike, scope=at.scope)
         return Raised(DataError(f"was promised {wanted} elements, got {found}", stage="assert_cardinality")), stream, 0
 
 

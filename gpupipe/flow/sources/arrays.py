@@ -164,9 +164,9 @@ def named_streams(at: Context, names: Names, indices: list[int], shown: Sequence
         return found
 
     if at.alike == at.key:
-        return map(Stream, keys(at.key), shown)
+        return (Stream(key, name, scope=at.scope) for key, name in zip(keys(at.key), shown, strict=True))
     found = zip(keys(at.key), shown, keys(at.alike), strict=True)
-    return (Stream(key, name, alike=alike) for key, name, alike in found)
+    return (Stream(key, name, alike=alike, scope=at.scope) for key, name, alike in found)
 
 
 def listed(indexed: RandomAccess, state: State) -> Running:
@@ -210,7 +210,8 @@ class ParamFlow:
     """The outer element of an inner dataset, as its only element."""
 
     def open(self, at: Context, state: State = None) -> Running:
-        return replayed(lambda: iter([(at.params[-1], Stream(at.key, "element", alike=at.alike), 0)]), at, state)
+        stream = Stream(at.key, "element", alike=at.alike, scope=at.scope)
+        return replayed(lambda: iter([(at.params[-1], stream, 0)]), at, state)
 
     def access(self, at: Context) -> RandomAccess:
         return from_list(list(self.open(at)))

@@ -79,7 +79,7 @@ def held_elements(
     names = ("keys", "alike", "which", "offsets", "slots", "numbers")
     keys, alike, which, offsets, slots, numbers = (decode_ints(state[name]) for name in names)
     parts = zip(keys, alike, state["names"], strict=True)
-    streams = [Stream(key, state["folder"] + name, "offset", same) for key, same, name in parts]
+    streams = [Stream(key, state["folder"] + name, "offset", same, at.scope) for key, same, name in parts]
     others = {slot: start + number for slot, number in zip(slots, numbers, strict=True)}
     recovered = recover(list(others.values()))
     records = zip(which, offsets, strict=True)

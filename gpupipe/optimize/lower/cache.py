@@ -6,7 +6,7 @@ from ...errors import MissingFileError
 from ...flow.cache.fill import CacheFlow
 from ...plan.arrival import any_order
 from ...plan.cache import Cache, FileCache, GpuCache
-from ...plan.node import Node, walk
+from ...plan.node import Node
 from ..pending import Pending
 from .lowerer import Lowerer, Lowering
 
@@ -18,14 +18,14 @@ def cache(lowerer: Lowerer, node: Cache, *given: Pending) -> Pending:
     store, settings = node.store, lowerer.settings
     where = store.file(settings) if isinstance(node, FileCache) else "memory"
     mixed = any_order(node.source, settings.deterministic) is not None
-    found, inside = store.find(settings), _caches_in(node)
+    found = store.find(settings)
     if found is not None:
-        flow = CacheFlow(None, store, found.element, mixed, inside)
+        flow = CacheFlow(None, store, found.element, mixed)
         return Pending.columns_of(flow, found.element, (f"full {node.name} in {where}",))
     if not given:
         raise MissingFileError("the file was there a moment ago; start again", file=where, stage=node.name)
     source = lowerer.placed(node, given[0])
-    flow = CacheFlow(source.flow, store, source.element, mixed, inside)
+    flow = CacheFlow(source.flow, store, source.element, mixed)
     return source.then(flow, f"{node.name} in {where}", source.element)
 
 
@@ -33,18 +33,14 @@ def gpu_cache(lowerer: Lowerer, node: GpuCache, *given: Pending) -> Pending:
     """As `cache`, and images stay on the GPU, on the way into the cache as well as out of it."""
     placer, store = lowerer.placer, node.store
     where = placer.gpu_memory(node)
-    found, inside = store.find(lowerer.settings), _caches_in(node)
+    found = store.find(lowerer.settings)
     if found is not None:
-        flow = CacheFlow(None, store, found.element, inside=inside)
+        flow = CacheFlow(None, store, found.element)
         return Pending.columns_of(flow, found.element, (f"full cache {where}",), references=True)
     source = placer.place(given[0], label=node.name, keeps=True)
-    flow = CacheFlow(source.flow, store, source.element, inside=inside)
+    flow = CacheFlow(source.flow, store, source.element)
     steps = (*source.steps, f"cache {where}")
     return Pending.columns_of(flow, source.element, steps, references=True)
-
-
-def _caches_in(node: Cache) -> int:
-    return sum(isinstance(below, Cache) for below in walk(node.source))
 
 
 CACHES: dict[type[Node], Lowering] = {Cache: cache, FileCache: cache, GpuCache: gpu_cache}
