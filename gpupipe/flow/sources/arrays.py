@@ -165,8 +165,8 @@ def named_streams(at: Context, names: Names, indices: list[int], shown: Sequence
 
     if at.alike == at.key:
         return map(Stream, keys(at.key), shown)
-    found = zip(keys(at.key), shown, keys(at.alike), strict=True)
-    return (Stream(key, name, alike=alike) for key, name, alike in found)
+    units: Any = repeat("index")  # as a repeat[str] it would not fit `Unit`
+    return map(Stream, keys(at.key), shown, units, keys(at.alike))
 
 
 def listed(indexed: RandomAccess, state: State) -> Running:
