@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec
-from gpupipe.errors import PlanTypeError
+from gpupipe.errors import DataError, PlanTypeError
 from gpupipe.flow.batching.batcher import Batcher, Group
 from gpupipe.flow.batching.stack import stack_rows
 from gpupipe.flow.check import fits
-from gpupipe.flow.element import Element, Stream
+from gpupipe.flow.element import Element, Hole, Stream
 from gpupipe.flow.maps.python_function import like, quick_leaf
-from gpupipe.flow.run import Context, Run
+from gpupipe.flow.run import SILENT_REPLAY, Context, Run
 from gpupipe.flow.sources.arrays import RangeFlow
 from gpupipe.graph.arithmetic import OPERATORS, Arithmetic
 from gpupipe.graph.eager import run as run_op
@@ -220,6 +220,39 @@ def test_an_error_of_the_source_keeps_the_rows_taken_before_it() -> None:
     group = batcher.next()
     assert isinstance(group, Group)
     assert [row[0] for row in group.rows] == [(1,), (2,), (4,), (5,)]
+
+
+def test_a_batch_of_good_rows_looks_at_each_of_them_once() -> None:
+    looks = []
+
+    class Looked(tuple[Any, ...]):
+        __slots__ = ()
+
+        def __getitem__(self, key: Any) -> Any:
+            looks.append(key)
+            return super().__getitem__(key)
+
+    source = [Looked(((i,), Stream(1, "x"), i)) for i in range(200)]
+    batcher = Batcher(iter(source), 100, False, context().run)
+
+    for _ in range(2):
+        assert isinstance(batcher.next(), Group)
+    assert len(looks) <= 200 + 2 * 2  # those of the last row of each batch, which replaces bad ones that follow
+
+
+def test_a_bad_row_that_was_good_makes_its_own_batch_bad_and_no_other() -> None:
+    at = context("skip")
+    bad = Hole(DataError("cannot be read"))
+    source: list[Element] = [(bad if i in (1, 2, 5) else (i,), Stream(1, "x"), i) for i in range(9)]
+    before = SILENT_REPLAY.set(True)
+    try:
+        batcher = Batcher(iter(source), 3, False, at.run)
+        made = [batcher.next() for _ in range(3)]
+    finally:
+        SILENT_REPLAY.reset(before)
+
+    assert [type(one) for one in made] == [tuple, tuple, Group]
+    assert [one[2] for one in made if isinstance(one, tuple)] == [0, 3]
 
 
 def test_rows_of_several_classes_and_shapes_stack_or_say_why_not() -> None:

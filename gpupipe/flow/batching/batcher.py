@@ -70,6 +70,7 @@ class Batcher:
         self._pending: deque[Element] = deque()
         self._rows: list[Element] = []
         self._taken: list[Element] | None = None  # what the rows were made of, once that differs from them
+        self._lacking: Hole | None = None  # the first bad one among the rows, see `_lacks`
 
     def next(self) -> Group | Element | None:
         """Return the next group, an error or hole as an element, or None at the end."""
@@ -140,6 +141,7 @@ class Batcher:
         """Give a bad element that was good before a resume a row: its batch is bad, and those behind stay the same."""
         lacks = self._run.lacks(element)
         if lacks:
+            self._lacking = self._lacking or element[0]
             self._rows.append(element)
             taken.append(element)
             self._policy.lack(element)
@@ -158,7 +160,7 @@ class Batcher:
 
     def _cut(self) -> Group | Element:
         rows, taken, size = self._rows, self._taken, self._size
-        bad = next((row[0] for row in rows if type(row[0]) is not tuple), None)
+        bad, self._lacking = self._lacking, None  # it is one of the first `size`: they were too few when it came
         self._policy.follow(rows[-1])
         self._rows, self._taken = rows[size:], None
         if bad is not None:
@@ -208,7 +210,7 @@ class Batcher:
     def take_back(self) -> list[Element]:
         """Return and forget the elements that are in no group yet, in the order of the input."""
         taken = [*(self._rows if self._taken is None else self._taken), *self._policy.early]
-        self._rows, self._taken, self._policy.early = [], None, []
+        self._rows, self._taken, self._lacking, self._policy.early = [], None, None, []
         return taken
 
     def put_back(self, elements: Sequence[Element], last: Any) -> None:

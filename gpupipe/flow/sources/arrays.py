@@ -163,10 +163,9 @@ def named_streams(at: Context, names: Names, indices: list[int], shown: Sequence
         found: list[int] = mix64_array(mix64_array(np.full(len(indices), start, np.uint64), hashes), before).tolist()
         return found
 
-    if at.alike == at.key:
-        return (Stream(key, name, scope=at.scope) for key, name in zip(keys(at.key), shown, strict=True))
-    found = zip(keys(at.key), shown, keys(at.alike), strict=True)
-    return (Stream(key, name, alike=alike, scope=at.scope) for key, name, alike in found)
+    units: Any = repeat("index")  # as a repeat[str] it would not fit `Unit`
+    mine = keys(at.key)
+    return map(Stream, mine, shown, units, mine if at.alike == at.key else keys(at.alike), repeat(at.scope))
 
 
 def listed(indexed: RandomAccess, state: State) -> Running:
