@@ -25,28 +25,41 @@ _MASK = (1 << 62) - 1  # as numbers of states
 _FACTOR = 0x9E3779B97F4A7C15  # odd, so that no earlier element is forgotten: 2**64 divided by the golden ratio
 
 
+Bad = Callable[[], "list[Any] | None"]
+
+
 class Given:
     """The elements that a pass which fills a cache has given.
+
+    Args:
+        bad: returns the elements that are bad so far.
 
     Attributes:
         count: how many.
         mark: a number for their identities, in order, and which of them are bad; 62 bits.
+        nested: whether some are batches of batches, whose identities do not tell all of their rows.
     """
 
-    __slots__ = ("count", "mark")
+    __slots__ = ("_bad", "count", "mark", "nested")
 
-    def __init__(self, count: int = 0, mark: int = 0) -> None:
-        self.count, self.mark = count, mark
+    def __init__(self, bad: Bad = list, count: int = 0, mark: int = 0) -> None:
+        self._bad, self.count, self.mark, self.nested = bad, count, mark, False
 
     def now(self) -> Pass:
         """What a state knows of the pass."""
-        return Pass(False, self.count, self.mark)
+        return Pass(False, self.count, self.mark, self.bad if self.nested else 0)
+
+    @property
+    def bad(self) -> int:
+        """A number for the elements that are bad so far; not 0."""
+        return 1 + full_pass(self._bad() or []).mark
 
     def add(self, element: Element) -> None:
         """Count an element, with the key that it has in the cache."""
         value, stream, position = element
         mark = self.mark * _FACTOR + (type(value) is tuple)
         if isinstance(stream, BatchStream):
+            self.nested = self.nested or isinstance(stream.streams[0], BatchStream)
             mark = mark * _FACTOR ^ zlib.crc32(element_keys(stream.streams, stream.positions).tobytes())
         self.mark = (mark * _FACTOR ^ stream.key ^ position) & _MASK
         self.count += 1
@@ -60,14 +73,14 @@ class Pass:
         full: whether the cache was full when the pass began, or is by now.
         count: elements given; of a full cache, how many were bad when it was filled.
         mark: a number for these.
-        fill: identifies the pass that fills or filled the cache in this process, where it is filled in any order; 0 if
-            it does not matter.
+        more: identifies the pass that fills or filled the cache in this process, where it is filled in any order; of
+            batches of batches while they fill it, a number for those that are bad; else 0.
     """
 
     full: bool
     count: int
     mark: int
-    fill: int = 0
+    more: int = 0
 
     def now(self) -> Pass:
         """What a state knows of the pass."""
@@ -79,15 +92,15 @@ class ByIndex:
 
     Args:
         bad: returns those that are bad so far.
-        fill: see `Pass`.
+        fill: identifies the pass.
     """
 
-    def __init__(self, bad: Callable[[], list[Any] | None], fill: int) -> None:
+    def __init__(self, bad: Bad, fill: int) -> None:
         self._bad, self._fill = bad, fill
 
     def now(self) -> Pass:
         """What a state knows of the pass."""
-        return replace(full_pass(self._bad() or []), fill=self._fill)
+        return replace(full_pass(self._bad() or []), more=self._fill)
 
 
 Place = tuple[int, str]
@@ -125,7 +138,7 @@ class Passes:
 
     def written(self) -> list[Any]:
         """The passes as JSON."""
-        return [[*place, one.full, one.count, one.mark, one.fill] for place, one in self.all().items()]
+        return [[*place, one.full, one.count, one.mark, one.more] for place, one in self.all().items()]
 
 
 def passes_of(given: Iterable[Any]) -> dict[Place, Pass]:
@@ -137,8 +150,8 @@ def passes_of(given: Iterable[Any]) -> dict[Place, Pass]:
     found: dict[Place, Pass] = {}
     for one in given:
         match one:
-            case [int(key), str(name), bool(full), int(count), int(mark), int(fill)] if type(count) is int:
-                found[key, name] = Pass(full, count, mark, fill)
+            case [int(key), str(name), bool(full), int(count), int(mark), int(more)] if type(count) is int:
+                found[key, name] = Pass(full, count, mark, more)
             case _:
                 raise ValueError("no pass")
     return found

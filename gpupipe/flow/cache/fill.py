@@ -87,9 +87,11 @@ class _CacheFill(Running):
         self._kept = flow.store.start(at.run, flow.element) if position is None else None
         self._keep = flow.store.keeper(at.run, self._kept is not None)
         self.source = self._inner = flow.source.open(at.neutral(), position)
-        self._given, self._known = Given(), position is None or (state is not None and "mark" in state)
+        bad = partial(at.run.bad.found.inside, self._scope)
+        self._given, self._known = Given(bad), position is None or (state is not None and "mark" in state)
         if position is not None:
-            self._given = Given(int_part(state, "n"), int_part(state, "mark") if self._known else 0)
+            self._given = Given(bad, int_part(state, "n"), int_part(state, "mark") if self._known else 0)
+            self._given.nested = self._known and int_part(state, "bad") > 0
         self._cache = at.key, flow.store.pass_name(at.run.settings)
         if self._known:
             at.run.bad.found.fills(self._cache, self._given)
@@ -138,8 +140,8 @@ class _CacheFill(Running):
 
     def own(self) -> dict[str, State]:
         """Count the elements given, and identify them; the elements kept are not part of a state."""
-        given = self._given
-        return {"n": given.count, **({"mark": given.mark} if self._known else {})}
+        given = self._given.now()
+        return {"n": given.count, **({"mark": given.mark, "bad": given.more} if self._known else {})}
 
     def close(self) -> None:
         """Discard a partial pass."""

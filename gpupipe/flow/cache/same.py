@@ -61,7 +61,7 @@ def read_after(kept: FullPass, at: Context, state: State) -> None:
     run.bad.found.enters(at.inner_scope, at.scope)
     expected = run.bad.found.before(cache)
     if state is not None and "mark" in state:  # the cache was being filled
-        expected = Pass(False, int_part(state, "n"), int_part(state, "mark"))
+        expected = Pass(False, int_part(state, "n"), int_part(state, "mark"), int_part(state, "bad"))
     if expected is not None and not (run.stopped.on or _is(kept, expected, at)):
         found = (
             f"{kept.label} needs the elements that were there when the state was taken, got others: it was filled "
@@ -77,8 +77,10 @@ def read_after(kept: FullPass, at: Context, state: State) -> None:
 
 def _is(kept: FullPass, expected: Pass, at: Context) -> bool:
     if expected.full:
-        fill = kept.fill if expected.fill else 0
-        return kept.bad is None or fill == expected.fill != 0 or full_pass(kept.bad) == replace(expected, fill=0)
+        own = kept.fill == expected.more != 0
+        return kept.bad is None or own or full_pass(kept.bad) == replace(expected, more=0)
+    if expected.more and kept.bad is not None and expected.more != Given(lambda: kept.bad).bad:
+        return False
     given = Given()
     with closing(kept.kept(at.neutral())) as elements:  # type: ignore[type-var]
         for element in islice(elements, expected.count):

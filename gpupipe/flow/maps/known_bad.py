@@ -9,7 +9,7 @@ from ...classes import dataclass
 from ...errors import PLACES, BadRecord, DataError
 from ...random import mix64
 from ..access import RandomAccess, Through
-from ..bad.found import LISTED, FoundBad, as_before, found
+from ..bad.found import LISTED, FoundBad, as_before, depth_of, found
 from ..bad.records import KnownBad
 from ..element import BatchStream, Element, Hole, Replacement
 from ..run import SILENT_REPLAY, Context, Flow
@@ -32,14 +32,15 @@ class KnownBadFlow:
     unseen: ClassVar[bool] = True
 
     def open(self, at: Context, state: State = None) -> Running:
-        inner = as_before(at, LISTED, self.source.open(at, state))
-        return Unseen(_checked(inner, at.run.bad.known, at.run.bad.found), inner)
+        step = mix64(LISTED, depth_of(self))  # there may be several
+        inner = as_before(at, step, self.source.open(at, state))
+        return Unseen(_checked(inner, at.run.bad.known, at.run.bad.found, step), inner)
 
     def access(self, at: Context) -> RandomAccess:
         return Through(self, at)
 
 
-def _checked(inner: Iterator[Element], known: KnownBad, before: FoundBad) -> Iterator[Element]:
+def _checked(inner: Iterator[Element], known: KnownBad, before: FoundBad, step: int) -> Iterator[Element]:
     """Look each element up: by offset in a file, or as a file."""
     keys = known.keys
     of_file: dict[int, BadRecord] = {}
@@ -62,5 +63,5 @@ def _checked(inner: Iterator[Element], known: KnownBad, before: FoundBad) -> Ite
         else:
             error = DataError(record.reason, file=stream.name, offset=position, stage=record.stage, unit=stream.unit)
             hole = Hole(error, known=True)
-            found(hole, stream, position, LISTED)
+            found(hole, stream, position, step)
             yield hole, stream, position
