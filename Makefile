@@ -76,9 +76,10 @@ test-gpu: $(DEV)
 	$(PY) -m pytest -m 'gpu or conformance' $(ARGS)
 
 # The tests of chains, executors and states on a simulated GPU; see tests/stand_in_gpu.py. Without ARGS, at least so many
-# batches must go through it that "auto" must have chosen it.
+# batches must go through it that "auto" must have chosen it. PASSED= names what GPUPIPE_PASSED named when the tests ran on the
+# host: those that passed and never asked for a GPU are left out.
 test-stand-in: $(DEV)
-	$(PY) -m pytest -p tests.stand_in_gpu -n auto --dist worksteal $(if $(ARGS),$(ARGS),--stand-in-batches 3000)
+	$(PY) -m pytest -p tests.stand_in_gpu -n auto --dist worksteal $(if $(ARGS),$(ARGS),--stand-in-batches 3000) $(if $(PASSED),--passed-on-host '$(PASSED)')
 
 bench: $(DEV)
 	$(PY) -m benchmarks $(ARGS)
