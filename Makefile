@@ -69,8 +69,7 @@ check: $(DEV)
 
 # The same on the types of the optional libraries that are installed, where `check` has stubs that know nothing (tests/stubs/).
 check-libraries: $(DEV)
-	$(PY) -m mypy
-	$(PY) -m pyright --pythonpath $(PY) --project tests/stubs/libraries.json
+	$(PY) -m pyright --threads 2 --pythonpath $(PY) --project tests/stubs/libraries.json
 
 test-gpu: $(DEV)
 	$(PY) -m pytest -m 'gpu or conformance' $(ARGS)
