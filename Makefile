@@ -145,10 +145,12 @@ setup: $(RUN)
 setup-dev: $(DEV)
 
 # The stamps depend on pyproject.toml alone: the install is editable, so changed code needs no new one.
-$(DEV): $(RUN) pyproject.toml
-	@echo 'installing the tools for checks and tests into $(VENV): 200 MB to download, 730 MB on disk, a minute or two ...'
+# What $(RUN) installs is among it: at once, where nothing is there yet.
+$(DEV): $(VENV)/.gpupipe-venv-$(EXTRA) pyproject.toml
+	@echo 'installing gpupipe ($(EXTRA)) and the tools for checks and tests into $(VENV), once: beside $(SIZE_$(EXTRA)),'
+	@echo '200 MB to download, 730 MB on disk, a minute or two ...'
 	$(call install,$(EXTRA)$(COMMA)dev)
-	@touch $@
+	@touch $(RUN) $@
 
 $(BOOK): $(RUN) pyproject.toml
 	@echo 'installing what runs notebooks into $(VENV): 20 MB to download, 90 MB on disk ...'
