@@ -69,7 +69,8 @@ check: $(DEV)
 
 # The same on the types of the optional libraries that are installed, where `check` has stubs that know nothing (tests/stubs/).
 check-libraries: $(DEV)
-	$(PY) -m pyright --threads 2 --pythonpath $(PY) --project tests/stubs/libraries.json
+	$(PY) -m mypy & mypy=$$!; \
+	$(PY) -m pyright --threads 2 --pythonpath $(PY) --project tests/stubs/libraries.json; status=$$?; wait $$mypy && exit $$status
 
 test-gpu: $(DEV)
 	$(PY) -m pytest -m 'gpu or conformance' $(ARGS)
