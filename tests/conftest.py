@@ -22,6 +22,7 @@ from gpupipe.dataset import epochs
 from gpupipe.errors import MissingDependencyError
 from gpupipe.log import logger
 from gpupipe.transform import machine
+from tests.asked import Questions
 from tests.libraries import ALL_LIBRARIES, fail_without_library
 from tests.passed import Passed
 from tests.selection import QUICK, selected
@@ -78,6 +79,8 @@ def _alone(item: pytest.Item) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Take back what signals do, so that processes which tests interrupt can be: `&` and `nohup` ignore some."""
+    if not config.pluginmanager.hasplugin("tests.stand_in_gpu"):
+        config.pluginmanager.register(Questions(), "questions")
     if name := config.getoption("--passed"):
         config.pluginmanager.register(Passed(Path(name)))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -111,9 +114,9 @@ pytest_make_collect_report = pytest_runtest_makereport
 @pytest.fixture(autouse=True)
 def _no_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let "auto" mean the CPU on a machine with a GPU, too, so that a test is the same everywhere."""
-    on_stand_in = request.config.pluginmanager.hasplugin("tests.stand_in_gpu")
-    if not on_stand_in and request.node.get_closest_marker("gpu") is None:
-        monkeypatch.setattr(machine, "installed", lambda: (0, None))
+    questions = request.config.pluginmanager.get_plugin("questions")
+    if questions is not None and request.node.get_closest_marker("gpu") is None:
+        monkeypatch.setattr(questions, "gpus", lambda: (0, None))
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,10 @@ nothing but their like and numbers as operands, as CuPy's do. It finds Python th
 the host, and an iterator whose arrays are now on a device and now on the host. It says nothing of kernels, streams or
 memory.
 
-What says nothing new there is left out (`LEFT_OUT`). At the end it prints how many executors ran how many batches on
-it, with those of pytest-xdist's workers; fewer batches than `--stand-in-batches` fail the session.
+What says nothing new there is left out: `LEFT_OUT`, and with `--passed-on-host FILE` each test that passed on the host
+and never asked for a GPU (tests/asked.py), by the file that tests/passed.py writes. At the end it prints how many
+executors ran how many batches on it, with those of pytest-xdist's workers; fewer batches than `--stand-in-batches` fail
+the session.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pytest
 from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from tests.passed import passed_on_host
 
 REFUSAL = (
     "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly."
@@ -337,6 +341,7 @@ def watch_kinds() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stand-in-batches", type=int, default=0, help="batches that the stand-in GPU must have run")
+    parser.addoption("--passed-on-host", metavar="FILE", help="tests that are left out if they never asked for a GPU")
 
 
 def pytest_configure() -> None:
@@ -357,8 +362,14 @@ def names_the_host(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out those that need the machine for themselves, and those that name an executor of the host."""
-    left_out = [item for item in items if item.get_closest_marker("alone") is not None or names_the_host(item)]
+    """Leave out those that need the machine for themselves, that name an executor of the host, or that passed there."""
+    name = config.getoption("--passed-on-host")
+    passed = passed_on_host(Path(name)) if name else set()
+
+    def says_nothing_new(item: pytest.Item) -> bool:
+        return item.get_closest_marker("alone") is not None or names_the_host(item) or item.nodeid in passed
+
+    left_out = [item for item in items if says_nothing_new(item)]
     config.hook.pytest_deselected(items=left_out)
     out = set(left_out)
     items[:] = [item for item in items if item not in out]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gpupipe.transform.machine import has_dali
+
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = """
 import pytest
@@ -84,6 +86,44 @@ def test_what_is_installed(): pass
 
     assert passed(first) == ["bad_end", "good", "what_is_installed"]
     assert passed(second) == ["bad_end", "what_is_installed"]
+
+
+@pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
+def test_what_never_asks_for_a_gpu_is_not_run_on_the_simulated_one(tmp_path: Path) -> None:
+    """Who asks in a fixture of the module asks for all that use it; who forks may ask unseen."""
+    tests = """
+import os
+import pytest
+from gpupipe.transform import array, choose, machine
+@pytest.fixture(scope="module")
+def wide(): return machine.gpu_count()
+@pytest.fixture
+def narrow(): return array.has_cupy()
+def test_not(): pass
+def test_gpus(): choose.gpu_count()
+def test_driver(): machine.driver_cuda()
+def test_wide(wide): pass
+def test_wide_again(wide): pass
+def test_narrow(narrow): pass
+def test_nor_this(): pass
+def test_host(monkeypatch):
+    monkeypatch.setattr(machine, "installed", lambda: (0, None))
+    machine.gpu_count()
+def test_forks():
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+@pytest.mark.skip(reason="needs a GPU")
+def test_skipped(): pass
+"""
+    note = str(tmp_path / "passed")
+
+    assert len(passed(run(tmp_path, tests, "--passed", note))) == 9
+    asking = ["driver", "forks", "gpus", "narrow", "wide", "wide_again"]
+    again = run(tmp_path, tests.replace("@pytest.mark.skip", "#"), "-p", "tests.stand_in_gpu", "--passed-on-host", note)
+    assert passed(again) == sorted([*asking, "skipped"])
+    assert passed(run(tmp_path, tests, "--passed", note)) == []
 
 
 def test_the_note_of_what_passed_may_be_there_before(tmp_path: Path) -> None:
