@@ -43,9 +43,7 @@ class Stream:
 
     __slots__ = ("alike", "key", "name", "scope", "unit")
 
-    def __init__(
-        self, key: int, name: str, unit: Unit = "index", alike: int | None = None, scope: int = 0
-    ) -> None:
+    def __init__(self, key: int, name: str, unit: Unit = "index", alike: int | None = None, scope: int = 0) -> None:
         self.key = key
         self.name = name
         self.unit: Unit = unit
