@@ -123,10 +123,13 @@ def shown_cause(error: BaseException, url: str = "") -> BaseException:
 
     Where that text, or the text of one of its own causes, has to be changed to be shown (see `shown_text`), this is
     another exception with the changed text and the same frames, without causes. It is of the class of Python that the
-    first one is derived from: a FileNotFoundError stays one. `url`: of what was asked for, see `cleaned`.
+    first one is derived from: a FileNotFoundError stays one. `url`: of what was asked for, see `cleaned`; an exception
+    of the client's own holds the headers of its request, so it is always replaced by such a one.
     """
-    texts = list(map(text_of, _with_causes(error)))
-    if all(shown_text(cleaned(text, url)) == text for text in texts):
+    shown = _with_causes(error)
+    texts = list(map(text_of, shown))
+    plain = not url or all(type(one).__module__ == "builtins" for one in shown)
+    if plain and all(shown_text(cleaned(text, url)) == text for text in texts):
         return error
     text, kind = cleaned(texts[0], url), next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
     if kind is type(error):
@@ -345,12 +348,14 @@ class DataError(GpupipeError, RuntimeError):
         lost: the file cannot be read from here on, and the number of records that this hides is unknown. The error is
             raised whatever `Options.on_error` says, unless `Options.lost_files` is "skip".
         passing: a retry may help.
+        outdated: the file is another version than the one that was opened.
     """
 
     rows: tuple[int, ...] = ()
     reasons: tuple[str, ...] = ()
     lost: bool = False
     passing: bool = False
+    outdated: bool = False
     _file: str | None
 
     def __init__(

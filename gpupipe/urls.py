@@ -59,7 +59,7 @@ _PUNCTUATION = ".,:;!)]}"
 _QUERY = re.compile(r"\?(?=[\w.~%-]+=|…|\\u2026)")
 """Where the query begins in a URL of another scheme than HTTP, whose names may have question marks."""
 
-_NO_PORT = re.compile(r"(?!arn:)[^@:\[\]]*:(?!\d*$)")
+_NO_PORT = re.compile(r"(?!arn:)[^@:\[\]]*:(?!\d+$)")
 """A host, or a user, before something that is no port; the names of Amazon's resources have colons."""
 
 _NAME = re.compile(r"[\w.~%-]{1,40}", re.ASCII)

@@ -82,6 +82,10 @@ class RandomAccess:
         """The elements at the given indices, blocks of int64[N], in that order."""
         return (self.one(index) for block in blocks for index in block.tolist())
 
+    def changed(self) -> Iterator[Element]:
+        """What a pass ends with: an error for each file that was read and has changed meanwhile."""
+        return iter(())
+
 
 def access(flow: Flow, at: Context) -> RandomAccess:
     """The elements of a flow in a context, by index. Headers of files without an index are read.
@@ -145,6 +149,9 @@ class Remapped(RandomAccess):
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
         return self._source.pick(map(self._where, blocks))
 
+    def changed(self) -> Iterator[Element]:
+        return self._source.changed()
+
 
 class Later(RandomAccess):
     """Elements whose number is known, of a flow that is made once one of them is asked for."""
@@ -158,6 +165,9 @@ class Later(RandomAccess):
         if self._made is None:
             self._made = self._make()
         return self._made.pick(blocks)
+
+    def changed(self) -> Iterator[Element]:
+        return iter(()) if self._made is None else self._made.changed()
 
 
 def strided(source: RandomAccess, start: int, step: int) -> RandomAccess:
@@ -222,6 +232,9 @@ class Joined(RandomAccess):
                 for one in found.values():
                     close(one)
 
+    def changed(self) -> Iterator[Element]:
+        return chain.from_iterable(part.changed() for part in self._parts.values())
+
 
 def joined(parts: Sequence[RandomAccess]) -> RandomAccess:
     """The parts one after another."""
@@ -273,3 +286,6 @@ class Through(RandomAccess):
             self._at
         )
         return made
+
+    def changed(self) -> Iterator[Element]:
+        return self._source.changed()

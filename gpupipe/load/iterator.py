@@ -364,6 +364,8 @@ class DatasetIterator(Reports, Iterator[Any]):
         if self._settings.on_error == "replace":
             even = all(record.unit != "file" for record in self.errors)
         flow, first = written(flow)
+        if self._run is not None:
+            self._chain.opened = self._run.limits.opened
         if self._run is not None and not ended:
             found, progress.listed = self._run.bad.found, len(self._run.bad.known) > 0
             progress.bad = found.since(min([n for n in (first, needed) if n is not None], default=found.count))
@@ -413,6 +415,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         if self._run is not None:
             self._run.bad.before = self._progress.noted
             self._run.bad.found.start(*(self._progress.bad or ([], True, [])))
+            self._run.limits.opened.clear()
         check_ranks(self._chain, self._progress, epoch)
         self._schedule.start()
 

@@ -50,6 +50,9 @@ READ = (7, FORMAT)
 NOTED = 128
 """Bad elements whose keys a state holds, so that those read ahead of the state are noted only once."""
 
+OTHER = -1
+"""In the place of the size of a file that has changed and kept its size."""
+
 _DECODING = {"hw_decoder_load": 1.0, "jpeg_fancy_upsampling": True, "approximate_decode": False, "strict_images": False}
 """Decoder options that change pixels, with their defaults; a state holds those that differ."""
 
@@ -71,11 +74,13 @@ class StateHeader:
         plan: the chain.
         settings: its options.
         ranks: whether `by_rank` counts as a step, as in version 7.
+        opened: size and tag of the files that the epoch has opened.
     """
 
     plan: Node
     settings: Settings
     ranks: bool = False
+    opened: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     _head: dict[str, Any] = field(default_factory=dict)
     _outline: Outline | None = None
     _engine: Engine | None = None
@@ -103,7 +108,7 @@ class StateHeader:
                 "law": LAW,
                 "steps": _short([[text, digest] for text, digest in found.steps]),
                 "code": None if code.private is not None else code.digest.hex(),
-                "files": files_of(found.files, self.settings.file_digests, found.sizes),
+                "files": files_of(found.files, self.settings.file_digests, found.sizes, self.opened),
                 "options": self._options(),
                 "executor": executor_of(self.plan, self.settings),
             }
@@ -222,7 +227,8 @@ class StateHeader:
             shown = repr(shown_name(path))
             now = f"{shown} of {own[1]} bytes" if own[1] is not None else f"{shown}, which is not there"
             raise StateError(
-                f"load_state_dict needs a state over the same files, got one over {_file(was)} of {_cut(size)} bytes "
+                f"load_state_dict needs a state over the same files, got one over {_file(was)} "
+                f"{'as it was before it changed' if size == OTHER else f'of {_cut(size)} bytes'} "
                 f"where there is {now} now{self._renamed()}"
             )
         if mine["digest"] != theirs["digest"]:
@@ -311,13 +317,19 @@ def unpacked(flow: State) -> State:
     return json.loads(data)
 
 
-def files_of(files: Sequence[tuple[str, str]], digests: bool, known: Mapping[str, int] | None = None) -> dict[str, Any]:
+def files_of(
+    files: Sequence[tuple[str, str]],
+    digests: bool,
+    known: Mapping[str, int] | None = None,
+    opened: Mapping[str, tuple[int, str]] | None = None,
+) -> dict[str, Any]:
     """Describe files for comparison: names and sizes, or for many files a digest of them.
 
     Args:
         files: paths, and the names of the files that do not depend on their folder.
         digests: whether to add digests of their contents.
         known: sizes in bytes, by path, that need not be asked for.
+        opened: size and tag of those that were opened. Of one that has changed since this is the size, or `OTHER`.
 
     Raises:
         DataError: a file that exists cannot be read, for its digest.
@@ -329,7 +341,15 @@ def files_of(files: Sequence[tuple[str, str]], digests: bool, known: Mapping[str
     found_of: dict[str, Any] = dict(zip(asked, versions(asked), strict=True))
     for path, name in files:
         found = (told[path], "") if path in told else found_of[path]
-        if isinstance(found, GpupipeError):  # the file is missing; or the text names no file, as any text may
+        was = (opened or {}).get(path, found)
+        if not isinstance(found, GpupipeError) and found[1] and was[1] != found[1]:
+            sizes.append([name, OTHER if was[0] == found[0] else was[0]])
+            contents.append("changed")
+            logger.warning(
+                "state_dict: %s has changed since this epoch opened it: the state is refused with the file as it is",
+                shown_name(path),
+            )
+        elif isinstance(found, GpupipeError):  # the file is missing; or the text names no file, as any text may
             sizes.append([name, None])
             contents.append(None)
         else:
@@ -338,7 +358,7 @@ def files_of(files: Sequence[tuple[str, str]], digests: bool, known: Mapping[str
     listed = sum(len(name) for name, _ in sizes) <= 40 * _LISTED
     described: dict[str, Any] = {
         "count": len(sizes),
-        "bytes": sum(size or 0 for _, size in sizes),
+        "bytes": sum(max(size or 0, 0) for _, size in sizes),
         "digest": _of_text("\n".join(f"{name} {size}" for name, size in sizes)),
     }
     if listed:

@@ -295,6 +295,50 @@ def test_all_elements_of_the_old_file_come_by_index(kind: str, change: Callable[
 
 
 @pytest.mark.parametrize("kind", INDEXED)
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("order", ["all", "buffer", "pick", "shard", "batches", "zip"])
+def test_a_pass_by_index_over_a_file_that_was_written_to_ends_with_the_error(
+    kind: str, order: str, several: bool, tmp_path: Path
+) -> None:
+    two = Two(tmp_path, kind)
+    paths = list(map(str, two.paths)) if several else [str(two.first)]
+    whole = Dataset.from_tensor_slices(paths).flat_map(two.read) if several else two.read(paths[0])
+    if order == "buffer" and kind not in ("records", "samples"):
+        pytest.skip("the buffer holds all rows before the file changes")
+    count = len(whole)
+    orders: dict[str, Callable[[], Dataset]] = {
+        "all": lambda: whole.shuffle(gp.ALL, seed=1),
+        "buffer": lambda: whole.shuffle(count, seed=1),
+        "pick": lambda: whole.pick(reversed(range(count))),
+        "shard": lambda: whole.shuffle(gp.ALL, seed=1).shard(2, 0),
+        "batches": lambda: whole.batch(2).shuffle(gp.ALL, seed=1).unbatch(),
+        "zip": lambda: Dataset.zip((whole, Dataset.range(count))).shuffle(gp.ALL, seed=1).map(lambda x, i: x),
+    }
+    good, bad = begun(orders[order](), two.touched, 2)
+
+    assert bad, len(good)
+    assert all(CHANGED in str(error) for error in bad)
+    assert len({str(error) for error in bad if error.lost}) <= 1  # once
+
+
+@pytest.mark.parametrize("kept", ["cache", "snapshot", "GZIP"])
+def test_a_cache_is_not_kept_when_files_were_replaced_while_it_was_filled(kept: str, tmp_path: Path) -> None:
+    two = Two(tmp_path, "lines")
+    old = two.first.with_suffix(".old")
+    os.link(two.first, old)
+    (tmp_path / "kept").mkdir()
+    place = str(tmp_path / "kept" / "c")
+    ds = Dataset.from_tensor_slices([str(two.paths[1]), str(two.first)]).flat_map(two.read)
+    ds = ds.cache(place) if kept == "cache" else ds.snapshot(place, "" if kept == "snapshot" else kept)
+
+    good, bad = begun(ds, two.renamed)
+    assert (good, bad) == ([*OTHER, *NEW], [])
+    os.replace(old, two.first)  # the old one is there again
+
+    assert [bytes(x) for x in ds] == [*OTHER, *OLD]
+
+
+@pytest.mark.parametrize("kind", INDEXED)
 @pytest.mark.parametrize("ask", ["open", "len"])
 def test_no_element_by_index_is_that_of_a_file_that_was_opened_later(kind: str, ask: str, tmp_path: Path) -> None:
     two = Two(tmp_path, kind)

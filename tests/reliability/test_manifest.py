@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -314,6 +315,15 @@ def test_no_row_is_lost_or_comes_twice_when_a_manifest_changes_between_a_state_a
         assert len(set(got)) == len(got), (before, after, got)
         assert set(range(first, 40)) - set(got) <= before | after, (before, after, got)
         assert set(got[:far]).isdisjoint(before)
+
+        for more in (0, 1, 2):  # a state of that
+            with condemned(after).iterator(0) as items:
+                items.load_state_dict(state)
+                some = [int(x) for x in islice(items, more)]
+                second = through_json(items.state_dict())
+            with condemned(after).iterator(0) as items:
+                items.load_state_dict(second)
+                assert [*got[:far], *some, *map(int, items)] == got, (before, after, more)
 
 
 @pytest.mark.parametrize("given", [True, False])

@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol
 from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError, shown_name
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.retry import again, asked
-from gpupipe.extract.storage.waiting import LIMITS, bounded
+from gpupipe.extract.storage.waiting import FILES, LIMITS, bounded
 from gpupipe.timing import reading
 
 try:
@@ -263,11 +263,11 @@ class LocalStorage:
             found = self._descriptor(name, tag)
         return _read(found, n, offset)
 
-    def confirm(self, name: str, tag: str) -> None:
+    def confirm(self, name: str, tag: str, replaced: bool = False) -> None:
         """Check that a file that was read still has its tag: the system is asked about the open descriptor.
 
         One that was removed meanwhile, or replaced by another, was read to its end as it was. If its descriptor had to
-        be closed, the path is looked at.
+        be closed, the path is looked at; `replaced`: another file there is none of its versions.
 
         Raises:
             RecordError: it was written to, or cannot be examined.
@@ -278,7 +278,7 @@ class LocalStorage:
             now = Version.of(asked(translated, name, None, _status, name, found)).tag
         except MissingFileError:
             return
-        if now != tag:
+        if now != tag and not (replaced and Version.of_tag(now).inode != Version.of_tag(tag).inode):
             raise changed(name, tag, now)
 
     def tag_of(self, name: str) -> str:
@@ -437,12 +437,14 @@ _KINDS = (
 def changed(name: str, expected: str, found: str) -> RecordError:
     """Make the error for a file whose tag is no longer the expected one."""
     was, now = (shown_name(tag[:200]) for tag in (expected, found))
-    return RecordError(
+    error = RecordError(
         f"the file changed while it was read: its version (size, and time, ETag or checksum) was {was}, and is {now}; "
         "start a new iterator, and write new files beside the old ones",
         file=name,
         stage="read",
     )
+    error.outdated = True
+    return error
 
 
 def short(name: str, offset: int, n: int, got: int) -> RecordError:
@@ -514,6 +516,13 @@ LOCAL = LocalStorage()
 _PAGE = 4096
 
 
+def _remember(path: str, size: int, tag: str) -> None:
+    """Note which version of a file a run reads: its states are over that one."""
+    limits = LIMITS.get()
+    if limits is not None and len(limits.opened) < FILES:
+        limits.opened.setdefault(path, (size, tag))
+
+
 class OpenFile:
     """One version of a file: a read fails once another one is found.
 
@@ -529,6 +538,7 @@ class OpenFile:
     def __init__(self, storage: Storage, path: str) -> None:
         self.path, self.storage = path, storage
         self.size, self.tag = storage.size(path)
+        _remember(path, self.size, self.tag)
 
     @classmethod
     def of(cls, path: str, version: Version) -> OpenFile:
@@ -536,6 +546,7 @@ class OpenFile:
         self = cls.__new__(cls)
         self.path, self.storage = path, LOCAL
         self.size, self.tag = version.size, version.tag
+        _remember(path, self.size, self.tag)
         return self
 
     def confirm(self) -> None:

@@ -76,7 +76,12 @@ def is_http(files: Any) -> bool:
     return module is not None and isinstance(files, module.HTTPFileSystem)
 
 
-def read_range(files: Any, url: str, name: str, offset: int, n: int, size: int, version: FileVersion) -> bytes:
+Told = Callable[[FileVersion], None]
+
+
+def read_range(
+    files: Any, url: str, name: str, offset: int, n: int, size: int, version: FileVersion, told: Told
+) -> bytes:
     """Read `n` bytes from `offset` of one version of a file, with one request; fewer where the answer has fewer.
 
     Args:
@@ -87,12 +92,13 @@ def read_range(files: Any, url: str, name: str, offset: int, n: int, size: int, 
         n: at least 1.
         size: of the whole file, in bytes.
         version: of the file.
+        told: called with the version that the answer tells, if `version` has nothing but a size.
 
     Raises:
         RecordError: the file has another version; or the answer is not what was asked for, which may pass.
         Exception: what fsspec and aiohttp raise.
     """
-    return _sync(files, _range, url, name, offset, n, size, version)
+    return _sync(files, _range, url, name, offset, n, size, version, told)
 
 
 def read_whole(files: Any, url: str, name: str, most: int) -> bytes:
@@ -159,7 +165,9 @@ def _sync(files: Any, ask: Callable[..., Coroutine[Any, Any, bytes]], *args: Any
     return data
 
 
-async def _range(files: Any, url: str, name: str, offset: int, n: int, size: int, version: FileVersion) -> bytes:
+async def _range(
+    files: Any, url: str, name: str, offset: int, n: int, size: int, version: FileVersion, told: Told
+) -> bytes:
     last = offset + n - 1
     asked = f"bytes={offset}-{last}"
 
@@ -176,6 +184,8 @@ async def _range(files: Any, url: str, name: str, offset: int, n: int, size: int
             found = replace(found, etag="")
         if found != version and version.differs(found):
             raise changed(name, str(version), str(found))
+        if not (version.etag or version.time) and (found.etag or found.time):
+            told(replace(found, size=size))
         if is_range:
             if encoding != "identity":
                 raise wrong(f"a range of what {_shown(encoding)} made of the file")

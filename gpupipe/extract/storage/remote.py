@@ -150,7 +150,7 @@ class RemoteStorage:
             return self._of_whole(name, now)[offset : offset + n]
         path = self.path(name)
         for _ in range(2):  # a broken connection may look like the end of the file
-            data = asked(_translated, name, offset, self._range, path, name, offset, n, size, version)
+            data = asked(_translated, name, offset, self._range, path, name, offset, n, (size, now, version))
             if len(data) == n:
                 return data
             self._drop_copy(path)
@@ -197,9 +197,17 @@ class RemoteStorage:
         # A cache answers by a listing of the folder, which over HTTP has no sizes.
         return self.origin.info(path)
 
-    def _range(self, path: str, name: str, offset: int, n: int, size: int, version: FileVersion) -> bytes:
+    def _range(self, path: str, name: str, offset: int, n: int, known: tuple[int, str, FileVersion]) -> bytes:
+        size, tag, version = known
+
+        def told(version: FileVersion) -> None:
+            """Compare later answers with the first one of a server that says nothing without sending something."""
+            with self._lock:
+                if self._known.get(name) == known:
+                    self._known[name] = size, tag, version
+
         if is_http(self.files):
-            return read_range(self.files, path, name, offset, n, size, version)
+            return read_range(self.files, path, name, offset, n, size, version, told)
         try:
             data: bytes = self.files.cat_file(path, start=offset, end=offset + n)
         except (TypeError, KeyError):
@@ -296,7 +304,7 @@ def expand_url(pattern: str) -> list[tuple[str, str]]:
             name = folders.plain(text.rstrip("/").rpartition("/")[2] or text)
             return [(pattern, name + chosen_by(pattern))]
         paths = matching(text, folders, os.fsencode)
-    return [(f"{scheme}{path}{rest}", name + chosen_by(pattern)) for path, name in paths]
+    return [(_whole(scheme, path, rest), name + chosen_by(pattern)) for path, name in paths]
 
 
 def files_below(url: str) -> list[tuple[str, str]]:
@@ -321,7 +329,12 @@ def files_below(url: str) -> list[tuple[str, str]]:
                     seen.add(inner)
                     open_ones.append(inner)
     found.sort(key=lambda path: os.fsencode(folders.plain(path)))
-    return [(f"{scheme}{path}{rest}", folders.plain(path[len(root) :])) for path in found]
+    return [(_whole(scheme, path, rest), folders.plain(path[len(root) :])) for path in found]
+
+
+def _whole(scheme: str, path: str, rest: str) -> str:
+    """The URL of a listed file. The query of the folder is added to that of a link that has one."""
+    return f"{scheme}{path}{rest.replace('?', '&', 1) if '?' in path and rest.startswith('?') else rest}"
 
 
 def _folders(url: str) -> tuple[_Remote, tuple[str, str, str]]:

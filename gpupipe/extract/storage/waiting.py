@@ -99,6 +99,10 @@ class Reads:
         return ReadCounts(requests, size, sum(one.seconds for one in threads))
 
 
+FILES = 1 << 16
+"""Files whose versions a run remembers, about 200 bytes each."""
+
+
 class Limits:
     """The limits on the reads of one run, and what they took.
 
@@ -111,6 +115,7 @@ class Limits:
         reads: the requests so far.
         longest: bytes that a record may have, see `Options.max_record`; None for the default.
         found: the bad elements of the run, which its steps add to from any of its threads.
+        opened: the size and tag of each file that the epoch has opened, when it did so; of up to `FILES` files.
     """
 
     def __init__(self, seconds: float | None, stopped: threading.Event) -> None:
@@ -118,6 +123,7 @@ class Limits:
         self.reads = Reads()
         self.longest: int | None = None
         self.found: Any = None
+        self.opened: dict[str, tuple[int, str]] = {}
         self.seconds = seconds
         self.stopped = stopped.is_set
         self._stop = stopped

@@ -51,6 +51,9 @@ DATASETS, BATCHES, ASKED, LISTED = 1 << 30, 2 << 30, 3 << 30, 4 << 30
 """In the place of a step: the datasets that are made of elements, batches of rows that do not fit together, a function
 whose step keeps the errors itself, and a manifest of bad records."""
 
+MOST_SCOPES = 100
+"""Caches in one place that are looked for among those that were opened there before."""
+
 Place = tuple[int, int, int, int]
 """Where an element was found bad: the depth of the step (`depth_of`), then as `place_of`."""
 
@@ -69,7 +72,8 @@ class FoundBad:
     def __init__(self) -> None:
         self._found: dict[Place, Found] = {}
         self._in_caches: dict[Place, Found] = {}  # bad when the caches were filled that the epoch reads
-        self._scopes: dict[int, int] = {}  # of the inputs of caches: the scope around each
+        self._scopes: dict[int, list[int]] = {}  # of the inputs of caches in each scope
+        self._within: dict[int, list[Place]] = {}  # what was found in each scope, and may have been dropped
         self._passes = Passes()
         self._before: dict[int, Places] = {}
         self._lock = threading.RLock()
@@ -86,7 +90,8 @@ class FoundBad:
         with self._lock:
             self._found, self.count, self.exact, self._dropped = found, len(found), exact, 0
             self._before, self._in_caches, self._passes = by_depth(found), {}, Passes(passes_of(passes))
-            self._scopes = {}
+            self._scopes, self._within = {}, {}
+            self._sort(found)
 
     def again(self) -> None:
         """Prepare to make elements of the epoch again: all that were bad are bad again."""
@@ -105,11 +110,17 @@ class FoundBad:
                 return
             told = type(error).__name__, sys.intern(error.stage), sys.intern(error.reason[:LONGEST]), bool(error.lost)
             failure.found = self._found[place] = Found(self.count, told)
+            self._sort((place,))
             failure.found.cause = error
             self.count += 1
             while len(self._found) > MOST:
                 first = next(iter(self._found))
                 self._dropped = self._found.pop(first).number + 1
+
+    def _sort(self, places: Iterable[Place]) -> None:
+        for place in places:
+            if place[1]:
+                self._within.setdefault(place[1], []).append(place)
 
     def of(self, step: Any) -> Places | None:
         """The errors that a step found before the state was taken; None where there are none."""
@@ -137,15 +148,15 @@ class FoundBad:
         with self._lock:
             if self._dropped or not self.exact:
                 return None
-            found = {**self._in_caches, **self._found}
-            within = {scope}
-            for inner, outer in self._scopes.items():  # outer ones come first
-                if outer in within:
-                    within.add(inner)
+            scopes, found = [scope], dict[Place, Found]()
+            for one in scopes:  # which grows
+                scopes += self._scopes.get(one, ())
+                for place in self._within.get(one, ()):
+                    kept = self._found.get(place) or self._in_caches.get(place)
+                    if kept is not None:
+                        found[place] = kept
         return [
-            [depth, where if where != scope else 0, key, position, *one.written()]
-            for (depth, where, key, position), one in found.items()
-            if where in within
+            [place[0], place[1] if place[1] != scope else 0, *place[2:], *one.written()] for place, one in found.items()
         ]
 
     def before(self, cache: tuple[int, str]) -> Pass | None:
@@ -156,7 +167,14 @@ class FoundBad:
     def enters(self, scope: int, outer: int) -> None:
         """Note that a cache is opened, the scopes of its input and of the place where it is."""
         with self._lock:
-            self._scopes.setdefault(scope, outer)
+            inner = self._scopes.setdefault(outer, [])
+            if scope not in inner[-MOST_SCOPES:]:
+                inner.append(scope)
+
+    def damaged(self, cache: tuple[int, str], fill: int) -> None:
+        """Note that elements of a cache cannot be read, which is in no state of the cache; `fill` as in `Pass`."""
+        with self._lock:
+            self._passes.note(cache, Pass(True, 0, 0, fill))
 
     def fills(self, cache: tuple[int, str], given: Given | ByIndex) -> None:
         """Note a pass that fills a cache."""
@@ -174,6 +192,7 @@ class FoundBad:
         kept = {(place[0], place[1] or scope, *place[2:]): one for place, one in read_places(bad or ()).items()}
         with self._lock:
             self._in_caches.update(kept)
+            self._sort(kept)
             self.exact = self.exact and bad is not None
             if bad is not None:
                 self._passes.note(cache, full_pass(bad))

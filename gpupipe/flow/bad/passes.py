@@ -19,7 +19,11 @@ from ..element import BatchStream, Element, element_keys
 __all__ = ["MOST_PASSES", "ByIndex", "Given", "Pass", "Passes", "full_pass", "passes_of"]
 
 MOST_PASSES = 64
-"""Passes of an epoch that are known, the last ones: a cache inside a function is opened for each of its elements."""
+"""Passes of an epoch that are known each: a cache inside a function is opened for each of its elements. Of more than
+these, the oldest full ones in which nothing was bad are known as a whole, and at most 64 times as many others."""
+
+_OTHERS = 0, ""
+"""In the place of the full passes in which nothing was bad."""
 
 _MASK = (1 << 62) - 1  # as numbers of states
 _FACTOR = 0x9E3779B97F4A7C15  # odd, so that no earlier element is forgotten: 2**64 divided by the golden ratio
@@ -72,7 +76,7 @@ class Pass:
     Attributes:
         full: whether the cache was full when the pass began, or is by now.
         count: elements given; of a full cache, how many were bad when it was filled.
-        mark: a number for these.
+        mark: a number for these; 0 for a full cache with damaged elements, which no other is like.
         more: identifies the pass that fills or filled the cache in this process, where it is filled in any order; of
             batches of batches while they fill it, a number for those that are bad; else 0.
     """
@@ -122,23 +126,39 @@ class Passes:
 
     def before(self, place: Place) -> Pass | None:
         """The pass in a loaded state; None if it says nothing of it."""
-        return self._before.get(place)
+        return self._before.get(place) or self._before.get(_OTHERS)
 
     def note(self, place: Place, made: Given | ByIndex | Pass) -> None:
         """Note a pass that begins, or that has filled its cache."""
         self._now.pop(place, None)
         self._now[place] = made
-        while len(self._now) > MOST_PASSES:
-            del self._now[next(iter(self._now))]
+        if len(self._now) > MOST_PASSES:
+            _shorten(self._now)
 
     def all(self) -> dict[Place, Pass]:
         """The passes so far, and those before a state that were not opened again."""
-        now = {place: one.now() for place, one in self._now.items()}
-        return dict([*{**self._before, **now}.items()][-MOST_PASSES:])
+        both: dict[Place, Given | ByIndex | Pass] = {**self._before, **self._now}
+        while len(both) > MOST_PASSES + (_OTHERS in both) and _shorten(both):
+            pass
+        return {place: one.now() for place, one in both.items()}
 
     def written(self) -> list[Any]:
         """The passes as JSON."""
         return [[*place, one.full, one.count, one.mark, one.more] for place, one in self.all().items()]
+
+
+def _shorten(passes: dict[Place, Given | ByIndex | Pass]) -> bool:
+    """Drop one pass, if there is one to drop."""
+    clean = full_pass([])
+    place = next((place for place, one in passes.items() if one == clean and place != _OTHERS), None)
+    if place is not None:
+        del passes[place]
+        passes.setdefault(_OTHERS, clean)
+    elif len(passes) > 64 * MOST_PASSES:
+        del passes[next(place for place in passes if place != _OTHERS)]
+    else:
+        return False
+    return True
 
 
 def passes_of(given: Iterable[Any]) -> dict[Place, Pass]:

@@ -53,6 +53,9 @@ class Batches(RandomAccess):
                 if empty and replaces and picked.rows and not self._at.run.stopped.on:
                     yield _without_good_row(picked.rows)
 
+    def changed(self) -> Iterator[Element]:
+        return self._rows.changed()
+
 
 class _Recorded:
     """A flow of the rows of one batch, which records their identities."""

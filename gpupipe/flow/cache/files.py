@@ -14,10 +14,11 @@ import contextlib
 import hashlib
 import os
 import weakref
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from ...classes import dataclass
 from ...errors import DataError, GpupipeError, MissingFileError, shown_name
@@ -62,6 +63,7 @@ class SavedPass:
         element: type of the elements.
         name: the key of the contents.
         bad: the elements that were bad when it was filled; None if not all are known.
+        fill: identifies the file.
     """
 
     store: FileCacheStore
@@ -69,8 +71,7 @@ class SavedPass:
     element: ElementType
     name: str
     bad: list[Any] | None
-
-    fill: ClassVar[int] = 0
+    fill: int = 0
 
     @property
     def label(self) -> str:
@@ -78,19 +79,26 @@ class SavedPass:
         return self.store.label
 
     def kept(self, at: Context) -> Iterator[Element]:
-        """Iterate over the elements with the keys of a context: in a neutral one those that they have in the cache."""
-        spoil = partial(self.store.spoil, self.path)
-        return read_elements(self.path, self.store.compression, at, Wanted(self.element), spoil, self.store.method)
+        """Iterate over the elements with the keys that they have in the cache."""
+        return self.read(at, partial(self.store.spoil, self.path))
 
     def open(self, at: Context, state: State) -> Running:
         """Iterate over the elements, or over those after a state, with the keys of the context `at`."""
         read_after(self, at, state)
         return as_before(at, None, _Reading(self, at, state))
 
+    def read(self, at: Context, spoil: Callable[[], None]) -> Iterator[Element]:
+        """Iterate over the elements with the keys of a context; `spoil` is called where they are damaged."""
+        return read_elements(self.path, self.store.compression, at, Wanted(self.element), spoil, self.store.method)
+
 
 class _Reading(Counted):
     def __init__(self, kept: SavedPass, at: Context, state: State) -> None:
-        super().__init__(kept.kept(at))
+        def spoil() -> None:
+            at.run.bad.found.damaged((at.key, kept.name), kept.fill)
+            kept.store.spoil(kept.path)
+
+        super().__init__(kept.read(at, spoil))
         if state is not None:
             fast_forward(iter(self), int_part(state, "n"), at)
 
@@ -140,6 +148,10 @@ class FileCacheStore:
         return last[1]
 
     pass_name = key
+
+    def is_outdated(self, settings: Settings) -> bool:
+        """Whether the data files are others by now than those that `key` looked at."""
+        return self._key(settings) != self.key(settings)
 
     def _key(self, settings: Settings) -> str:
         signing = settings.signing_parameters
@@ -207,13 +219,19 @@ class FileCacheStore:
                     raise Malformed("the file belongs to another chain")
                 if bad is not None and not is_written(bad):
                     raise Malformed("it does not say which elements were bad")
-                return SavedPass(self, path, element_from_json(reader.head.get("element")), key, bad)
+                return SavedPass(
+                    self, path, element_from_json(reader.head.get("element")), key, bad, _number_of(path, status)
+                )
             finally:
                 reader.close()
         except (DataError, Malformed) as error:
             logger.warning("%s: %s is computed again: %s", self.method, shown_name(path), error)
             self.spoil(path)
             return None
+
+    def damaged(self, path: str, element: ElementType, settings: Settings) -> SavedPass:
+        """A file that was found damaged, for another pass of the same iterator: most of its elements can be read."""
+        return SavedPass(self, path, element, self.key(settings), None, _number_of(path, os.stat(path)))
 
     def spoil(self, path: str) -> None:
         """Remember that a file is damaged, until another one replaces it."""
@@ -285,6 +303,11 @@ def _file_of(path: str, status: os.stat_result) -> tuple[str, int, int, int]:
     return path, status.st_ino, status.st_size, status.st_mtime_ns
 
 
+def _number_of(path: str, status: os.stat_result) -> int:
+    """A number for what `_file_of` returns; not 0."""
+    return 1 + zlib.crc32(repr(_file_of(path, status)).encode())
+
+
 def _remove(path: str, pid: int) -> None:
     if os.getpid() == pid:
         with contextlib.suppress(OSError):
@@ -307,7 +330,7 @@ class _File:
     """The file that a pass writes; only a pass that reaches the end puts it in place."""
 
     def __init__(self, store: FileCacheStore, run: Run, element: ElementType) -> None:
-        self._who = store.method
+        self._store, self._who = store, store.method
         self._path = store.file(run.settings)
         self._run = run
         self._writer: ElementsWriter | None = None
@@ -337,6 +360,14 @@ class _File:
         """Put the file in place; `bad` as in `SavedPass`."""
         if self._writer is not None:
             try:
+                if self._store.is_outdated(self._run.settings):
+                    logger.warning(
+                        "%s: the data files changed during the pass, %s is not kept; the next pass starts again",
+                        self._who,
+                        shown_name(self._path),
+                    )
+                    self.discard()
+                    return
                 self._writer.finish(bad)
                 commit(self._writer.path, self._path)
                 self._writer = None

@@ -16,13 +16,14 @@ from ...options import Settings
 from ...plan.index import ENDLESS
 from ..access import RandomAccess, access
 from ..bad.passes import ByIndex, Given
-from ..element import Element, Raised, is_element
+from ..element import Element, Hole, Raised, is_element
 from ..rekey import Rekey
 from ..run import Context, Flow
 from ..state.snapshot import State, fast_forward, int_part, part
 from ..step import Running, close
 from .files import FileCacheStore, SavedPass
 from .memory import CacheStore, Filled
+from .same import refuse
 
 __all__ = ["CacheFlow"]
 
@@ -69,7 +70,7 @@ class CacheFlow:
             if not os.path.exists(path):
                 raise MissingFileError("the file was removed meanwhile; start again", file=path, stage=store.method)
             # A later pass over a file that an earlier one found damaged: most of its elements can be read.
-            found = SavedPass(store, path, self.element, store.key(settings), None)
+            found = store.damaged(path, self.element, settings)
         return found
 
 
@@ -95,6 +96,9 @@ class _CacheFill(Running):
         self._cache = at.key, flow.store.pass_name(at.run.settings)
         if self._known:
             at.run.bad.found.fills(self._cache, self._given)
+        expected = at.run.bad.found.before(self._cache)
+        if position is None and expected is not None and expected.full and not expected.mark:
+            refuse(flow.store.label, at, "some of its elements were damaged, and are computed again")
         if state is not None and position is None:  # it was taken over a full cache, and this one is empty
             self._refill(int_part(state, "n"), at)
 
@@ -124,7 +128,7 @@ class _CacheFill(Running):
             raise StopIteration
         value, stream, place = self._keep(element)
         element = value, self._outside(stream), place
-        if type(value) is Raised:
+        if type(value) is Raised or (type(value) is Hole and self._run.lacks(element)):
             self._forget()  # elements are missing: the next pass tries again
         elif kept is not None:
             kept.add(element)
@@ -185,8 +189,12 @@ class _FilledByIndex(RandomAccess):
                 if not is_element(element) or self._stopped.on:  # once stopped, inputs give errors or too few
                     self._kept = None  # elements are missing: the next pass tries again
                 elif self._kept is not None and self._kept.add(asked.popleft(), element):
-                    self._kept.finish(self._found.inside(self._scope))
+                    if next(self._source.changed(), None) is None:
+                        self._kept.finish(self._found.inside(self._scope))
                     self._kept = None
                 yield self._rekey(element)
         finally:
             close(picked)
+
+    def changed(self) -> Iterator[Element]:
+        return self._source.changed()

@@ -15,7 +15,7 @@ from ..element import Element
 from ..run import Context
 from ..state.snapshot import State, int_part
 
-__all__ = ["FullPass", "read_after"]
+__all__ = ["FullPass", "read_after", "refuse"]
 
 
 class FullPass(Protocol):
@@ -63,21 +63,30 @@ def read_after(kept: FullPass, at: Context, state: State) -> None:
     if state is not None and "mark" in state:  # the cache was being filled
         expected = Pass(False, int_part(state, "n"), int_part(state, "mark"), int_part(state, "bad"))
     if expected is not None and not (run.stopped.on or _is(kept, expected, at)):
-        found = (
-            f"{kept.label} needs the elements that were there when the state was taken, got others: it was filled "
-            "while other elements could be read, so rows would be lost or come twice"
-        )
-        if not run.settings.resume_without:
-            raise StateError(
-                f"{found}; start the epoch again, or continue all the same with Options(resume_without=True)"
-            )
-        logger.warning("%s", found)
+        refuse(kept.label, at, "it was filled while other elements could be read")
     run.bad.found.reads(cache, bad, at.inner_scope)
+
+
+def refuse(label: str, at: Context, why: str) -> None:
+    """Give up a resume over other elements of a cache.
+
+    Raises:
+        StateError: always, but with `Options.resume_without` a warning says so instead.
+    """
+    found = (
+        f"{label} needs the elements that were there when the state was taken, got others: {why}, so rows would be "
+        "lost or come twice"
+    )
+    if not at.run.settings.resume_without:
+        raise StateError(f"{found}; start the epoch again, or continue all the same with Options(resume_without=True)")
+    logger.warning("%s", found)
 
 
 def _is(kept: FullPass, expected: Pass, at: Context) -> bool:
     if expected.full:
         own = kept.fill == expected.more != 0
+        if not expected.mark:
+            return own
         return kept.bad is None or own or full_pass(kept.bad) == replace(expected, more=0)
     if expected.more and kept.bad is not None and expected.more != Given(lambda: kept.bad).bad:
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from ...classes import dataclass
@@ -167,3 +168,6 @@ class _ZippedAccess(RandomAccess):
                 yield from found
             finally:
                 close(found)
+
+    def changed(self) -> Iterator[Element]:
+        return chain.from_iterable(part.changed() for part in self._parts)

@@ -12,12 +12,14 @@ from typing import Any
 from ...classes import dataclass
 from ...errors import DataError
 from ...extract.records.reference import Extent, Reference, in_memory, read_ahead, read_many
+from ...extract.storage.files import OpenFile, Version
 from ...threads import DaemonPool
 from ...transform.cached_array import CachedArray
 from ..access import RandomAccess, Through, waits
 from ..bad.found import bad_element
-from ..element import Element, is_element
+from ..element import Element, Stream, is_element
 from ..run import Context, Flow
+from ..sources.readers import overwritten
 from ..state.checkpoints import CheckpointedInput
 from ..state.snapshot import State, part
 from ..step import Running, close
@@ -86,6 +88,8 @@ class _Fetching(Running):
         self._looks = 0  # jobs until a record is looked at
         self._says = True  # the system says what is in memory
         self._at, self._taken = at, 0
+        self._files: dict[str, tuple[str, Stream, int]] = {}  # version and last element of those that were read
+        self._lost: set[str | None] = set()  # files of which it was said already that they changed
 
     def __next__(self) -> Element:
         while not self._ready:
@@ -97,9 +101,18 @@ class _Fetching(Running):
                     self._ready.extend(self._jobs.popleft().result())
                 self._ask(self._readers)
             if not self._ready and not self._jobs:
-                raise StopIteration
+                return self._changed()
         self._given += 1
         return self._ready.popleft()
+
+    def _changed(self) -> Element:
+        """An error for a file that was changed while its payloads were read; StopIteration if there is none."""
+        while self._files and not self._run.stopped.on:
+            path, (tag, stream, position) = self._files.popitem()
+            for error in overwritten(OpenFile.of(path, Version.of_tag(tag)), stream, position):
+                if path not in self._lost:
+                    return error
+        raise StopIteration
 
     def snapshot(self) -> State:
         """The input's state, and the records that are fetched ahead, without their payloads."""
@@ -200,6 +213,7 @@ class _Fetching(Running):
 
     def _read(self, elements: list[Element]) -> list[Element]:
         """Read all payloads of some elements at once; one that cannot be read makes its element a hole."""
+        self._lost.update(one[0].error.file for one in elements if type(one[0]) is not tuple and one[0].error.outdated)
         for i in self._columns:
             kinds = [type(columns[i]) if type(columns) is tuple else None for columns, _, _ in elements]
             for row, kind in enumerate(kinds):
@@ -208,6 +222,7 @@ class _Fetching(Running):
                     elements[row] = (*columns[:i], columns[i].read(), *columns[i + 1 :]), stream, position
             wanted = [row for row, kind in enumerate(kinds) if kind in _RECORDS]
             started = perf_counter()
+            last: tuple[Stream, int] | None = None
             payloads = read_many([elements[row][0][i] for row in wanted])
             if not self._says and perf_counter() - started > SLOW * len(wanted):
                 self._cold = COLD
@@ -217,7 +232,10 @@ class _Fetching(Running):
                     error = payload.at(stream.name, position, "read", stream.unit)
                     elements[row] = bad_element(error, stream, position, self._flow)
                 else:
+                    one, last = columns[i], (stream, position)
                     elements[row] = (*columns[:i], payload, *columns[i + 1 :]), stream, position
+            if last is not None and one.tag is not None:
+                self._files[one.path] = (one.tag, *last)
         return elements
 
     def close(self) -> None:

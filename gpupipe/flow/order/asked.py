@@ -118,7 +118,7 @@ class AskedElements(ByIndex):
             while True:
                 element = next(found, None)
                 if element is None:
-                    return
+                    break
                 self._gave += is_element(element)
                 yield element
                 if at.run.stopped.on:
@@ -127,6 +127,7 @@ class AskedElements(ByIndex):
             close(found)
             if self._ahead is None:  # else its thread may be inside
                 close(places)
+        yield from source.changed()
 
     def _opened(self) -> Iterator[Any]:
         """The places, from their start.

@@ -67,6 +67,9 @@ class _Padded(RandomAccess):
             else:
                 yield replaced(element[0], element)
 
+    def changed(self) -> Iterator[Element]:
+        return self._source.changed()
+
 
 class ByIndex(Running):
     """Elements that can start anywhere. The state is how many were given, and how many errors after the last one.
@@ -114,6 +117,7 @@ def selected(flow: SelectFlow, at: Context, start: int, step: int) -> Iterator[E
                 return
     finally:
         close(found)
+    yield from chosen.changed()
 
 
 def _indices(order: Order, n: int, at: Context, parts: Array | None = None) -> Callable[[Array], Array]:

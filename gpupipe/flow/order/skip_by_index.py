@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 from ...classes import dataclass
 from ...plan.index import ENDLESS
@@ -159,7 +160,7 @@ def _strided(flow: Flow, at: Context, start: int, step: int) -> Iterator[Element
             return _strided_files(flow, at, start, step)
         case _:
             found = access(flow, at)
-            return found.pick(blocks_of(start, found.size, step))
+            return chain(found.pick(blocks_of(start, found.size, step)), found.changed())
 
 
 def _strided_files(flow: FlatMapFlow, at: Context, left: int, step: int) -> Iterator[Element]:

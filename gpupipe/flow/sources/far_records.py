@@ -36,6 +36,7 @@ from ..run import PEEKING, Context
 from ..state.snapshot import State
 from ..step import Running
 from .arrays import listed, named_streams
+from .readers import overwritten
 
 __all__ = ["FarRecords", "FarRecordsFlow"]
 
@@ -123,6 +124,11 @@ class FarRecords(RandomAccess):
         finally:
             if pieces is not None:
                 pieces.close()
+
+    def changed(self) -> Iterator[Element]:
+        for number, file in list(self._files.items()):
+            if isinstance(file, OpenFile):
+                yield from overwritten(file, self._stream(number), file.size)
 
     def _wanted(self, blocks: Iterator[Array], pieces: Pieces | None) -> Iterator[_Wanted]:
         starts_of_files = self._manifest.starts

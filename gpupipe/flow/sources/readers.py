@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...classes import dataclass
 from ...errors import DataError
 from ...extract.records.reading import BlockReader
-from ...extract.storage.files import OpenFile
+from ...extract.storage.files import LOCAL, OpenFile
 from ...extract.storage.patterns import is_url
 from ...extract.storage.ranges_ahead import Pool
 from ..bad.found import as_before, bad_element
@@ -30,6 +30,7 @@ __all__ = [
     "at_the_end",
     "element_of",
     "how_to_read",
+    "overwritten",
     "path_of",
     "readers_of",
 ]
@@ -226,6 +227,19 @@ def element_of(item: tuple[int, Any], stream: Stream) -> Element:
     if isinstance(value, DataError):
         return bad_element(value.at(stream.name, offset, "read", "offset"), stream, offset)
     return value if type(value) is tuple else (value,), stream, offset
+
+
+def overwritten(file: OpenFile | None, stream: Stream, position: int) -> Iterator[Element]:
+    """What comes behind the last element of a file that was read by index: an error if it was written to meanwhile.
+
+    If it was replaced, each element was read as it was, or is an error of its own. Arguments as of `at_the_end`.
+    """
+    try:
+        if file is not None and file.storage is LOCAL:
+            LOCAL.confirm(file.path, file.tag, replaced=True)
+    except DataError as error:
+        error.offset, error.unit = position, stream.unit
+        yield element_of((position, error.kept().hiding()), stream)
 
 
 def at_the_end(file: OpenFile | None, stream: Stream, position: int) -> Iterator[Element]:

@@ -19,7 +19,7 @@ from ..element import Element, Raised, Stream
 from ..run import Context, Run
 from ..state.snapshot import Counted, State, as_int, int_part, part
 from ..step import Running
-from .readers import ReaderIterator, at_the_end, element_of, how_to_read, path_of
+from .readers import ReaderIterator, at_the_end, element_of, how_to_read, overwritten, path_of
 
 __all__ = ["RecordsFlow", "index_of", "uncounted"]
 
@@ -131,11 +131,17 @@ class Records(RandomAccess):
 
     def strided(self, start: int, step: int) -> Iterator[Element]:
         """Every `step`-th record, from index `start`."""
-        stream, end = self._stream, self._index.span(len(self._index) - 1)[1]
         items = self.pick(blocks_of(start, self.size, step))
         if self._references and not self._index.faults and self._index.lasting:
-            items = indexed_elements(self._index, self._path, stream, start, step)
-        return chain(items, at_the_end(self._file, stream, end))
+            items = indexed_elements(self._index, self._path, self._stream, start, step)
+        return chain(items, at_the_end(self._file, self._stream, self._end))
+
+    def changed(self) -> Iterator[Element]:
+        return overwritten(self._file, self._stream, self._end)
+
+    @property
+    def _end(self) -> int:
+        return self._index.span(len(self._index) - 1)[1]
 
 
 def index_of(flow: Any, at: Context, build: bool, name: str, kind: Kind) -> tuple[str, RecordIndex, Stream] | None:

@@ -25,7 +25,7 @@ from ..element import Element, Stream
 from ..run import Context
 from ..state.snapshot import Counted, Numbers, State, int_part
 from ..step import Running, close
-from .readers import at_the_end, element_of, path_of, readers_of
+from .readers import at_the_end, element_of, overwritten, path_of, readers_of
 from .records import uncounted
 
 __all__ = ["BLOCKS", "RowsFlow"]
@@ -286,6 +286,11 @@ class RowsByIndex(RandomAccess):
 
     def strided(self, start: int, step: int) -> Iterator[Element]:
         """Every `step`-th row, from index `start`."""
-        file = self._table.file
-        opened = file if isinstance(file, OpenFile) else None
-        return chain(self.pick(blocks_of(start, self.size, step)), at_the_end(opened, self._stream, self.size))
+        return chain(self.pick(blocks_of(start, self.size, step)), at_the_end(self._file, self._stream, self.size))
+
+    def changed(self) -> Iterator[Element]:
+        return overwritten(self._file, self._stream, self.size)
+
+    @property
+    def _file(self) -> OpenFile | None:
+        return self._table.file if isinstance(self._table.file, OpenFile) else None
