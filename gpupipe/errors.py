@@ -348,14 +348,12 @@ class DataError(GpupipeError, RuntimeError):
         lost: the file cannot be read from here on, and the number of records that this hides is unknown. The error is
             raised whatever `Options.on_error` says, unless `Options.lost_files` is "skip".
         passing: a retry may help.
-        outdated: the file is another version than the one that was opened.
     """
 
     rows: tuple[int, ...] = ()
     reasons: tuple[str, ...] = ()
     lost: bool = False
     passing: bool = False
-    outdated: bool = False
     _file: str | None
 
     def __init__(

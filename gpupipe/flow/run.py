@@ -74,7 +74,7 @@ class Context:
         params: the columns of the outer elements of `interleave` and `flat_map`, the innermost last.
         places: the step for whose places elements are made as they come (`flow.order.asked`), if they are.
         since: how many bad elements had been found in the epoch, at most, when anything was first read here.
-        scope: the cache whose input this is in, by the place where the cache is opened, in any pass; 0 for none.
+        scope: the cache whose input this is in, by the place where the cache is opened; 0 for none.
     """
 
     run: Run
@@ -137,7 +137,7 @@ class Context:
     @property
     def inner_scope(self) -> int:
         """The scope of the input of a cache that is opened here."""
-        return mix64(mix64(self.scope, self.outer), mix64(self.branch, self.zipped)) or 1
+        return mix64(self.scope, self.key) or 1
 
     def for_places(self, places: Any) -> Context:
         """The same context for steps that make elements for the places of a step; None: for some that are known."""

@@ -416,6 +416,7 @@ class DatasetIterator(Reports, Iterator[Any]):
             self._run.bad.before = self._progress.noted
             self._run.bad.found.start(*(self._progress.bad or ([], True, [])))
             self._run.limits.opened.clear()
+            self._run.limits.changed.clear()
         check_ranks(self._chain, self._progress, epoch)
         self._schedule.start()
 

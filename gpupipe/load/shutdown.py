@@ -67,7 +67,7 @@ def next_run(run: Run, epoch: int) -> Run:
     new = Run(run.settings, on_gpu=run.on_gpu, counters=run.counters)
     new.tuner = run.tuner
     new.bad, new.limits.outer, new.limits.reads = run.bad, run.limits.outer, run.limits.reads
-    new.limits.found, new.limits.opened = new.bad.found, run.limits.opened
+    new.limits.found, new.limits.opened, new.limits.changed = new.bad.found, run.limits.opened, run.limits.changed
     new.bad.again(epoch)
     return new
 

@@ -210,6 +210,7 @@ def test_a_job_ends_soon_after_its_run(tmp_path: Path, monkeypatch: pytest.Monke
     one = object.__new__(read_payloads._Fetching)
     stopped = Flag()
     one._columns, one._says, one._run = (0,), True, cast(Any, SimpleNamespace(stopped=stopped))
+    one._files = {}
 
     def stops(some: Any) -> Any:
         stopped.set()

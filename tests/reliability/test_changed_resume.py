@@ -461,16 +461,14 @@ def test_what_is_bad_in_one_cache_is_bad_nowhere_else(name: str, file: bool, tmp
             state, left_out = through_json(items.state_dict()), items.left_out
             make.bad = after
             want = numbers(items)
-            told = items.left_out - left_out
         with resumed(chain(), state) as items:  # all its caches are lost
             try:
                 rest = numbers(items)
             except gp.StateError:
                 assert after - before, (full, count, before, after)
                 continue
-            told = items.left_out - left_out - told
-        again = name == "repeated"  # a second pass fills the cache anew, with the same ones bad
-        assert rest == want or (told and (after - before or again)), (full, count, before, after, got, want, rest)
+            told = items.left_out > left_out
+        assert rest == want or (told and after - before), (full, count, before, after, got, want, rest)
 
 
 @pytest.mark.parametrize("name", ["batches of batches", "batch", "padded", "window", "by index"])
@@ -489,7 +487,9 @@ def test_rows_of_a_cache_that_was_filled_with_others_neither_come_twice_nor_get_
         make.bad = before
         chain = kept().with_options(SKIP)
         with iter(chain) as items:
-            got = [int(x) for x in islice(items, min(count, 22 - len(before)))]
+            got = [int(x) for x in islice(items, count)]
+            if len(got) < count:
+                continue
             state = through_json(items.state_dict())
         make.bad = after
         list(chain)

@@ -437,14 +437,15 @@ _KINDS = (
 def changed(name: str, expected: str, found: str) -> RecordError:
     """Make the error for a file whose tag is no longer the expected one."""
     was, now = (shown_name(tag[:200]) for tag in (expected, found))
-    error = RecordError(
+    limits = LIMITS.get()
+    if limits is not None:
+        limits.changed.add(name)
+    return RecordError(
         f"the file changed while it was read: its version (size, and time, ETag or checksum) was {was}, and is {now}; "
         "start a new iterator, and write new files beside the old ones",
         file=name,
         stage="read",
     )
-    error.outdated = True
-    return error
 
 
 def short(name: str, offset: int, n: int, got: int) -> RecordError:

@@ -89,7 +89,6 @@ class _Fetching(Running):
         self._says = True  # the system says what is in memory
         self._at, self._taken = at, 0
         self._files: dict[str, tuple[str, Stream, int]] = {}  # version and last element of those that were read
-        self._lost: set[str | None] = set()  # files of which it was said already that they changed
 
     def __next__(self) -> Element:
         while not self._ready:
@@ -110,8 +109,7 @@ class _Fetching(Running):
         while self._files and not self._run.stopped.on:
             path, (tag, stream, position) = self._files.popitem()
             for error in overwritten(OpenFile.of(path, Version.of_tag(tag)), stream, position):
-                if path not in self._lost:
-                    return error
+                return error
         raise StopIteration
 
     def snapshot(self) -> State:
@@ -213,7 +211,6 @@ class _Fetching(Running):
 
     def _read(self, elements: list[Element]) -> list[Element]:
         """Read all payloads of some elements at once; one that cannot be read makes its element a hole."""
-        self._lost.update(one[0].error.file for one in elements if type(one[0]) is not tuple and one[0].error.outdated)
         for i in self._columns:
             kinds = [type(columns[i]) if type(columns) is tuple else None for columns, _, _ in elements]
             for row, kind in enumerate(kinds):

@@ -13,6 +13,7 @@ from ...extract.records.reading import BlockReader
 from ...extract.storage.files import LOCAL, OpenFile
 from ...extract.storage.patterns import is_url
 from ...extract.storage.ranges_ahead import Pool
+from ...extract.storage.waiting import LIMITS
 from ..bad.found import as_before, bad_element
 from ..element import Element, Stream
 from ..run import Context
@@ -232,10 +233,13 @@ def element_of(item: tuple[int, Any], stream: Stream) -> Element:
 def overwritten(file: OpenFile | None, stream: Stream, position: int) -> Iterator[Element]:
     """What comes behind the last element of a file that was read by index: an error if it was written to meanwhile.
 
-    If it was replaced, each element was read as it was, or is an error of its own. Arguments as of `at_the_end`.
+    If it was replaced, each element was read as it was, or is an error of its own. Of a file of which an error has said
+    so there is none. Arguments as of `at_the_end`.
     """
+    limits = LIMITS.get()
+    told = limits is not None and file is not None and file.path in limits.changed
     try:
-        if file is not None and file.storage is LOCAL:
+        if file is not None and file.storage is LOCAL and not told:
             LOCAL.confirm(file.path, file.tag, replaced=True)
     except DataError as error:
         error.offset, error.unit = position, stream.unit
