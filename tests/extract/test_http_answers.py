@@ -90,6 +90,20 @@ def test_another_version_is_an_error_at_once_that_names_both(folder: Path, kind:
         assert (server.heads, server.gets) == (1, 1)
 
 
+@pytest.mark.parametrize("told", [VERSION, {"ETag": VERSION["ETag"]}, {"Last-Modified": VERSION["Last-Modified"]}])
+def test_a_server_that_tells_a_version_with_the_data_only_is_held_to_that(folder: Path, told: dict[str, str]) -> None:
+    new = {name: NEW[name] for name in told}
+    with Faulty(folder, keeps=True, version=told, new_version=new, looking=lambda number: "untold").serving() as server:
+        url = server.url("x")
+        storage = remote_storage(url)
+        _, tag = storage.size(url)
+        assert storage.read(url, 0, 100, tag) == DATA[:100]
+        assert storage.read(url, 100, 100, tag) == DATA[100:200]
+        server.fault = lambda number: "replaced"
+        with pytest.raises(RecordError, match="changed while it was read"):
+            storage.read(url, 200, 100, tag)
+
+
 SIZE, STRONG, WEAK, TIME = (
     FileVersion(9),
     FileVersion(9, '"a"', "t"),

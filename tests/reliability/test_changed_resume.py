@@ -448,7 +448,8 @@ def test_what_is_bad_in_one_cache_is_bad_nowhere_else(name: str, file: bool, tmp
         def kept(ds: gp.Dataset) -> gp.Dataset:
             return ds.cache(str(tmp_path / f"c{next(numbered)}")) if file else ds.cache()
 
-        return AMONG[name](make, kept).batch(4).unbatch().with_options(SKIP)
+        ds: gp.Dataset = AMONG[name](make, kept).batch(4).unbatch().with_options(SKIP)
+        return ds
 
     for full, count, (before, after) in product((False, True), (1, 5, 9), [({4, 9}, {4, 9}), *BEFORE_AND_AFTER]):
         make.bad = before
@@ -503,6 +504,95 @@ def test_rows_of_a_cache_that_was_filled_with_others_neither_come_twice_nor_get_
         pairs = {n ^ 1 for n in before | after} if name == "batches of batches" else set[int]()  # batches of one row
         assert set(range(22)) - set(got) <= before | after | pairs, (before, after, count, got)
     assert 0 < refused < 170
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_a_resume_keeps_no_batch_that_is_bad_for_a_row_that_was_good(kind: str, tmp_path: Path) -> None:
+    make = Marked(set())
+
+    def chain() -> gp.Dataset:
+        rows = R(16).map(make, traced=False).batch(4)
+        kept: gp.Dataset = CACHES[kind](rows, str(tmp_path / "c")).unbatch().with_options(SKIP)
+        return kept
+
+    one = chain()
+    list(one)
+    with iter(one) as items:
+        assert [int(next(items)) for _ in range(6)] == [*range(6)]
+        state = through_json(items.state_dict())
+    lose(tmp_path)
+    make.bad = {2}
+    one = chain()
+    with resumed(one, state) as items:
+        assert numbers(items) == [*range(6, 16)]
+    make.bad = set()
+
+    assert numbers(iter(one)) == [*range(16)]
+
+
+@pytest.mark.parametrize("behind", ["batch", "shuffle", "prefetch"])
+@pytest.mark.parametrize("kind", ["file", "snapshot"])
+@pytest.mark.parametrize("how", ["computed again", "lost", "as it is"])
+def test_a_state_over_a_cache_with_a_damaged_element_is_one_over_that_file(
+    how: str, kind: str, behind: str, tmp_path: Path
+) -> None:
+    (folder := tmp_path / "kept").mkdir()
+
+    def chain() -> gp.Dataset:
+        kept = R(24).cache(str(folder / "c")) if kind == "file" else R(24).snapshot(str(folder / "c"))
+        steps: Any = {"batch": lambda: kept.batch(4).unbatch(), "shuffle": lambda: kept.shuffle(4, seed=1)}
+        ds: gp.Dataset = steps.get(behind, lambda: kept.prefetch(2).batch(4).unbatch())()
+        return ds.with_options(SKIP)
+
+    list(chain())
+    (path,) = (found for found in folder.rglob("*") if found.is_file())
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    path.write_bytes(data)
+    one = chain()
+    with iter(one) as items:
+        got = [int(next(items)) for _ in range(9)]
+        state = through_json(items.state_dict())
+        rest = numbers(items)
+        assert items.left_out == 1
+    if how == "lost":
+        path.unlink()
+    other = one if how == "computed again" else chain()
+
+    with resumed(other, state) as items:
+        try:
+            again = numbers(items)
+        except gp.StateError as error:
+            assert how != "as it is" and "some of its elements were damaged" in str(error)
+            return
+    assert again == rest
+    assert how == "as it is" or len(got) + len(again) == 24
+
+
+CHANGED_FILES: dict[str, Any] = {
+    "overwritten": lambda path, new: path.write_bytes(new.read_bytes()),
+    "replaced": lambda path, new: os.replace(new, path),
+    "shorter": lambda path, new: (new.write_bytes(new.read_bytes()[:-8]), os.replace(new, path)),
+    "appended": lambda path, new: path.write_bytes(path.read_bytes() + new.read_bytes()),
+}
+
+
+@pytest.mark.parametrize("digests", [False, True])
+@pytest.mark.parametrize("how", CHANGED_FILES)
+def test_a_state_is_over_the_version_of_a_file_that_was_opened(how: str, digests: bool, tmp_path: Path) -> None:
+    path, new = tmp_path / "x", tmp_path / "new"
+    path.write_bytes(b"".join(b"A%06d\n" % i for i in range(1000)))
+    new.write_bytes(b"".join(b"B%06d\n" % i for i in range(1000)))
+    os.utime(path, ns=(10**18, 10**18))
+    chain = gp.TextLineDataset(str(path)).with_options(gp.Options(file_digests=digests))
+    with iter(chain) as items:
+        first = [bytes(next(items)) for _ in range(10)]
+        CHANGED_FILES[how](path, new)
+        state = through_json(items.state_dict())
+    assert first == [b"A%06d" % i for i in range(10)]
+
+    with iter(chain) as items, pytest.raises(gp.StateError, match="needs a state over the same files"):
+        items.load_state_dict(state)
 
 
 def test_the_rest_of_a_file_stays_lost(tmp_path: Path) -> None:
