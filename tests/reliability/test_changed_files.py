@@ -296,7 +296,7 @@ def test_all_elements_of_the_old_file_come_by_index(kind: str, change: Callable[
 
 @pytest.mark.parametrize("kind", INDEXED)
 @pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("order", ["all", "buffer", "pick", "shard", "batches", "zip"])
+@pytest.mark.parametrize("order", ["all", "buffer", "pick", "shard", "batches", "zip", "cache"])
 def test_a_pass_by_index_over_a_file_that_was_written_to_ends_with_the_error(
     kind: str, order: str, several: bool, tmp_path: Path
 ) -> None:
@@ -312,6 +312,7 @@ def test_a_pass_by_index_over_a_file_that_was_written_to_ends_with_the_error(
         "pick": lambda: whole.pick(reversed(range(count))),
         "shard": lambda: whole.shuffle(gp.ALL, seed=1).shard(2, 0),
         "batches": lambda: whole.batch(2).shuffle(gp.ALL, seed=1).unbatch(),
+        "cache": lambda: whole.cache().shuffle(gp.ALL, seed=1),
         "zip": lambda: Dataset.zip((whole, Dataset.range(count))).shuffle(gp.ALL, seed=1).map(lambda x, i: x),
     }
     good, bad = begun(orders[order](), two.touched, 2)

@@ -100,6 +100,11 @@ READERS: dict[str, tuple[Callable[[Path], object], Callable[[str], Any]]] = {
     "TextLineDataset": (lambda path: path.write_text("a\nb\n"), gp.TextLineDataset),
     "WebDataset": (lambda path: archive(path, [("a.cls", b"1"), ("b.cls", b"2")]), lambda u: gp.WebDataset(u, "cls")),
     "image_folder": (lambda path: path.mkdir(), gp.image_folder),
+    "image_folder of a file": (lambda path: path.write_bytes(b"x"), gp.image_folder),
+    "a pattern": (
+        lambda path: path.write_bytes(b"x"),
+        lambda url: gp.Dataset.list_files(url.partition("?")[0].replace("/file", "/f*")),
+    ),
     "preprocessor": (
         lambda path: path.write_bytes(IMAGES[0]),
         lambda url: _served(url, gp.Dataset.from_tensors(IMAGES[0]).map(_gray).batch(1)),
@@ -156,6 +161,10 @@ class Said:
             kept = [error] if "a function" not in where else []  # whose own exception is the cause, as it was raised
             self.add(where, f"{error} {error!r} {copied!r} {error.args!r} {vars(error)!r}")
             self.add(where, "".join(line for one in kept for line in traceback.format_exception(one)))
+            cause = error.__cause__ if kept else None
+            while cause is not None:
+                self.add(f"{where}: cause", f"{cause} {cause!r} {cause.args!r} {vars(cause)!r}")
+                cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
             return None
 
     def check(self) -> None:

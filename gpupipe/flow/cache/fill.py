@@ -166,6 +166,7 @@ class _FilledByIndex(RandomAccess):
         self._source = access(flow.source, at.neutral())
         self._rekey = Rekey(at)
         self._stopped = at.run.stopped
+        self._errors: list[Element] = []
         self.size = self._source.size
         self._kept = store.start_by_index(at.run, flow.element, self.size) if self.size < ENDLESS else None
         self._keep = store.keeper(at.run, self._kept is not None)
@@ -189,7 +190,8 @@ class _FilledByIndex(RandomAccess):
                 if not is_element(element) or self._stopped.on:  # once stopped, inputs give errors or too few
                     self._kept = None  # elements are missing: the next pass tries again
                 elif self._kept is not None and self._kept.add(asked.popleft(), element):
-                    if next(self._source.changed(), None) is None:
+                    self._errors = list(self._source.changed())
+                    if not self._errors:
                         self._kept.finish(self._found.inside(self._scope))
                     self._kept = None
                 yield self._rekey(element)
@@ -197,4 +199,4 @@ class _FilledByIndex(RandomAccess):
             close(picked)
 
     def changed(self) -> Iterator[Element]:
-        return self._source.changed()
+        return iter(self._errors or self._source.changed())
