@@ -322,6 +322,43 @@ def test_a_pass_by_index_over_a_file_that_was_written_to_ends_with_the_error(
     assert len({str(error) for error in bad if error.lost}) <= 1  # once
 
 
+@pytest.mark.parametrize("kind", ["records", "samples"])
+def test_each_of_many_files_whose_records_a_shuffle_reads_later_is_compared(kind: str, tmp_path: Path) -> None:
+    paths = [tmp_path / f"{i}.{kind}" for i in range(20)]
+    for path in paths:
+        WRITE[kind](path, OLD[:3])
+    names = Dataset.from_tensor_slices(list(map(str, paths)))
+    ds = names.interleave(READ[kind], cycle_length=20).shuffle(60, seed=1).with_options(Options(lost_files="skip"))
+
+    with iter(ds) as items:
+        next(items)
+        for path in paths:
+            os.utime(path, ns=(10**18, 10**18))
+        assert len(list(items)) == 59
+        assert {error.file for error in items.errors} == set(map(str, paths))
+
+
+@pytest.mark.parametrize("changed", [{0}, {1}, {2}, {0, 2}])
+@pytest.mark.parametrize("order", ["all", "buffer", "in order"])
+def test_each_pass_over_a_file_is_compared(order: str, changed: set[int], tmp_path: Path) -> None:
+    two = Two(tmp_path, "records")
+    names = Dataset.from_tensor_slices([str(two.first)])
+    ds = two.read(str(two.first)).shuffle(gp.ALL, seed=1) if order == "all" else names.interleave(two.read, 1)
+    ds = (ds.shuffle(20, seed=1) if order == "buffer" else ds).repeat(3)
+
+    with iter(ds.with_options(Options(on_error="skip", lost_files="skip"))) as items:
+        for number in range(3):
+            for _ in range(COUNT // 2):
+                next(items)
+            if number in changed:
+                os.utime(two.first, ns=(10**18, 10**18 + 1 + number))
+            for _ in range(COUNT // 2 if number < 2 else 0):
+                if next(items, None) is None:
+                    break
+        list(items)
+        assert items.errors
+
+
 @pytest.mark.parametrize("kept", ["cache", "snapshot", "GZIP"])
 def test_a_cache_is_not_kept_when_files_were_replaced_while_it_was_filled(kept: str, tmp_path: Path) -> None:
     two = Two(tmp_path, "lines")

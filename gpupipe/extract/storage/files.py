@@ -439,7 +439,7 @@ def changed(name: str, expected: str, found: str) -> RecordError:
     was, now = (shown_name(tag[:200]) for tag in (expected, found))
     limits = LIMITS.get()
     if limits is not None:
-        limits.changed.add(name)
+        limits.changed.add((name, expected))
     return RecordError(
         f"the file changed while it was read: its version (size, and time, ETag or checksum) was {was}, and is {now}; "
         "start a new iterator, and write new files beside the old ones",

@@ -115,7 +115,7 @@ class Limits:
         reads: the requests so far.
         longest: bytes that a record may have, see `Options.max_record`; None for the default.
         found: the bad elements of the run, which its steps add to from any of its threads.
-        changed: files of which an error has said in this epoch that they changed.
+        changed: files and tags of which an error has said in this epoch that they changed.
         opened: the size and tag of each file that the epoch has opened, when it did so; of up to `FILES` files.
     """
 
@@ -124,7 +124,7 @@ class Limits:
         self.reads = Reads()
         self.longest: int | None = None
         self.found: Any = None
-        self.changed: set[str] = set()
+        self.changed: set[tuple[str, str]] = set()
         self.opened: dict[str, tuple[int, str]] = {}
         self.seconds = seconds
         self.stopped = stopped.is_set

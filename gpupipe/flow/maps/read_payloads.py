@@ -88,7 +88,7 @@ class _Fetching(Running):
         self._looks = 0  # jobs until a record is looked at
         self._says = True  # the system says what is in memory
         self._at, self._taken = at, 0
-        self._files: dict[str, tuple[str, Stream, int]] = {}  # version and last element of those that were read
+        self._files: dict[tuple[str, str], tuple[Stream, int]] = {}  # last element of each version that was read
 
     def __next__(self) -> Element:
         while not self._ready:
@@ -107,8 +107,8 @@ class _Fetching(Running):
     def _changed(self) -> Element:
         """An error for a file that was changed while its payloads were read; StopIteration if there is none."""
         while self._files and not self._run.stopped.on:
-            path, (tag, stream, position) = self._files.popitem()
-            for error in overwritten(OpenFile.of(path, Version.of_tag(tag)), stream, position):
+            (path, tag), last = self._files.popitem()
+            for error in overwritten(OpenFile.of(path, Version.of_tag(tag)), *last):
                 return error
         raise StopIteration
 
@@ -219,7 +219,6 @@ class _Fetching(Running):
                     elements[row] = (*columns[:i], columns[i].read(), *columns[i + 1 :]), stream, position
             wanted = [row for row, kind in enumerate(kinds) if kind in _RECORDS]
             started = perf_counter()
-            last: tuple[Stream, int] | None = None
             payloads = read_many([elements[row][0][i] for row in wanted])
             if not self._says and perf_counter() - started > SLOW * len(wanted):
                 self._cold = COLD
@@ -229,10 +228,10 @@ class _Fetching(Running):
                     error = payload.at(stream.name, position, "read", stream.unit)
                     elements[row] = bad_element(error, stream, position, self._flow)
                 else:
-                    one, last = columns[i], (stream, position)
+                    reference = columns[i]
+                    if reference.tag is not None:
+                        self._files[reference.path, reference.tag] = stream, position
                     elements[row] = (*columns[:i], payload, *columns[i + 1 :]), stream, position
-            if last is not None and one.tag is not None:
-                self._files[one.path] = (one.tag, *last)
         return elements
 
     def close(self) -> None:

@@ -233,11 +233,11 @@ def element_of(item: tuple[int, Any], stream: Stream) -> Element:
 def overwritten(file: OpenFile | None, stream: Stream, position: int) -> Iterator[Element]:
     """What comes behind the last element of a file that was read by index: an error if it was written to meanwhile.
 
-    If it was replaced, each element was read as it was, or is an error of its own. Of a file of which an error has said
-    so there is none. Arguments as of `at_the_end`.
+    If it was replaced, each element was read as it was, or is an error of its own. Of a version of which an error has
+    said so there is none. Arguments as of `at_the_end`.
     """
     limits = LIMITS.get()
-    told = limits is not None and file is not None and file.path in limits.changed
+    told = limits is not None and file is not None and (file.path, file.tag) in limits.changed
     try:
         if file is not None and file.storage is LOCAL and not told:
             LOCAL.confirm(file.path, file.tag, replaced=True)
