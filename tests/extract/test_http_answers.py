@@ -99,9 +99,13 @@ def test_a_server_that_tells_a_version_with_the_data_only_is_held_to_that(folder
         _, tag = storage.size(url)
         assert storage.read(url, 0, 100, tag) == DATA[:100]
         assert storage.read(url, 100, 100, tag) == DATA[100:200]
+        assert storage.size(url)[1] == tag  # somebody else looks at the file
         server.fault = lambda number: "replaced"
-        with pytest.raises(RecordError, match="changed while it was read"):
-            storage.read(url, 200, 100, tag)
+        for other in range(2):
+            with pytest.raises(RecordError, match="changed while it was read"):
+                storage.read(url, 200, 100, tag)
+            _, now = storage.size(url)
+            assert storage.read(url, 0, 100, now) == DATA[::-1][:100], other  # who opens it now has the new one
 
 
 SIZE, STRONG, WEAK, TIME = (

@@ -97,6 +97,8 @@ class RemoteStorage:
             share_list(self.files)
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[int, str, FileVersion]] = OrderedDict()
+        # Of files whose version is told with the data only: the version, and how many there were before.
+        self._told: OrderedDict[str, tuple[FileVersion, int]] = OrderedDict()
         renew_lock(self)
 
     def size(self, name: str) -> tuple[int, str]:
@@ -117,6 +119,8 @@ class RemoteStorage:
         told = isinstance(size, int) and size >= 0
         if told and (size or not is_http(self.origin)):  # a server that makes a file when it gives it may say 0 before
             tag = "-".join([str(version), *(str(info[key]) for key in _STAMPS if info.get(key) is not None)])
+            if tag == str(size) and (changes := self._told.get(name, (version, 0))[1]):
+                tag += f"-{changes}"
         else:
             body, tag = self._whole(name)
             size = len(body)
@@ -198,13 +202,21 @@ class RemoteStorage:
         return self.origin.info(path)
 
     def _range(self, path: str, name: str, offset: int, n: int, known: tuple[int, str, FileVersion]) -> bytes:
-        size, tag, version = known
+        size, _, version = known
 
-        def told(version: FileVersion) -> None:
+        def told(found: FileVersion) -> None:
             """Compare later answers with the first one of a server that says nothing without sending something."""
             with self._lock:
-                if self._known.get(name) == known:
-                    self._known[name] = size, tag, version
+                first, changes = self._told.get(name, (found, 0))
+                if not first.differs(found):
+                    self._told[name] = first, changes
+                    self._told.move_to_end(name)
+                    if len(self._told) > REMEMBERED:
+                        self._told.popitem(last=False)
+                    return
+                self._told[name] = found, changes + 1  # whoever reads the first version finds another tag
+                self._known.pop(name, None)
+            raise changed(name, str(first), str(found))
 
         if is_http(self.files):
             return read_range(self.files, path, name, offset, n, size, version, told)
