@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .brief import brief, digits
-from .errors import PlanError, PlanTypeError
+from .errors import PlanError, PlanTypeError, shown_name
 from .extract.storage.names import Names
 from .extract.storage.patterns import may_be_paths, stable_names
 from .graph.classify import name_of
@@ -20,6 +20,7 @@ from .integers import is_integer, plain
 from .options import AUTOTUNE
 from .plan.node import ElementType
 from .spec import TensorSpec, flatten, is_dataclass_type, own, read_only
+from .urls import is_url
 
 
 def path_names(column: Any) -> Names | None:
@@ -165,7 +166,9 @@ def index_location(who: str, index: Any) -> str:
     """Check where indices of files are kept: "memory", "beside" or a folder."""
     if not isinstance(index, (str, os.PathLike)) or not os.fspath(index):
         raise PlanTypeError(f'{who} needs index="memory", "beside" or a folder, got {index!r}')
-    return os.fsdecode(index)
+    if is_url(folder := os.fsdecode(index)):
+        raise PlanError(f'{who} needs index="memory", "beside" or a folder here, got {shown_name(folder)!r}')
+    return folder
 
 
 def shapes_like(shapes: Any, structure: Any) -> list[Any]:

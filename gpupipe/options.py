@@ -11,9 +11,10 @@ from typing import Any, Final, Literal
 from .brief import brief, digits, fields_in_brief
 from .classes import dataclass
 from .cpus import cpu_share
-from .errors import PlanError, PlanTypeError
+from .errors import PlanError, PlanTypeError, shown_name
 from .integers import is_integer, plain
 from .tuned import Numbers, tuned_numbers
+from .urls import is_url
 
 __all__ = ["ALL", "AUTOTUNE", "All", "Options", "set_seed"]
 
@@ -389,6 +390,8 @@ def _path(who: str, value: Any) -> str:
     path = os.fspath(value)
     if not path or "\0" in path:
         raise PlanError(f"{who} needs the path of a file, got {brief(path)}")
+    if is_url(path):
+        raise PlanError(f"{who} needs a local path, got {shown_name(path)!r}")
     return path
 
 

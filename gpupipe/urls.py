@@ -75,7 +75,8 @@ def _pattern(names: Sequence[str]) -> str:
     return "|".join(re.escape(name).replace(r"\*", r"[\w.-]*") for name in names)
 
 
-_HALVED = re.compile(rf"({'|'.join(sorted(_HOSTS, reverse=True))}):/(?!/)", re.IGNORECASE)
+_HALVED = re.compile(rf"(?<![\w+.-])({'|'.join(sorted(_HOSTS, reverse=True))}):/(?!/)", re.IGNORECASE)
+"""The scheme of a URL that was taken for a path, in which one of its slashes is left."""
 
 _UNQUOTED = "%/:=&?~#+!$,;'@()*[]"
 """What clients of HTTP leave in a URL beside letters and digits."""
@@ -104,8 +105,12 @@ def without_secrets(name: str) -> str:
         return "::".join(map(_shown, _LINK.split(name)))
     if "://" in name:
         return cleaned(name)
-    halved = _HALVED.match(name)
-    return name if halved is None else _shown(f"{halved[1]}://{name[halved.end() :]}").replace("://", ":/", 1)
+    halved = _HALVED.search(name)
+    return name if halved is None else name[: halved.start()] + _of_halved(halved[1], name[halved.end() :])
+
+
+def _of_halved(scheme: str, rest: str) -> str:
+    return _shown(f"{scheme}://{rest}").replace("://", ":/", 1)
 
 
 def identity(name: str, also: Sequence[str] = ()) -> str:
@@ -155,6 +160,8 @@ def cleaned(text: str, url: str = "") -> str:
                 text = text.replace(spelled, shown)
     if "://" in text:
         text = "".join(_without_those_of_urls(text))
+    if ":/" in text:
+        text = "".join(_without_those_of_halved(text))
     return _PARAMETERS.sub(_unsigned, text) if "=" in text else text
 
 
@@ -170,6 +177,18 @@ def _without_those_of_urls(text: str) -> Iterator[str]:
             yield without_secrets(url)
             done = begin + len(url)
         at = text.find("://", end)
+    yield text[done:]
+
+
+def _without_those_of_halved(text: str) -> Iterator[str]:
+    done = 0
+    while (halved := _HALVED.search(text, done)) is not None:
+        rest = _REST.match(text, halved.end())
+        end = halved.end() if rest is None else rest.end()
+        url = text[halved.end() : end].rstrip(_PUNCTUATION)
+        yield text[done : halved.start()]
+        yield _of_halved(halved[1], url)
+        done = halved.end() + len(url)
     yield text[done:]
 
 

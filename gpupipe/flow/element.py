@@ -112,15 +112,17 @@ class Found:
         cause: the error itself until it was reported, for an element that is made again within a run.
         again: whether the element failed before: it is made again, after a state or within a run.
         lost: whether its error hides the rest of a file.
+        lacks: whether it was good before a state, and failed when it was made again after it (`Run.lacks`).
     """
 
-    __slots__ = ("again", "cause", "error", "lost", "number")
+    __slots__ = ("again", "cause", "error", "lacks", "lost", "number")
 
     def __init__(self, number: int = 0, error: tuple[Any, ...] = (), again: bool = False) -> None:
         self.number, self.again = number, again
         self.cause: DataError | None = None
-        self.error = error if error and error[0] else ()
-        self.lost = bool(error) and error[3]
+        self.error = error[:4] if len(error) > 1 and error[0] else ()
+        self.lost = len(error) > 1 and error[3]
+        self.lacks = len(error) % 4 == 1 and error[-1]
 
     def reported(self) -> None:
         """Note that the error was listed, and raised if errors are."""
@@ -128,7 +130,8 @@ class Found:
 
     def written(self) -> tuple[Any, ...]:
         """What a state has of it; `error` takes it."""
-        return self.error or (("", "", "", True) if self.lost else ())
+        error = self.error or (("", "", "", True) if self.lost else ())
+        return (*error, True) if self.lacks else error
 
 
 class Failure:

@@ -355,23 +355,25 @@ class Run:
         """Whether a bad element was good before a state was taken, and keeps its place among those that are counted.
 
         Raises:
-            StateError: what was lost has no place: its error hides an unknown number of elements. With
-                `Options.resume_without` it is reported instead.
+            StateError: what was lost has no place: its error hides an unknown number of elements. Or it lacked in an
+                earlier resume already, of which a state does not say how far it went. With `Options.resume_without`
+                it is reported instead.
         """
         hole = element[0]
-        if (
-            not SILENT_REPLAY.get()
-            or hole.noted
-            or hole.known
-            or self.stopped.on
-            or not (type(hole) is Hole or hole.error.lost)
-        ):
+        if not SILENT_REPLAY.get() or self.stopped.on:
+            return False
+        if hole.found is not None and hole.found.lacks and hole.found.again:  # in an earlier resume of the epoch
+            self.refuse(element, "a resume from a state that was taken after another one")
+            return False
+        if hole.noted or hole.known or not (type(hole) is Hole or hole.error.lost):
             return False
         if not self.bad.found.exact or (hole.found is not None and hole.found.again):
             return False
         if hole.error.lost:
             self.refuse(element, "what follows")
             return False
+        if hole.found is not None:
+            hole.found.lacks = True
         return True
 
     def need(self, element: Element, who: str) -> None:
@@ -396,7 +398,7 @@ class Run:
         record = bad_record(element, "left out", self.epoch)
         self.bad.log("resumed without", hole.error, self.bad.add(record), record.file, record.unit, always=True)
         if hole.found is not None:
-            hole.found.again = True
+            hole.found.again, hole.found.lacks = True, False
             hole.found.reported()
 
     def abandon(self) -> None:

@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from ..classes import dataclass
-from ..errors import StateError
+from ..errors import StateError, shown_line
 from ..flow.state.snapshot import as_int, corrupt_state
 from ..plan.batches import Batch, PaddedBatch
 from ..plan.index import Select, Sliced, blocker
 from ..plan.node import Node
 from ..plan.ranks import ByRank, OnRay, ranks_of, workers_of
+from ..urls import cleaned
 
 __all__ = ["Engine", "Position", "engine_of", "with_engine"]
 
@@ -97,7 +98,8 @@ class Engine:
             raise StateError(
                 "load_state_dict needs a state that is a number of elements, to go on with another engine: that needs "
                 "a chain that can be indexed (shuffle(gp.ALL)), only maps, batches and prefetch behind by_rank and "
-                f"on_ray, and no bad elements before it, got one of {state.get('engine') or 'a loop without ranks'}"
+                f"on_ray, and no bad elements before it, got one of "
+                f"{shown_line(cleaned(str(state.get('engine') or 'a loop without ranks'))[:200])}"
             )
         place = as_int(place, "place")
         if ranks or not place:

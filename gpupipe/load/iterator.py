@@ -19,7 +19,7 @@ from ..extract.storage.forking import keep_forever
 from ..extract.storage.waiting import LIMITS
 from ..flow.element import BatchStream, Found, Stream, is_element
 from ..flow.own_bytes import own_bytes
-from ..flow.run import Context, Run
+from ..flow.run import SILENT_REPLAY, Context, Run
 from ..flow.state.snapshot import written
 from ..flow.step import close
 from ..graph.eager import ELEMENT
@@ -442,11 +442,17 @@ class DatasetIterator(Reports, Iterator[Any]):
         run.any_order = run.stateless is None and any_order(self._plan, self._settings.deterministic) is not None
         self._count_good = run.bad.counts_good and self._settings.on_error != "replace"
         at = Context(run, epoch)
+        state, start = self._mark.checkpoint
+        silent = SILENT_REPLAY.get()
         try:
+            # What is peeked at for its type is made again then: a cache that was full and is lost has such an input.
+            SILENT_REPLAY.set(state is not None or self._progress.delivered > start)
             lowered = lower_in(self._plan, self._settings, at, self._learned)
         except DataError:  # the epoch's own data is bad; other errors may be those of this machine
             self._schedule.started, self._epoch_failed = False, True
             raise
+        finally:
+            SILENT_REPLAY.set(silent)
         self._learned = lowered.learned
         self._structure = lowered.element.structure or Structure()
         self._batched = lowered.element.batched

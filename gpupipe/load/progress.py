@@ -215,7 +215,7 @@ def bad_of(given: Any) -> tuple[list[Any], bool, list[Any]]:
     if given is None:
         return [], False, []
     found, passes = unpacked(given[0]), given[2] if len(given) > 2 else []
-    found = [one if len(one) in (4, 8) else [one[0], 0, *one[1:]] for one in found]  # an earlier version had no scopes
+    found = [one if len(one) % 4 < 2 else [one[0], 0, *one[1:]] for one in found]  # an earlier version had no scopes
     if not is_written(found):
         raise corrupt_state()
     passes_of(passes)

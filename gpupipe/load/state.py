@@ -188,10 +188,11 @@ class StateHeader:
             for i, (other, own) in enumerate(zip(theirs, mine, strict=False)):
                 if other == own:
                     continue
+                step = _cut(str(other[0])[:80])[1:-1]
                 same = " with other parameters or another function" if other[0] == own[0] else ""
                 raise StateError(
                     f"load_state_dict needs a state of this chain, got one whose step {i + 1} was "
-                    f"{str(other[0])[:80]}{same}, where this one has {own[0]} (at {lines[i]}){self._renamed()}"
+                    f"{step}{same}, where this one has {own[0]} (at {lines[i]}){self._renamed()}"
                 )
             raise StateError(
                 f"load_state_dict needs a state of this chain of {len(mine)} steps, got one of {len(theirs)} steps"

@@ -571,8 +571,8 @@ def test_a_state_over_a_cache_with_a_damaged_element_is_one_over_that_file(
 
 CHANGED_FILES: dict[str, Any] = {
     "overwritten": lambda path, new: path.write_bytes(new.read_bytes()),
-    "replaced": lambda path, new: os.replace(new, path),
-    "shorter": lambda path, new: (new.write_bytes(new.read_bytes()[:-8]), os.replace(new, path)),
+    "replaced": lambda path, new: new.replace(path),
+    "shorter": lambda path, new: (new.write_bytes(new.read_bytes()[:-8]), new.replace(path)),
     "appended": lambda path, new: path.write_bytes(path.read_bytes() + new.read_bytes()),
 }
 
@@ -593,6 +593,88 @@ def test_a_state_is_over_the_version_of_a_file_that_was_opened(how: str, digests
 
     with iter(chain) as items, pytest.raises(gp.StateError, match="needs a state over the same files"):
         items.load_state_dict(state)
+
+
+GATHERED: dict[str, Any] = {
+    "rows": lambda ds: ds,
+    "batch": lambda ds: ds.batch(4).unbatch(),
+    "padded": lambda ds: ds.padded_batch(4).unbatch(),
+    "rebatch": lambda ds: ds.batch(2).rebatch(5).unbatch(),
+    "whole": lambda ds: ds.batch(4, drop_remainder=True).unbatch(),
+    "twice": lambda ds: ds.batch(2).batch(2).unbatch().unbatch(),
+    "mapped": lambda ds: ds.batch(4).map(lambda x: x * 1).unbatch(),
+    "window": lambda ds: ds.window(4).flat_map(lambda w: w.batch(4)).unbatch(),
+    "shuffle": lambda ds: ds.shuffle(6, seed=1),
+    "interleave": lambda ds: ds.batch(4).interleave(gp.Dataset.from_tensor_slices, cycle_length=2),
+    "repeat": lambda ds: ds.batch(4).unbatch().repeat(2),
+    "cache": lambda ds: ds.batch(4).cache().unbatch(),
+    "ignored": lambda ds: ds.batch(4).unbatch().ignore_errors(),
+    "scan": lambda ds: ds.batch(4).unbatch().scan(np.int64(0), lambda s, x: (s + 1, x)),
+    "sample": lambda ds: gp.Dataset.sample_from_datasets([ds.batch(4).unbatch(), R(100, 110)], seed=1),
+}
+
+
+@pytest.mark.parametrize("policy", ["raise", "skip", "replace"])
+@pytest.mark.parametrize("name", GATHERED)
+def test_a_state_of_a_resume_in_which_an_element_lacked_is_exact_or_refused(name: str, policy: Any) -> None:
+    make = Marked(set())
+    chain = GATHERED[name](R(24).map(make, traced=False)).with_options(gp.Options(on_error=policy))
+    for count, more, healed in product((3, 5), (0, 1, 2, 5), (False, True)):
+        make.bad = set()
+        with iter(chain) as items:
+            outcomes(items, count)
+            state = through_json(items.state_dict())
+        make.bad = {2}
+        with resumed(chain, state) as items:
+            try:
+                outcomes(items, more)
+            except gp.StateError:
+                continue
+            second = through_json(items.state_dict())
+            make.bad = set() if healed else {2}
+            try:
+                rest = [leaves for _, leaves in outcomes(items, LONGEST)]
+            except gp.StateError:
+                continue
+        if not more:  # nothing was made again before the second state
+            continue
+        with resumed(chain, second) as items:
+            try:
+                got = [leaves for _, leaves in outcomes(items, LONGEST)]
+            except gp.StateError as error:
+                assert "was good when the state was taken" in str(error)
+                continue
+            assert got == rest, (count, more, healed)
+
+
+@pytest.mark.parametrize("policy", ["raise", "skip"])
+@pytest.mark.parametrize("kind", CACHES)
+@pytest.mark.parametrize("bad", [0, 1, 4])
+def test_an_element_that_is_looked_at_for_its_type_lacks_like_any_other(
+    bad: int, kind: str, policy: Any, tmp_path: Path
+) -> None:
+    make = Marked(set())
+
+    def chain() -> gp.Dataset:
+        batches = R(24).map(make).batch(3).map(lambda x: np.asarray(x) + 0)
+        ds: gp.Dataset = CACHES[kind](batches, str(tmp_path / "c")).unbatch()
+        return ds.with_options(gp.Options(on_error=policy))
+
+    one = chain()
+    list(one)
+    with iter(one) as items:
+        for _ in range(8):
+            next(items)
+        state = through_json(items.state_dict())
+        rest = numbers(items)
+    lose(tmp_path)
+    make.bad = {bad}
+
+    with resumed(chain(), state) as items:
+        try:
+            assert numbers(items) == rest == [*range(8, 24)]
+        except gp.StateError as error:
+            assert "was good when the state was taken" in str(error)
 
 
 def test_the_rest_of_a_file_stays_lost(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import gc
 import inspect
 import json
 import logging
+import os
 import traceback
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -291,6 +292,33 @@ def _state(ds: Any, where: str, said: Said) -> None:
     other = iter(ds.take(1))
     said.of(f"{where}: load_state_dict", lambda: other.load_state_dict(state))
     other.close()
+
+
+HERE: dict[str, Callable[[str], Any]] = {
+    "bad_records": lambda url: list(gp.Dataset.range(3).with_options(gp.Options(bad_records=url))),
+    "error_manifest": lambda url: list(gp.Dataset.range(3).with_options(gp.Options(error_manifest=url))),
+    "TFRecordWriter": lambda url: gp.io.TFRecordWriter(url).write(b"x"),
+    "index": lambda url: len(gp.TFRecordDataset("none", index=url)),
+    "WebDataset's index": lambda url: len(gp.WebDataset("none", "cls", index=url)),
+    "cache": lambda url: list(gp.Dataset.range(3).cache(url)),
+    "snapshot": lambda url: list(gp.Dataset.range(3).snapshot(url)),
+    "save": lambda url: gp.Dataset.range(3).save(url),
+    "load": lambda url: list(gp.Dataset.load(url)),
+    "a path": lambda url: list(gp.TFRecordDataset(Path("folder") / url)),
+    "an absolute path": lambda url: list(gp.TextLineDataset(os.path.abspath(url))),
+    "image_folder of a path": lambda url: gp.image_folder(Path("folder") / url),
+}
+"""What takes a path of this machine, given a URL."""
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_a_url_in_the_place_of_a_path_is_an_error_that_hides_its_secrets(name: str, said: Said) -> None:
+    url = f"http://{USER}:{PASSWORD}@127.0.0.1:9/folder/x?{QUERY}"
+    before = len(said.texts)
+    said.of(name, lambda: HERE[name](url))
+
+    assert len(said.texts) > before, "no error"
+    assert not list(Path().rglob("*http*"))
 
 
 COMMAND_LINES: dict[str, Callable[[str], list[list[str]]] | str] = {

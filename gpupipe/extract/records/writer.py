@@ -10,8 +10,9 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from gpupipe.errors import PlanError, PlanTypeError
+from gpupipe.errors import PlanError, PlanTypeError, shown_name
 from gpupipe.extract.records.compression import checked_compression
+from gpupipe.urls import is_url
 
 __all__ = ["TFRecordWriter", "framed"]
 
@@ -62,6 +63,8 @@ class TFRecordWriter:
 
     def __init__(self, path: str | os.PathLike[str], compression_type: str | None = None) -> None:
         compression = checked_compression(compression_type)
+        if is_url(name := os.fsdecode(path)):
+            raise PlanError(f"TFRecordWriter needs a local path, got {shown_name(name)!r}; copy the file there")
         self._file: _File | None
         self._raw = io.BufferedWriter(io.FileIO(path, "wb"), 1 << 20)
         if compression == "GZIP":

@@ -294,8 +294,8 @@ def is_written(found: Any) -> bool:
     """Whether JSON is bad elements as `FoundBad` writes them."""
     return isinstance(found, list) and all(
         isinstance(one, list)
-        and len(one) in (4, 8)
-        and [*map(type, one[4:])] in ([], [str, str, str, bool])
+        and [*map(type, one[4:])] in ([], [bool], [str, str, str, bool], [str, str, str, bool, bool])
+        and len(one) >= 4
         and all(type(number) is int and 0 <= number < 1 << 64 for number in one[:4])
         for one in found
     )
