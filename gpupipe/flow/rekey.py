@@ -15,6 +15,9 @@ from .run import Context
 
 __all__ = ["Rekey", "stream_in"]
 
+MOST = 1 << 12
+"""Streams of the cache that are remembered with those of the pass."""
+
 
 def stream_in(at: Context, key: int, name: str, unit: Unit, kind: type[Stream] = Stream) -> Stream:
     """The stream of a cached element in a context.
@@ -65,6 +68,8 @@ class Rekey:
             return BatchStream([self.stream(row) for row in stream.streams], stream.positions)
         found = self._streams.get(id(stream))
         if found is None:
+            if len(self._streams) >= MOST:  # where each element has one
+                self._streams.clear()
             found = stream, stream_in(self._at, stream.key, stream.name, stream.unit, type(stream))
             self._streams[id(stream)] = found
         return found[1]

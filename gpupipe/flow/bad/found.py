@@ -73,7 +73,7 @@ class FoundBad:
         self._found: dict[Place, Found] = {}
         self._in_caches: dict[Place, Found] = {}  # bad when the caches were filled that the epoch reads
         self._scopes: dict[int, list[int]] = {}  # of the inputs of caches in each scope
-        self._within: dict[int, list[Place]] = {}  # what was found in each scope, and may have been dropped
+        self._within: dict[int, dict[Place, None]] = {}  # what was found in each scope, and may have been dropped
         self._passes = Passes()
         self._before: dict[int, Places] = {}
         self._lock = threading.RLock()
@@ -120,7 +120,7 @@ class FoundBad:
     def _sort(self, places: Iterable[Place]) -> None:
         for place in places:
             if place[1]:
-                self._within.setdefault(place[1], []).append(place)
+                self._within.setdefault(place[1], {})[place] = None
 
     def of(self, step: Any) -> Places | None:
         """The errors that a step found before the state was taken; None where there are none."""

@@ -33,7 +33,7 @@ class FullPass(Protocol):
 
     @property
     def bad(self) -> list[Any] | None:
-        """The elements that were bad when it was filled, see `FoundBad.below`; None if not all are known."""
+        """The elements that were bad when it was filled, see `FoundBad.inside`; None if not all are known."""
         ...
 
     @property
