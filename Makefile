@@ -70,7 +70,7 @@ check: $(DEV)
 # The same on the types of the optional libraries that are installed, where `check` has stubs that know nothing (tests/stubs/).
 check-libraries: $(DEV)
 	$(PY) -m mypy & mypy=$$!; \
-	$(PY) -m pyright --threads 2 --pythonpath $(PY) --project tests/stubs/libraries.json; status=$$?; wait $$mypy && exit $$status
+	$(PY) -m pyright --threads 2 --pythonpath $(PY) --project .ci/libraries.json; status=$$?; wait $$mypy && exit $$status
 
 test-gpu: $(DEV)
 	$(PY) -m pytest -m 'gpu or conformance' $(ARGS)

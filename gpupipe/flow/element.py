@@ -120,9 +120,10 @@ class Found:
     def __init__(self, number: int = 0, error: tuple[Any, ...] = (), again: bool = False) -> None:
         self.number, self.again = number, again
         self.cause: DataError | None = None
-        self.error = error[:4] if len(error) > 1 and error[0] else ()
-        self.lost = len(error) > 1 and error[3]
-        self.lacks = len(error) % 4 == 1 and error[-1]
+        told = error[:4]
+        self.error = told if len(told) == 4 and told[0] else ()
+        self.lost = len(told) == 4 and told[3]
+        self.lacks = len(error) % 4 == 1
 
     def reported(self) -> None:
         """Note that the error was listed, and raised if errors are."""
