@@ -233,7 +233,7 @@ class Joined(RandomAccess):
                     close(one)
 
     def changed(self) -> Iterator[Element]:
-        return chain.from_iterable(part.changed() for part in self._parts.values())
+        return chain.from_iterable(part.changed() for part in list(self._parts.values()))
 
 
 def joined(parts: Sequence[RandomAccess]) -> RandomAccess:

@@ -127,7 +127,7 @@ def resumes(case: Case, how: str, policy: str) -> str:
             try:
                 got = outcomes(items, case.seed % 5)
                 ended, second = len(got) < case.seed % 5, through_json(items.state_dict())
-                shutil.copytree(Path(folder) / "again", Path(folder) / "third")
+                shutil.copytree(Path(folder) / "again", Path(folder) / "third", ignore=shutil.ignore_patterns("*.tmp"))
                 if case.seed % 4 == 3:  # what failed can be had again
                     change("", case.seed)
                 got += outcomes(items, LONGEST)
