@@ -16,7 +16,7 @@ from ...options import Settings
 from ...plan.index import ENDLESS
 from ..access import RandomAccess, access
 from ..bad.passes import ByIndex, Given
-from ..element import Element, Hole, Raised, is_element
+from ..element import Element, Hole, Raised, Stream, is_element
 from ..rekey import Rekey
 from ..run import Context, Flow
 from ..state.snapshot import State, fast_forward, int_part, part
@@ -83,6 +83,8 @@ class _CacheFill(Running):
         self._run, self._stopped = at.run, at.run.stopped
         self._rekey, self._scope = Rekey(at), at.inner_scope
         self._outside = Rekey(replace(at.neutral(), scope=at.scope)).stream
+        self._stream: Stream | None = None  # of the last element, and the same outside of the cache
+        self._shown: Any = None
         at.run.bad.found.enters(self._scope, at.scope)
         position = part(state)
         self._kept = flow.store.start(at.run, flow.element) if position is None else None
@@ -127,7 +129,9 @@ class _CacheFill(Running):
                 found.reads(self._cache, bad, self._scope)
             raise StopIteration
         value, stream, place = self._keep(element)
-        element = value, self._outside(stream), place
+        if stream is not self._stream:
+            self._stream, self._shown = stream, self._outside(stream)
+        element = value, self._shown, place
         if type(value) is Raised or (type(value) is Hole and self._run.lacks(element)):
             self._forget()  # elements are missing: the next pass tries again
         elif kept is not None:
