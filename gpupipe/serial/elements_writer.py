@@ -38,7 +38,7 @@ class ElementsWriter:
         head: JSON for the head.
         compression: "" or "GZIP".
         indexed: write an index before the end, 8 bytes an element; not of a compressed file.
-        told: write what `finish` is given before the end, where `ElementsReader.told` finds it.
+        told: write what `finish` is given before the end, where `ElementsReader.check_end` finds it.
 
     Raises:
         OSError: the file cannot be written.

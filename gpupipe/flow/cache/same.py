@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from typing import Any, Protocol
@@ -14,6 +13,7 @@ from ..bad.passes import Given, Pass, full_pass
 from ..element import Element
 from ..run import Context
 from ..state.snapshot import State, int_part
+from ..step import close
 
 __all__ = ["FullPass", "read_after", "refuse"]
 
@@ -91,7 +91,10 @@ def _is(kept: FullPass, expected: Pass, at: Context) -> bool:
     if expected.more and kept.bad is not None and expected.more != Given(lambda: kept.bad).bad:
         return False
     given = Given()
-    with closing(kept.kept(at.neutral())) as elements:  # type: ignore[type-var]
+    elements = kept.kept(at.neutral())
+    try:
         for element in islice(elements, expected.count):
             given.add(element)
+    finally:
+        close(elements)
     return (given.count, given.mark) == (expected.count, expected.mark)

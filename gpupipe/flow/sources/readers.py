@@ -238,12 +238,8 @@ def overwritten(file: OpenFile | None, stream: Stream, position: int) -> Iterato
     """
     limits = LIMITS.get()
     told = limits is not None and file is not None and (file.path, file.tag) in limits.changed
-    try:
-        if file is not None and file.storage is LOCAL and not told:
-            LOCAL.confirm(file.path, file.tag, replaced=True)
-    except DataError as error:
-        error.offset, error.unit = position, stream.unit
-        yield element_of((position, error.kept().hiding()), stream)
+    if file is not None and file.storage is LOCAL and not told:
+        yield from _confirmed(partial(LOCAL.confirm, file.path, file.tag, replaced=True), stream, position)
 
 
 def at_the_end(file: OpenFile | None, stream: Stream, position: int) -> Iterator[Element]:
@@ -254,9 +250,13 @@ def at_the_end(file: OpenFile | None, stream: Stream, position: int) -> Iterator
         stream: of its elements.
         position: behind that of the last one.
     """
+    if file is not None:
+        yield from _confirmed(file.confirm, stream, position)
+
+
+def _confirmed(confirm: Callable[[], None], stream: Stream, position: int) -> Iterator[Element]:
     try:
-        if file is not None:
-            file.confirm()
+        confirm()
     except DataError as error:
         error.offset, error.unit = position, stream.unit
         yield element_of((position, error.kept().hiding()), stream)
