@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 __all__ = [
     "LAW",
+    "REDRAWN",
     "ROOT",
     "BatchRng",
     "hash64",
@@ -42,6 +43,9 @@ LAW = 2
 
 What a file is called is no part of it: a state lists the names that keys were made of, and is refused over others.
 """
+
+REDRAWN = 3
+"""The same, of a chain in which `pick` draws anew for a place that comes again."""
 
 _MASK = (1 << 64) - 1
 _LOW = 0xFFFF_FFFF

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -16,18 +16,18 @@ from ..arguments import (
     signature,
     travels,
 )
-from ..brief import brief
 from ..errors import PlanError, PlanTypeError
 from ..graph.classify import classify
 from ..graph.sites import users_frames
 from ..graph.trace import require_no_symbols
 from ..options import AUTOTUNE
-from ..plan.index import ENDLESS, Asked, Part, Places, Select, blocker, why_not
+from ..plan.index import Part, Places, Select, blocker, why_not
 from ..plan.joins import Concatenate
 from ..plan.maps import Filter, FlatMap, Interleave, Map
 from ..plan.mistakes import refuse_certain_mistakes
 from ..plan.order import Enumerate, Repeat, Shard, Skip, Take
 from .base import Chain, alike
+from .places import batches_of, places_of
 
 if TYPE_CHECKING:
     from .. import Dataset
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Elements"]
 
 Array = npt.NDArray[np.integer[Any]]
-
-_PLACES = "integers in a list, a range or an array, or from an iterator or a function"
 
 
 class Elements(Chain):
@@ -255,24 +253,38 @@ class Elements(Chain):
             raise PlanError(f"split needs fractions whose sum is 1, got {list(fractions)} with {sum(weights) / 1e9:g}")
         return tuple(self._select("split", Part(tuple(weights), i, seed)) for i in range(len(weights)))
 
-    def pick(self, places: Iterable[int] | Array | Callable[[], Iterable[int]]) -> Dataset:
+    def pick(
+        self,
+        places: Iterable[int] | Iterable[Iterable[int]] | Array | Callable[..., Iterable[int]],
+        *,
+        redraw: bool = True,
+    ) -> Dataset:
         """The elements at some places, in the order of the places; the way to write a sampler or a curriculum.
 
         ``ds.pick(places)`` gives what ``[ds[i] for i in places]`` gives, in the epoch of the loop, but opens the files
         once, reads ahead, and keeps the parallel maps and the prefetch of the chain. Behind `batch`, places are those
         of batches.
 
+        A place that comes again within a loop is another draw: the second time it has the random crops, flips and
+        colours of the second pass of a `repeat`, and so on. The elements are the same.
+
         Places may also come while the chain runs, from an iterator. Then an element is delivered once it is there,
         even if the iterator lets the chain wait for the next place. The chain takes a place when it needs one: a plain
         loop for each element, in its own thread; prefetches, parallel maps and stages with images some ahead.
 
-        A state is the number of places that were given. To resume, a function is called again and must give the same
-        ones. A plain iterator gives its places to one loop; its chain has no state, and a second loop is an error.
+        A state has the number of places that were given, and a digest of them. To resume, a function is called again
+        and must give the same ones. A plain iterator gives its places to one loop; its chain has no state, and a second
+        loop is an error. See the guide's page "Samplers".
 
         Args:
-            places: indices >= 0, in any order, also repeated ones: a list, a range, or an integer array of shape (N,),
-                which is copied; an iterator of integers; or an object that is iterated over in each pass (a sampler),
-                or a function called in each, that returns such an object.
+            places: indices >= 0, in any order, also repeated ones: a list, a range, or an integer array or tensor of
+                shape (N,), which is copied; an iterator of integers; or an object that is iterated over in each pass (a
+                sampler, also of PyTorch), or a function called in each that returns such an object. A function with
+                one argument gets the epoch. A sampler's `set_epoch` is called, and its generator gives other numbers in
+                each epoch; its `len`, if it has one, is the length of this dataset. Lists of places make batches;
+                so does an object with a `batch_size` that gives lists of that size, the last may be shorter (a batch
+                sampler).
+            redraw: False gives a place the same random numbers each time that it comes in a pass.
 
         Example:
             >>> from gpupipe import Dataset
@@ -285,13 +297,18 @@ class Elements(Chain):
         Raises:
             PlanError: a step cannot be indexed, names the step; a place that the dataset does not have, when the chain
                 starts if its length is unknown before, or when it comes from an iterator; or ``on_error="skip"``
-                behind `batch`, when it starts.
+                behind `batch`, when it starts; or a sampler that gives more or fewer places than its `len`.
             FunctionError: by `next`, whatever `Options.on_error` says: the iterator or the function raised.
         """
+        if (batches := batches_of(places)) is not None:
+            picked = self.pick(batches.places, redraw=redraw).batch(batches.size)
+            if batches.sizes is not None:
+                picked = picked.rebatch(batches.sizes)
+            return picked if batches.count < 0 else picked.assert_cardinality(batches.count)
         step = blocker(self.plan)
         if step is not None:
             raise PlanError(f"pick needs steps that can be indexed, and {why_not(step)}")
-        order = _places(places)
+        order = places_of(places, redraw)
         if isinstance(order, Places) and self.plan.cardinality >= 0:
             order.size(self.plan.cardinality)
         return self._then(Select(self.plan, order))
@@ -319,32 +336,3 @@ class Elements(Chain):
         if not isinstance(result, Chain):
             raise PlanTypeError(f"apply needs a function that returns a Dataset, got {type(result).__name__}")
         return result
-
-
-def _places(places: Any) -> Places | Asked:
-    """The places of `pick`: checked and copied, or still to be asked for.
-
-    Raises:
-        PlanError: a negative one, or more dimensions than one.
-        PlanTypeError: something other than integers.
-    """
-    if isinstance(places, (str, bytes, bytearray, memoryview, Set, Mapping, Chain)):
-        raise PlanTypeError(f"pick needs {_PLACES}, got {type(places).__name__}")
-    if not isinstance(places, (Sequence, np.ndarray)):
-        if not isinstance(places, Iterable) and not callable(places):
-            raise PlanTypeError(f"pick needs {_PLACES}, got {type(places).__name__}")
-        return Asked(cast("Iterable[int]", places))
-    try:
-        given = places if isinstance(places, np.ndarray) else np.asarray(list(places) or np.zeros(0, np.int64))
-    except (ValueError, OverflowError) as error:
-        raise PlanTypeError(f"pick needs integers, got {brief(places)}") from error
-    if given.dtype.kind not in "iu":
-        raise PlanTypeError(f"pick needs integers of one dtype, got {brief(places)} of dtype {given.dtype}")
-    if given.ndim != 1:
-        raise PlanError(f"pick needs places of shape (N,), got {given.shape}")
-    if given.size and (int(given.min()) < 0 or int(given.max()) >= ENDLESS):
-        wrong = given.min() if int(given.min()) < 0 else given.max()
-        raise PlanError(f"pick needs places from 0 to 2**62 - 1, got {int(wrong)}")
-    chosen = given.astype(np.int64)
-    chosen.flags.writeable = False
-    return Places(chosen)

@@ -27,6 +27,7 @@ __all__ = [
     "is_replacement",
     "locate",
     "replaced",
+    "visited",
 ]
 
 
@@ -39,16 +40,26 @@ class Stream:
         unit: of positions.
         alike: the key without the inputs of zips; steps with a seed of their own use it.
         scope: the input of which cache it was opened in, where keys are those of the root; 0 for none.
+        first: the same source on the first visit of its elements, for a later one (`Context.in_visit`).
     """
 
-    __slots__ = ("alike", "key", "name", "scope", "unit")
+    __slots__ = ("alike", "first", "key", "name", "scope", "unit")
+
+    first: Stream | None
 
     def __init__(self, key: int, name: str, unit: Unit = "index", alike: int | None = None, scope: int = 0) -> None:
+        self.first = None
         self.key = key
         self.name = name
         self.unit: Unit = unit
         self.alike = key if alike is None else alike
         self.scope = scope
+
+
+def visited(stream: Stream, first: Stream) -> Stream:
+    """The stream of a later visit, with that of the first one."""
+    stream.first = first
+    return stream
 
 
 class BatchStream(Stream):
@@ -64,6 +75,7 @@ class BatchStream(Stream):
     def __init__(self, streams: list[Stream], positions: list[int]) -> None:
         first = streams[0]
         super().__init__(first.key, first.name, first.unit, first.alike, first.scope)
+        self.first = first.first
         self.streams = streams
         self.positions = positions
 
@@ -95,7 +107,9 @@ def replaced(columns: Any, hole: Element) -> Element:
 def _replacement(stream: Stream) -> Stream:
     if isinstance(stream, BatchStream):
         return BatchStream([_replacement(row) for row in stream.streams], stream.positions)
-    return Replacement(stream.key, stream.name, stream.unit, stream.alike, stream.scope)
+    made = Replacement(stream.key, stream.name, stream.unit, stream.alike, stream.scope)
+    made.first = stream.first
+    return made
 
 
 def is_replacement(stream: Stream) -> bool:

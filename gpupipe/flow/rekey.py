@@ -26,11 +26,7 @@ def stream_in(at: Context, key: int, name: str, unit: Unit, kind: type[Stream] =
     draw without it. In any other context (a later pass of `repeat`, a later input of `zip`) keys differ, as without a
     cache.
     """
-    return kind(_key_in(at.key, key), name, unit, _key_in(at.alike, key), at.scope)
-
-
-def _key_in(context: int, key: int) -> int:
-    return key if context == ROOT else mix64(context, key)
+    return at.keyed(lambda context: key if context == ROOT else mix64(context, key), name, unit, kind)
 
 
 class Rekey:
@@ -43,7 +39,7 @@ class Rekey:
 
     def __init__(self, at: Context, base: int = ROOT) -> None:
         self._at = at
-        self._same = at.key in (base, ROOT)
+        self._same = at.drawing.key in (base, ROOT)
         self._streams: dict[
             int, tuple[Stream, Stream]
         ] = {}  # by id, with the stream itself: an id is used again once its object is gone

@@ -25,7 +25,7 @@ from ..urls import without_secrets
 from .bad.policy import ErrorPolicy
 from .bad.records import REASON, Action, BadRecords
 from .counters import Counters
-from .element import BatchStream, Element, Hole, Raised, Stream
+from .element import BatchStream, Element, Hole, Raised, Stream, visited
 from .idle_workers import IdleWorkers
 from .remote_reads import REMOTE, RemoteReads
 from .step import Running, State
@@ -75,6 +75,7 @@ class Context:
         places: the step for whose places elements are made as they come (`flow.order.asked`), if they are.
         since: how many bad elements had been found in the epoch, at most, when anything was first read here.
         scope: the cache whose input this is in, by the place where the cache is opened; 0 for none.
+        drawn: the place whose keys its elements have, where an index comes again (`in_visit`); None: this one.
     """
 
     run: Run
@@ -91,26 +92,46 @@ class Context:
     places: Any = None
     since: int = 0
     scope: int = 0
+    drawn: Context | None = None
 
     def in_pass(self, index: int, count: int) -> Context:
         """The context of pass `index` of `count`; a negative count has no end."""
         passes = pass_number(self.passes, index, count)
-        return self if passes == self.passes else self._at(passes=passes, since=self.run.bad.found.count)
+        drawn = self.drawn and self.drawn.in_pass(index, count)
+        if passes == self.passes and drawn is self.drawn:
+            return self
+        return self._at(drawn, passes=passes, since=self.run.bad.found.count)
 
     def in_branch(self, first: int) -> Context:
         """The context of an input of a concatenation, after `first` other branches."""
-        return self if first == 0 else self._at(branch=self.branch + first)
+        drawn = self.drawn and self.drawn.in_branch(first)
+        return self if first == 0 else self._at(drawn, branch=self.branch + first)
 
     def in_mixture(self, first: int) -> Context:
         """The context of an input of a mixture, after `first` other branches."""
-        return self._at(branch=self.branch + first, mixtures=self.mixtures + 1)
+        drawn = self.drawn and self.drawn.in_mixture(first)
+        return self._at(drawn, branch=self.branch + first, mixtures=self.mixtures + 1)
 
     def in_zip(self, number: int, index: int) -> Context:
         """The context of input `index` of the zip with this number; that of input 0 is this one."""
-        return self if index == 0 else self._at(zipped=mix64(mix64(self.zipped, number), index))
+        drawn = self.drawn and self.drawn.in_zip(number, index)
+        return self if index == 0 else self._at(drawn, zipped=mix64(mix64(self.zipped, number), index))
 
-    def _at(self, **numbers: Any) -> Context:
-        at = replace(self, **numbers)
+    def in_visit(self, number: int) -> Context:
+        """The context for an index that comes again: the same elements, with the keys of pass `number` of a repeat.
+
+        Steps that choose elements (a full shuffle, a mixture) choose as on the first visit.
+        """
+        drawn = self.drawing.in_pass(number, -1)
+        return self if drawn is self.drawing else replace(self, drawn=drawn)
+
+    @property
+    def drawing(self) -> Context:
+        """The place whose keys the elements have."""
+        return self.drawn or self
+
+    def _at(self, drawn: Context | None, **numbers: Any) -> Context:
+        at = replace(self, drawn=drawn, **numbers)
         key = place_key(at.outer, at.branch, at.passes, at.zipped)
         return replace(at, key=key, alike=place_key(at.outer_alike, at.branch, at.passes))
 
@@ -118,6 +139,9 @@ class Context:
 
     def inside(self, stream: Stream, position: int) -> Context:
         """The context of a dataset made from the element at this position."""
+        if self.drawn is not None:
+            first = replace(self, drawn=None).inside(stream.first or stream, position)
+            return replace(first, drawn=self.drawn.inside(stream, position))
         key = mix64(stream.key, position)
         alike = key if stream.alike == stream.key else mix64(stream.alike, position)
         since = self.run.bad.found.count
@@ -127,8 +151,8 @@ class Context:
         """The context of a function's traced plan, applied to these columns."""
         numbers = (self.branch, self.passes, self.zipped, self.mixtures)
         keys = (self.key, self.alike, self.outer, self.outer_alike)
-        rest = (*self.params, columns), self.places, self.since, self.scope
-        return Context(self.run, self.epoch, *keys, *numbers, *rest)
+        params = (*self.params, columns)
+        return Context(self.run, self.epoch, *keys, *numbers, params, self.places, self.since, self.scope, self.drawn)
 
     def neutral(self) -> Context:
         """The context of a cache's input: cached elements depend on the seed and on identity only."""
@@ -137,7 +161,7 @@ class Context:
     @property
     def inner_scope(self) -> int:
         """The scope of the input of a cache that is opened here."""
-        return mix64(self.scope, self.key) or 1
+        return mix64(self.scope, self.drawing.key) or 1
 
     def for_places(self, places: Any) -> Context:
         """The same context for steps that make elements for the places of a step; None: for some that are known."""
@@ -152,8 +176,23 @@ class Context:
             unit: of positions.
         """
         mixed = hash64(kind)
-        key = mix64(self.key, mixed)
-        return Stream(key, name, unit, key if self.alike == self.key else mix64(self.alike, mixed), self.scope)
+        return self.keyed(lambda key: mix64(key, mixed), name, unit)
+
+    def keyed(
+        self, key_in: Callable[[int], int], name: str, unit: Unit = "index", kind: type[Stream] = Stream
+    ) -> Stream:
+        """The stream of a source that is opened here.
+
+        Args:
+            key_in: its key, by that of a place.
+            name: for messages.
+            unit: of positions.
+            kind: of stream.
+        """
+        at = self.drawn or self
+        key = key_in(at.key)
+        made = kind(key, name, unit, key if at.alike == at.key else key_in(at.alike), self.scope)
+        return made if at is self else visited(made, replace(self, drawn=None).keyed(key_in, name, unit, kind))
 
     def draws(self, seed: int | None, rerandomize: bool) -> tuple[int, int, int]:
         """Seed, epoch and key of the draws of a step that is opened here.
@@ -184,6 +223,7 @@ class Run:
         asked: its running steps whose places come while they run, see `flow.order.asked`.
         ranked: whether other ranks make as many steps, by `by_rank`.
         counting: whether only the number of elements is wanted.
+        from_start: whether elements are made from the start of the epoch, and not from the position of a state.
         on_gpu: by delivered column, whether its arrays are on the GPU, where only the first of them tells.
         executors: computes the images of its stages on the threads that ask for elements; None if each stage has
             threads and an executor of its own.
@@ -203,6 +243,7 @@ class Run:
     asked: list[Any] = field(default_factory=list)
     ranked: bool = False
     counting: bool = False
+    from_start: bool = True
     on_gpu: dict[int, bool] = field(default_factory=dict)
     executors: Executors | None = None
     _lost: set[tuple[int, int]] = field(default_factory=set)
@@ -362,6 +403,8 @@ class Run:
         hole = element[0]
         if not SILENT_REPLAY.get() or self.stopped.on:
             return False
+        if PEEKING.get() is not None and not (self.from_start or element[1].scope):
+            return False  # it may be of an earlier pass, of which the state knows nothing
         if hole.found is not None and hole.found.lacks and hole.found.again:  # in an earlier resume of the epoch
             self.refuse(element, "a resume from a state that was taken after another one")
             return False

@@ -446,6 +446,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         silent = SILENT_REPLAY.get()
         try:
             # What is peeked at for its type is made again then: a cache that was full and is lost has such an input.
+            run.from_start = state is None
             SILENT_REPLAY.set(state is not None or self._progress.delivered > start)
             lowered = lower_in(self._plan, self._settings, at, self._learned)
         except DataError:  # the epoch's own data is bad; other errors may be those of this machine

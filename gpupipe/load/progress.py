@@ -255,7 +255,7 @@ class Resume:
         """
         states: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]
         for state in states:
-            check_seal(state)
+            check_seal(state, chain.law)
         headers = [chain.of_version(state["gpupipe_state"]) for state in states]
         for header in headers:
             header.head()

@@ -19,11 +19,12 @@ from ..flow.state.snapshot import MOST, State, as_int, corrupt_state
 from ..log import logger
 from ..options import Settings
 from ..plan.cache import element_from_json, element_to_json
+from ..plan.index import redraws
 from ..plan.node import ElementType, Node
 from ..plan.outline import Outline, outline
 from ..plan.portable import portable
 from ..plan.ranks import ranks_of
-from ..random import LAW
+from ..random import LAW, REDRAWN
 from ..transform.choose import executor_of
 from ..urls import cleaned
 from .by_place import Engine, engine_of
@@ -92,6 +93,11 @@ class StateHeader:
             self._engine = engine_of(self.plan)
         return self._engine
 
+    @property
+    def law(self) -> int:
+        """The version of the law of random numbers that the chain follows."""
+        return REDRAWN if redraws(self.plan) else LAW
+
     def of_version(self, version: int) -> StateHeader:
         """Return this header as states of a version in `READ` have it."""
         if version == FORMAT or ranks_of(self.plan) is None:
@@ -105,7 +111,7 @@ class StateHeader:
             code = portable(self.plan, paths=False, ranks=self.ranks, signing=self.settings.signing_parameters)
             self._head = {
                 "gpupipe_state": FORMAT,
-                "law": LAW,
+                "law": self.law,
                 "steps": _short([[text, digest] for text, digest in found.steps]),
                 "code": None if code.private is not None else code.digest.hex(),
                 "files": files_of(found.files, self.settings.file_digests, found.sizes, self.opened),
@@ -269,17 +275,27 @@ def sealed(state: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "digest": hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}
 
 
-def check_seal(state: Any) -> None:
+def check_seal(state: Any, law: int) -> None:
     """Check that a user's object is a state of this version, as `state_dict` made it.
+
+    Args:
+        state: the object.
+        law: the version of the law of random numbers that the chain follows.
 
     Raises:
         StateError: it is another object, of another version, or damaged.
     """
     if not isinstance(state, dict) or "gpupipe_state" not in state:
         raise StateError(f"load_state_dict needs what state_dict returned, got {type(state).__name__}")
-    known = (("gpupipe_state", "version of the format", READ), ("law", "law of random numbers", (LAW,)))
+    known = (("gpupipe_state", "version of the format", READ), ("law", "law of random numbers", (law,)))
     for name, what, own in known:
         if state.get(name) not in own:
+            if (name, law, state.get(name)) == ("law", REDRAWN, LAW):
+                raise StateError(
+                    "load_state_dict needs a state of a chain in which a place that comes again is another draw, got "
+                    "one of a version of gpupipe in which it had the same random numbers: continue it with "
+                    "pick(..., redraw=False), or start the epoch again"
+                )
             raise StateError(
                 f"load_state_dict needs a state with {what} {own[-1]}, got {state.get(name)!r}: it was made by another "
                 "version of gpupipe; start the epoch again"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,9 @@ __all__ = [
     "Sliced",
     "asked_of",
     "blocker",
+    "length_of",
     "loses_batches",
+    "redraws",
     "why_not",
 ]
 
@@ -146,6 +149,11 @@ class Places:
             raise PlanError(f"pick needs places from 0 to {n - 1}, got {most}")
         return len(self.indices)
 
+    @property
+    def redraws(self) -> bool:
+        """Whether an index that comes again has other random numbers."""
+        return False
+
     def describe(self) -> str:
         """The step, with the first indices."""
         shown = ", ".join(map(str, self.indices[:4].tolist()))
@@ -160,19 +168,29 @@ class Asked:
         places: an iterator of integers, which serves one pass; or an iterable, or a function that returns one, which
             serve each pass anew.
         taken: one object for each pass that asked for the places of an iterator; the pass of the first object has them.
+        count: how many there are, as the object's `len` says; negative if that is not known before they have come.
     """
 
-    places: Iterable[int] | Callable[[], Iterable[int]]
+    places: Any
     taken: list[object] = field(default_factory=list, compare=False)
+    count: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "count", length_of(self.places))
 
     @property
     def once(self) -> bool:
         """Whether only one pass can have them."""
         return isinstance(self.places, Iterator)
 
+    @property
+    def redraws(self) -> bool:
+        """Whether an index that comes again has other random numbers."""
+        return False
+
     def size(self, n: int) -> int:
-        """The number of indices: it is not known before they have come."""
-        return UNKNOWN_CARDINALITY
+        """The number of indices, if it is known, whatever the input has."""
+        return self.count
 
     def describe(self) -> str:
         """The step, with what gives the indices."""
@@ -247,6 +265,14 @@ class Rows:
 Order = Sliced | Everything | Part | Places | Asked | Share | Rows
 
 
+def length_of(places: Any) -> int:
+    """What the `len` of a sampler says; `UNKNOWN_CARDINALITY` if it has none."""
+    try:
+        return len(places)
+    except (TypeError, NotImplementedError):  # samplers that cannot tell raise either
+        return UNKNOWN_CARDINALITY
+
+
 def asked_of(order: Order) -> Asked | None:
     """The indices that an order asks for while the chain runs, if it does."""
     inner = order.order if isinstance(order, Rows) else order
@@ -264,7 +290,7 @@ class Select(Step):
     def _cardinality(self) -> int:
         n = self.source.cardinality
         if asked_of(self.order) is not None:
-            return UNKNOWN_CARDINALITY
+            return self.order.size(n)
         if n == INFINITE:
             size = self.order.size(ENDLESS)
             return INFINITE if size > ENDLESS >> 32 else size
@@ -285,11 +311,25 @@ class Select(Step):
 
     @property
     def name(self) -> str:
-        names = {Sliced: "[...]", Everything: "shuffle", Part: "split", Places: "pick", Asked: "pick"}
-        return names.get(type(self.order), "select")
+        names = {Sliced: "[...]", Everything: "shuffle", Part: "split"}
+        return "pick" if isinstance(self.order, Places | Asked) else names.get(type(self.order), "select")
+
+    @property
+    def redraws(self) -> bool:
+        """Whether an index may come again, with other random numbers."""
+        order = self.order.order if isinstance(self.order, Rows) else self.order
+        return isinstance(order, Places | Asked) and order.redraws
 
     def describe(self) -> str:
         return self.order.describe()
+
+
+def redraws(root: Node) -> bool:
+    """Whether a `pick` of a chain draws anew for a place that comes again."""
+    return any(
+        (isinstance(node, Select) and node.redraws) or (node.made is not None and redraws(node.made))
+        for node in walk(root)
+    )
 
 
 def blocker(root: Node) -> Node | None:

@@ -46,7 +46,7 @@ def one_by_one(ds: gp.Dataset, places: Any, epoch: int = 0) -> list[Any]:
 
 
 def picked(ds: gp.Dataset, places: Any, epoch: int = 0) -> list[Any]:
-    return [plain(element) for element in ds.pick(places).iterator(epoch=epoch)]
+    return [plain(element) for element in ds.pick(places, redraw=False).iterator(epoch=epoch)]
 
 
 def _python(x: Any) -> int:
@@ -94,9 +94,12 @@ def test_no_file_is_opened_for_each_place(tmp_path: Path, monkeypatch: pytest.Mo
     ds = files(tmp_path).batch(2, drop_remainder=True)
     len(ds)
     monkeypatch.setattr(RecordsFlow, "indexed", indexed)
-    list(ds.pick([14, 3, 9, 3, 0, 7, 14] * 4))
+    places = [14, 3, 9, 3, 0, 7, 14] * 4
+    list(ds.pick(places, redraw=False))
 
     assert len(opened) <= 2 * 6  # to count its records, and to read them
+    list(ds.pick(places))
+    assert len(opened) <= 4 * 6 + 8 * 6  # and once for each time that a place comes
 
 
 @pytest.mark.parametrize(
@@ -104,14 +107,15 @@ def test_no_file_is_opened_for_each_place(tmp_path: Path, monkeypatch: pytest.Mo
     [
         (Range(5), [5], r"pick needs places from 0 to 4, got 5"),
         (Range(5), [-1], r"pick needs places from 0 to 2\*\*62 - 1, got -1"),
-        (Range(5), [[1]], r"pick needs places of shape \(N,\), got \(1, 1\)"),
+        (Range(5), np.array([[1]]), r"pick needs places of shape \(N,\), got \(1, 1\)"),
+        (Range(5), [[1], [0.5]], r"pick needs integers of one dtype, got \[1, 0.5\] of dtype float64"),
         (Range(5), np.array(3), r"pick needs places of shape \(N,\), got \(\)"),
         (Range(5), [*range(100_000), 0.5], r"pick needs integers of one dtype, got .{1,200} of dtype float64$"),
         (Range(5), bytearray(b"1"), r"a list, a range or an array, or from an iterator or a function, got bytearray"),
         (Range(5), [1.0], r"pick needs integers of one dtype, got \[1.0\] of dtype float64"),
         (Range(5), [True], r"pick needs integers of one dtype, got \[True\] of dtype bool"),
         *((Range(5), x, "pick needs integers in a list, a range") for x in (3, "12", b"12", {1, 2}, {1: 2}, Range(3))),
-        (Range(5), [[1], [2, 3]], r"pick needs integers, got \[\[1\], \[2, 3\]\]"),
+        (Range(5), [1, [2, 3]], r"pick needs integers, got \[1, \[2, 3\]\]"),
         (Range(5).shuffle(3), [1], r"pick needs steps that can be indexed, and shuffle\(3.*use shuffle\(gp.ALL\)"),
     ],
 )

@@ -20,7 +20,8 @@ MODULES += ["gpupipe.profile.report", "gpupipe.comparison.comparison"]
 """The public ones, and those of what their functions return."""
 
 _GUIDES = {
-    name: f"gpupipe/guide/{name}.md" for name in "moving sources recipes performance scale errors stability".split()
+    name: f"gpupipe/guide/{name}.md"
+    for name in "moving sources recipes samplers performance scale errors stability".split()
 }
 PAGES = {
     "overview": "README.md", **_GUIDES, "examples": "gpupipe/guide/examples/README.md",

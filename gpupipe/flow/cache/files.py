@@ -95,7 +95,7 @@ class SavedPass:
 class _Reading(Counted):
     def __init__(self, kept: SavedPass, at: Context, state: State) -> None:
         def spoil() -> None:
-            at.run.bad.found.damaged((at.key, kept.name), kept.fill)
+            at.run.bad.found.damaged((at.drawing.key, kept.name), kept.fill)
             kept.store.spoil(kept.path)
 
         super().__init__(kept.read(at, spoil))

@@ -95,7 +95,7 @@ class _CacheFill(Running):
         if position is not None:
             self._given = Given(bad, int_part(state, "n"), int_part(state, "mark") if self._known else 0)
             self._given.nested = self._known and int_part(state, "bad") > 0
-        self._cache = at.key, flow.store.pass_name(at.run.settings)
+        self._cache = at.drawing.key, flow.store.pass_name(at.run.settings)
         if self._known:
             at.run.bad.found.fills(self._cache, self._given)
         expected = at.run.bad.found.before(self._cache)
@@ -176,7 +176,7 @@ class _FilledByIndex(RandomAccess):
         self._keep = store.keeper(at.run, self._kept is not None)
         if self._kept is not None:
             given = ByIndex(partial(self._found.inside, self._scope), self._kept.fill)
-            self._found.fills((at.key, store.name), given)
+            self._found.fills((at.drawing.key, store.name), given)
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
         asked: deque[int] = deque()

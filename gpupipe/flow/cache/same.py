@@ -57,7 +57,7 @@ def read_after(kept: FullPass, at: Context, state: State) -> None:
     Raises:
         StateError: they are others; with `Options.resume_without` a warning says so instead.
     """
-    bad, run, cache = kept.bad, at.run, (at.key, kept.name)
+    bad, run, cache = kept.bad, at.run, (at.drawing.key, kept.name)
     run.bad.found.enters(at.inner_scope, at.scope)
     expected = run.bad.found.before(cache)
     if state is not None and "mark" in state:  # the cache was being filled

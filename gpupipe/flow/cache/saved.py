@@ -22,7 +22,7 @@ from ..bad.found import as_before, bad_element
 from ..check import fits
 from ..combine.inner import Inner
 from ..combine.interleave import InterleaveFlow
-from ..element import BatchStream, Element, Stream
+from ..element import BatchStream, Element
 from ..rekey import stream_in
 from ..run import Context
 from ..sources.records import uncounted
@@ -116,7 +116,7 @@ def read_elements(
         who: the method, for messages.
         count: the number of elements, if it is known.
     """
-    file = Stream(at.key, path, "offset", at.alike, at.scope)
+    file = at.keyed(int, path, "offset")
     elements = _Elements(wanted, path, who, spoil)
     on_damage = spoil or (lambda: None)
     try:
@@ -176,7 +176,7 @@ class SavedElements(RandomAccess):
     """
 
     def __init__(self, path: str, size: int, at: Context, wanted: Wanted) -> None:
-        self._file = Stream(at.key, path, "offset", at.alike, at.scope)
+        self._file = at.keyed(int, path, "offset")
         self._elements = ElementsByIndex(path, partial(stream_in, at))
         self._found = _Elements(wanted, path, "load")
         self.size = size
@@ -237,7 +237,7 @@ class SavedFlow:
         try:
             files = [SavedElements(*one, at, self.wanted) for one in zip(self.paths, self.counts, strict=True)]
         except DataError as error:
-            uncounted(at.run, error.kept().hiding(), Stream(at.key, self.paths[0], "offset", at.alike))
+            uncounted(at.run, error.kept().hiding(), at.keyed(int, self.paths[0], "offset"))
             return from_list([])
         return files[0] if len(files) == 1 else Joined(sum(self.counts), in_turn(self.counts), files.__getitem__)
 

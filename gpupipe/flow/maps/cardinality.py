@@ -56,7 +56,7 @@ class AssertCardinalityFlow:
 
     def _wrong(self, found: str, at: Context) -> Element:
         wanted = "an infinite number of" if self.count == INFINITE else str(self.count)
-        stream = Stream(at.key, "assert_cardinality", alike=at.alike, scope=at.scope)
+        stream = at.keyed(int, "assert_cardinality")
         return Raised(DataError(f"was promised {wanted} elements, got {found}", stage="assert_cardinality")), stream, 0
 
 

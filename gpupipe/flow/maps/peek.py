@@ -100,7 +100,7 @@ class PeekedFlow:
     def open(self, at: Context, state: State = None) -> Running:
         """Return the peeked pass if it is the one asked for, else a new one."""
         rest, head = self._take(), self._head
-        same = self._at is not None and (self._at.key, self._at.epoch) == (at.key, at.epoch)
+        same = self._at is not None and (self._at.drawing.key, self._at.epoch) == (at.drawing.key, at.epoch)
         if state is None and rest is not None and same:
             self._head = []
             if self._errors is not None:

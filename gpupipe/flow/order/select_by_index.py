@@ -11,8 +11,9 @@ from ...classes import dataclass
 from ...errors import GpupipeError, PlanError
 from ...graph.op import Array
 from ...plan.index import ENDLESS, Asked, Everything, Order, Part, Places, Rows, Share, Sliced
+from ...plan.places import RedrawnPlaces
 from ...random import hash64, mix64
-from ..access import RandomAccess, Remapped, access, blocks_of
+from ..access import Joined, RandomAccess, Remapped, access, blocks_of
 from ..element import Element, Raised, is_element, replaced
 from ..run import Context, Flow
 from ..state.snapshot import State, fast_forward, int_part
@@ -41,7 +42,23 @@ class SelectFlow:
             raise PlanError(f"{self.order.describe()} needs a dataset that ends, got an infinite one")
         if isinstance(self.order, Share) and self.order.pad:
             return _Padded(source, self.order)
-        return Remapped(source, self.order.size(n), _indices(self.order, n, at, source.parts))
+        size, where = self.order.size(n), _indices(self.order, n, at, source.parts)
+        if not isinstance(of_batches, RedrawnPlaces):
+            return Remapped(source, size, where)
+        visits, rows = of_batches.visits, self.order.rows if isinstance(self.order, Rows) else 1
+        return visited(self.source, at, size, lambda indices: (visits[indices // rows], where(indices)))
+
+
+def visited(source: Flow, at: Context, size: int, where: Callable[[Array], tuple[Array, Array]]) -> Joined:
+    """Elements whose indices come again: on each further visit with the keys of another pass of a repeat.
+
+    Args:
+        source: the input.
+        at: where it is opened.
+        size: the number of elements.
+        where: maps indices to numbers of visits, and indices in the input.
+    """
+    return Joined(size, where, lambda visit: access(source, at.in_visit(visit)))
 
 
 class _Padded(RandomAccess):

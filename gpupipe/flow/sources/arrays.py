@@ -14,7 +14,7 @@ from ...extract.storage.names import Names
 from ...graph.op import Array
 from ...random import mix64_array
 from ..access import RandomAccess, access, blocks_of, from_list
-from ..element import Element, Stream
+from ..element import Element, Stream, visited
 from ..run import Context, Flow
 from ..state.snapshot import Counted, Numbered, State, int_part, replayed
 from ..step import Running
@@ -164,8 +164,14 @@ def named_streams(at: Context, names: Names, indices: list[int], shown: Sequence
         return found
 
     units: Any = repeat("index")  # as a repeat[str] it would not fit `Unit`
-    mine = keys(at.key)
-    return map(Stream, mine, shown, units, mine if at.alike == at.key else keys(at.alike), repeat(at.scope))
+
+    def streams(place: Context) -> Iterator[Stream]:
+        mine = keys(place.key)
+        alike = mine if place.alike == place.key else keys(place.alike)
+        return map(Stream, mine, shown, units, alike, repeat(at.scope))
+
+    found = streams(at.drawing)
+    return found if at.drawn is None else map(visited, found, streams(at))
 
 
 def listed(indexed: RandomAccess, state: State) -> Running:
@@ -209,7 +215,7 @@ class ParamFlow:
     """The outer element of an inner dataset, as its only element."""
 
     def open(self, at: Context, state: State = None) -> Running:
-        stream = Stream(at.key, "element", alike=at.alike, scope=at.scope)
+        stream = at.keyed(int, "element")
         return replayed(lambda: iter([(at.params[-1], stream, 0)]), at, state)
 
     def access(self, at: Context) -> RandomAccess:

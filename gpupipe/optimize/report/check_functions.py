@@ -8,6 +8,7 @@ from typing import Any
 from ...graph.classify import name_of
 from ...graph.values import Apply, topological
 from ...ops.py_function import PyFunction
+from ...plan.index import Select, asked_of
 from ...plan.maps import Filter, Map, Scan
 from ...plan.node import Node
 from .check_images import image_like
@@ -54,11 +55,11 @@ def random_in_python(node: Node, above: tuple[Node, ...]) -> str | None:
     for fn, who in _python_functions(node):
         source = random_source(fn)
         if source is not None:
-            instead = (
-                "write map(fn, rng=True), which passes fn a generator as its last argument"
-                if isinstance(node, Map) and who == "map"
-                else "draw them in a map(fn, rng=True) before it, which passes fn a generator, and pass them on"
-            )
+            instead = "draw them in a map(fn, rng=True) before it, which passes fn a generator, and pass them on"
+            if who == "map":
+                instead = "write map(fn, rng=True), which passes fn a generator as its last argument"
+            elif who == "pick":
+                instead = "give pick a function of the epoch, such as lambda epoch: default_rng(epoch).permutation(n)"
             return (
                 f"{who} draws from {source} in {name_of(fn)}: no seed of the chain reaches it, so runs differ, and so "
                 f"do elements after load_state_dict; {instead}"
@@ -75,3 +76,7 @@ def _python_functions(node: Node) -> Iterator[tuple[Callable[..., Any], str]]:
         for value in topological(node.traced.outputs):
             if isinstance(value, Apply) and isinstance(value.op, PyFunction):
                 yield value.op.fn, "py_function"
+    elif isinstance(node, Select) and (asked := asked_of(node.order)) is not None and not asked.once:
+        function = getattr(asked.places, "__iter__", asked.places)
+        if callable(function):
+            yield function, "pick"
