@@ -123,7 +123,9 @@ class Tensors(Running):
         return KerasLoader(cast("Dataset", self))
 
     def as_tf(self) -> Any:
-        """Make a `tf.data.Dataset` of the same elements, types and number; each iteration over it is the next epoch.
+        """Make a `tf.data.Dataset` of the same elements, types and number.
+
+        Each iteration over it is the next epoch, also one over some elements: `take(1)`, or a look at the first one.
 
         Elements pass through host memory and Python: the chain's steps belong before, in gpupipe.
 

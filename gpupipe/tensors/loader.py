@@ -140,14 +140,16 @@ class Loader:
 class Passes(Loader):
     """A loader for libraries that look at some elements before they iterate: a look is not an epoch.
 
-    After a pass that was broken off within `LOOK` elements the next one is of the same epoch.
+    After a pass that was broken off within `LOOK` elements the next one is of the same epoch, unless these are all.
     """
 
     _request: tuple[int, int] | None = None  # the `set_epoch` call that the last pass followed
 
     def _new(self, epoch: int | None = None) -> ConvertedIterator:
         last, request = self._items, self.chain._requested_epoch()
-        if last is not None and request == self._request and last.was_look(LOOK):
+        whole = self.chain.cardinality()
+        most = LOOK if whole < 0 else min(LOOK, whole - 1)
+        if last is not None and request == self._request and last.was_look(most):
             epoch = last.epoch
         self._request = request
         return super()._new(epoch)

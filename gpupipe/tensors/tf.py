@@ -13,7 +13,7 @@ from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from ..ragged import Ragged, RaggedSpec
 from ..spec import DatasetSpec, TensorSpec, map_structure
 from ..transform.array import to_host
-from .loader import Chain, Passes
+from .loader import Chain, Loader
 
 __all__ = ["as_tf"]
 
@@ -27,7 +27,7 @@ def as_tf(chain: Chain) -> Any:
     """
     signature = map_structure(_spec, chain.plan.element.nested)
 
-    passes = Passes(chain, "as_tf", _value)
+    passes = Loader(chain, "as_tf", _value)
 
     def elements() -> Iterator[Any]:
         with iter(passes) as items:

@@ -65,11 +65,13 @@ def test_tensorflow_gets_the_same_elements_types_and_number(tf: Any) -> None:
             assert found["name"].tolist() == wanted["name"].tolist()
 
 
-def test_tensorflow_looks_at_an_element_without_using_up_an_epoch(tf: Any) -> None:
-    theirs = gp.Dataset.range(9).shuffle(gp.ALL).as_tf()
-    next(iter(theirs))
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_each_iteration_of_tensorflow_is_the_next_epoch_also_over_some_elements(tf: Any, count: int) -> None:
+    ds = gp.Dataset.range(9).shuffle(gp.ALL)
+    some = ds.as_tf().take(count)
 
-    assert [int(x) for x in theirs] == [int(x) for x in gp.Dataset.range(9).shuffle(gp.ALL).iterator(epoch=0)]
+    for epoch in range(3):
+        assert [int(x) for x in some] == [int(x) for x in ds.iterator(epoch=epoch)][:count]
 
 
 def test_ragged_leaves_stay_ragged_in_tensorflow(tf: Any) -> None:

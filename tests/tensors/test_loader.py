@@ -121,6 +121,15 @@ def test_a_look_at_some_elements_is_no_epoch_where_the_library_looks() -> None:
     assert list(items) == epoch(chain(), 7)  # what was broken off later was an epoch
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_pass_of_all_elements_is_an_epoch_however_few_they_are(count: int) -> None:
+    ds = gp.Dataset.range(count * 50).shuffle(gp.ALL).batch(50)
+    items = loader(ds, Passes)
+
+    for number in range(3):
+        assert list(islice(items, count)) == epoch(ds, number)  # it never sees the end
+
+
 def test_only_a_look_that_a_pass_follows_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     ds = chain().shuffle(100)
     items = loader(ds, Passes)
