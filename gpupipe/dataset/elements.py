@@ -194,8 +194,9 @@ class Elements(Chain):
             even: ``"drop"`` drops an incomplete last round, so that each shard has ``n // num_shards`` elements.
                 ``"wrap"`` gives each ``ceil(n / num_shards)``: the last shards get elements from the start a second
                 time, as PyTorch's `DistributedSampler` gives them, equal to those of the other shards, random draws
-                included. Both also work for streams of unknown length: "drop" gives an element once the rest of its
-                round was read, "wrap" keeps the first elements or opens its input again. Default: uneven shards.
+                included; `iterator.valid` is False for them. Both also work for streams of unknown length: "drop" gives
+                an element once the rest of its round was read, "wrap" keeps the first elements or opens its input
+                again. Default: uneven shards.
 
         Behind `batch` on a chain that can be indexed, only the batches of this shard are made, under
         ``on_error="raise"`` and without ``even="wrap"``. A bad element then is an error of its batch, which only the

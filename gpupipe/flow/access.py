@@ -9,6 +9,7 @@ A flow supports it by a method `access(at)`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
@@ -20,7 +21,7 @@ from ..classes import dataclass
 from ..errors import GpupipeError, PlanError
 from ..graph.op import Array
 from ..plan.index import ENDLESS
-from .element import Element, is_element
+from .element import Element, is_element, repeated
 from .run import Context, Flow
 from .state.snapshot import Counted, State
 from .step import Running, close
@@ -29,6 +30,7 @@ __all__ = [
     "FromFunction",
     "Joined",
     "Later",
+    "Padded",
     "Picked",
     "RandomAccess",
     "Remapped",
@@ -148,6 +150,37 @@ class Remapped(RandomAccess):
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
         return self._source.pick(map(self._where, blocks))
+
+    def changed(self) -> Iterator[Element]:
+        return self._source.changed()
+
+
+class Padded(RandomAccess):
+    """Elements of another flow at indices that a function computes; what is beyond its end is from its start again.
+
+    Those elements are marked as replacements: `iterator.valid` is False for them.
+    """
+
+    def __init__(self, source: RandomAccess, size: int, where: Callable[[Array], Array]) -> None:
+        self._source = source
+        self._where = where
+        self.size = size
+
+    def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
+        own: deque[bool] = deque()  # of the elements that were asked for: whether each is one, or from the start again
+
+        def places() -> Iterator[Array]:
+            n = self._source.size
+            for block in blocks:
+                where = self._where(block)
+                own.extend((where < n).tolist())
+                yield where % n
+
+        for element in self._source.pick(places()):
+            if not is_element(element) or own.popleft():
+                yield element
+            else:
+                yield repeated(element)
 
     def changed(self) -> Iterator[Element]:
         return self._source.changed()

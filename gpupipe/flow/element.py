@@ -18,14 +18,17 @@ __all__ = [
     "Found",
     "Hole",
     "Raised",
+    "Repetition",
     "Replacement",
     "Stream",
     "element_keys",
     "hole_of",
     "identity_of",
     "is_element",
+    "is_repeated",
     "is_replacement",
     "locate",
+    "repeated",
     "replaced",
     "visited",
 ]
@@ -99,22 +102,40 @@ class Replacement(Stream):
     __slots__ = ()
 
 
+class Repetition(Replacement):
+    """The stream of a row that comes a second time, so that all ranks have as many."""
+
+    __slots__ = ()
+
+
 def replaced(columns: Any, hole: Element) -> Element:
     """The columns of a good element under the identity of a bad one."""
-    return columns, _replacement(hole[1]), hole[2]
+    return columns, _replacement(hole[1], Replacement), hole[2]
 
 
-def _replacement(stream: Stream) -> Stream:
+def repeated(element: Element) -> Element:
+    """An element that comes a second time, so that all ranks have as many."""
+    return element[0], _replacement(element[1], Repetition), element[2]
+
+
+def _replacement(stream: Stream, kind: type[Replacement]) -> Stream:
     if isinstance(stream, BatchStream):
-        return BatchStream([_replacement(row) for row in stream.streams], stream.positions)
-    made = Replacement(stream.key, stream.name, stream.unit, stream.alike, stream.scope)
+        return BatchStream([_replacement(row, kind) for row in stream.streams], stream.positions)
+    made = kind(stream.key, stream.name, stream.unit, stream.alike, stream.scope)
     made.first = stream.first
     return made
 
 
 def is_replacement(stream: Stream) -> bool:
-    """Whether an element, or any row of a batch, is a replacement for a bad one."""
-    return any(map(is_replacement, stream.streams)) if isinstance(stream, BatchStream) else type(stream) is Replacement
+    """Whether an element, or any row of a batch, is a replacement for a bad one, or comes a second time."""
+    if isinstance(stream, BatchStream):
+        return any(map(is_replacement, stream.streams))
+    return isinstance(stream, Replacement)
+
+
+def is_repeated(stream: Stream) -> bool:
+    """Whether an element, or every row of a batch, comes a second time, so that all ranks have as many."""
+    return all(map(is_repeated, stream.streams)) if isinstance(stream, BatchStream) else type(stream) is Repetition
 
 
 class Found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..errors import PlanTypeError
@@ -11,6 +12,7 @@ from ..plan.node import Node
 from ..spec import Compound, DatasetSpec, map_structure
 from ..transform.array import to_host
 from .iterator import DatasetIterator
+from .mark import Mark
 from .progress import Numbers
 
 __all__ = ["ConvertedIterator", "arrays_of", "on_host", "refusal"]
@@ -36,6 +38,22 @@ class ConvertedIterator(DatasetIterator):
     def _next(self) -> Any:
         return map_structure(self._convert, super()._next())
 
+    @property
+    def continues(self) -> bool:
+        """Whether a state was loaded, and nothing was asked for since."""
+        return self._run is None and self._loaded_at >= 0
+
+    @property
+    def given(self) -> int:
+        """Elements of its epoch that were given, also before a loaded state."""
+        return self._progress.in_epoch
+
+    def leave_rest(self) -> None:
+        """Start with the epoch after that of the loaded state, as if the state were of its end."""
+        with self._lock:
+            self._schedule.load(self._progress, True)
+            self._plan, self._mark = self._chain.plan, Mark(None, self._progress.delivered)
+
     def was_look(self, elements: int) -> bool:
         """Note whether it started, gave at most so many elements of its epoch, and did not come to the end."""
         progress = self._progress
@@ -57,13 +75,13 @@ def arrays_of(who: str, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
         who: the method that is asked for arrays.
         convert: a function of any other leaf, also of a `Ragged` one.
     """
+    return partial(_array_of, who, convert)
 
-    def converted(leaf: Any) -> Any:
-        if isinstance(leaf, Compound) and isinstance(spec := leaf.leaf_spec(), DatasetSpec):
-            raise refusal(who, spec)
-        return convert(leaf)
 
-    return converted
+def _array_of(who: str, convert: Callable[[Any], Any], leaf: Any) -> Any:
+    if isinstance(leaf, Compound) and isinstance(spec := leaf.leaf_spec(), DatasetSpec):
+        raise refusal(who, spec)
+    return convert(leaf)
 
 
 def refusal(who: str, spec: DatasetSpec) -> PlanTypeError:

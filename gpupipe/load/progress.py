@@ -18,7 +18,7 @@ from ..plan.ranks import ByRank, OnRay, ranks_of
 from ..serial.structures import Malformed
 from .by_place import Position, with_engine
 from .reshard import Sharding, check_shards, resharded, sharding, without_first
-from .state import StateHeader, check_seal, packed, sealed, types_from_json, types_to_json, unpacked
+from .state import StateHeader, check_seal, from_text, packed, sealed, types_from_json, types_to_json, unpacked
 
 __all__ = ["Epochs", "Numbers", "Phase", "Progress", "Resume", "state_of"]
 
@@ -253,7 +253,7 @@ class Resume:
         Raises:
             StateError: the state is damaged, or does not belong to this chain.
         """
-        states: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]
+        states = [from_text(state) for state in (given if isinstance(given, (list, tuple)) else [given])]
         for state in states:
             check_seal(state, chain.law)
         headers = [chain.of_version(state["gpupipe_state"]) for state in states]

@@ -56,8 +56,10 @@ class Reports:
     def valid(self) -> Any:
         """Whether each row of the last batch is its own, not a replacement: bool[B]; for a single element, a bool.
 
-        False for rows that replace a bad one under ``on_error="replace"``. If a Python function changed the number of
-        rows, all are False if one row of its input was. Rows read from a file cache or a saved dataset are True.
+        False for rows that replace a bad one under ``on_error="replace"``, and for those that come a second time, from
+        the start, so that all ranks make as many steps (`shard(even="wrap")`, `by_rank(remainder="pad")`). If a
+        Python function changed the number of rows, all are False if one row of its input was. Rows read from a file
+        cache or a saved dataset are True.
 
         Raises:
             PlanError: no element was delivered yet.

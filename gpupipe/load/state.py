@@ -34,7 +34,9 @@ __all__ = [
     "NOTED",
     "READ",
     "StateHeader",
+    "as_text",
     "check_seal",
+    "from_text",
     "packed",
     "sealed",
     "types_from_json",
@@ -273,6 +275,29 @@ def sealed(state: dict[str, Any]) -> dict[str, Any]:
     rest = {name: value for name, value in state.items() if name != "digest"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return {**rest, "digest": hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}
+
+
+_TEXT = "gpupipe_loader"
+"""The key of a state that is written as one text."""
+
+
+def as_text(state: dict[str, Any]) -> dict[str, Any]:
+    """A state as one text under one key."""
+    return {_TEXT: json.dumps(state, separators=(",", ":"))}
+
+
+def from_text(state: Any) -> Any:
+    """The state that `as_text` wrote; anything else as it is.
+
+    Raises:
+        StateError: the text is damaged.
+    """
+    if not (isinstance(state, dict) and len(state) == 1 and isinstance(text := state.get(_TEXT), str)):
+        return state
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise corrupt_state() from error
 
 
 def check_seal(state: Any, law: int) -> None:

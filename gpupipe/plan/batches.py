@@ -11,10 +11,20 @@ from ..graph.classify import name_of
 from ..options import Settings
 from ..ragged import RaggedSpec
 from ..spec import LEAF, TensorSpec
-from .node import INFINITE, UNKNOWN_CARDINALITY, Buffer, ElementType, Facts, Step
+from .node import INFINITE, UNKNOWN_CARDINALITY, Buffer, ElementType, Facts, Node, Step
 from .padding import padding
 
-__all__ = ["Batch", "Bucketed", "OfOneSize", "PaddedBatch", "RaggedBatch", "Rebatch", "Unbatch", "ragged_ranks"]
+__all__ = [
+    "Batch",
+    "Bucketed",
+    "OfOneSize",
+    "PaddedBatch",
+    "RaggedBatch",
+    "Rebatch",
+    "Unbatch",
+    "last_batch",
+    "ragged_ranks",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +38,12 @@ class OfOneSize(Step):
 
     size: int
     drop: bool = False
+
+    @property
+    def never_short(self) -> bool:
+        """Whether no batch is short, as far as is known without reading data."""
+        n = self.source.cardinality
+        return self.drop or n == INFINITE or (n >= 0 and n % self.size == 0)
 
     def _cardinality(self) -> int:
         n = self.source.cardinality
@@ -219,3 +235,10 @@ class Rebatch(Step):
     def describe(self) -> str:
         sizes = self.sizes[0] if len(self.sizes) == 1 else list(self.sizes)
         return f"rebatch({sizes}{', drop_remainder=True' if self.drop else ''})"
+
+
+def last_batch(node: Node) -> OfOneSize | None:
+    """The step that makes the batches of a chain; None if another step than maps and the like follows it."""
+    while not isinstance(node, OfOneSize) and node.facts.keeps_rows and len(node.sources) == 1:
+        node = node.sources[0]
+    return node if isinstance(node, OfOneSize) else None

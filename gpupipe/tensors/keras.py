@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import keras
 import numpy as np
 
+from ..errors import PlanError
+from ..optimize.lower.length import is_known
 from ..plan.order import never_ends
 from ..transform.array import on_gpu, to_host
 from .loader import Chain, Passes
@@ -28,15 +31,16 @@ class KerasLoader(Passes, keras.utils.PyDataset):
         keras.utils.PyDataset.__init__(self)
         Passes.__init__(self, chain, "as_keras", _conversion(keras.backend.backend()))
         self._asked = True
+        self._has_length = not never_ends(chain.plan) and is_known(chain.plan)
 
     @property
     def num_batches(self) -> int | None:
-        """The number of batches of a pass; None for an endless dataset, which needs `steps_per_epoch`.
+        """The number of batches of a pass; None where it is unknown or there is no end, which needs `steps_per_epoch`.
 
         Keras asks for it before every pass, and never within one: so the batch that it asks for next is the first.
         """
         self._asked = True
-        return None if never_ends(self.chain.plan) else len(self)
+        return len(self.chain) if self._has_length else None
 
     def __getitem__(self, index: int) -> Any:
         if self._asked or self._items is None:
@@ -46,6 +50,12 @@ class KerasLoader(Passes, keras.utils.PyDataset):
         for items in (self._items, self):  # bad elements that were left out: a pass ends early, the next one continues
             for element in items:
                 return element if isinstance(element, (tuple, dict)) else (element,)
+            if not self._has_length and not never_ends(self.chain.plan):  # Keras sees no other end
+                raise PlanError(
+                    f"as_keras needs the number of batches, which is unknown, got a dataset that ended after {index}: "
+                    f"write assert_cardinality({index}) at its end; or repeat(), and give fit steps_per_epoch; or give "
+                    "fit ds.as_tf()"
+                )
         raise IndexError("as_keras needs a dataset with batches, got an empty one")
 
 
@@ -55,14 +65,14 @@ def _conversion(backend: str) -> Any:
         from .torch import ToTorch
 
         return ToTorch(None, None, False)
+    return partial(_converted, backend)
 
-    def converted(leaf: Any) -> Any:
-        if not on_gpu(leaf):
-            return leaf
-        if backend == "jax":
-            import jax
 
-            return jax.dlpack.from_dlpack(leaf)
-        return np.asarray(to_host(leaf))
+def _converted(backend: str, leaf: Any) -> Any:
+    if not on_gpu(leaf):
+        return leaf
+    if backend == "jax":
+        import jax
 
-    return converted
+        return jax.dlpack.from_dlpack(leaf)
+    return np.asarray(to_host(leaf))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Iterator
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, Sampler
 
 from ..errors import DeviceError, PlanError, PlanTypeError
 from ..log import logger
+from ..plan.node import UNKNOWN_CARDINALITY
 from ..transform.array import on_gpu
-from .loader import Chain, Loader
+from .loader import Chain, Loader, has_length
 
 if TYPE_CHECKING:
     from ..load.converted import ConvertedIterator
@@ -106,6 +110,37 @@ def dtype_of(dtype: Any) -> Any:
     return found
 
 
+class _Epochs(Sampler):
+    """What trainers tell the epoch: the `sampler` of a loader. It gives nothing, as that of an `IterableDataset`."""
+
+    def __init__(self, loader: TorchLoader) -> None:
+        self._loader = loader
+        self._shift = 0  # of the loader's epochs against the trainer's
+        self._own: tuple[int, int] | None = None  # the last `set_epoch` call from here
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch of the trainer comes.
+
+        That is the number of the next loop, also where a state of the epoch before was loaded: the trainer has ended
+        that. Trainers that count from 0 in each process (Fabric) go on from the epoch of a loaded state, or from that
+        of the user's `set_epoch`.
+        """
+        loader = self._loader
+        items, request = loader._items, loader.chain._requested_epoch()
+        if items is not None and items.continues and (coming := items.epoch) is not None:
+            self._shift = 0 if epoch in (coming, coming + 1) else coming - epoch
+            if epoch == coming + 1:
+                items.leave_rest()
+        elif request is not None and request not in (self._own, loader._request):
+            self._shift = request[1] - epoch
+        else:
+            loader.set_epoch(epoch + self._shift)
+            self._own = loader.chain._requested_epoch()
+
+    def __iter__(self) -> Iterator[None]:
+        return repeat(None)
+
+
 class _Elements(IterableDataset):
     """What a DataLoader needs as its dataset: it says that elements cannot be had by index."""
 
@@ -113,7 +148,14 @@ class _Elements(IterableDataset):
         self._loader = loader
 
     def __iter__(self) -> Iterator[Any]:
+        from .accelerate import check_skip
+
+        check_skip(self._loader)
         return iter(self._loader)
+
+
+class _Sized(_Elements):
+    """The same of a loader that has a length: libraries ask whether there is the method."""
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -131,13 +173,46 @@ class TorchLoader(Loader, DataLoader):
         device: see `ToTorch`.
         dtype: see `ToTorch`.
         non_blocking: see `ToTorch`.
+        of_dataloader: see `_made_again`.
     """
 
-    def __init__(self, chain: Chain, device: Any, dtype: Any, non_blocking: bool) -> None:
-        DataLoader.__init__(self, _Elements(self), batch_size=None)
+    def __init__(
+        self, chain: Chain, device: Any = None, dtype: Any = None, non_blocking: bool = True, **of_dataloader: Any
+    ) -> None:
+        DataLoader.__init__(self, (_Sized if has_length(chain) else _Elements)(self), batch_size=None)
+        self.device, self.dtype, self.non_blocking = device, dtype, non_blocking  # by which Lightning makes it again
         self._to = ToTorch(device_of(device), dtype_of(dtype), non_blocking)
         Loader.__init__(self, chain, "as_torch", self._to)
         self._prepared: Prepared | None = None
+        if of_dataloader:
+            self._made_again(of_dataloader)
+        else:
+            self.__dict__["sampler"] = _Epochs(self)  # by assignment a DataLoader takes none
+
+    def _made_again(self, of_dataloader: dict[str, Any]) -> None:
+        """Take the arguments of a DataLoader: Lightning makes a loader again to predict, and to see few batches often.
+
+        Those batches have to be the same each time, so the loader is of one epoch.
+
+        Raises:
+            TypeError: an argument that a DataLoader has not, or that would change the batches.
+        """
+        known = inspect.signature(DataLoader.__init__).parameters
+        for name, value in of_dataloader.items():
+            if name not in known or (name in ("sampler", "batch_sampler") and value is not None):
+                raise TypeError(f"a loader of as_torch has no argument {name}={value!r}; its chain makes the batches")
+        self.chain = self.chain.epoch(self.chain._peeked_epoch())
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position, see `Loader.state_dict`."""
+        if "lightning.pytorch" in sys.modules and self.chain.cardinality() == UNKNOWN_CARDINALITY:
+            logger.warning_once(
+                "Lightning takes a batch ahead of a loader whose length is unknown, and saves the position behind it: "
+                "a resume leaves that batch out. Say how many batches there are, with assert_cardinality(n) at the end "
+                "of the chain",
+                about="lightning ahead",
+            )
+        return super().state_dict()
 
     @property
     def use_stateful_dataloader(self) -> bool:
@@ -171,7 +246,7 @@ class TorchLoader(Loader, DataLoader):
             self.chain = found.chain
             if self._to.device is None:
                 self._to.device = found.device
-            self._items, self._coming, self._loaded = None, False, False
+            self._items, self._coming = None, False
         return True
 
     @_is_accelerate_prepared.setter

@@ -1,4 +1,4 @@
-"""NumPy integers are integers: every public method, op and option takes them, and makes the same chain of them."""
+"""Integers of NumPy and tensors are integers: every public method, op and option makes the same chain of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,13 @@ IMAGE = np.random.default_rng(0).integers(0, 256, (9, 8, 3), np.uint8)
 
 Number = Callable[[int], Any]
 
+
+def _tensor(value: int) -> Any:
+    return pytest.importorskip("torch").tensor(value)
+
+
 KINDS: dict[str, Number] = {"uint8": np.uint8, "no axes": np.array}
+ALL_KINDS: dict[str, Number] = {**KINDS, "tensor": _tensor}
 
 
 JPEG = encoded(IMAGE)
@@ -316,7 +322,7 @@ def same_chain(made: Dataset, expected: Dataset) -> None:
     assert states[0] == states[1]
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize("kind", ALL_KINDS.values(), ids=ALL_KINDS.keys())
 @pytest.mark.parametrize("make", METHODS.values(), ids=METHODS.keys())
 def test_a_chain_of_numpy_integers_is_that_of_pythons(make: Any, kind: Number, folder: str) -> None:
     same_chain(make(kind, folder), make(int, folder))
@@ -367,7 +373,7 @@ FIELDS = (
 )
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize("kind", ALL_KINDS.values(), ids=ALL_KINDS.keys())
 def test_options_take_numpy_integers(kind: Number) -> None:
     def made(n: Number) -> Options:
         given: dict[str, Any] = {**dict.fromkeys(FIELDS, n(100)), "preallocate": (n(48), n(64))}
@@ -387,7 +393,7 @@ def test_every_option_with_a_number_is_tried() -> None:
     assert found <= {*FIELDS, "preallocate"}
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize("kind", ALL_KINDS.values(), ids=ALL_KINDS.keys())
 def test_places_epochs_and_the_seed_of_all_chains_take_numpy_integers(kind: Number) -> None:
     shuffled = R(9).shuffle(gp.ALL, seed=1)
 

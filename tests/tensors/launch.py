@@ -14,6 +14,10 @@ from tests.chains.data import ROOT
 from tests.tensors.programs import chain
 
 
+TOLD = '{"rank"'
+"""What a line begins with that `programs.tell` printed; libraries print lines of their own."""
+
+
 def run(
     program: str, *arguments: str, ranks: int = 1, torchrun: bool = False, **environment: str
 ) -> list[dict[str, Any]]:
@@ -43,8 +47,8 @@ def run(
         printed = [process.communicate(timeout=200) for process in started]
     for process, (_, wrong) in zip(started, printed, strict=True):
         assert process.returncode == 0, wrong[-3000:]
-    lines = [line for out, _ in printed for line in out.splitlines() if "{" in line]
-    return sorted((json.loads(line[line.index("{") :]) for line in lines), key=lambda one: int(one["rank"]))
+    lines = [line for out, _ in printed for line in out.splitlines() if TOLD in line]
+    return sorted((json.loads(line[line.index(TOLD) :]) for line in lines), key=lambda one: int(one["rank"]))
 
 
 def variables_of(ranks: int) -> list[dict[str, str]]:

@@ -33,3 +33,14 @@ def converted(loader: Any) -> list[Any]:
 def tell(rank: int, **found: Any) -> None:
     """Print what a rank found as one line, in one write: other ranks print to the same pipe."""
     print(json.dumps({"rank": rank, **found}) + "\n", end="", flush=True)
+
+
+def drawing() -> gp.Dataset:
+    """6 batches of 2 elements: float32[2, 2], a number and what is drawn for it."""
+
+    def drawn(x: Any, rng: np.random.Generator) -> Any:
+        return np.float32([int(x), rng.random()])
+
+    return (
+        gp.Dataset.range(12).shuffle(gp.ALL, seed=1).map(drawn, rng=True, spec=gp.TensorSpec((2,), "float32")).batch(2)
+    )

@@ -199,8 +199,7 @@ def _values(name: str, value: Any, dtype: DType) -> tuple[Scalar, ...]:
         return tuple(one for item in value for one in _values(name, item, dtype))
     if isinstance(value, np.ndarray):
         return tuple(one for item in value.ravel().tolist() for one in _values(name, item, dtype))
-    if isinstance(value, np.generic):
-        value = value.item()
+    value = plain(value.item() if isinstance(value, np.generic) else value)
     if dtype == "bytes" and isinstance(value, bytes):
         return (value,)
     if dtype == "bytes" and isinstance(value, str):

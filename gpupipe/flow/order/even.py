@@ -12,9 +12,9 @@ from itertools import islice
 from ...classes import dataclass
 from ...errors import StateError
 from ...plan.index import ENDLESS
-from ..access import RandomAccess, Remapped, access
+from ..access import Padded, RandomAccess, access
 from ..buffer_sizes import bytes_of
-from ..element import Element, Raised
+from ..element import Element, Raised, repeated
 from ..run import SILENT_REPLAY, Context, Flow
 from ..state.checkpoints import CheckpointedInput
 from ..state.snapshot import Since, State, fast_forward, int_part, part
@@ -36,7 +36,8 @@ class EvenFlow:
     """Every `shards`-th element, equally many for every `index`.
 
     Attributes:
-        wrap: complete the last round with the first elements, which keep their identities; else leave it out.
+        wrap: complete the last round with the first elements, which keep their identities and are marked as
+            replacements; else leave it out.
     """
 
     source: Flow
@@ -53,7 +54,7 @@ class EvenFlow:
         if self.shards == 1:
             return source
         size = n if n == ENDLESS else even_size(n, self.shards, self.wrap)
-        return Remapped(source, size, lambda places: (self.index + places * self.shards) % n)
+        return Padded(source, size, lambda places: self.index + places * self.shards)
 
 
 class _Dropping(Running):
@@ -138,7 +139,7 @@ class _Wrapping(Running):
             first = self._one_of_the_first((index - in_round) % self._seen)
             if first is not None:
                 self._wrapped = True
-                yield first
+                yield repeated(first)
 
     def _one_of_the_first(self, index: int) -> Element | None:
         """The element at an index; None if the run was stopped."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -13,8 +12,8 @@ from ...graph.op import Array
 from ...plan.index import ENDLESS, Asked, Everything, Order, Part, Places, Rows, Share, Sliced
 from ...plan.places import RedrawnPlaces
 from ...random import hash64, mix64
-from ..access import Joined, RandomAccess, Remapped, access, blocks_of
-from ..element import Element, Raised, is_element, replaced
+from ..access import Joined, Padded, RandomAccess, Remapped, access, blocks_of
+from ..element import Element, Raised
 from ..run import Context, Flow
 from ..state.snapshot import State, fast_forward, int_part
 from ..step import Running, close
@@ -41,7 +40,7 @@ class SelectFlow:
         if n == ENDLESS and not isinstance(of_batches, Sliced | Places | Share):
             raise PlanError(f"{self.order.describe()} needs a dataset that ends, got an infinite one")
         if isinstance(self.order, Share) and self.order.pad:
-            return _Padded(source, self.order)
+            return Padded(source, self.order.size(n), self.order.where)
         size, where = self.order.size(n), _indices(self.order, n, at, source.parts)
         if not isinstance(of_batches, RedrawnPlaces):
             return Remapped(source, size, where)
@@ -59,33 +58,6 @@ def visited(source: Flow, at: Context, size: int, where: Callable[[Array], tuple
         where: maps indices to numbers of visits, and indices in the input.
     """
     return Joined(size, where, lambda visit: access(source, at.in_visit(visit)))
-
-
-class _Padded(RandomAccess):
-    """The share of a rank whose last round is completed with elements from the start, marked as replacements."""
-
-    def __init__(self, source: RandomAccess, share: Share) -> None:
-        self._source, self._share = source, share
-        self.size = share.size(source.size)
-
-    def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
-        own: deque[bool] = deque()  # of the elements that were asked for: whether each is one, or padding
-
-        def places() -> Iterator[Array]:
-            n = self._source.size
-            for block in blocks:
-                where = self._share.where(block)
-                own.extend((where < n).tolist())
-                yield where % n
-
-        for element in self._source.pick(places()):
-            if not is_element(element) or own.popleft():
-                yield element
-            else:
-                yield replaced(element[0], element)
-
-    def changed(self) -> Iterator[Element]:
-        return self._source.changed()
 
 
 class ByIndex(Running):

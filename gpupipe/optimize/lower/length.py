@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import copy_context
 
 from ...extract.storage.waiting import LIMITS
@@ -15,7 +16,7 @@ from ..place.placer import Placer
 from .compile import LOWERINGS
 from .lowerer import Lowerer
 
-__all__ = ["length"]
+__all__ = ["is_known", "length"]
 
 
 def length(root: Node, settings: Settings) -> int:
@@ -27,12 +28,21 @@ def length(root: Node, settings: Settings) -> int:
     Raises:
         LengthError: a file could not be read to its end, and `lost_files` is "raise"; otherwise this is logged.
     """
+    return _length(root, lambda node: copy_context().run(_counted, node, settings))
+
+
+def is_known(root: Node) -> bool:
+    """Whether `length` tells the number of elements; nothing is read."""
+    return _length(root, lambda node: 1) != UNKNOWN_CARDINALITY
+
+
+def _length(root: Node, count: Callable[[Node], int]) -> int:
     done: dict[int, Node] = {}
     for node in walk(root, lambda node: node.cardinality != UNKNOWN_CARDINALITY or _countable(node)):
         if node.cardinality != UNKNOWN_CARDINALITY:
             done[id(node)] = node
         elif _countable(node):
-            done[id(node)] = Counted(node.element, copy_context().run(_counted, node, settings), line=node.line)
+            done[id(node)] = Counted(node.element, count(node), line=node.line)
         elif not node.sources:
             return UNKNOWN_CARDINALITY
         else:

@@ -1,0 +1,70 @@
+"""Evaluation under Accelerate on several ranks: the rows that `gather_for_metrics` gives, beside PyTorch's loader's."""
+
+import logging
+import sys
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+import gpupipe as gp
+from tests.tensors.programs import tell
+
+logging.getLogger("gpupipe").setLevel(logging.ERROR)
+accelerator = Accelerator(cpu=True)
+ranks, rank = accelerator.num_processes, accelerator.process_index
+
+
+def number(x: Any) -> int:
+    if int(x) % 7 == 3:
+        raise ValueError("bad")
+    return int(x)
+
+
+def gathered(loader: Any) -> list[int]:
+    seen: list[int] = []
+    for batch in accelerator.prepare(loader):
+        seen += accelerator.gather_for_metrics(batch).tolist()
+    return seen
+
+
+def chain(rows: int, size: int, drop: bool, policy: Any) -> gp.Dataset:
+    ds = gp.Dataset.range(rows)
+    if policy != "raise":
+        ds = ds.map(number, traced=False, spec=gp.TensorSpec((), "int64"))
+    return ds.batch(size, drop_remainder=drop).with_options(gp.Options(on_error=policy))
+
+
+def wanted(rows: int, policy: str) -> list[int]:
+    numbers = list(range(rows))
+    if policy == "skip":
+        return [x for x in numbers if x % 7 != 3]
+    return [x - (x % 7 == 3) for x in numbers] if policy == "replace" else numbers  # the last good one
+
+
+part, parts = map(int, sys.argv[1:])
+cases = [
+    (rows, size, drop, policy)
+    for rows in (*range(3, 25), 48, 50, 56)
+    for size in (2, 3, 4, 5, 8, 16)
+    for drop in (False, True)
+    for policy in ("raise", "skip", "replace")
+][part::parts]
+wrong = []
+for rows, size, drop, policy in cases:
+    theirs = gathered(torch.utils.data.DataLoader(wanted(rows, policy), batch_size=size, drop_last=drop))  # type: ignore[arg-type]
+    if gathered(chain(rows, size, drop, policy).as_torch()) != theirs:
+        wrong.append([rows, size, drop, policy])
+
+by_rank = gathered(gp.Dataset.range(8 * ranks).batch(4 * ranks).by_rank(rank, ranks, check=False).as_torch())
+refused = []
+for ds in (
+    gp.Dataset.range(24).shard(ranks, rank).batch(2),
+    gp.Dataset.range(23).batch(2 * ranks).by_rank(rank, ranks, "pad", check=False),
+):
+    try:
+        accelerator.prepare(ds.as_torch())
+    except gp.PlanError as error:
+        refused.append(str(error))
+tell(rank, cases=len(cases), wrong=wrong, by_rank=sorted(by_rank), refused=refused)
+accelerator.end_training()
