@@ -37,7 +37,7 @@ def plain(value: Any) -> Any:
 def _index(value: Any) -> Any:
     """The integer that an object stands for; the object itself if it stands for none."""
     dtype = getattr(value, "dtype", None)
-    if "bool" in str(dtype) or getattr(value, "ndim", 0):
+    if "bool" in str(dtype) or bool(getattr(value, "ndim", False)):
         return value
     try:
         return operator.index(value)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import MissingDependencyError, PlanError
 from ..log import logger
+from ..plan.batches import last_batch
 from ..spec import DatasetSpec
 from .running import Running
 
@@ -85,11 +86,18 @@ class Tensors(Running):
 
         Raises:
             MissingDependencyError: JAX is not installed.
-            PlanError: both a device and a sharding, no floating-point dtype, or a leaf is a dataset.
+            PlanError: both a device and a sharding, no floating-point dtype, a leaf is a dataset, or with a sharding a
+                last batch that may be short.
         """
         self._refuse_datasets("as_jax")
         if device is not None and sharding is not None:
             raise PlanError("as_jax needs a device or a sharding, got both")
+        batch = None if sharding is None else last_batch(self.plan)
+        if batch is not None and not batch.never_short:
+            raise PlanError(
+                f"as_jax(sharding=) needs batches of one size, got {batch.describe()} at {batch.line}, whose last "
+                "batch may be short; give it drop_remainder=True, or complete the rows with pad_to_cardinality before"
+            )
         with needs("as_jax", "jax", "jax"):
             from ..tensors.jax import to_jax
         return self._loader("as_jax", to_jax(device, sharding, dtype))

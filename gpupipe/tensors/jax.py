@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -34,18 +35,19 @@ def to_jax(device: Any = None, sharding: Any = None, dtype: Any = None) -> Calla
     if dtype is not None and not jnp.issubdtype(dtype := _dtype(dtype), jnp.floating):
         raise PlanTypeError(f"as_jax needs a floating-point dtype, such as 'bfloat16', got {dtype!r}")
 
-    def converted(leaf: Any) -> Any:
-        there = on_gpu(leaf)
-        if not there and not (isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "biuf"):
-            return leaf
-        if sharding is not None:
-            return jax.make_array_from_process_local_data(sharding, _cast(to_host(leaf), dtype))
-        if there:
-            array = _cast(jax.dlpack.from_dlpack(leaf), dtype)
-            return array if device is None else jax.device_put(array, device)
-        return jax.device_put(_cast(leaf, dtype), device)
+    return partial(_converted, device, sharding, dtype)
 
-    return converted
+
+def _converted(device: Any, sharding: Any, dtype: Any, leaf: Any) -> Any:
+    there = on_gpu(leaf)
+    if not there and not (isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "biuf"):
+        return leaf
+    if sharding is not None:
+        return jax.make_array_from_process_local_data(sharding, _cast(to_host(leaf), dtype))
+    if there:
+        array = _cast(jax.dlpack.from_dlpack(leaf), dtype)
+        return array if device is None else jax.device_put(array, device)
+    return jax.device_put(_cast(leaf, dtype), device)
 
 
 def _dtype(dtype: Any) -> Any:

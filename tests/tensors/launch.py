@@ -13,7 +13,6 @@ from typing import Any
 from tests.chains.data import ROOT
 from tests.tensors.programs import chain
 
-
 TOLD = '{"rank"'
 """What a line begins with that `programs.tell` printed; libraries print lines of their own."""
 

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
+import gpupipe as gp
 from gpupipe.tensors.keras import KerasLoader
 from tests.tensors.programs import chain, tell
 
@@ -53,9 +54,31 @@ model.fit(parts, epochs=2, steps_per_epoch=6, verbose=0)
 rest = noting(chain().epoch(1).skip(4))
 model.fit(rest, initial_epoch=1, epochs=2, verbose=0)
 
+few = {}  # of a dataset of so few batches, what three epochs draw, by `fit` and by three calls of it
+for count in (1, 2, 3):
+    ds = (
+        gp.Dataset.range(4 * count)
+        .shuffle(gp.ALL)
+        .map(lambda i: (np.array([i, 0], np.float32), np.int64(i)), traced=False)
+        .batch(4)
+    )
+    at_once, by_call = noting(ds), noting(ds)
+    model.fit(at_once, epochs=3, verbose=0)
+    for _ in range(3):
+        model.fit(by_call, epochs=1, verbose=0)
+    few[count] = [[one for one in loader.passes if len(one) == count][-3:] for loader in (at_once, by_call)]
+unknown = noting(chain().filter(lambda x, y: True))
+model.fit(unknown, epochs=2, steps_per_epoch=5, verbose=0)
+try:
+    model.fit(chain().filter(lambda x, y: True).map(lambda x, y: (x, y % 2)).as_keras(), epochs=2, verbose=0)
+except Exception as error:  # TensorFlow makes its own of it
+    ended = str(error)
 
 tell(
     0,
+    few=few,
+    unknown=unknown.passes[-1][-10:],
+    ended=ended,
     train=train.passes,
     test=test.passes,
     steps=steps,

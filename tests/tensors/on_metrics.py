@@ -52,7 +52,7 @@ cases = [
 ][part::parts]
 wrong = []
 for rows, size, drop, policy in cases:
-    theirs = gathered(torch.utils.data.DataLoader(wanted(rows, policy), batch_size=size, drop_last=drop))  # type: ignore[arg-type]
+    theirs = gathered(torch.utils.data.DataLoader(wanted(rows, policy), batch_size=size, drop_last=drop))
     if gathered(chain(rows, size, drop, policy).as_torch()) != theirs:
         wrong.append([rows, size, drop, policy])
 

@@ -38,7 +38,9 @@ class OwnLoaders(Trainer):
         return drawing().map(lambda x: {"x": x, "labels": x[:, 0]}).as_torch()
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        rows = gp.Dataset.range(50).map(lambda i: {"x": np.float32([int(i), 0]), "labels": np.int64(i)}, traced=False)
+        rows = gp.Dataset.range(50).map(
+            lambda i: {"x": np.array([int(i), 0], np.float32), "labels": np.int64(i)}, traced=False
+        )
         return self.accelerator.prepare(rows.batch(8).as_torch())
 
 
@@ -67,7 +69,8 @@ with tempfile.TemporaryDirectory() as folder:
     (code,) = [one for one in BLOCK.findall((GUIDE / "trainers.md").read_text()) if "TrainerCallback" in one]
     exec(code, names)
     whole = trained(folder)
-    resumed, refused = {}, {}
+    resumed: dict[int, bool] = {}
+    refused: dict[int, Any] = {}
     for step in (4, 6, 9, 12, 14):
         checkpoint = f"{folder}/checkpoint-{step}"
         with tempfile.TemporaryDirectory() as other:

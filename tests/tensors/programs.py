@@ -39,7 +39,7 @@ def drawing() -> gp.Dataset:
     """6 batches of 2 elements: float32[2, 2], a number and what is drawn for it."""
 
     def drawn(x: Any, rng: np.random.Generator) -> Any:
-        return np.float32([int(x), rng.random()])
+        return np.array([int(x), rng.random()], np.float32)
 
     return (
         gp.Dataset.range(12).shuffle(gp.ALL, seed=1).map(drawn, rng=True, spec=gp.TensorSpec((2,), "float32")).batch(2)

@@ -106,3 +106,15 @@ def test_two_processes_make_one_array_and_resume() -> None:
         assert one["sums"] == [sum(a) + sum(b) for a, b in zip(every[::2], every[1::2], strict=True)]
         assert one["rest"] == one["sums"][2:]
         assert one["devices"] == 4
+
+
+def test_a_sharding_needs_batches_of_one_size_which_is_said_before_the_first() -> None:
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    short = gp.Dataset.range(10).batch(4)
+
+    with pytest.raises(
+        gp.PlanError, match=r"as_jax\(sharding=\) needs batches of one size, got batch\(4\) at .*may be short"
+    ):
+        short.prefetch(1).as_jax(sharding=sharding)
+    for full in (gp.Dataset.range(10).batch(4, drop_remainder=True), gp.Dataset.range(12).batch(4)):
+        assert [len(batch) for batch in full.as_jax(sharding=sharding)] == [4] * len(full)

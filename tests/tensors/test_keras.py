@@ -29,6 +29,18 @@ def test_fit_takes_an_epoch_for_each_of_its_own(backend: str) -> None:
     assert found["rows"] == [44, 2]
     assert len(found["parts"][-1]) >= 12  # two epochs of 6 steps from one pass
     assert found["rest"][-1] == expected(1)[4:]
+    for count, fits in found["few"].items():
+        orders = [_few(int(count), epoch) for epoch in range(30)]
+        for epochs in fits:  # a look at all batches is an epoch, too, so there may be others between them
+            numbers = [orders.index(one) for one in epochs]
+            assert numbers == sorted(set(numbers)) and len(numbers) == 3
+    assert len(found["unknown"]) == 10
+    assert "a dataset that ended after 11: write assert_cardinality(11) at its end" in found["ended"]
+
+
+def _few(count: int, epoch: int) -> list[list[int]]:
+    ds = gp.Dataset.range(4 * count).shuffle(gp.ALL).batch(4)
+    return [batch.tolist() for batch in ds.iterator(epoch=epoch)]
 
 
 def test_two_ranks_train_a_keras_model_on_their_shards_and_resume() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import sys
 from itertools import islice
 from typing import Any
@@ -181,3 +183,54 @@ def test_the_iterator_of_numpy_arrays_has_a_position_too() -> None:
     again.load_state_dict(items.state_dict())
 
     assert np.array_equal(np.stack([first, *again]), np.stack(list(chain().iterator(epoch=0))))
+
+
+def test_a_loader_has_a_length_where_it_is_true() -> None:
+    skipping = chain().with_options(gp.Options(on_error="skip"))
+    for ds, words in (
+        (skipping, 'has no len\\(\\) under on_error="skip"'),
+        (gp.Dataset.range(9).filter(lambda x: x > 3), "the length of the dataset is unknown"),
+        (gp.Dataset.range(9).repeat(), "the dataset is infinite"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            len(loader(ds))
+    assert len(loader(skipping.assert_cardinality(5))) == len(loader(chain())) == 5
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda items: pickle.loads(pickle.dumps(items))])
+def test_a_copy_of_a_loader_goes_on_where_the_next_loop_would(copied: Any) -> None:
+    items = Loader(chain(), "as_lists", np.ndarray.tolist)
+    assert list(copied(items)) == epoch(chain(), 0)
+    list(items)
+    assert list(copied(items)) == epoch(chain(), 1)  # counts go along
+    next(iter(items))
+    state = items.state_dict()
+
+    again = Loader(chain(), "as_lists", np.ndarray.tolist)
+    again.load_state_dict(state)
+    assert list(copied(again)) == list(again) == epoch(chain(), 1)[1:]
+
+
+def test_set_epoch_of_the_next_epoch_leaves_a_state_of_the_last_element() -> None:
+    items = loader(chain())
+    list(islice(items, 5))
+    state = items.state_dict()
+
+    again = loader(chain())
+    again.load_state_dict(state)
+    again.set_epoch(1)
+
+    assert [list(again), list(again)] == [epoch(chain(), 1), epoch(chain(), 2)]
+
+
+def test_a_state_is_one_text_that_an_iterator_takes_too() -> None:
+    items = loader(chain())
+    list(islice(items, 2))
+    state = items.state_dict()
+
+    assert [type(value) for value in state.values()] == [str]
+    plain = iter(chain())
+    plain.load_state_dict(state)
+    assert [batch.tolist() for batch in plain] == epoch(chain(), 0)[2:]
+    with pytest.raises(gp.StateError):
+        loader(chain()).load_state_dict({name: text[:-9] for name, text in state.items()})

@@ -172,3 +172,48 @@ def test_accelerate_gives_each_rank_its_shard_and_resumes(ranks: int, tmp_path: 
         assert one["next"] == [*expected(1), *expected(1)[: -len(every) % ranks]][one["rank"] :: ranks]
         assert ["one file for the loaders of all ranks" in words for words in one["warnings"]] == warned
         assert (one["length"], one["device"], one["steps"]) == (len(one["batches"]), "cpu", len(one["batches"]))
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")  # also where it is asked for
+def test_torch_distributed_checkpoint_saves_and_restores_a_loader(tmp_path: Path) -> None:
+    checkpoint = pytest.importorskip("torch.distributed.checkpoint")
+    items, other = images().batch(4).as_torch(), images().batch(4).as_torch()
+    loop = iter(items)
+    next(loop), next(loop)
+
+    checkpoint.save({"loader": items}, checkpoint_id=tmp_path, no_dist=True)
+    checkpoint.load({"loader": other}, checkpoint_id=tmp_path, no_dist=True)
+
+    assert [batch["label"].tolist() for batch in other] == [batch["label"].tolist() for batch in loop]
+
+
+def _labels(items: Any, queue: Any) -> None:
+    queue.put([batch["label"].tolist() for batch in items])
+
+
+def test_a_loader_is_given_to_a_process_that_is_spawned() -> None:
+    processes = torch.multiprocessing.get_context("spawn")
+    queue, items = processes.SimpleQueue(), images().batch(4).as_torch()
+    process = processes.Process(target=_labels, args=(items, queue))
+    process.start()
+
+    assert queue.get() == [batch["label"].tolist() for batch in items]
+    process.join(60)
+    assert process.exitcode == 0
+
+
+def test_libraries_that_ask_for_a_length_find_one_only_where_it_is_known() -> None:
+    known, unknown = images().batch(4).as_torch(), images().filter(lambda row: row["label"] > 1).batch(4).as_torch()
+
+    assert hasattr(known.dataset, "__len__") and len(known.dataset) == len(known)
+    assert not hasattr(unknown.dataset, "__len__")
+
+
+def test_a_loader_takes_no_argument_of_a_dataloader_that_would_change_its_batches() -> None:
+    from gpupipe.tensors.torch import TorchLoader
+
+    made = TorchLoader(images().batch(4), batch_size=None, sampler=None, num_workers=2)
+    assert [len(list(made)), len(list(made))] == [len(made)] * 2
+    for given in ({"sampler": [1]}, {"colour": 1}):
+        with pytest.raises(TypeError, match="has no argument"):
+            TorchLoader(images().batch(4), **given)
