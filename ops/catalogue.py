@@ -11,6 +11,7 @@ from gpupipe.graph.shapes import Subscript
 from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops._shared.decode_smaller import ResizeWindow
 from gpupipe.ops._shared.decoding import NativeDecoding
+from gpupipe.ops._shared.fitting import Fit
 from gpupipe.ops._shared.resize_flip import ResizeFlip
 from gpupipe.ops.adjust_brightness import AdjustBrightness
 from gpupipe.ops.adjust_contrast import AdjustContrast
@@ -157,6 +158,7 @@ CATALOGUE: tuple[type[Op], ...] = (
     ExpandDims,
     ExtractJpegShape,
     ExtractPatches,
+    Fit,
     FlipLeftRight,
     FlipUpDown,
     Gather,

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import math
-import numbers
+import re
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from gpupipe.errors import PlanTypeError
-from gpupipe.ops._shared.recipe import Recipe, Transform, method_of, refuse, resize_to
-from gpupipe.ops.resize_shorter import resize_shorter
-from gpupipe.ops.resize_with_crop_or_pad import resize_with_crop_or_pad
+from gpupipe.ops._shared.alike import check_alike
+from gpupipe.ops._shared.image_processors import KINDS, PLAIN, WHO, Kind, Settings
+from gpupipe.ops._shared.recipe import Recipe, Transform, refuse
 
 __all__ = ["from_hf"]
 
-WHO = "from_hf"
 KNOWN = {
     "do_resize", "size", "resample", "do_center_crop", "crop_size", "do_rescale", "rescale_factor", "do_normalize",
-    "image_mean", "image_std", "do_convert_rgb",
+    "image_mean", "image_std", "do_convert_rgb", "do_pad", "pad_size",
 }  # fmt: skip
 ABOUT = {
     "image_processor_type", "feature_extractor_type", "processor_class", "auto_map", "data_format", "input_data_format",
-    "default_to_square", "return_tensors", "device", "disable_grouping", "model_input_names", "size_divisor",
+    "default_to_square", "return_tensors", "device", "disable_grouping", "model_input_names",
     "_name_or_path", "_processor_class", "_valid_processor_keys", "transformers_version", "use_fast", "backend",
 }  # fmt: skip
-"""Settings that change no pixel of the kinds of processors that are taken."""
+"""Settings that change no pixel."""
 
 SWITCHES = {
     "do_resize": ("size", "resample"),
@@ -36,23 +32,32 @@ SWITCHES = {
 }
 """Switches, and the settings that say nothing without; where an old file leaves a switch out, the class has it."""
 
+NAME = re.compile(r"(?P<kind>\w+?)(ImageProcessor|FeatureExtractor)(?P<form>Fast|Pil|)")
+
 
 def from_hf(processor: Any) -> Transform:
     """Make a function of ops from a Hugging Face image processor, or from the dict in its preprocessor_config.json.
 
-    Takes processors that resize, crop the centre, rescale and normalise, in this order, as those of ViT, DeiT, CLIP,
-    SigLIP and ResNet: ``do_resize, size, resample, do_center_crop, crop_size, do_rescale, rescale_factor, do_normalize,
-    image_mean, image_std, do_convert_rgb``.
+    Takes the classes that are known to do what ops do, with the settings that they have: those that resize, crop the
+    centre, rescale and normalise, as of ViT, DeiT, BEiT, CLIP, SigLIP, BLIP, BiT (ResNet), Segformer, SAM 2 and DINOv3;
+    ConvNeXt, PoolFormer, LeViT and EfficientNet with their crops and deviations, MobileViT and LayoutLMv2 in BGR; the
+    families of DETR, MaskFormer, ViLT and DPT, whose sizes keep the aspect ratio. A processor of another class is
+    taken if it does with its settings what those of ViT do. Whatever the class, a processor is run on four drawn
+    images here, and what differs is refused. A dict has no code to run: it is taken at its word if it names a
+    known class, and has the meaning of ViT's if it names none.
 
     Args:
         processor: the processor, or a dict of its settings; transformers is not imported.
 
     Returns:
         A function of an encoded image (bytes, decoded to RGB) or of uint8[H,W,3]{HWC}, which returns the processor's
-        pixel_values of one image, {CHW}; `print` shows its steps.
+        pixel_values of one image, {CHW}, as float32, or as uint8 where it neither rescales nor normalises; `print`
+        shows its steps. Padding to the largest image of a batch (`do_pad` without `pad_size`) is `padded_batch`
+        after it.
 
     Raises:
-        PlanError: a setting that no op equals, such as `do_pad` or `crop_pct`; names it.
+        PlanError: a class, or a setting of one, that no op equals, such as `do_image_splitting`, or a processor that
+            gives other pixels; names it.
         PlanTypeError: neither a processor nor a dict.
 
     Example:
@@ -68,73 +73,55 @@ def from_hf(processor: Any) -> Transform:
         raise PlanTypeError(
             f"{WHO} needs the settings of an image processor, got {', '.join(map(str, given)) or 'none'}"
         )
-    for name, value in given.items():
-        if name not in KNOWN | ABOUT and value is not None and value is not False:
-            refuse(WHO, f"{name}={value!r}", "set it to None if the model does without, or call ops in its place")
-    for name, its in SWITCHES.items():
-        if name not in given and any(given.get(one) is not None for one in its):
-            refuse(WHO, f"settings without {name}", f"add {name}=True or False, as the class of the processor has it")
+    object_ = given is not processor
+    name = type(processor).__name__ if object_ else _name(given)
+    kind, rounding = _kind(name, object_)
+    _check(given, kind, name)
     recipe = Recipe(WHO)
-    if given.get("do_resize"):
-        _resize(recipe, given.get("size"), given.get("resample"))
-    if given.get("do_center_crop"):
-        height, width = _height_and_width("crop_size", given.get("crop_size"))
-        _check_crop(given.get("do_resize") and given.get("size"), height, width)
-        recipe.add(resize_with_crop_or_pad, target_height=height, target_width=width)
+    kind.carry_out(recipe, Settings(given, rounding))
     recipe.tensor = True
-    if given.get("do_rescale"):
-        recipe.to_float(1 / _number("rescale_factor", given.get("rescale_factor", 1 / 255)))
-    if given.get("do_normalize"):
-        recipe.normalize(*(_per_channel(name, given.get(name)) for name in ("image_mean", "image_std")))
-    return recipe.done()
+    made = recipe.done()
+    if object_ and callable(processor):
+        check_alike(processor, made)
+    return made
 
 
-def _resize(recipe: Recipe, size: Any, resample: Any) -> None:
-    method = method_of(WHO, resample)
-    size = {name: side for name, side in dict(size).items() if side is not None} if hasattr(size, "keys") else size
-    if isinstance(size, Mapping) and set(size) == {"shortest_edge"}:
-        side = int(_number("shortest_edge", size["shortest_edge"], 1))
-        recipe.add(resize_shorter, size=side, interpolation=method)
-    else:
-        recipe.add(resize_to, size=_height_and_width("size", size), interpolation=method)
+def _name(given: Mapping[str, Any]) -> str:
+    """The class that a dict of settings names, or ""."""
+    return str(given.get("image_processor_type") or given.get("feature_extractor_type") or "")
 
 
-def _height_and_width(name: str, size: Any) -> tuple[int, int]:
-    size = {key: side for key, side in dict(size).items() if side is not None} if hasattr(size, "keys") else size
-    if not isinstance(size, Mapping) or set(size) != {"height", "width"}:
-        kinds = {"size": "{'shortest_edge': n} or {'height': h, 'width': w}"}.get(name, "{'height': h, 'width': w}")
-        refuse(WHO, f"{name}={size!r}", f"write it as {kinds}")
-    height, width = (int(_number(f"{name}[{side!r}]", size[side], 1)) for side in ("height", "width"))
-    return height, width
+def _kind(name: str, known: bool) -> tuple[Kind, str]:
+    """What a class does, and where it puts the odd pixel of a crop that pads.
 
-
-def _number(name: str, value: Any, least: float = 1e-9) -> Any:
-    """A setting that is a number of at least `least`, and finite.
+    Args:
+        name: of the class; "" if there is none.
+        known: whether there is a processor of it, not a name alone, whose code depends on what is installed.
 
     Raises:
-        PlanError: it is none.
+        PlanError: a name that is not in the table.
     """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not least <= float(value) < math.inf:
-        refuse(WHO, f"{name}={value!r}", "set it to a finite number" + (" above 0" if least > 0 else ""))
-    return value
+    parts = NAME.fullmatch(name)
+    kind = KINDS.get(parts["kind"]) if parts else None
+    if kind is None and name and not known:
+        refuse(WHO, name, "hand in the processor, which is compared, or call ops in its place")
+    rounding = {"Pil": "front", "Fast": "end"}.get(parts["form"] if parts else "", "end" if known else "")
+    return kind or PLAIN, rounding
 
 
-def _per_channel(name: str, value: Any) -> Any:
-    """A setting that is a number or one for each channel."""
-    values = value.tolist() if isinstance(value, np.ndarray) else value
-    for one in values if isinstance(values, (list, tuple)) and values else [values]:
-        _number(name, one, -math.inf)
-    return values
-
-
-def _check_crop(size: Any, *crop: int) -> None:
-    """Refuse padding by an odd number of pixels: the classes of transformers put the odd one on different sides.
+def _check(given: Mapping[str, Any], kind: Kind, name: str) -> None:
+    """Check that each setting is one that the steps of the class read, or that it says nothing.
 
     Raises:
-        PlanError: a crop is larger than images are after they are resized, by an odd number or an unknown one.
+        PlanError: one is not.
     """
-    sides = dict(size or {})
-    for name, wanted in zip(("height", "width"), crop, strict=True):
-        side = sides.get(name) or sides.get("shortest_edge") or wanted
-        if wanted > side and ((wanted - side) % 2 or sides.get("shortest_edge")):
-            refuse(WHO, f"crop_size={wanted} of a {name} of {side}", "crop no more than there is, or pad evenly")
+    settings = KNOWN | ABOUT | set(f"{kind.takes} {kind.about}".split())
+    for setting, value in given.items():
+        if setting not in settings and value is not None and value is not False:
+            refuse(WHO, f"{setting}={value!r}", "set it to None if the model does without, or call ops in its place")
+    for switch in kind.unused():
+        if given.get(switch):
+            refuse(WHO, f"{switch}=True of {name or 'a processor'}", "set it to None if the model does without")
+    for switch, its in SWITCHES.items():
+        if switch not in (*given, *kind.unused()) and any(given.get(one) is not None for one in its):
+            refuse(WHO, f"settings without {switch}", f"add {switch}=True or False, as the processor's class has it")

@@ -26,6 +26,11 @@ class ResizeWithCropOrPad(Composite):
 
     Rounds as `tf.image`: of n pixels with t wanted, (n - t) // 2 are cut, or (t - n) // 2 zeros added, at the front.
 
+    Attributes:
+        height: of the result, in pixels.
+        width: of the result.
+        odd_in_front: whether the odd one of an odd number of zeros is at the front, as in Hugging Face's `center_crop`.
+
     Shapes: ``T[H,W,C]{HWC} -> T[height,width,C]{HWC}``, for each of the images.
     """
 
@@ -34,6 +39,7 @@ class ResizeWithCropOrPad(Composite):
 
     height: Any
     width: Any
+    odd_in_front: bool = False
 
     def __post_init__(self) -> None:
         check_sides(self, *self.traceable)
@@ -44,7 +50,7 @@ class ResizeWithCropOrPad(Composite):
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         _, size = window(0, 0, self.height, self.width, len(hw))
         spare = hw.astype(np.int64) - size
-        start = np.where(spare >= 0, spare // 2, -(-spare // 2))
+        start = np.where((spare >= 0) | self.odd_in_front, spare // 2, -(-spare // 2))
         return window(start[:, 0], start[:, 1], size[:, 0], size[:, 1], len(hw))
 
     @classmethod
@@ -52,6 +58,7 @@ class ResizeWithCropOrPad(Composite):
         for x in (noise(9, 12), noise(4, 7, 1), noise(8, 5, dtype="float32")):
             for height, width in ((6, 5), (13, 15), (6, 9)):
                 yield Case(cls(height, width), (x,), ("HWC",), note=f"{height}x{width}")
+        yield Case(cls(12, 9, odd_in_front=True), (noise(9, 12),), ("HWC",), note="front")
 
 
 def resize_with_crop_or_pad(image: T, target_height: Any, target_width: Any) -> T:

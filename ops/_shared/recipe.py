@@ -20,10 +20,11 @@ from gpupipe.graph.trace import trace
 from gpupipe.ops.decode_image import decode_image
 from gpupipe.ops.normalize import normalize
 from gpupipe.ops.resize import Resize
+from gpupipe.ops.resize_with_crop_or_pad import ResizeWithCropOrPad
 from gpupipe.ops.transpose import transpose
 from gpupipe.spec import LEAF, TensorSpec
 
-__all__ = ["Recipe", "Transform", "method_of", "pair_of", "refuse", "resize_to"]
+__all__ = ["Recipe", "Transform", "crop_to", "method_of", "pair_of", "refuse", "resize_to"]
 
 METHODS = {
     "bilinear": "bilinear", "bicubic": "bicubic", "lanczos": "lanczos3", "nearest": "nearest",
@@ -124,6 +125,11 @@ def _plain(value: Any) -> Any:
 def resize_to(image: Any, size: tuple[int, int], interpolation: str, antialias: bool = True) -> Any:
     """Resize to (height, width); integers are rounded, as in torchvision and Pillow."""
     return apply(Resize(*size, interpolation, antialias=antialias, keep_dtype=True), image)
+
+
+def crop_to(image: Any, size: tuple[int, int]) -> Any:
+    """Crop or pad as `resize_with_crop_or_pad`, but the odd one of an odd number of zeros is in front."""
+    return apply(ResizeWithCropOrPad(*size, odd_in_front=True), image)
 
 
 def method_of(who: str, interpolation: Any) -> str:

@@ -19,6 +19,7 @@ CASES: dict[str, tuple[Any, bool]] = {
     "the shorter side is as long": (lambda x: ops.resize_shorter(x, 24), True),
     "the shorter side is longer": (lambda x: ops.resize_shorter(x, 33), True),
     "the shorter side is shorter": (lambda x: ops.resize_shorter(x, 23), False),
+    "the longer side is limited": (lambda x: ops.resize_shorter(x, 24, max_size=30), False),
     "a fixed size is as large": (lambda x: ops.resize(x, (20, 24)), True),
     "a fixed size is narrower": (lambda x: ops.resize(x, (20, 23)), False),
     "any size": (lambda x: x, False),

@@ -66,6 +66,9 @@ _TABLE: dict[str, dict[str, str]] = {
         "test_a_blurred_point_is_the_kernel": "values: GaussianBlur",
         "test_tables_are_mixed_between_the_middles_of_tiles": "values: Clahe",
     },
+    "tests/ops/test_fitting.py": {
+        "test_the_pixels_are_those_of_a_resize_to_this_size": "equation: Fit",
+    },
     "tests/ops/test_keras.py": {
         "test_shifts_are_along_the_axis_of_their_name": "values: RandomTransform",
     },

@@ -62,7 +62,7 @@ UNSAID = [
 COMPOSED = [case for case in CASES if case.op.decompose()]
 PARTS = {type(part) for case in COMPOSED for part, _ in case.op.decompose()}
 WITHOUT_A_FUNCTION = set(
-    "CornerCrop Crop CropAndResizeAll CropMirrorNormalize DecodeSmallerJpeg Flip LookUp NativeDecoding "
+    "CornerCrop Crop CropAndResizeAll CropMirrorNormalize DecodeSmallerJpeg Fit Flip LookUp NativeDecoding "
     "ResizeArea ResizeFlip ResizeWindow Reverse Subscript Turn".split()
 )
 """What functions of other names, and the optimizer, make of a call."""

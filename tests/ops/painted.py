@@ -171,6 +171,7 @@ def _moves(n: Callable[[int, int], int], gray: int) -> list[Move]:
         Move("resize", lambda s: ops.cast(ops.resize(s, (high, wide)), "uint8")),
         Move("resize, nearest", lambda s: ops.resize(s, (high, wide), "nearest", True), drawn=False),
         Move("resize_shorter", lambda s: ops.resize_shorter(s, high)),
+        Move("resize_shorter, limited", lambda s: ops.resize_shorter(s, high, max_size=high + 5)),
         Move("random_shortest_size", lambda s: ops.random_shortest_size(s, (high, 60), seed=seed)),
         Move("scale_jitter", lambda s: ops.scale_jitter(s, (high, wide), (0.7, 1.5), seed=seed)),
         Move("resize_with_pad", lambda s: ops.cast(ops.resize_with_pad(s, high, wide, fill=fill(s)), "uint8")),

@@ -1,4 +1,4 @@
-"""from_torchvision, from_timm and from_hf give what the originals give, and refuse what ops do not do.
+"""from_torchvision and from_timm give what the originals give, and refuse what ops do not do.
 
 Differences are in levels of 0..255 of the resized image, on photographs; `EXACT` where both resize with Pillow.
 """
@@ -259,49 +259,6 @@ def test_training_of_timm_has_its_random_ops() -> None:
         assert preprocess([photograph(0)] * 2).shape == (2, 3, 96, 96)
 
 
-@pytest.mark.parametrize("backend", ["", "Pil"])
-@pytest.mark.parametrize(
-    ("name", "count", "mean"),
-    # With torchvision, as from_torchvision of tensors; ViT resizes bilinearly on whole numbers.
-    [("CLIPImageProcessor", 4, 0.02), ("ViTImageProcessor", 3, 0.3), ("DeiTImageProcessor", 3, 0.05)],
-)
-def test_image_processors_of_hugging_face_give_their_pixels(name: str, count: int, mean: float, backend: str) -> None:
-    torchvision()
-    transformers = pytest.importorskip("transformers")
-    kind = getattr(transformers, name + backend, None) or pytest.skip(f"transformers has no {name}{backend}")
-    processor = kind()
-    level = 1 / 255 / min(processor.image_std)
-
-    def original(image: Any) -> Any:
-        return processor(image, return_tensors="np")["pixel_values"][0]
-
-    fn = ops.from_hf(processor)
-    assert repr(fn) == repr(ops.from_hf(processor.to_dict()))
-    found = levels(fn, original, count, level)
-    exact = backend == "Pil" and name != "DeiTImageProcessor"  # Pillow's order of axes, see above
-    assert found[0] <= (EXACT[0] if exact else 8 if backend else 2.001), found
-    assert found[1] <= (EXACT[1] if exact else max(mean, 0.5 * bool(backend))), found
-
-
-def test_a_crop_may_be_larger_than_the_image_by_an_even_number() -> None:
-    fn = ops.from_hf({**HF, "size": {"height": 8, "width": 12}})
-    assert np.asarray(fn(picture(30, 30))).shape == (3, 12, 12)
-    assert repr(ops.from_hf({**HF, "image_mean": np.array(MEAN)})) == repr(ops.from_hf(HF))
-
-
-def test_settings_may_come_from_a_file() -> None:
-    fn = ops.from_hf({"do_resize": True, "size": {"shortest_edge": 32}, "resample": 3, "do_center_crop": True,
-                      "crop_size": {"height": 24, "width": 20}, "do_rescale": True, "rescale_factor": 0.5,
-                      "do_normalize": False, "do_pad": None, "image_processor_type": "CLIPImageProcessor"})  # fmt: skip
-    image = ops.resize_shorter(picture(50, 40), 32, "bicubic")
-
-    np.testing.assert_array_equal(fn(picture(50, 40)), image[8:32, 6:26].transpose(2, 0, 1) * np.float32(0.5))
-    assert repr(fn) == (
-        "from_hf: decode_image -> resize_shorter(size=32, interpolation='bicubic') -> resize_with_crop_or_pad("
-        "target_height=24, target_width=20) -> normalize(std=2.0) -> transpose()"
-    )
-
-
 def circle(transform: Any) -> Any:
     transform.transforms.append(transform)
     return transform
@@ -362,11 +319,6 @@ def test_what_no_op_equals_is_refused_by_name(name: str) -> None:
         ops.from_torchvision(make(of.v1, of.v2, of.mode))
 
 
-HF = {"do_resize": True, "size": {"shortest_edge": 12}, "resample": 2, "do_center_crop": True,
-      "crop_size": {"height": 12, "width": 12}, "do_rescale": True, "do_normalize": True,
-      "image_mean": MEAN, "image_std": STD}  # fmt: skip
-
-
 test_other_settings_are_refused_too = refused(
     (PlanTypeError, "transforms of torchvision, got int", lambda: ops.from_torchvision(7)),
     (gp.PlanError, "auto_augment='rand-m9'", lambda: ops.from_timm({"input_size": 9, "auto_augment": "rand-m9"})),
@@ -377,23 +329,6 @@ test_other_settings_are_refused_too = refused(
     (gp.PlanError, "normalize=False", lambda: ops.from_timm({"input_size": 9, "normalize": False})),
     (PlanTypeError, "input_size", lambda: ops.from_timm({})),
     (PlanTypeError, "needs a dict", lambda: ops.from_timm(["vit"])),  # type: ignore[arg-type]
-    (gp.PlanError, "size=224; write it as", lambda: ops.from_hf({"do_resize": True, "size": 224, "resample": 2})),
-    (gp.PlanError, "longest", lambda: ops.from_hf({"do_resize": True, "size": {"longest_edge": 9}, "resample": 2})),
-    (gp.PlanError, "tion 4", lambda: ops.from_hf({"do_resize": True, "size": {"shortest_edge": 9}, "resample": 4})),
-    (gp.PlanError, "do_rescale", lambda: ops.from_hf({"do_normalize": True, "image_mean": MEAN, "image_std": STD})),
-    (gp.PlanError, "do_pad=True", lambda: ops.from_hf({"do_resize": True, "do_pad": True})),
-    (gp.PlanError, r"crop_pct=0\.8", lambda: ops.from_hf({"do_resize": False, "crop_pct": 0.8})),
-    (gp.PlanError, "rescale_factor=None; set it to a finite", lambda: ops.from_hf({**HF, "rescale_factor": None})),
-    (gp.PlanError, "rescale_factor=0; set it", lambda: ops.from_hf({**HF, "rescale_factor": 0})),
-    (gp.PlanError, "image_mean=None; set it", lambda: ops.from_hf({**HF, "image_mean": None})),
-    (gp.PlanError, "image_std='a'; set it", lambda: ops.from_hf({**HF, "image_std": [1, "a"]})),
-    (gp.PlanError, "normalize needs std above 0", lambda: ops.from_hf({**HF, "image_std": [1, 0, 1]})),
-    (gp.PlanError, "shortest_edge='9'; set it", lambda: ops.from_hf({**HF, "size": {"shortest_edge": "9"}})),
-    (gp.PlanError, r"size\['width'\]=-1; set it", lambda: ops.from_hf({**HF, "size": {"height": 9, "width": -1}})),
-    (gp.PlanError, "crop_size=12 of a width of 9", lambda: ops.from_hf({**HF, "size": {"height": 12, "width": 9}})),
-    (gp.PlanError, "crop_size=12 of a height of 10", lambda: ops.from_hf({**HF, "size": {"shortest_edge": 10}})),
-    (PlanTypeError, "settings of an image processor", lambda: ops.from_hf({})),
-    (PlanTypeError, "got int", lambda: ops.from_hf(7)),
 )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
 from gpupipe.graph.op import Array, Op
@@ -196,6 +197,33 @@ def test_resize_shorter_keeps_integers_and_pillows_pixels() -> None:
     np.testing.assert_array_equal(got, np.asarray(Image.fromarray(x).resize((30, 20), Image.Resampling.BILINEAR)))
 
 
+def test_a_longer_side_that_is_limited_is_not_exceeded() -> None:
+    limited, alone = ResizeShorter(50, 120), ResizeShorter(None, 120)
+
+    # 50 * 333 / 100 is 166, more than 120, and 120 * 50 / 166 is 36.1; 50 * 200 / 100 is less than 120 in neither
+    assert drawn(limited, (100, 333), (333, 100), (100, 240), (90, 99)) == [[[36, 120], [120, 36], [50, 120], [50, 55]]]
+    assert drawn(alone, (100, 333), (333, 100), (9, 9), (1, 999)) == [[[36, 120], [120, 36], [120, 120], [1, 120]]]
+
+
+@pytest.mark.parametrize(("size", "most"), [(30, 40), (24, 25), (24, 1000), (None, 33)])
+def test_a_limited_side_is_torchvisions_to_the_pixel(size: int | None, most: int) -> None:
+    resize = torchvision().v2.Resize(size, max_size=most)
+    rng = np.random.default_rng(0)
+    hw = rng.integers(20, 90, (200, 2))
+    theirs = [list(resize(chw(np.zeros((h, w, 1), np.uint8))).shape[1:]) for h, w in hw.tolist()]
+
+    assert drawn(ResizeShorter(size, most), *map(tuple, hw.tolist())) == [theirs]
+
+
+def test_a_limit_may_be_traced() -> None:
+    def fn(image: Any, most: Any) -> Any:
+        return ops.resize_shorter(image, 20, max_size=most)
+
+    ds = gp.Dataset.from_list([(picture(40, 90), most) for most in (25, 30, 99)]).map(fn)
+
+    assert [image.shape for image in ds] == [(11, 25, 3), (13, 30, 3), (20, 45, 3)]
+
+
 def test_random_crop_takes_tensorflows_size() -> None:
     assert ops.random_crop(noise(9, 9), (4, 5, 3)).shape == (4, 5, 3)
 
@@ -292,6 +320,9 @@ test_mistakes_are_plan_errors = refused(
     (PlanTypeError, "resize_with_crop_or_pad", lambda: ops.resize_with_crop_or_pad(X, 2.5, 2)),
     (SpecError, "resize_shorter needs", lambda: ops.resize_shorter(X, 0)),
     (SpecError, "interpolation", lambda: ops.resize_shorter(X, 4, "area")),
+    (SpecError, "max_size above the length of the shorter side 4, got 4", lambda: ops.resize_shorter(X, 4, max_size=4)),
+    (SpecError, "needs max_size from 1 to", lambda: ops.resize_shorter(X, None, max_size=0)),
+    (PlanTypeError, "needs an integer for length, got None", lambda: ops.resize_shorter(X, None)),
     (SpecError, "random_crop needs", lambda: ops.random_crop(X, (0, 4))),
     (SpecError, "a length for min_size, or several to draw from, got no", lambda: ops.random_shortest_size(X, ())),
     (SpecError, "random_shortest_size needs min_size from 1 to", lambda: ops.random_shortest_size(X, 0)),

@@ -125,7 +125,7 @@ def _inside(crop: Apply) -> bool:
         return height >= op.height and width >= op.width
     drawn = image.params[0] if isinstance(image, Apply) and image.params else None
     resized = drawn.value.op if isinstance(drawn, Item) and isinstance(drawn.value, Draw) else None
-    length = resized.length if isinstance(resized, ResizeShorter) else None
+    length = resized.length if isinstance(resized, ResizeShorter) and resized.max_size is None else None
     return isinstance(length, int) and length >= max(op.height, op.width)
 
 
