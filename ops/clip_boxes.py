@@ -35,6 +35,8 @@ class ClipBoxes(Op):
         boxes: whether the first input is boxes.
         keypoints: whether the next one is keypoints.
         stage: the op that users call, for errors.
+        whole: whether a box that reaches outside of the image is dropped, not clipped.
+        min_area: the area that has to be left, in square pixels.
 
     Shapes: ``float32[N,4], float32[N,K,3], T[N,...], ... -> float32[n,4], float32[n,K,3], T[n,...], ...``. The
     parameter is the size of the image.
@@ -49,10 +51,13 @@ class ClipBoxes(Op):
     boxes: bool = True
     keypoints: bool = False
     stage: str = "clip_boxes"
+    whole: bool = False
+    min_area: float = 0.0
 
     def __post_init__(self) -> None:
         check_number(self.stage, "min_visible", self.min_visible, 0, 1)
         check_number(self.stage, "min_size", self.min_size, 0)
+        check_number(self.stage, "min_area", self.min_area, 0)
 
     def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:
         made = []
@@ -91,6 +96,9 @@ class ClipBoxes(Op):
         size, before = made[:, 2:] - made[:, :2], boxes[:, 2:].astype(np.float64) - boxes[:, :2]
         kept = (size > 0).all(axis=1) & (size >= self.min_size).all(axis=1)
         kept &= size.astype(np.float64).prod(axis=1) >= self.min_visible * before.prod(axis=1) * (1 - 1e-6)
+        kept &= size.prod(axis=1) >= self.min_area
+        if self.whole:
+            kept &= (made == boxes).all(axis=1)
         if self.centres:
             middle = (boxes[:, :2] + boxes[:, 2:]) / 2
             kept &= ((middle > 0) & (middle < ends)).all(axis=1)
@@ -111,6 +119,7 @@ class ClipBoxes(Op):
         yield Case(cls(0.5, keypoints=True), (boxes, points, labels), note="keypoints")
         yield Case(cls(0.0, 2.0, True), (boxes, labels, labels * 0.5), note="centres")
         yield Case(cls(boxes=False, keypoints=True), (points,), note="points alone")
+        yield Case(cls(min_size=1.0, whole=True, min_area=2.0), (boxes, labels), note="whole")
 
 
 def _seen(points: Array, height: int, width: int) -> Array:
@@ -149,25 +158,25 @@ def clip_boxes(sample: T, min_visible: float = 0.0, min_size: float = 0.0) -> T:
         >>> s.boxes, s.labels
         (array([[0., 2., 4., 6.]], dtype=float32), array([7]))
     """
-    return clipped("clip_boxes", sample, plain(min_visible), plain(min_size), False)  # type: ignore[no-any-return]
+    return clipped("clip_boxes", sample, min_visible=plain(min_visible), min_size=plain(min_size))  # type: ignore[no-any-return]
 
 
-def clipped(who: str, sample: Any, min_visible: Any, min_size: Any, centres: bool) -> Any:
-    """A Sample with clipped boxes; `centres` drops those whose centre is not inside of the image."""
+def clipped(who: str, sample: Any, **settings: Any) -> Any:
+    """A Sample with clipped boxes, by these settings of `ClipBoxes`."""
     if not isinstance(sample, Sample):
         raise PlanTypeError(
             f"{who} needs a Sample, got {type(sample).__name__}; make one with ops.Sample(image, boxes)"
         )
     if sample.boxes is None and sample.keypoints is None:
         raise SpecError(f"{who} needs a Sample with boxes or keypoints, got one without")
-    return by_rows(who, sample, lambda row: _clipped(who, row, min_visible, min_size, centres))
+    return by_rows(who, sample, lambda row: _clipped(who, row, settings))
 
 
-def _clipped(who: str, sample: Sample, min_visible: Any, min_size: Any, centres: bool) -> Sample:
+def _clipped(who: str, sample: Sample, settings: dict[str, Any]) -> Sample:
     labels, nesting = flatten(sample.labels)
     there = {"boxes": sample.boxes, "keypoints": sample.keypoints}
     names = [name for name, value in there.items() if value is not None]
-    op = ClipBoxes(min_visible, min_size, centres, "boxes" in names, "keypoints" in names, who)
+    op = ClipBoxes(boxes="boxes" in names, keypoints="keypoints" in names, stage=who, **settings)
     made = apply_together(op, [*(there[name] for name in names), *labels], of=[sample.image])
     changed = dict(zip(names, made, strict=False))
     return replace(sample, labels=nesting.unflatten(made[len(names) :]) if labels else None, **changed)

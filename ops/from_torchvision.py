@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any
 
 from gpupipe.errors import PlanError, PlanTypeError
-from gpupipe.ops._shared.recipe import Recipe, Transform, method_of, pair_of, refuse, resize_to
+from gpupipe.graph.symbols import Symbol
+from gpupipe.ops._shared.recipe import Recipe, Transform, pair_of, refuse
+from gpupipe.ops._shared.torchvision_boxes import check_boxes, clamp, iou_crop, sanitize
+from gpupipe.ops._shared.torchvision_resizing import (
+    WHO,
+    classification,
+    cropped,
+    detection,
+    jittered,
+    resized,
+    segmentation,
+    shortest,
+    video,
+)
+from gpupipe.ops.adjust_jpeg_quality import adjust_jpeg_quality
 from gpupipe.ops.aug_mix import aug_mix
 from gpupipe.ops.auto_augment import auto_augment
 from gpupipe.ops.cast import cast
 from gpupipe.ops.center_crop import center_crop
 from gpupipe.ops.color_jitter import color_jitter
+from gpupipe.ops.cutmix import cutmix
 from gpupipe.ops.elastic import elastic
+from gpupipe.ops.five_crop import five_crop
+from gpupipe.ops.gaussian_noise import gaussian_noise
+from gpupipe.ops.grayscale_to_rgb import grayscale_to_rgb
+from gpupipe.ops.mixup import mixup
+from gpupipe.ops.mixup_or_cutmix import mixup_or_cutmix
 from gpupipe.ops.pad import pad
 from gpupipe.ops.rand_augment import rand_augment
 from gpupipe.ops.random_adjust_sharpness import random_adjust_sharpness
@@ -29,20 +50,19 @@ from gpupipe.ops.random_flip_up_down import random_flip_up_down
 from gpupipe.ops.random_gaussian_blur import random_gaussian_blur
 from gpupipe.ops.random_grayscale import random_grayscale
 from gpupipe.ops.random_invert import random_invert
+from gpupipe.ops.random_jpeg_quality import random_jpeg_quality
 from gpupipe.ops.random_order import random_order
 from gpupipe.ops.random_perspective import random_perspective
 from gpupipe.ops.random_posterize import random_posterize
-from gpupipe.ops.random_resized_crop import random_resized_crop
 from gpupipe.ops.random_rotation import random_rotation
-from gpupipe.ops.random_shortest_size import random_shortest_size
 from gpupipe.ops.random_solarize import random_solarize
-from gpupipe.ops.resize_shorter import resize_shorter
-from gpupipe.ops.scale_jitter import scale_jitter
+from gpupipe.ops.random_zoom_out import random_zoom_out
+from gpupipe.ops.rgb_to_grayscale import rgb_to_grayscale
+from gpupipe.ops.ten_crop import ten_crop
 from gpupipe.ops.trivial_augment_wide import trivial_augment_wide
 
 __all__ = ["from_torchvision"]
 
-WHO = "from_torchvision"
 WAY = "call the ops that you want in its place, or wrap it in ops.py_function, and convert the transforms around it"
 LIBRARIES = ("torchvision", "timm")
 
@@ -50,23 +70,30 @@ LIBRARIES = ("torchvision", "timm")
 def from_torchvision(transform: Any) -> Transform:
     """Make a function of ops from a transform of torchvision, mostly a `Compose`, of v1 or v2.
 
-    Takes `Compose` and `Sequential`, `Resize`, `CenterCrop`, `RandomCrop`, `RandomResizedCrop`, `RandomHorizontalFlip`,
-    `RandomVerticalFlip`, `ColorJitter`, `RandomErasing`, `RandomApply`, `RandomChoice`, `RandomOrder`, `Pad`,
-    `RandomShortestSize`, `ScaleJitter`, `ElasticTransform`, `GaussianBlur`, `RandomInvert`, `RandomPosterize`,
-    `RandomSolarize`, `RandomChannelPermutation`, `AugMix`; of tensors also `RandomGrayscale`, `RandomAdjustSharpness`,
-    `RandomAutocontrast`, `RandomEqualize`, `RandomRotation`, `RandomAffine`, `RandomPerspective`, `RandAugment`,
-    `TrivialAugmentWide`, `AutoAugment`; `Normalize`, `ToTensor`, `PILToTensor`, `ToImage`, `ToPureTensor`, `ToDtype`,
-    `ConvertImageDtype`, `RGB`, `Identity`, what comes with the weights of a classifier, and timm's `create_transform`
-    of these. Random ops draw from the same distributions, not the same numbers. Where "bilinear" rotations,
-    affine maps, perspectives and elastic deformations end between two pixels, a fill is mixed in by its share;
-    torchvision makes these pixels darker.
+    Takes `Compose` and `Sequential`, `Resize`, `CenterCrop`, `FiveCrop`, `TenCrop`, `RandomCrop`, `RandomResizedCrop`,
+    `RandomHorizontalFlip`, `RandomVerticalFlip`, `ColorJitter`, `RandomErasing`, `RandomApply`, `RandomChoice`,
+    `RandomOrder`, `Pad`, `RandomZoomOut`, `RandomShortestSize`, `ScaleJitter`, `ElasticTransform`, `GaussianBlur`,
+    `RandomInvert`, `RandomPosterize`, `RandomSolarize`, `RandomChannelPermutation`, `AugMix`, `JPEG`; of tensors also
+    `Grayscale`, `RandomGrayscale`, `RandomAdjustSharpness`, `RandomAutocontrast`, `RandomEqualize`, `RandomRotation`,
+    `RandomAffine`, `RandomPerspective`, `RandAugment`, `TrivialAugmentWide`, `AutoAugment`, `GaussianNoise` (of
+    floats); `Normalize`, `ToTensor`, `PILToTensor`, `ToImage`, `ToPureTensor`, `ToDtype`, `ConvertImageDtype`, `RGB`,
+    `Identity`; what comes with the weights for classification, segmentation, detection and video; and timm's
+    `create_transform` of these. Random ops draw from the same distributions, not the same numbers. Where "bilinear"
+    rotations, affine maps, perspectives and elastic deformations end between two pixels, a fill is mixed in by its
+    share; torchvision makes these pixels darker.
+
+    `RandomIoUCrop`, `ClampBoundingBoxes` and `SanitizeBoundingBoxes` make a function of a `Sample` with boxes, and of
+    its labels. What crops or clamps needs `SanitizeBoundingBoxes` after it: until then torchvision keeps boxes of which
+    nothing is left, ops do not. `MixUp`, `CutMix` and a `RandomChoice` of both make a function of a batch and its
+    labels, for a map after `batch`; the transforms of video weights one of a clip uint8[T,H,W,3]{THWC}.
 
     Args:
         transform: the object; torchvision itself is not imported.
 
     Returns:
-        A function of an encoded image (bytes, decoded to RGB) or of uint8[H,W,3]{HWC}. Where the transforms make a
-        tensor, it returns {CHW}; `print` shows its steps.
+        A function of an encoded image (bytes, decoded to RGB) or of uint8[H,W,3]{HWC}, or what is said above. Where the
+        transforms make a tensor, it returns {CHW}; after `FiveCrop` and `TenCrop` the crops are stacked, {TCHW}, and
+        frames of video are {CTHW}. `print` shows its steps.
 
     Raises:
         PlanError: a transform, or a setting of one, that no op equals or takes; names it.
@@ -77,14 +104,20 @@ def from_torchvision(transform: Any) -> Transform:
     """
     recipe = Recipe(WHO)
     try:
-        for one in _flat(transform):
+        flat = _flat(transform)
+        clips = check_boxes(flat)
+        for at, one in enumerate(flat):
             _add(recipe, one)
+            if at in clips:
+                clamp(recipe)
+            if recipe.takes in ("batch", "clip") and len(flat) > 1:
+                refuse(WHO, f"{type(one).__name__} among others", "convert it alone, and map one after another")
     except RecursionError:
         raise PlanError(f"{WHO} needs transforms that do not hold themselves, got {type(transform).__name__}") from None
     return recipe.done()
 
 
-def _flat(transform: Any) -> Iterable[Any]:
+def _flat(transform: Any) -> list[Any]:
     """The transforms inside of compositions, in order."""
     name = type(transform).__name__
     if name in ("Compose", "Sequential", "list", "tuple"):
@@ -123,54 +156,6 @@ def _check(transform: Any, **needed: Any) -> None:
             refuse(WHO, f"{type(transform).__name__}({name}={given!r})", f"use {name}={wanted!r}, or {WAY}")
 
 
-def _resampling(recipe: Recipe, transform: Any) -> dict[str, Any]:
-    """Interpolation and antialias: Pillow always stretches the kernel; tensors differ in other ways."""
-    name = type(transform).__name__
-    given = getattr(transform.interpolation, "value", transform.interpolation)
-    method = method_of(WHO, given)
-    tensor = recipe.tensor
-    antialias = not tensor or getattr(transform, "antialias", True)
-    if not isinstance(antialias, bool):
-        refuse(WHO, f"{name}(antialias={antialias!r})", "use antialias=True")
-    if tensor and (given in ("nearest", 0) or (method == "bicubic" and not antialias)):
-        refuse(
-            WHO,
-            f"{name}(interpolation={given!r}, antialias={antialias}) of a tensor",
-            "use NEAREST_EXACT, or antialias=True, or resize before the image becomes a tensor",
-        )
-    return {"interpolation": method, "antialias": antialias}
-
-
-def _resize(recipe: Recipe, transform: Any) -> None:
-    _check(transform, max_size=None)
-    how = _resampling(recipe, transform)
-    size = transform.size
-    if size is None:
-        refuse(WHO, "Resize(size=None)", "use a size")
-    if isinstance(size, int) or len(size) == 1:
-        recipe.add(resize_shorter, size=pair_of(size)[0], **how)
-    else:
-        recipe.add(resize_to, size=pair_of(size), **how)
-
-
-def _random_resized_crop(recipe: Recipe, transform: Any) -> None:
-    if isinstance(transform.interpolation, (list, tuple)):
-        refuse(WHO, f"{type(transform).__name__} with several interpolations", "use one interpolation")
-    how = _resampling(recipe, transform)
-    size, scale, ratio = pair_of(transform.size), tuple(transform.scale), tuple(transform.ratio)
-    recipe.add(random_resized_crop, size=size, scale=scale, ratio=ratio, **how)
-
-
-def _random_shortest_size(recipe: Recipe, transform: Any) -> None:
-    lengths = tuple(transform.min_size)
-    recipe.add(random_shortest_size, min_size=lengths, max_size=transform.max_size, **_resampling(recipe, transform))
-
-
-def _scale_jitter(recipe: Recipe, transform: Any) -> None:
-    size, scale = tuple(transform.target_size), tuple(transform.scale_range)
-    recipe.add(scale_jitter, target_size=size, scale_range=scale, **_resampling(recipe, transform))
-
-
 def _random_crop(recipe: Recipe, transform: Any) -> None:
     _check(transform, pad_if_needed=False)
     if transform.padding is not None:
@@ -202,14 +187,6 @@ def _normalize(recipe: Recipe, transform: Any) -> None:
         )
     mean, std = (getattr(value, "tolist", lambda value=value: value)() for value in (transform.mean, transform.std))
     recipe.normalize(mean, std)
-
-
-def _classification(recipe: Recipe, transform: Any) -> None:
-    """The transforms that come with torchvision's weights for classification."""
-    recipe.add(resize_shorter, size=pair_of(transform.resize_size)[0], **_resampling(recipe, transform))
-    recipe.add(center_crop, size=pair_of(transform.crop_size))
-    _to_tensor(recipe, transform)
-    recipe.normalize(transform.mean, transform.std)
 
 
 def _to_tensor(recipe: Recipe, transform: Any) -> None:
@@ -250,9 +227,54 @@ def _part(recipe: Recipe, transform: Any, among: Any) -> list[Any]:
     part = Recipe(WHO, floats=recipe.floats, tensor=recipe.tensor)
     for one in _flat(list(among)):
         _add(part, one)
+    if part.takes != "image":
+        refuse(WHO, f"{type(transform).__name__} of what takes a {part.takes}", "leave the choice out")
     if (part.floats, part.tensor, part.divisor) != (recipe.floats, recipe.tensor, 1):
         refuse(WHO, f"{type(transform).__name__} of what makes a tensor or floats", "put that before or after it")
     return part.steps
+
+
+def _grayscale(recipe: Recipe, transform: Any) -> None:
+    _of_tensor(rgb_to_grayscale)(recipe, transform)
+    if transform.num_output_channels == 3:
+        recipe.add(grayscale_to_rgb)
+
+
+def _gaussian_noise(recipe: Recipe, transform: Any) -> None:
+    if not recipe.floats:
+        refuse(
+            WHO, "GaussianNoise of integers, whose noise is truncated", "put ToDtype(torch.float32, scale=True) before"
+        )
+    _of_tensor(gaussian_noise, "mean", "sigma", "clip")(recipe, transform)
+
+
+def _jpeg(recipe: Recipe, transform: Any) -> None:
+    low, high = transform.quality
+    if recipe.floats:
+        refuse(WHO, "JPEG of floats, where it fails", "put it before ToDtype")
+    if low == high:
+        recipe.add(adjust_jpeg_quality, jpeg_quality=low)
+    elif high == 100:
+        refuse(WHO, f"JPEG(quality=({low}, 100))", "use up to 99, as random_jpeg_quality does")
+    else:
+        recipe.add(random_jpeg_quality, min_jpeg_quality=low, max_jpeg_quality=high + 1)
+
+
+def _mixed(recipe: Recipe, transform: Any) -> None:
+    op = {"MixUp": mixup, "CutMix": cutmix}[type(transform).__name__]
+    _mixing(recipe, op, alpha=transform.alpha, num_classes=transform.num_classes)
+
+
+def _mixing(recipe: Recipe, op: Callable[..., Any], **settings: Any) -> None:
+    """A step on a batch and its labels; the batch is {NCHW}, as torchvision's, where nothing else is known."""
+
+    @wraps(op)
+    def mix(images: Any, labels: Any, **settings: Any) -> Any:
+        known = isinstance(images, Symbol) and images._value.spec.layout
+        return op(images, labels, **settings, layout=None if known else "CHW")
+
+    recipe.takes = "batch"
+    recipe.add(mix, **settings)
 
 
 def _random_apply(recipe: Recipe, transform: Any) -> None:
@@ -260,8 +282,21 @@ def _random_apply(recipe: Recipe, transform: Any) -> None:
 
 
 def _random_choice(recipe: Recipe, transform: Any) -> None:
+    among = {type(one).__name__: one for one in transform.transforms}
+    if {"MixUp", "CutMix"} & set(among):
+        return _mixup_or_cutmix(recipe, transform, among)
     parts = [_part(recipe, transform, [one]) for one in transform.transforms]
-    recipe.add(random_choice, parts, p=transform.p)
+    return recipe.add(random_choice, parts, p=transform.p)
+
+
+def _mixup_or_cutmix(recipe: Recipe, transform: Any, among: dict[str, Any]) -> None:
+    names = [type(one).__name__ for one in transform.transforms]
+    if sorted(names) != ["CutMix", "MixUp"] or len({one.num_classes for one in transform.transforms}) > 1:
+        refuse(WHO, f"RandomChoice of {' and '.join(names)}", "choose from one MixUp and one CutMix of as many classes")
+    weights = [0.5, 0.5] if transform.p is None else transform.p
+    share = float(weights[names.index("CutMix")] / sum(weights))
+    alphas = {"mixup_alpha": among["MixUp"].alpha, "cutmix_alpha": among["CutMix"].alpha}
+    _mixing(recipe, mixup_or_cutmix, **alphas, switch_prob=share, num_classes=among["MixUp"].num_classes)
 
 
 def _random_order(recipe: Recipe, transform: Any) -> None:
@@ -325,14 +360,22 @@ _STEPS: dict[str, Callable[[Recipe, Any], None]] = {
     "AugMix": _of_any(aug_mix, "severity", "mixture_width", "chain_depth", "alpha", "all_ops", *_WARPING),
     "AutoAugment": _of_tensor(auto_augment, "policy", *_WARPING),
     "CenterCrop": lambda recipe, t: recipe.add(center_crop, size=pair_of(t.size)),
+    "ClampBoundingBoxes": clamp,
     "ColorJitter": _color_jitter,
     "ConvertImageDtype": _to_dtype,
+    "CutMix": _mixed,
     "ElasticTransform": _of_any(elastic, "alpha", "sigma", *_WARPING),
     "GaussianBlur": _of_any(random_gaussian_blur, "kernel_size", "sigma"),
     "Identity": _nothing,
-    "ImageClassification": _classification,
+    "FiveCrop": _of_any(five_crop, "size"),
+    "GaussianNoise": _gaussian_noise,
+    "Grayscale": _grayscale,
+    "ImageClassification": classification,
+    "JPEG": _jpeg,
     "MaybeToTensor": _to_tensor,
+    "MixUp": _mixed,
     "Normalize": _normalize,
+    "ObjectDetection": detection,
     "PILToTensor": _to_image,
     "Pad": _of_any(pad, "padding", "fill", "padding_mode"),
     "RGB": _nothing,
@@ -348,22 +391,28 @@ _STEPS: dict[str, Callable[[Recipe, Any], None]] = {
     "RandomErasing": _random_erasing,
     "RandomGrayscale": _of_tensor(random_grayscale, "p"),
     "RandomHorizontalFlip": lambda recipe, t: recipe.add(random_flip_left_right, p=t.p),
+    "RandomIoUCrop": iou_crop,
     "RandomInvert": _of_any(random_invert, "p"),
     "RandomOrder": _random_order,
     "RandomPerspective": _of_tensor(random_perspective, "distortion_scale", "p", *_WARPING),
     "RandomPosterize": _random_posterize,
-    "RandomResizedCrop": _random_resized_crop,
-    "RandomResizedCropAndInterpolation": _random_resized_crop,
+    "RandomResizedCrop": cropped,
+    "RandomResizedCropAndInterpolation": cropped,
     "RandomRotation": _of_tensor(random_rotation, "degrees", "expand", "center", *_WARPING),
-    "RandomShortestSize": _random_shortest_size,
+    "RandomShortestSize": shortest,
     "RandomSolarize": _random_solarize,
     "RandomVerticalFlip": lambda recipe, t: recipe.add(random_flip_up_down, p=t.p),
-    "Resize": _resize,
-    "ScaleJitter": _scale_jitter,
+    "RandomZoomOut": _of_any(random_zoom_out, "fill", "side_range", "p"),
+    "Resize": resized,
+    "SanitizeBoundingBoxes": sanitize,
+    "ScaleJitter": jittered,
+    "SemanticSegmentation": segmentation,
+    "TenCrop": _of_any(ten_crop, "size", "vertical_flip"),
     "ToDtype": _to_dtype,
     "ToImage": _to_image,
     "ToPureTensor": _nothing,
     "ToTensor": _to_tensor,
     "TrivialAugmentWide": _of_tensor(trivial_augment_wide, "num_magnitude_bins", *_WARPING),
+    "VideoClassification": video,
 }
 """The transforms that ops equal, by the names of their classes."""

@@ -173,4 +173,4 @@ def random_iou_crop(
 def _cropped(op: RandomIouCrop, sample: Sample, seed: int | None) -> Any:
     (window,) = apply_together(op, [sample.boxes], of=[sample.image], seed=seed)
     parts = [part_of(window, i) if isinstance(window, Symbol) else int(window[i]) for i in range(4)]
-    return clipped(WHO, crop_to_bounding_box(sample, *parts), 0.0, 0.0, True)
+    return clipped(WHO, crop_to_bounding_box(sample, *parts), centres=True)

@@ -21,7 +21,7 @@ from gpupipe.ops.sample import Sample
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 
-__all__ = ["Resampling", "Resize", "ResizeArea", "resize"]
+__all__ = ["Resampling", "Resize", "ResizeArea", "nearest_of", "resize"]
 
 T = TypeVar("T")
 
@@ -366,10 +366,10 @@ def resize(
         raise PlanTypeError(f"resize needs size as (height, width), got {size!r}; resize_shorter keeps the ratio")
     kind = ResizeArea if method == "area" else Resize
     op = kind(height, width, method, preserve_aspect_ratio, antialias)
-    made: Any = moved(op, image, for_masks=_nearest) if isinstance(image, Sample) else apply(op, image)
+    made: Any = moved(op, image, for_masks=nearest_of) if isinstance(image, Sample) else apply(op, image)
     return made  # type: ignore[no-any-return]
 
 
-def _nearest(op: Any, mask: Any) -> Resize:
+def nearest_of(op: Any, mask: Any) -> Resize:
     """The op for the masks of a Sample."""
     return Resize(op.height, op.width, "nearest", op.preserve_aspect_ratio)

@@ -15,7 +15,8 @@ import numpy as np
 from gpupipe.classes import dataclass
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case
-from gpupipe.graph.symbols import apply
+from gpupipe.ops._shared.composite import call
+from gpupipe.ops._shared.geometry import images_of, one_per_image
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops._shared.scaling import Scaling, ring_case
 from gpupipe.random import BatchRng
@@ -145,6 +146,6 @@ def fit(
     multiple: int = 1,
     up: bool = False,
 ) -> Any:
-    """Resize one image by a law of `LAWS`; integers are rounded."""
-    op = Fit(law, numbers, multiple, up, interpolation=(interpolation,), antialias=antialias)
-    return apply(op, image)
+    """Resize an image or a Sample by a law of `LAWS`; integers are rounded."""
+    methods, count = one_per_image("fit", "interpolation", interpolation, image), len(images_of(image))
+    return call(Fit(law, numbers, multiple, up, interpolation=methods, antialias=antialias, images=count), image)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -17,12 +17,16 @@ from gpupipe.classes import dataclass
 from gpupipe.errors import PlanError
 from gpupipe.graph.symbols import Symbol, apply
 from gpupipe.graph.trace import trace
+from gpupipe.ops._shared.composite import call
+from gpupipe.ops._shared.geometry import images_of
+from gpupipe.ops._shared.travel import moved
 from gpupipe.ops.decode_image import decode_image
 from gpupipe.ops.normalize import normalize
-from gpupipe.ops.resize import Resize
+from gpupipe.ops.resize import Resize, nearest_of
 from gpupipe.ops.resize_with_crop_or_pad import ResizeWithCropOrPad
+from gpupipe.ops.sample import Sample
 from gpupipe.ops.transpose import transpose
-from gpupipe.spec import LEAF, TensorSpec
+from gpupipe.spec import LEAF, TensorSpec, flatten
 
 __all__ = ["Recipe", "Transform", "crop_to", "method_of", "pair_of", "refuse", "resize_to"]
 
@@ -34,6 +38,10 @@ METHODS = {
 """The method of `resize` for an interpolation of torchvision or timm by its name, or of Pillow by its number."""
 
 
+Taken = Literal["image", "sample", "clip", "batch"]
+"""What a function takes: an image, encoded or not; the same in a Sample with boxes; a clip; a batch and its labels."""
+
+
 @dataclass(frozen=True, slots=True)
 class Transform:
     """A function of one image that calls ops, for `map` and `gpupipe.preprocessor`.
@@ -41,21 +49,36 @@ class Transform:
     Attributes:
         source: what it was made of.
         steps: the calls, in order; an encoded image is decoded to RGB before them.
+        takes: what it is a function of.
     """
 
     source: str
-    steps: tuple[Callable[[Any], Any], ...]
+    steps: tuple[Callable[..., Any], ...]
+    takes: Taken = "image"
 
-    def __call__(self, image: Any) -> Any:
-        """Apply the steps to an encoded image (bytes) or a decoded one, uint8[H,W,3]{HWC}."""
-        encoded = image._value.spec.dtype is bytes if isinstance(image, Symbol) else isinstance(image, bytes)
-        x = decode_image(image, channels=3) if encoded else image
+    def __call__(self, image: Any, *labels: Any) -> Any:
+        """Apply the steps.
+
+        Args:
+            image: an encoded image (bytes) or a decoded one, uint8[H,W,3]{HWC}; a `Sample` of either; or a batch.
+            labels: those of a batch that is mixed.
+        """
+        first = image.image if isinstance(image, Sample) else image
+        encoded = first._value.spec.dtype is bytes if isinstance(first, Symbol) else isinstance(first, bytes)
+        x = image
+        if encoded:
+            x = image.through(_decoded) if isinstance(image, Sample) else _decoded(image)
         for step in self.steps:
-            x = step(x)
+            x = step(x, *labels)
         return x
 
     def __repr__(self) -> str:
-        return f"{self.source}: {' -> '.join(('decode_image', *map(_shown, self.steps)))}"
+        before = ["decode_image"] if self.takes in ("image", "sample") else []
+        return f"{self.source}: {' -> '.join((*before, *map(_shown, self.steps)))}"
+
+
+def _decoded(data: Any) -> Any:
+    return decode_image(data, channels=3)
 
 
 def _shown(step: Any) -> str:
@@ -75,6 +98,7 @@ class Recipe:
         floats: whether values are floats.
         divisor: by which values are still to be divided; 1 if none.
         tensor: whether the image is a tensor in the other library, so the result is {CHW}.
+        takes: what the function takes.
     """
 
     source: str
@@ -82,6 +106,7 @@ class Recipe:
     floats: bool = False
     divisor: float = 1.0
     tensor: bool = False
+    takes: Taken = "image"
 
     def add(self, function: Callable[..., Any], *before: Any, **keywords: Any) -> None:
         """Add a call of an op, which takes the image as its first argument, or the one after those `before`."""
@@ -113,9 +138,27 @@ class Recipe:
         self._divide()
         if self.tensor:
             self.steps.append(partial(transpose))
-        made = Transform(self.source, tuple(self.steps))
-        trace(made, LEAF, (TensorSpec((), bytes),), force=True, who=self.source)  # the ops check their parameters
+        made = Transform(self.source, tuple(self.steps), self.takes)
+        _check(made)
         return made
+
+
+def _check(made: Transform) -> None:
+    """Let the ops check their parameters, on symbols.
+
+    Raises:
+        SpecError: an op does not take its parameters.
+    """
+    image, pair = TensorSpec((), bytes), flatten((0, 0))[1]
+    if made.takes == "sample":
+        specs: tuple[TensorSpec, ...] = (image, TensorSpec((None, 4), "float32"))
+        trace(lambda data, boxes: made(Sample(data, boxes)), pair, specs, force=True, who=made.source)
+    elif made.takes == "batch":
+        specs = (TensorSpec((None, None, 3), "float32", "HWC"), TensorSpec((None,), "float32"))
+        trace(made, pair, specs, batched=True, force=True, who=made.source)
+    else:
+        clip = TensorSpec((None, None, None, 3), "uint8", "THWC")
+        trace(made, LEAF, (clip if made.takes == "clip" else image,), force=True, who=made.source)
 
 
 def _plain(value: Any) -> Any:
@@ -123,13 +166,14 @@ def _plain(value: Any) -> Any:
 
 
 def resize_to(image: Any, size: tuple[int, int], interpolation: str, antialias: bool = True) -> Any:
-    """Resize to (height, width); integers are rounded, as in torchvision and Pillow."""
-    return apply(Resize(*size, interpolation, antialias=antialias, keep_dtype=True), image)
+    """Resize an image or a Sample to (height, width); integers are rounded, as in torchvision and Pillow."""
+    op = Resize(*size, interpolation, antialias=antialias, keep_dtype=True)
+    return moved(op, image, for_masks=nearest_of) if isinstance(image, Sample) else apply(op, image)
 
 
 def crop_to(image: Any, size: tuple[int, int]) -> Any:
     """Crop or pad as `resize_with_crop_or_pad`, but the odd one of an odd number of zeros is in front."""
-    return apply(ResizeWithCropOrPad(*size, odd_in_front=True), image)
+    return call(ResizeWithCropOrPad(*size, odd_in_front=True, images=len(images_of(image))), image)
 
 
 def method_of(who: str, interpolation: Any) -> str:

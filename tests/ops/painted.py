@@ -10,6 +10,7 @@ import numpy as np
 
 from gpupipe import ops
 from gpupipe.ops import Sample
+from gpupipe.ops._shared.fitting import fit
 
 __all__ = ["MOVES", "Move", "check", "check_image", "drawn", "painted", "program"]
 
@@ -172,6 +173,7 @@ def _moves(n: Callable[[int, int], int], gray: int) -> list[Move]:
         Move("resize, nearest", lambda s: ops.resize(s, (high, wide), "nearest", True), drawn=False),
         Move("resize_shorter", lambda s: ops.resize_shorter(s, high)),
         Move("resize_shorter, limited", lambda s: ops.resize_shorter(s, high, max_size=high + 5)),
+        Move("fit", lambda s: fit(s, "shortest and longest", (high, high + 20), multiple=4)),
         Move("random_shortest_size", lambda s: ops.random_shortest_size(s, (high, 60), seed=seed)),
         Move("scale_jitter", lambda s: ops.scale_jitter(s, (high, wide), (0.7, 1.5), seed=seed)),
         Move("resize_with_pad", lambda s: ops.cast(ops.resize_with_pad(s, high, wide, fill=fill(s)), "uint8")),

@@ -170,6 +170,17 @@ def test_a_batch_is_padded_as_the_processor_pads_it() -> None:
     np.testing.assert_allclose(next(iter(made)), pixels(processor, *images), atol=1e-5)  # float32
 
 
+def test_boxes_of_a_sample_move_with_the_image() -> None:
+    processor = built("DetrImageProcessorPil", size=FITTED, pad_size={"height": 200, "width": 200})
+    sample = ops.Sample(drawn(100, 300), [[30, 10, 60, 100]], masks=np.ones((100, 300, 1), np.uint8))
+
+    made = ops.from_hf(processor)(sample)  # of 67x200, then padded
+
+    assert made.image.shape == (3, 200, 200)
+    assert made.masks.shape == (1, 200, 200)
+    np.testing.assert_allclose(made.boxes, [[20, 6.7, 40, 67]], atol=1e-4)  # rounding of float32
+
+
 def test_a_processor_of_ones_own_is_compared() -> None:
     of = transformers()
 
