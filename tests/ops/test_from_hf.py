@@ -231,7 +231,8 @@ def test_settings_may_come_from_a_file() -> None:
 
 
 def test_a_file_has_the_law_of_the_class_that_it_names() -> None:
-    assert "resize_shorter(size=13," in repr(ops.from_hf(named("LevitFeatureExtractor")))  # 12 * 256 / 224
+    assert "resize_shorter(size=13," in repr(ops.from_hf(named("LevitImageProcessor")))  # 12 * 256 / 224
+    assert "resize_shorter(size=13," in repr(ops.from_hf({**HF, "feature_extractor_type": "LevitFeatureExtractor"}))
     assert "resize_shorter(size=12," in repr(ops.from_hf(named("ViTImageProcessorFast")))
 
 

@@ -115,7 +115,7 @@ BOXES = np.array(
 
 SANITIZED: dict[str, Callable[[Any], list[Any]]] = {
     "as it is": lambda v2: [],
-    "larger": lambda v2: [v2.SanitizeBoundingBoxes(min_size=9.0, min_area=1200.0)],
+    "larger": lambda v2: [v2.SanitizeBoundingBoxes(min_size=9.0, min_area=5000.0)],
     "clamped": lambda v2: [v2.Pad((0, 0, 5, 9)), v2.CenterCrop((150, 90)), v2.ClampBoundingBoxes()],
     "cropped and padded": lambda v2: [v2.CenterCrop((120, 100)), v2.Pad(20), v2.Resize((90, 200))],
     "turned": lambda v2: [v2.RandomRotation((90, 90)), v2.RandomHorizontalFlip(1.0)],
@@ -153,6 +153,17 @@ def test_boxes_outside_of_the_image_are_dropped_where_nothing_clamps_them() -> N
 
     assert ops.from_torchvision(v2.SanitizeBoundingBoxes())(sample).boxes.tolist() == [[1, 2, 5, 6]]
     assert len(ops.from_torchvision(v2.Compose([v2.Pad(0), v2.SanitizeBoundingBoxes()]))(sample).boxes) == 3
+
+
+def test_masks_of_a_sample_keep_their_numbers() -> None:
+    v2 = torchvision().v2
+    masks = np.random.default_rng(0).choice(np.array([3, 200], np.uint8), (40, 50, 1))
+    sample = ops.Sample(photograph(4)[:40, :50], BOXES, masks=masks)
+
+    made = ops.from_torchvision(v2.Resize((23, 31)))(sample)
+
+    assert made.masks.shape == (23, 31, 1)
+    assert set(made.masks.ravel()) == {3, 200}
 
 
 def test_transforms_for_detection_run_in_a_chain() -> None:
