@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpupipe.graph.op import Array
+from gpupipe.ops._shared.image_processors import WHO
 from gpupipe.ops._shared.recipe import refuse
 
 __all__ = ["check_alike"]
@@ -51,11 +52,11 @@ def _compare(processor: Any, image: Array, mine: Array, most: float, mean: float
     size = f"an image of {image.shape[0]}x{image.shape[1]}"
     if theirs.shape != mine.shape:
         what = f"{name}, which makes {list(theirs.shape)} of {size} where its settings say {list(mine.shape)}"
-        refuse("from_hf", what, "call ops in its place")
+        refuse(WHO, what, "call ops in its place")
     off = np.abs(theirs - mine)
     if not (off.max() <= most and off.mean() <= mean):
         what = f"{name}, which makes other pixels of {size} than its settings say (up to {off.max():.3g} off)"
-        refuse("from_hf", what, "call ops in its place")
+        refuse(WHO, what, "call ops in its place")
 
 
 def _pixels(processor: Any, image: Array) -> Array:
@@ -68,7 +69,7 @@ def _pixels(processor: Any, image: Array) -> Array:
     try:
         made: Array = np.asarray(processor(image, return_tensors="np")["pixel_values"][0], np.float64)
     except Exception as error:  # whatever it raises: it cannot be compared
-        refuse("from_hf", f"{name}, which makes no pixel_values of an image ({error!r})", "call ops in its place")
+        refuse(WHO, f"{name}, which makes no pixel_values of an image ({error!r})", "call ops in its place")
     return made
 
 

@@ -166,10 +166,20 @@ def normalize(recipe: Recipe, given: Settings) -> None:
 
 def pad(recipe: Recipe, given: Settings) -> None:
     """Pad with zeros on the right and below to a size; to the largest of a batch is nothing for one image."""
-    if given["do_pad"] and given["pad_size"]:
+    if given["do_pad"]:
+        pad_always(recipe, given)
+
+
+def pad_always(recipe: Recipe, given: Settings) -> None:
+    """The same, whatever `do_pad` is."""
+    if given["pad_size"]:
         height, width = given.pair("pad_size")
         place = {"offset_height": 0, "offset_width": 0, "target_height": height, "target_width": width}
         recipe.add(pad_to_bounding_box, **place)
+
+
+def pad_together(recipe: Recipe, given: Settings) -> None:
+    """Pad to the largest of a batch, whatever `pad_size` is."""
 
 
 def bgr(recipe: Recipe, given: Settings) -> None:
@@ -321,15 +331,18 @@ class Kind:
 
     def unused(self) -> list[str]:
         """Switches that the class does not carry out."""
-        parts = {"do_center_crop": self.crop, "do_normalize": self.normalize, "do_pad": self.last is pad or None}
+        pads = self.last if self.last in (pad, pad_always, pad_together) else None
+        parts = {"do_center_crop": self.crop, "do_normalize": self.normalize, "do_pad": pads}
         return [switch for switch, part in parts.items() if part is None]
 
 
 DETECTION = "do_convert_annotations format do_reduce_labels ignore_index num_labels class_info_file num_text repo_path"
 PLAIN = Kind(about="do_reduce_labels")
 DETR = Kind(crop=None, last=pad, about=DETECTION)
-MASKS = Kind(_divisible, crop=None, last=pad, takes="size_divisor", about=DETECTION)
-VILT = Kind(_fitted("vilt", "shortest_edge", divisor="size_divisor"), crop=None, last=pad, takes="size_divisor")
+MASKS = Kind(_divisible, crop=None, last=pad_always, takes="size_divisor", about=DETECTION)
+VILT = Kind(
+    _fitted("vilt", "shortest_edge", divisor="size_divisor"), crop=None, last=pad_together, takes="size_divisor"
+)
 DPT = Kind(_dpt, takes="ensure_multiple_of keep_aspect_ratio", about="do_reduce_labels prompt_scale_to_meter")
 
 KINDS: dict[str, Kind] = {
@@ -338,8 +351,8 @@ KINDS: dict[str, Kind] = {
         "SegGpt Segformer Siglip SuperPoint Tipsv2 Tipsv2Dpt ViT".split(),
         PLAIN,
     ),
-    **dict.fromkeys("ConditionalDetr DeformableDetr Detr GroundingDino OneFormer RTDetr".split(), DETR),
-    "BridgeTower": Kind(VILT.resize, _squares, last=pad, takes="size_divisor"),
+    **dict.fromkeys("ConditionalDetr DeformableDetr Detr GroundingDino RTDetr".split(), DETR),
+    "BridgeTower": Kind(VILT.resize, _squares, last=pad_together, takes="size_divisor"),
     "ConvNext": Kind(_conv_next, takes="crop_pct"),
     "DINOv3ViT": Kind(order="rescale resize normalize", crop=None),
     "DPT": DPT,
@@ -353,6 +366,7 @@ KINDS: dict[str, Kind] = {
     "Mask2Former": MASKS,
     "MaskFormer": MASKS,
     "MobileViT": Kind(normalize=None, last=_flipped, takes="do_flip_channel_order", about="do_reduce_labels"),
+    "OneFormer": Kind(crop=None, last=pad_together, about=DETECTION),
     "PPLCNet": Kind(_pp_lcnet, last=bgr, takes="resize_short size_divisor"),
     "PoolFormer": Kind(_pool_former, last=pad, takes="crop_pct"),
     "PromptDepthAnything": DPT,

@@ -136,6 +136,11 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
         {"keep_aspect_ratio": True, "ensure_multiple_of": 14, "size": {"height": 154, "width": 210}},
     ),
     "a size that is padded": ("DetrImageProcessor", {"size": FITTED, "pad_size": {"height": 200, "width": 224}}),
+    "a size that is always padded": (
+        "MaskFormerImageProcessor", {"size": FITTED, "pad_size": {"height": 224, "width": 256}},
+    ),
+    "a size that nothing is padded to": ("ViltImageProcessorPil", {"pad_size": {"height": 999, "width": 999}}),
+    "the same of OneFormer": ("OneFormerImageProcessor", {"size": FITTED, "pad_size": {"height": 999, "width": 999}}),
     "within two sides": ("DetrImageProcessorPil", {"size": {"max_height": 151, "max_width": 99}}),
     "a fixed size of multiples": ("Mask2FormerImageProcessor", {"size": {"height": 99, "width": 128}}),
     "no divisor": ("MaskFormerImageProcessorPil", {"size": FITTED, "size_divisor": 0}),
@@ -148,6 +153,9 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "no short side": ("PPLCNetImageProcessor", {"resize_short": None}),
     "a short side": ("PPLCNetImageProcessor", {"resize_short": 235, "size_divisor": 32}),
     "nothing but a cast": ("ViTImageProcessor", {"do_resize": False, "do_normalize": False, "rescale_factor": 1.0}),
+    "nearest, as of EfficientNet-B0": (
+        "EfficientNetImageProcessor", {"resample": 0, "size": {"height": 224, "width": 224}},
+    ),
     "nearest": ("SegformerImageProcessor", {"resample": 0, "size": {"height": 97, "width": 100}}),
 }  # fmt: skip
 
