@@ -49,7 +49,7 @@ HOMES = {
     "cykooz_resizer": ("ops/_shared/libraries.py",),
     "matplotlib": ("profile/picture.py",),
     "jinja2": ("comparison/page/write.py",),
-    "torch": ("tensors/torch.py", "tensors/keras.py"),
+    "torch": ("tensors/torch.py", "tensors/keras.py", "tensors/accelerate.py"),
     "jax": ("tensors/jax.py", "tensors/keras.py"),
     "keras": ("tensors/keras.py",),
     "tensorflow": ("tensors/tf.py",),

@@ -55,7 +55,8 @@ class Tensors(Running):
 
         Args:
             device: where tensors are put, e.g. "cuda"; by default they stay where they are.
-            dtype: of floating-point tensors, e.g. "bfloat16" or `torch.bfloat16`; by default their own.
+            dtype: of floating-point tensors, e.g. "bfloat16" or `torch.bfloat16`; by default their own. Where the chain
+                gives images, of these alone: soft labels and boxes keep theirs.
             non_blocking: copy from the host to a GPU from pinned memory on a stream of its own; the loop does not wait.
 
         Images whose channels come last are logged, once: the layers of PyTorch take them first.
@@ -82,7 +83,8 @@ class Tensors(Running):
                 they are, and those in host memory go to JAX's default device.
             sharding: a `jax.sharding.Sharding` of the array that the batches of all processes make together, as in
                 `jax.make_array_from_process_local_data`: each process reads its own rows, by ``shard(count, index)``.
-            dtype: of floating-point arrays, e.g. "bfloat16"; by default their own.
+            dtype: of floating-point arrays, e.g. "bfloat16"; by default their own. Where the chain gives images, of
+                these alone.
 
         Raises:
             MissingDependencyError: JAX is not installed.
@@ -100,7 +102,9 @@ class Tensors(Running):
             )
         with needs("as_jax", "jax", "jax"):
             from ..tensors.jax import to_jax
-        return self._loader("as_jax", to_jax(device, sharding, dtype))
+        from ..tensors.loader import image_rank
+
+        return self._loader("as_jax", to_jax(device, sharding, dtype, image_rank(cast("Dataset", self))))
 
     def as_cupy(self) -> Loader:
         """Make a loader of this dataset's elements, as CuPy arrays; those in host memory are copied to the current GPU.

@@ -16,7 +16,7 @@ from ..transform.array import on_gpu, to_host
 __all__ = ["to_jax"]
 
 
-def to_jax(device: Any = None, sharding: Any = None, dtype: Any = None) -> Callable[[Any], Any]:
+def to_jax(device: Any = None, sharding: Any = None, dtype: Any = None, rank: int = 0) -> Callable[[Any], Any]:
     """The conversion of a leaf to a `jax.Array`; bytes and arrays of them stay what they are.
 
     JAX gives 64-bit numbers 32 bits unless ``jax_enable_x64`` is set. Arrays on a GPU are taken over by DLPack.
@@ -28,6 +28,7 @@ def to_jax(device: Any = None, sharding: Any = None, dtype: Any = None) -> Calla
             for those in host memory.
         sharding: of the array that the batches of all processes make; each process has its own rows of it.
         dtype: of floating-point arrays; None: their own.
+        rank: least rank of an array that gets that dtype.
 
     Raises:
         PlanTypeError: the dtype is not a floating-point one.
@@ -35,11 +36,12 @@ def to_jax(device: Any = None, sharding: Any = None, dtype: Any = None) -> Calla
     if dtype is not None and not jnp.issubdtype(dtype := _dtype(dtype), jnp.floating):
         raise PlanTypeError(f"as_jax needs a floating-point dtype, such as 'bfloat16', got {dtype!r}")
 
-    return partial(_converted, device, sharding, dtype)
+    return partial(_converted, device, sharding, dtype, rank)
 
 
-def _converted(device: Any, sharding: Any, dtype: Any, leaf: Any) -> Any:
+def _converted(device: Any, sharding: Any, dtype: Any, rank: int, leaf: Any) -> Any:
     there = on_gpu(leaf)
+    dtype = dtype if getattr(leaf, "ndim", 0) >= rank else None
     if not there and not (isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "biuf"):
         return leaf
     if sharding is not None:

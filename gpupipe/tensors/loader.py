@@ -15,7 +15,7 @@ from ..plan.maps import AssertCardinality, PadToCardinality
 from ..plan.node import Node, walk
 from ..plan.order import never_ends
 
-__all__ = ["Chain", "Loader", "Passes", "has_length"]
+__all__ = ["Chain", "Loader", "Passes", "has_length", "image_rank"]
 
 LOOK = 2
 """Elements that a library takes to see what they are like, before it iterates."""
@@ -59,6 +59,11 @@ class Chain(Protocol):
         ...
 
     def __len__(self) -> int: ...
+
+
+def image_rank(chain: Chain) -> int:
+    """The least rank of the leaves that are images, 0 if none is known to be: a `dtype` leaves other leaves alone."""
+    return min((len(spec.shape) for spec in chain.plan.element.specs if spec.layout and spec.shape), default=0)
 
 
 def leaves_out(chain: Chain) -> bool:

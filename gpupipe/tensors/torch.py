@@ -16,7 +16,7 @@ from ..errors import DeviceError, PlanError, PlanTypeError
 from ..log import logger
 from ..plan.node import UNKNOWN_CARDINALITY
 from ..transform.array import on_gpu
-from .loader import Chain, Loader, has_length
+from .loader import Chain, Loader, has_length, image_rank
 
 if TYPE_CHECKING:
     from ..load.converted import ConvertedIterator
@@ -34,11 +34,12 @@ class ToTorch:
     Args:
         device: where tensors are put; None: where they are.
         dtype: of floating-point tensors; None: their own.
+        rank: least rank of a tensor that gets that dtype.
         non_blocking: copy from the host to a GPU from pinned memory, on a stream of its own, while the GPU computes.
     """
 
-    def __init__(self, device: Any, dtype: Any, non_blocking: bool) -> None:
-        self.device, self.dtype, self.non_blocking = device, dtype, non_blocking
+    def __init__(self, device: Any, dtype: Any, non_blocking: bool, rank: int = 0) -> None:
+        self.device, self.dtype, self.non_blocking, self.rank = device, dtype, non_blocking, rank
         self._stream: Any = None
 
     def __call__(self, leaf: Any) -> Any:
@@ -50,7 +51,7 @@ class ToTorch:
             tensor = torch.from_numpy(array if own else array.copy())
         else:
             return leaf
-        if self.dtype is not None and tensor.is_floating_point():
+        if self.dtype is not None and tensor.is_floating_point() and tensor.ndim >= self.rank:
             tensor = tensor.to(self.dtype)
         if self.device is None or tensor.device == self.device or tensor.device.type == self.device.type == "cpu":
             return tensor  # `to` copies from "cpu" to "cpu:0", the device of Accelerate's ranks
@@ -181,7 +182,7 @@ class TorchLoader(Loader, DataLoader):
     ) -> None:
         DataLoader.__init__(self, (_Sized if has_length(chain) else _Elements)(self), batch_size=None)
         self.device, self.dtype, self.non_blocking = device, dtype, non_blocking  # by which Lightning makes it again
-        self._to = ToTorch(device_of(device), dtype_of(dtype), non_blocking)
+        self._to = ToTorch(device_of(device), dtype_of(dtype), non_blocking, image_rank(chain))
         Loader.__init__(self, chain, "as_torch", self._to)
         self._prepared: Prepared | None = None
         if of_dataloader:

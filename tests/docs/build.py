@@ -21,7 +21,7 @@ MODULES += ["gpupipe.profile.report", "gpupipe.comparison.comparison"]
 
 _GUIDES = {
     name: f"gpupipe/guide/{name}.md"
-    for name in "moving sources recipes samplers performance scale errors stability".split()
+    for name in "moving sources recipes samplers trainers performance scale errors stability".split()
 }
 PAGES = {
     "overview": "README.md", **_GUIDES, "examples": "gpupipe/guide/examples/README.md",

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
+from gpupipe import ops
 from tests.tensors.launch import expected, run
 from tests.tensors.programs import converted
 
@@ -88,6 +89,16 @@ def test_floats_can_have_another_type_and_integers_keep_theirs() -> None:
     for dtype in ("bfloat16", torch.bfloat16):
         batch = next(iter(images().batch(4).as_torch(dtype=dtype)))
         assert (batch["image"].dtype, batch["label"].dtype) == (torch.bfloat16, torch.int64)
+
+
+def test_a_dtype_of_images_leaves_soft_labels_and_boxes_alone() -> None:
+    def made(image: Any, label: Any, box: Any) -> Any:
+        return ops.normalize(image, mean=ops.IMAGENET_MEAN, std=ops.IMAGENET_STD), label, box
+
+    rows = np.zeros((4, 8, 8, 3), np.uint8), np.full((4, 5), 0.2, np.float32), np.zeros((4, 2, 4), np.float32)
+    (batch,) = gp.Dataset.from_tensor_slices(rows).map(made).batch(4).as_torch(dtype="bfloat16")
+
+    assert [leaf.dtype for leaf in batch] == [torch.bfloat16, torch.float32, torch.float32]
 
 
 def test_tensors_go_to_a_device() -> None:
