@@ -87,7 +87,8 @@ class PreparedIterator(ConvertedIterator):
         leaves, _ = flatten(element)
         rows = min((leaf.shape[0] for leaf in leaves if getattr(leaf, "shape", ())), default=-1)
         new = 0 if self._stream is None or is_repeated(self._stream) else rows
-        found = gather(torch.tensor([[rows, new]], device=self._device)).tolist()
+        gathered: Any = gather(torch.tensor([[rows, new]], device=self._device))
+        found = gathered.tolist()
         most, valid = max(one[0] for one in found), sum(one[1] for one in found)
         if min(one[0] for one in found) < 0:
             self.remainder = -1
