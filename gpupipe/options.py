@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from enum import Enum
+from itertools import count
 from typing import Any, Final, Literal
 
 from .brief import brief, digits, fields_in_brief
@@ -60,9 +61,15 @@ _LONGEST_ORDINAL = 9
 
 _SEED: list[int] = [0]
 
+_CALLS: list[Iterator[int]] = []
+"""Numbers the calls of random ops outside of chains, once `set_seed` was called."""
+
 
 def set_seed(seed: int) -> None:
     """Set the seed of every chain whose `Options.seed` is not set. It is 0 until this is called.
+
+    From here on random ops that are called on arrays, outside of a chain and without a seed of their own, draw the same
+    numbers in the same order; before, they draw others in each process.
 
     Args:
         seed: any integer; its low 64 bits are folded into 32.
@@ -71,6 +78,12 @@ def set_seed(seed: int) -> None:
     if not is_integer(number):
         raise PlanTypeError(f"set_seed needs an integer, got {brief(seed)}")
     _SEED[0] = number & 0xFFFF_FFFF_FFFF_FFFF
+    _CALLS[:] = [count()]
+
+
+def eager_call() -> tuple[int, int] | None:
+    """The seed, and the number of a call of a random op outside of chains since `set_seed`; None before it."""
+    return (_SEED[0], next(_CALLS[0])) if _CALLS else None
 
 
 def global_seed() -> int:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import DataError, PlanError, ShapeError, SpecError
 from ..extract.images.headers import read_header
+from ..options import eager_call
 from ..random import BatchRng, hash64, mix64
 from ..spec import Compound, TensorSpec, as_leaf, byte_array, spec_of
 from .drawn import Drawn
@@ -238,7 +239,7 @@ def sizes_of(op: Op, first: Any) -> Array:
 
 
 def eager_rng(name: str, seed: int | None) -> BatchRng:
-    """The generator of one eager call: inside a Python map keyed by the element, else by `seed` or fresh entropy.
+    """The generator of one eager call: inside a Python map keyed by the element, else by `seed`, `set_seed` or fresh entropy.
 
     With a seed, and in a row of a batch, the row's number is part of the key.
     """
@@ -248,9 +249,11 @@ def eager_rng(name: str, seed: int | None) -> BatchRng:
         at.random_calls[name] = count + 1
         site = f"{name}@{seed}/eager{place}" if seed is not None else f"{name}#{count}/eager"
         return BatchRng(at.seed, at.epoch, np.array([at.key], np.uint64), hash64(site))
-    entropy = (
-        np.random.SeedSequence().generate_state(2, np.uint64)
-        if seed is None
-        else np.array([seed & (1 << 64) - 1] * 2, np.uint64)
-    )
+    call = eager_call() if seed is None else None
+    if seed is not None:
+        entropy = np.array([seed & (1 << 64) - 1] * 2, np.uint64)
+    elif call is not None:
+        entropy = np.array(call, np.uint64)
+    else:
+        entropy = np.random.SeedSequence().generate_state(2, np.uint64)
     return BatchRng(int(entropy[0]), 0, entropy[1:], hash64(name + place))

@@ -162,3 +162,18 @@ def test_ops_for_which_axes_do_not_matter_take_all_arrays() -> None:
     assert ops.convert_image_dtype(CHW, "float32").shape == ops.normalize(CHW, 1, 1, layout="CHW").shape == CHW.shape
     assert ops.normalize(CHW, (1, 2, 3), 1, layout="CHW").shape == CHW.shape
     assert ops.cast(CHW, "int16").shape == ops.clip(CHW, 0, 9).shape == CHW.shape
+
+
+def test_set_seed_seeds_the_ops_that_are_called_on_arrays() -> None:
+    image = np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)
+
+    def drawn(seed: int) -> list[bytes]:
+        gp.set_seed(seed)
+        return [ops.random_crop(image, (8, 8)).tobytes() for _ in range(6)]
+
+    try:
+        first = drawn(5)
+        assert drawn(5) == first != drawn(6)
+        assert len(set(first)) > 1  # each call draws anew
+    finally:
+        gp.set_seed(0)
