@@ -239,9 +239,9 @@ def sizes_of(op: Op, first: Any) -> Array:
 
 
 def eager_rng(name: str, seed: int | None) -> BatchRng:
-    """The generator of one eager call: inside a Python map keyed by the element, else by `seed`, `set_seed` or fresh entropy.
+    """The generator of one eager call: inside a Python map keyed by the element, else by a seed or fresh entropy.
 
-    With a seed, and in a row of a batch, the row's number is part of the key.
+    With a seed, and in a row of a batch, the number of the row is part of the key.
     """
     at, place = ELEMENT.get(), _ROW.get()
     if at is not None:
