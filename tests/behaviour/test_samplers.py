@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -423,3 +424,64 @@ def test_a_list_of_lists_may_have_batches_of_many_sizes() -> None:
     assert [list(batch[0]) for batch in found(ds)] == lists
     with pytest.raises(gp.PlanError, match="a place in each batch, got none in batch 1"):
         Range(9).pick([[1], []])
+
+
+# ---- random chains
+
+
+def _again(*columns: Any) -> tuple[Any, ...]:
+    *values, rng = columns
+    return (*values, float(rng.random()))
+
+
+BELOW: dict[str, Any] = {
+    "map": lambda ds, r: ds.map(_again, rng=True),
+    "threads": lambda ds, r: ds.map(_again, rng=True, num_parallel_calls=2),
+    "shuffle": lambda ds, r: ds.shuffle(gp.ALL, seed=r.randint(0, 3)),
+    "cache": lambda ds, r: ds.cache(),
+    "repeat": lambda ds, r: ds.repeat(2),
+    "joined": lambda ds, r: ds.concatenate(ds),
+    "slice": lambda ds, r: ds[1:],
+}
+
+ABOVE: dict[str, Any] = {
+    "map": BELOW["map"],
+    "threads": BELOW["threads"],
+    "shuffle": lambda ds, r: ds.shuffle(4, seed=1),
+    "prefetch": lambda ds, r: ds.prefetch(2),
+    "repeat": lambda ds, r: ds.repeat(2),
+    "take": lambda ds, r: ds.take(9),
+    "shard": lambda ds, r: ds.shard(2, 1),
+}
+
+
+def random_chain(seed: int, form: Any, off: bool = False) -> gp.Dataset:
+    """A chain with a pick of places that come again, given as a list or by a function."""
+    r = random.Random(seed)
+    ds = Range(r.randint(3, 9)).map(lambda x: (x,))
+    for name in r.choices(sorted(BELOW), k=r.randint(0, 3)):
+        ds = BELOW[name](ds, r)
+    if batched := r.random() < 0.3:
+        ds = ds.batch(r.choice([1, 2, 3]))
+    places = [r.randrange(len(ds)) for _ in range(r.randint(2, 12))]
+    ds = ds.pick(form([*places, places[0]]))
+    if r.random() < 0.3 and form is list:
+        ds = ds.pick([0, 1, 0])
+    for name in r.choices(sorted(ABOVE), k=r.randint(0, 3)):
+        if not (batched and name in BELOW):
+            ds = ABOVE[name](ds, r)
+    rules = ("sink_selects", "choose_rows", "choose_batches") if off else ()
+    return ds.with_options(gp.Options(disabled_rules=rules))
+
+
+@pytest.mark.parametrize("form", [list, lambda places: lambda: iter(places)], ids=["list", "function"])
+def test_random_chains_give_the_same_without_rules_and_after_a_resume(form: Any) -> None:
+    for seed in range(60):
+        whole = found(random_chain(seed, form), seed % 3)
+        assert found(random_chain(seed, form, off=True), seed % 3) == whole, seed
+
+        items = random_chain(seed, form).iterator(epoch=seed % 3)
+        before = [plain(next(items)) for _ in range(seed % (len(whole) + 1))]
+        again = random_chain(seed, form).iterator(epoch=seed % 3)
+        again.load_state_dict(items.state_dict())
+        assert before + [plain(x) for x in again] == whole, seed
