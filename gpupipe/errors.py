@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 from .brief import fields_in_brief
 from .classes import dataclass
@@ -127,7 +127,7 @@ def shown_cause(error: BaseException, url: str = "") -> BaseException:
     of the client's own holds the headers of its request, so it is always replaced by such a one.
     """
     shown = _with_causes(error)
-    texts = list(map(text_of, shown))
+    texts = [*map(text_of, shown), *(arg for one in shown for arg in one.args if isinstance(arg, str))]
     plain = not url or all(type(one).__module__ == "builtins" for one in shown)
     if plain and all(shown_text(cleaned(text, url)) == text for text in texts):
         return error
@@ -139,6 +139,18 @@ def shown_cause(error: BaseException, url: str = "") -> BaseException:
     except Exception:  # some classes need more than a text
         made = Exception(shown_text(text))
     return made.with_traceback(error.__traceback__)
+
+
+_Caused = TypeVar("_Caused", bound="GpupipeError")
+
+
+def caused(made: _Caused, error: BaseException, url: str = "") -> _Caused:
+    """Give an error the cause that `shown_cause` makes; return it, to be raised.
+
+    Raise it outside of ``except``: in there Python makes the exception itself reachable, as its `__context__`.
+    """
+    made.__cause__ = shown_cause(error, url)
+    return made
 
 
 def _with_causes(error: BaseException) -> list[BaseException]:

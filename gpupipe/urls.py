@@ -156,7 +156,7 @@ def cleaned(text: str, url: str = "") -> str:
     for link in _LINK.split(url) if is_url(url) else ():
         shown = _shown(link)
         if shown != link:
-            for spelled in (link, quote(link, safe=_UNQUOTED), repr(link)[1:-1]):
+            for spelled in (link, quote(link, safe=_UNQUOTED, errors="surrogatepass"), repr(link)[1:-1]):
                 text = text.replace(spelled, shown)
     if "://" in text:
         text = "".join(_without_those_of_urls(text))

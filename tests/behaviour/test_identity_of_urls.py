@@ -134,6 +134,14 @@ def test_what_was_asked_for_is_shown_without_secrets_whatever_characters_it_has(
         assert "https://u:***@h/" in text and "?…&key=" in text
 
 
+def test_what_was_asked_for_is_not_in_the_arguments_of_a_cause_either() -> None:
+    url = "https://u:S3CRET@h/\ud800"
+    with pytest.raises(UnicodeEncodeError) as caught:
+        url.encode()
+
+    assert "S3CRET" not in repr(shown_cause(caught.value, url).args)
+
+
 @pytest.mark.parametrize("before", ["\ufeff", " ", "'", "x"])
 def test_a_path_with_a_url_in_it_is_shown_without_secrets(before: str) -> None:
     assert without_secrets(f"{before}https://u:p@h/a?sig=s") == f"{before}https://u:***@h/a?…"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,12 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
-from gpupipe.errors import DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
+from gpupipe.errors import DataError, DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
 from gpupipe.extract.storage import remote, retry
 from gpupipe.extract.storage.patterns import expand
 from gpupipe.extract.storage.remote import RemoteStorage
 from gpupipe.threads import DaemonPool
+from gpupipe.urls import without_secrets
 from tests.behaviour.model import interleaved, outcomes
 from tests.chains.damage import write
 
@@ -232,6 +235,45 @@ def test_a_scheme_that_is_unknown_or_lacks_its_package_is_an_error_that_says_so(
         raise ImportError("Install s3fs to access S3")
 
     monkeypatch.setattr(remote, "_STORAGES", {})
-    monkeypatch.setattr("fsspec.core.url_to_fs", missing)
+    with monkeypatch.context() as patched:
+        patched.setattr("fsspec.core.get_filesystem_class", missing)
+        with pytest.raises(MissingDependencyError, match="Install s3fs to access S3"):
+            TFRecordDataset("s3://bucket/x")
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", missing)  # where it is imported with the first request
     with pytest.raises(MissingDependencyError, match="Install s3fs to access S3"):
-        TFRecordDataset("s3://bucket/x")
+        list(TFRecordDataset("memory://x").with_options(Options(on_error="skip", lost_files="skip")))
+
+
+def _refused(folder: Path) -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"ftp://user:pw@127.0.0.1:{free.getsockname()[1]}/x"
+
+
+UNOPENED: dict[str, tuple[Callable[[Path], str], str]] = {
+    "no archive": (lambda folder: f"zip://a::{folder}/none.zip", "no such file"),
+    "no zip": (lambda folder: f"zip://a::{folder}/text", "File is not a zip file"),
+    "no tar": (lambda folder: f"tar://a::{folder}/text", "ReadError"),
+    "no member": (lambda folder: f"zip://a::{folder}/empty.zip", "no such file"),
+    "a folder": (lambda folder: f"zip://a::{folder}", "a directory"),
+    "no server": (_refused, "refused"),
+}
+"""What cannot be opened -> its URL, and what is said of it."""
+
+
+@pytest.mark.parametrize("name", UNOPENED)
+def test_a_file_system_that_cannot_be_opened_is_the_error_of_a_file(name: str, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no archive\n" * 1000)
+    zipfile.ZipFile(tmp_path / "empty.zip", "w").close()
+    make, reason = UNOPENED[name]
+    url = make(tmp_path)
+    for ds in (TextLineDataset(url), Dataset.from_tensor_slices([url]).interleave(TextLineDataset)):
+        with pytest.raises(DataError, match=reason):
+            list(ds)
+        with iter(ds.with_options(Options(on_error="skip", lost_files="skip"))) as items:
+            assert list(items) == []
+            assert [(one.file, one.stage) for one in items.errors] == [(without_secrets(url), "read")]
+    if "::" in url:
+        with pytest.raises(PlanError, match=r"cannot be listed|none match"):
+            Dataset.list_files(url.replace("://a", "://*.txt"))

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -85,6 +86,11 @@ def _npy(path: Path) -> None:
     path.write_bytes(stream.getvalue())
 
 
+def _zip(path: Path) -> None:
+    with ZipFile(path, "w") as out:
+        out.writestr("a.txt", "a\nb\n")
+
+
 def _gray(data: Any) -> Any:
     return ops.decode_jpeg(data)
 
@@ -125,6 +131,15 @@ READERS: dict[str, tuple[Callable[[Path], object], Callable[[str], Any]]] = {
         lambda url: gp.Dataset.from_tensors(url).map(gp.io.read_file),
     ),
     "from_list": (_tfrecord, lambda url: gp.Dataset.from_list([(url, 1)]).interleave(_records)),
+    "an archive": (_zip, lambda url: gp.TextLineDataset(f"zip://a.txt::{url}")),
+    "an archive in interleave": (
+        _zip,
+        lambda url: gp.Dataset.from_tensor_slices([f"zip://a.txt::{url}"]).interleave(gp.TextLineDataset),
+    ),
+    "files in an archive": (
+        _zip,
+        lambda url: gp.Dataset.list_files(f"zip://*.txt::{url}").interleave(gp.TextLineDataset),
+    ),
     "a function": (_tfrecord, lambda url: gp.Dataset.range(2).map(lambda x: _raises(url), traced=False)),
 }
 """Public name, or another way for a URL to come into a chain -> what writes a file, and what reads it by its URL."""
@@ -162,11 +177,16 @@ class Said:
             kept = [error] if "a function" not in where else []  # whose own exception is the cause, as it was raised
             self.add(where, f"{error} {error!r} {copied!r} {error.args!r} {vars(error)!r}")
             self.add(where, "".join(line for one in kept for line in traceback.format_exception(one)))
-            cause = error.__cause__ if kept else None
-            while cause is not None:
-                self.add(f"{where}: cause", f"{cause} {cause!r} {cause.args!r} {vars(cause)!r}")
-                cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+            self._reached(where, kept[0].__cause__ if kept else None)
+            self._reached(where, kept[0].__context__ if kept else None)
             return None
+
+    def _reached(self, where: str, error: BaseException | None) -> None:
+        """Add a cause and its own causes, also those that a traceback leaves out."""
+        while error is not None:
+            self.add(f"{where}: cause", f"{error} {error!r} {error.args!r} {vars(error)!r}")
+            self._reached(where, error.__context__ if error.__context__ is not error.__cause__ else None)
+            error = error.__cause__
 
     def check(self) -> None:
         found = {
@@ -212,7 +232,14 @@ def url_of(server: Faulty, name: str) -> str:
     return server.url(f"{name}?{QUERY}").replace("http://", f"http://{USER}:{PASSWORD}@")
 
 
-FAULTS: dict[str, str | None] = {"good": None, "missing": "404", "forbidden": "403", "busy": "503", "short": "short"}
+FAULTS: dict[str, str | None] = {
+    "good": None,
+    "missing": "404",
+    "forbidden": "403",
+    "busy": "503",
+    "short": "short",
+    "no http": "no status",
+}
 
 
 def test_every_reader_is_in_the_table() -> None:
@@ -343,9 +370,9 @@ COMMAND_LINES: dict[str, Callable[[str], list[list[str]]] | str] = {
 
 
 SECONDS = {
-    "doctor": {"missing", "forbidden", "busy", "short", "damaged"},
-    "compare": {"forbidden", "busy", "short"},
-    "bench": {"forbidden", "busy", "short"},
+    "doctor": {"missing", "forbidden", "busy", "short", "no http", "damaged"},
+    "compare": {"forbidden", "busy", "short", "no http"},
+    "bench": {"forbidden", "busy", "short", "no http"},
 }
 """Failures that are left out, as they take as long as the others."""
 

@@ -12,19 +12,21 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
 from http import HTTPStatus
 from typing import Any
 
 from gpupipe.errors import (
     DataError,
     DirectoryError,
+    GpupipeError,
     MissingDependencyError,
     MissingFileError,
     PlanError,
     RecordError,
-    shown_cause,
+    caused,
     shown_name,
     text_of,
 )
@@ -60,8 +62,8 @@ class RemoteStorage:
         url: of any file in the file system.
 
     Attributes:
-        files: the file system.
         caches: whether it keeps local copies of another one's files, e.g. ``filecache::``.
+        files: the file system; None until it is opened.
         origin: that other one; else the file system itself.
 
     Raises:
@@ -70,36 +72,60 @@ class RemoteStorage:
     """
 
     random_reads = False
+    files: Any = None
+    origin: Any = None
 
     def __init__(self, url: str) -> None:
         try:
-            from fsspec.core import url_to_fs
+            from fsspec.core import _un_chain, get_filesystem_class, url_to_fs
             from fsspec.implementations.cached import CachingFileSystem
         except ImportError as error:
             raise MissingDependencyError(
                 f"files named by a URL need fsspec, which is not installed, for {shown_name(url)!r}; "
                 f"install it with: pip install {LIBRARIES['remote']}"
             ) from error
-        self._url_to_fs = url_to_fs
+        self._url_to_fs, self._links_of = url_to_fs, _un_chain
+        refused: GpupipeError | None = None
         try:
-            self.files, _ = url_to_fs(url)
-        except ImportError as error:  # the text names the package of the scheme, e.g. s3fs
-            raise MissingDependencyError(
-                f"{shown_name(url)!r} needs a package that is not installed: {cleaned(str(error), url)}"
-            ) from shown_cause(error, url)
+            self.caches = issubclass(get_filesystem_class(_un_chain(url, {})[0][1]), CachingFileSystem)
+        except ImportError as error:
+            refused = _lacking(error, url)
         except ValueError as error:
-            raise PlanError(
-                f"a URL needs a scheme that fsspec knows, got {shown_name(url)!r}: {cleaned(str(error), url)}"
-            ) from shown_cause(error, url)
-        self.caches = isinstance(self.files, CachingFileSystem)
-        self.origin = self.files.fs if self.caches else self.files
-        if self.caches:
-            share_list(self.files)
+            text = f"a URL needs a scheme that fsspec knows, got {shown_name(url)!r}: {cleaned(str(error), url)}"
+            refused = caused(PlanError(text), error, url)
+        if refused is not None:
+            raise refused
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[int, str, FileVersion]] = OrderedDict()
         # Of files whose version is told with the data only: the version, and how many there were before.
         self._told: OrderedDict[str, tuple[FileVersion, int]] = OrderedDict()
         renew_lock(self)
+
+    def open(self, name: str) -> None:
+        """Open the file system, as the first request to it does: that of an archive is read, that of FTP says hello.
+
+        Args:
+            name: of a file in it, for messages.
+
+        Raises:
+            MissingDependencyError: the package it needs for this scheme is not installed.
+            RecordError, MissingFileError, DirectoryError: the archive is missing or damaged, or nobody answers.
+        """
+        if self.files is None:
+            files = asked(_translated, name, None, self._open, name)
+            self.origin = files.fs if self.caches else files
+            self.files = files
+
+    def _open(self, name: str) -> Any:
+        try:
+            files, _ = self._url_to_fs(name)
+        except ImportError as error:
+            lacking = _lacking(error, name)
+        else:
+            if self.caches:
+                share_list(files)
+            return files
+        raise lacking
 
     def size(self, name: str) -> tuple[int, str]:
         """Ask for the size in bytes, and for a tag made of the size, versions and times that the storage reports.
@@ -111,6 +137,7 @@ class RemoteStorage:
         return self._looked_at(name)[:2]
 
     def _looked_at(self, name: str) -> tuple[int, str, FileVersion]:
+        self.open(name)
         info = asked(_translated, name, None, self._info, self.path(name))
         if info.get("type") == "directory":
             raise DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
@@ -236,9 +263,10 @@ class RemoteStorage:
     def path(self, name: str) -> str:
         """Return the name of a file in `files`: its URL without the scheme."""
         try:
-            return str(self._url_to_fs(name)[1])
+            return str(self._links_of(name, {})[0][0])
         except (ImportError, ValueError) as error:
-            raise _translated(error, name) from shown_cause(error, name)
+            failed = caused(_translated(error, name), error, name)
+        raise failed
 
 
 class _Remote:
@@ -303,6 +331,27 @@ def _unlisted(error: BaseException, name: str, offset: int | None = None) -> Dat
     return DataError(cleaned(text_of(error), name))
 
 
+_Lists = Callable[[str], list[tuple[str, str]]]
+
+
+def _listing(lists: _Lists) -> _Lists:
+    """Make a PlanError of whatever a client library raises."""
+
+    @wraps(lists)
+    def listed(url: str) -> list[tuple[str, str]]:
+        try:
+            return lists(url)
+        except (PlanError, MissingDependencyError):
+            raise
+        except Exception as error:
+            what = error.reason if isinstance(error, DataError) else cleaned(text_of(error), url)
+            failed = caused(PlanError(f"{shown_name(url)!r} cannot be listed: {what}"), error, url)
+        raise failed
+
+    return listed
+
+
+@_listing
 def expand_url(pattern: str) -> list[tuple[str, str]]:
     """List (URL, stable name) of everything that matches, by the rules of `expand` for local files.
 
@@ -311,14 +360,14 @@ def expand_url(pattern: str) -> list[tuple[str, str]]:
         PlanError: fsspec does not know the scheme, or the storage cannot be listed.
     """
     folders, (scheme, text, rest) = _folders(pattern)
-    with _listing(pattern):
-        if text and folders.exists(text):
-            name = folders.plain(text.rstrip("/").rpartition("/")[2] or text)
-            return [(pattern, name + chosen_by(pattern))]
-        paths = matching(text, folders, os.fsencode)
+    if text and folders.exists(text):
+        name = folders.plain(text.rstrip("/").rpartition("/")[2] or text)
+        return [(pattern, name + chosen_by(pattern))]
+    paths = matching(text, folders, os.fsencode)
     return [(_whole(scheme, path, rest), name + chosen_by(pattern)) for path, name in paths]
 
 
+@_listing
 def files_below(url: str) -> list[tuple[str, str]]:
     """List (URL, path below the folder) of all files of a folder, whose name is taken as it is, and of those in it.
 
@@ -330,16 +379,15 @@ def files_below(url: str) -> list[tuple[str, str]]:
     folders, (scheme, text, rest) = _folders(url)
     root = f"{text.rstrip('/')}/"
     found, open_ones, seen = list[str](), [root], {root}
-    with _listing(url):
-        while open_ones:
-            here = open_ones.pop()
-            for name, is_folder, _ in folders.entries(here):
-                path = f"{here}{name}"
-                if not is_folder:
-                    found.extend([] if name.endswith(INDEX_SUFFIX) else [path])
-                elif not name.startswith(".") and (inner := f"{path}/") not in seen:
-                    seen.add(inner)
-                    open_ones.append(inner)
+    while open_ones:
+        here = open_ones.pop()
+        for name, is_folder, _ in folders.entries(here):
+            path = f"{here}{name}"
+            if not is_folder:
+                found.extend([] if name.endswith(INDEX_SUFFIX) else [path])
+            elif not name.startswith(".") and (inner := f"{path}/") not in seen:
+                seen.add(inner)
+                open_ones.append(inner)
     found.sort(key=lambda path: os.fsencode(folders.plain(path)))
     return [(_whole(scheme, path, rest), folders.plain(path[len(root) :])) for path in found]
 
@@ -352,6 +400,7 @@ def _whole(scheme: str, path: str, rest: str) -> str:
 def _folders(url: str) -> tuple[_Remote, tuple[str, str, str]]:
     """The folders of the file system of a URL, and its scheme, its path and what follows that."""
     storage = remote_storage(url)
+    storage.open(url)
     parts = _PARTS.fullmatch(url)
     assert parts is not None  # the caller has checked that it is a URL
     scheme, text, rest = parts[1], parts[2], parts[3] or ""
@@ -359,18 +408,6 @@ def _folders(url: str) -> tuple[_Remote, tuple[str, str, str]]:
         text, mark, query = text.partition("?")
         rest = f"{mark}{query}{rest}"
     return _Remote(storage, scheme, rest), (scheme, text, rest)
-
-
-@contextmanager
-def _listing(url: str) -> Iterator[None]:
-    """Make a PlanError of whatever a client library raises."""
-    try:
-        yield
-    except PlanError:
-        raise
-    except Exception as error:
-        what = error.reason if isinstance(error, DataError) else cleaned(text_of(error), url)
-        raise PlanError(f"{shown_name(url)!r} cannot be listed: {what}") from shown_cause(error, url)
 
 
 def storage_of(name: str) -> Storage:
@@ -407,6 +444,12 @@ def remote_storage(url: str) -> RemoteStorage:
     return found
 
 
+def _lacking(error: ImportError, url: str) -> MissingDependencyError:
+    """The error for a scheme whose package is missing, which the text names, e.g. s3fs."""
+    text = f"{shown_name(url)!r} needs a package that is not installed: {cleaned(str(error), url)}"
+    return caused(MissingDependencyError(text), error, url)
+
+
 _NO_FILE = (404, 410)
 """HTTP statuses that say that there is no such file."""
 
@@ -420,13 +463,13 @@ def _answer(status: int) -> str:
 
 def _translated(error: BaseException, name: str, offset: int | None = None) -> DataError:
     """Translate an exception of a file system, which raises whatever its client library does."""
-    cause = error.__cause__
-    if isinstance(error, FileNotFoundError) and cause is not None:  # fsspec's for every answer without a file
-        status = status_of(cause)
-        if passes(cause):
-            error = cause
-        elif status is not None and status not in _NO_FILE:
+    while isinstance(error, FileNotFoundError) and error.__cause__ is not None:  # fsspec's for answers without a file
+        status = status_of(error.__cause__)
+        if status is not None and status not in _NO_FILE and not passes(error.__cause__):
             return RecordError(_answer(status), file=name, offset=offset, stage="read")
+        if not (passes(error) or isinstance(error.__cause__, FileNotFoundError)):
+            break
+        error = error.__cause__
     if isinstance(error, (FileNotFoundError, IsADirectoryError)):
         return translated(error, name, offset)
     return RecordError(f"cannot be read: {cleaned(text_of(error), name)}", file=name, offset=offset, stage="read")

@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gpupipe.errors import DataError, shown_cause, shown_name, text_of
+from gpupipe.errors import DataError, MissingDependencyError, caused, shown_name, text_of
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.waiting import bounded, pause
 from gpupipe.log import logger
@@ -124,11 +124,18 @@ def asked(translated: Translate, file: str, offset: int | None, fn: Callable[...
 
     Raises:
         DataError: the request failed for good, timed out, or the run is closed.
+        MissingDependencyError: `fn` raised it.
     """
     try:
         return bounded(file, fn, *args)
+    except MissingDependencyError:  # no file's fault
+        raise
     except Exception as error:
-        return again(error, translated, file, offset, fn, *args)
+        failed = error
+    try:  # not in there: the client's exception, which may hold a password, would be the context of ours
+        return again(failed, translated, file, offset, fn, *args)
+    finally:
+        del failed
 
 
 def again(
@@ -164,8 +171,9 @@ def _failed(error: BaseException, translated: Translate, file: str, offset: int 
     if how:
         found.reason += f" ({how})"
         found.args = (found.reason,)
-    found.__cause__ = found.__cause__ if found is error else shown_cause(error, file)
-    return found
+    cause = found.__cause__ if found is error else error
+    found.__context__ = None
+    return found if cause is None else caused(found, cause, file)
 
 
 def passes(error: BaseException) -> bool:
