@@ -1,10 +1,12 @@
 """urls: what of a URL is shown and written down, and what of it identifies the file.
 
 A URL may hold a password, and the signature that a storage asks for. Neither is ever shown or written: errors, logs,
-states, reports and pages have ``https://user:***@host/path?…``. Nor are they part of a file's identity, which random
-numbers, states, caches and lists of bad records depend on: a file that is signed anew is the same file. Any other
-parameter of a query may choose another file; it is shown and written as a digest: ``https://host/get?…&id=`` and 16
-hexadecimal digits. So what was written still identifies the file.
+states, reports and pages have ``https://user:***@host/path?…``. So it is with a URL in the path of another one, as
+proxies have it, also where it is percent-encoded. Nor are they part of a file's identity, which random numbers, states,
+caches and lists of bad records depend on: a file that is signed anew is the same file. Any other parameter of a query
+may choose another file; it is shown and written as a digest: ``https://host/get?…&id=`` and 16 hexadecimal digits. And
+so is what may be a password or a part of a path (``https://minio:9000/a@b/c``), behind ``***``. So what was written
+still identifies the file.
 
 A URL may be chained, as fsspec has it: ``simplecache::https://host/path``.
 """
@@ -14,7 +16,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from urllib.parse import quote
+from itertools import pairwise
+from urllib.parse import quote, unquote
 
 __all__ = ["SIGNING", "chosen_by", "cleaned", "identity", "is_url", "without_parameters", "without_secrets"]
 
@@ -31,11 +34,22 @@ _OF_AZURE = frozenset(
 )
 """Azure's: beside ``sig``. Alone names as short as these may mean anything."""
 
-_HOSTS = frozenset("ftp ftps hdfs http https s3 s3a s3n sftp smb ssh webdav webhdfs".split())
-"""Schemes whose URLs begin with a host, and with a user before it."""
+_HOSTS = frozenset(
+    "adl cos ftp ftps gcs gs hdfs http https oci oss r2 s3 s3a s3n sftp smb ssh webdav webdavs webhdfs".split()
+)
+"""Schemes whose URLs begin with a host or a bucket, and with a user before it."""
 
-_NO_USERS = frozenset("abfs abfss az git github".split())
+_CONTAINERS = frozenset("abfs abfss az git github".split())
 """Schemes that name a container or a repository before the @."""
+
+_REPOSITORIES = frozenset("git github".split())
+"""Those that name an organization or a branch before it, behind a colon."""
+
+_PATHS = frozenset("data dir file libarchive local memory reference tar zip".split())
+"""Schemes without a host."""
+
+_TOKENS = frozenset("http https webdav webdavs".split())
+"""Schemes with which a user that has no password is one."""
 
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,30}"
 
@@ -56,11 +70,28 @@ _REST = re.compile(rf"(?:(?!{_SCHEME}://)(?:{_IN_A_URL}))*(?:\?(?:{_IN_A_URL}|\?
 
 _PUNCTUATION = ".,:;!)]}"
 
-_QUERY = re.compile(r"\?(?=[\w.~%-]+=|…|\\u2026)")
+_QUERY = re.compile(r"\?(?=&*[\w.~%-]+=|…|\\u2026)")
 """Where the query begins in a URL of another scheme than HTTP, whose names may have question marks."""
 
 _NO_PORT = re.compile(r"(?!arn:)[^@:\[\]]*:(?!\d+$)")
 """A host, or a user, before something that is no port; the names of Amazon's resources have colons."""
+
+_DIGEST = r"\*{3}[0-9a-f]{16}"
+
+_UNSURE = re.compile(
+    # A host that has a dot is one, as is this machine; and a file has a name behind its host.
+    rf"(?!(?:arn|localhost):|[^@:/]*\.[^@:/]*:\d+/)([^@:/\[\]]+):(?!{_DIGEST}@)(\d+/.*(?=@[^@/]+/)|(?!\d+/).*)@",
+    re.DOTALL,
+)
+"""What may be a user and a password, or a host with its port and a path, or a repository and its branch."""
+
+_UNSURE_SHOWN = re.compile(rf"[^@:/\[\]]+:{_DIGEST}")
+
+_INNER = re.compile(rf"(?<=[/=])(?:({_SCHEME})://|({'|'.join(sorted(_HOSTS, reverse=True))}):/)", re.IGNORECASE)
+"""Where a URL begins in the path of another one."""
+
+_ENCODED = re.compile(rf"""{_SCHEME}%(25)?3A(?:%(?:25)?2F)+[^\s'"<>`/?&]*""", re.IGNORECASE)
+"""A URL whose characters are percent-encoded, once or twice."""
 
 _NAME = re.compile(r"[\w.~%-]{1,40}", re.ASCII)
 """The name of a parameter that is written down; another one, or a value without a name, is part of the digest."""
@@ -151,18 +182,29 @@ def cleaned(text: str, url: str = "") -> str:
 
     Args:
         text: a sentence, in which spaces, quotes and the like end a URL.
-        url: one that may be in it, with whatever characters.
+        url: one that may be in it, with whatever characters, and as its parts.
     """
     for link in _LINK.split(url) if is_url(url) else ():
-        shown = _shown(link)
+        hidden = list[str]()
+        shown = _shown(link, hidden)
         if shown != link:
-            for spelled in (link, quote(link, safe=_UNQUOTED, errors="surrogatepass"), repr(link)[1:-1]):
+            for spelled in _spellings(link):
                 text = text.replace(spelled, shown)
+            for secret in sorted({spelled for one in hidden for spelled in _spellings(one)}, key=len, reverse=True):
+                text = text.replace(secret, "***")
     if "://" in text:
         text = "".join(_without_those_of_urls(text))
     if ":/" in text:
         text = "".join(_without_those_of_halved(text))
+    if "%" in text:
+        text = _ENCODED.sub(lambda found: _of_encoded(found, []), text)
     return _PARAMETERS.sub(_unsigned, text) if "=" in text else text
+
+
+def _spellings(text: str) -> Iterator[str]:
+    """How clients may write what was asked for."""
+    yield from (text, repr(text)[1:-1], unquote(text))
+    yield from (quote(text, safe=safe, errors="surrogatepass") for safe in (_UNQUOTED, ""))
 
 
 def _without_those_of_urls(text: str) -> Iterator[str]:
@@ -212,35 +254,91 @@ def _unsigned(parameters: re.Match[str]) -> str:
     return f"{text[: min(begins)]}?…" if begins else text
 
 
-def _shown(link: str) -> str:
-    scheme, user, place, query = _parts(link)
-    name, colon, _ = user.partition(":")
-    return f"{scheme}{name}{':***' if colon else ''}{'@' * bool(user)}{place}{_written(query)}"
+def _shown(link: str, hidden: list[str] | None = None) -> str:
+    """What is shown of a link of a chain; what is not shown is added to `hidden`, if it is long enough to be known."""
+    secrets = list[str]()
+    scheme, user, place, query = _parts(link, secrets)
+    if hidden is not None:
+        choosing = {value for _, value in _choosing(query[1:].split("&"))}
+        values = {one.partition("=")[2] for one in query[1:].split("&")} - choosing
+        hidden += [one for one in secrets if len(one) >= 4]
+        hidden += [one for one in values if len(one) >= 8]
+    return f"{scheme}{user}{place}{_written(query)}"
 
 
 def _identity(link: str) -> str:
-    scheme, user, place, query = _parts(link)
-    kept = user and ":" not in user and scheme.partition("://")[0].lower() not in _HOSTS
+    scheme, user, place, query = _parts(link, [])
+    kept = ":" not in user and scheme.partition("://")[0].lower() not in _HOSTS
     written = _written(query)
-    return f"{scheme}{user}@{place}" if kept else f"{scheme}{place}{'' if written == '?…' else written}"
+    return f"{scheme}{user}{place}" if user and kept else f"{scheme}{place}{'' if written == '?…' else written}"
 
 
-def _parts(link: str) -> tuple[str, str, str, str]:
-    """The scheme, the user and the password, the host and the path, and the query of a URL."""
+def _parts(link: str, hidden: list[str], encoded: bool = True) -> tuple[str, str, str, str]:
+    """The scheme; what is shown of the user and the password, and of the host and the path; the query of a URL."""
     before, mark, rest = link.partition("://")
-    scheme = before.lower()
     if not mark:
         return link, "", "", ""
-    begins = re.search(r"[?#]", rest) if scheme in ("http", "https") else _QUERY.search(rest)
+    begins = re.search(r"[?#]", rest) if before.lower() in ("http", "https") else _QUERY.search(rest)
     place, query = (rest, "") if begins is None else (rest[: begins.start()], rest[begins.start() :])
-    if scheme in _NO_USERS:
-        return before + mark, "", place, query
-    host, slash, path = place.partition("/")
-    user, at, host = host.rpartition("@")
-    if not at and scheme in _HOSTS and _NO_PORT.match(host):  # the password has a slash, or the rest is cut off
-        user, at, rest = place.rpartition("@")
-        return before + mark, user if at else place, rest if at else "", query
-    return before + mark, user, f"{host}{slash}{path}", query
+    slashes, user, place = _divided(before.lower(), place, hidden)
+    inner = list(_INNER.finditer(place))
+    ends = [*(one.end() for one in inner), len(place)]
+    shown = [place[: ends[0]]]
+    for one, (begin, end) in zip(inner, pairwise(ends), strict=True):
+        shown += _divided((one[1] or one[2]).lower(), place[begin:end], hidden)
+    place = "".join(shown)
+    if encoded and "%" in place:
+        place = _ENCODED.sub(lambda found: _of_encoded(found, hidden), place)
+    return f"{before}{mark}{slashes}", user, place, query
+
+
+def _of_encoded(found: re.Match[str], hidden: list[str]) -> str:
+    times = 2 if found[1] else 1
+    plain = found[0]
+    for _ in range(times):
+        plain = unquote(plain)
+    scheme, user, place, query = _parts(plain, hidden, encoded=False)
+    shown = f"{scheme}{user}{place}{_written(query)}"
+    if shown == plain:
+        return found[0]
+    for _ in range(times):
+        shown = quote(shown, safe="*", errors="surrogatepass")
+    return shown
+
+
+def _divided(scheme: str, place: str, hidden: list[str]) -> tuple[str, str, str]:
+    """Of what is behind a scheme: slashes too many; what is shown of the user and the password, and of the rest."""
+    rest = place if scheme in _PATHS else place.lstrip("/")
+    slashes = place[: len(place) - len(rest)]
+    host, slash, path = rest.partition("/")
+    user, at, name = host.rpartition("@")
+    is_host = scheme in _TOKENS or not slashes  # hdfs:/// and a path
+    is_name = scheme in _CONTAINERS and (":" not in user or scheme in _REPOSITORIES)
+    if at and is_host and not is_name and not _UNSURE_SHOWN.fullmatch(user):
+        return slashes, _masked(scheme, user, hidden), f"{name}{slash}{path}"
+    if (
+        not at and is_host and scheme in _HOSTS and _NO_PORT.match(host)
+    ):  # the password has a slash, or the rest is cut off
+        user, at, after = rest.rpartition("@")
+        return slashes, _masked(scheme, user if at else rest, hidden), after if at else ""
+    unsure = None if scheme in _PATHS or scheme == "github" else _UNSURE.match(rest)
+    if unsure is not None:
+        hidden.append(unsure[2])
+        rest = f"{unsure[1]}:***{_digest(unsure[2])}@{rest[unsure.end() :]}"
+    return slashes, "", rest
+
+
+def _masked(scheme: str, user: str, hidden: list[str]) -> str:
+    """What is shown of a user and a password."""
+    if not user:
+        return ""
+    name, colon, password = user.partition(":")
+    if scheme in _TOKENS and password in ("", "x-oauth-basic"):
+        hidden.append(name)
+        name = "***"
+    if colon:
+        hidden.append(password if len(password) >= 4 else f"{user}@")
+    return f"{name}{':***' if colon else ''}@"
 
 
 def _written(query: str) -> str:

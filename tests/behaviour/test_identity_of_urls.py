@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote as quoted
+from urllib.parse import unquote as unquoted
 
 import numpy as np
 import pytest
@@ -26,11 +27,37 @@ from tests.chains import damage
 from tests.reliability.faulty import Faulty
 
 ID1, X = "f6fc42039fba3776", "4adf4367f96e584f"
+PORT, MAIL, SLASH, BRANCH = "22db1c90cf5e5814", "dc0ead3fb2a51894", "f335e7c72c13fc26", "b6fa2d8a4c3ec503"
 NAMES = {
     "https://host/a.tfr": ("https://host/a.tfr", "https://host/a.tfr"),
     "https://host:8080/a@b.tfr": ("https://host:8080/a@b.tfr", "https://host:8080/a@b.tfr"),
     "https://user:pass@host/a.tfr": ("https://user:***@host/a.tfr", "https://host/a.tfr"),
-    "https://user@host/a.tfr": ("https://user@host/a.tfr", "https://host/a.tfr"),
+    "https://token@host/a.tfr": ("https://***@host/a.tfr", "https://host/a.tfr"),
+    "https://token:@host/a.tfr": ("https://***:***@host/a.tfr", "https://host/a.tfr"),
+    "https://token:x-oauth-basic@host/a": ("https://***:***@host/a", "https://host/a"),
+    "sftp://user@host/a.tfr": ("sftp://user@host/a.tfr", "sftp://host/a.tfr"),
+    "https:///user:pass@host/a": ("https:///user:***@host/a", "https:///host/a"),
+    "zip://a::https:////user:pass@host/a": ("zip://a::https:////user:***@host/a", "zip://a::https:////host/a"),
+    "https://user:12/pass@host/a": (f"https://user:***{PORT}@host/a",) * 2,
+    "http://minio:9000/me@x.org/a": (f"http://minio:***{MAIL}@x.org/a",) * 2,
+    "http://localhost:9000/me@x.org/a": ("http://localhost:9000/me@x.org/a",) * 2,
+    "http://10.0.0.1:9000/me@x.org/a": ("http://10.0.0.1:9000/me@x.org/a",) * 2,
+    "http://[::1]:9000/me@x.org/a": ("http://[::1]:9000/me@x.org/a",) * 2,
+    "oss://key:se/cret@bucket/a": ("oss://key:***@bucket/a", "oss://bucket/a"),
+    "gs://key:se/cret@bucket/a": ("gs://key:***@bucket/a", "gs://bucket/a"),
+    "ours://key:se/cret@bucket/a": (f"ours://key:***{SLASH}@bucket/a",) * 2,
+    "ours://a:b/c": ("ours://a:b/c",) * 2,
+    "memory://a:b/c@d": ("memory://a:b/c@d",) * 2,
+    "file:///a:b@c/d": ("file:///a:b@c/d",) * 2,
+    "hdfs:///a@b/c": ("hdfs:///a@b/c",) * 2,
+    "az://user:pass@host/a": ("az://user:***@host/a", "az://host/a"),
+    "git://repo:branch@a": (f"git://repo:***{BRANCH}@a",) * 2,
+    "https://p/https://u:pass@h/a?sig=s": ("https://p/https://u:***@h/a?…", "https://p/https://u:***@h/a"),
+    "https://p/web/2/https:/u:pa/ss@h/a": ("https://p/web/2/https:/u:***@h/a",) * 2,
+    "https://p/https://token@h/http://u:p@h/": ("https://p/https://***@h/http://u:***@h/",) * 2,
+    "https://p/https%3A%2F%2Fu%3Ap%40h%2Fa": ("https://p/https%3A%2F%2Fu%3A***%40h%2Fa",) * 2,
+    "https://p/https%253a%252f%252fu%253ap%2540h": ("https://p/https%253A%252F%252Fu%253A***%2540h",) * 2,
+    "https://p/https%3A%2F%2Fh%2Fa%20b": ("https://p/https%3A%2F%2Fh%2Fa%20b",) * 2,
     "https://u:p@ss@host/a.tfr": ("https://u:***@host/a.tfr", "https://host/a.tfr"),
     "https://host/a.tfr?X-Amz-Credential=A/B&x-amz-signature=s": ("https://host/a.tfr?…", "https://host/a.tfr"),
     "https://host/a.tfr?Expires=1&Signature=s&Key-Pair-Id=K": ("https://host/a.tfr?…", "https://host/a.tfr"),
@@ -73,7 +100,8 @@ SENTENCES = {
     "with url: /a?b=1&X-Amz-Signature=s (Caused by": "with url: /a?… (Caused by",
     "/data/a?b=1 is no URL, nor is x=1&y=2": "/data/a?b=1 is no URL, nor is x=1&y=2",
     "http://localhost:8265 and s3://b/a?.tfr": "http://localhost:8265 and s3://b/a?.tfr",
-    "https://it's@h/x": "https://it's@h/x",
+    "https://it's:p@h/x": "https://it's:***@h/x",
+    "GET /https%3A%2F%2Fu%3Ap%40h HTTP": "GET /https%3A%2F%2Fu%3A***%40h HTTP",
     '"https://h/a?\\u2026", "https://h/a?\\u2026&id=0123456789abcdef"': (
         '"https://h/a?\\u2026", "https://h/a?\\u2026&id=0123456789abcdef"'
     ),
@@ -87,7 +115,26 @@ def test_urls_in_a_sentence_are_shown_without_secrets(text: str) -> None:
 
 @pytest.mark.timeout(60)  # by the square of their lengths these would take hours
 @pytest.mark.parametrize(
-    "one", ["&", "?", "&x", "&x=", "a::", "a", "?a=", "a://", "a://'a", "a://?", "&sig", "&X-Amz-"]
+    "one",
+    [
+        "/a://",
+        "/https:/",
+        "a%3A%2F",
+        "%25",
+        "a:1/@",
+        "&",
+        "?",
+        "&x",
+        "&x=",
+        "a::",
+        "a",
+        "?a=",
+        "a://",
+        "a://'a",
+        "a://?",
+        "&sig",
+        "&X-Amz-",
+    ],
 )
 @pytest.mark.parametrize("end", ["=", "://", " ://", "=://h"])
 def test_a_text_from_a_file_takes_time_by_its_length(one: str, end: str) -> None:
@@ -132,6 +179,17 @@ def test_what_was_asked_for_is_shown_without_secrets_whatever_characters_it_has(
     ):
         assert "S3CRET" not in text and "p w" not in text
         assert "https://u:***@h/" in text and "?…&key=" in text
+
+
+@pytest.mark.parametrize("secret", ["S3CRETkey", "S3%2FCRET", "S3/CRETs", "12/S3CRET", "S3'CRETs", "\ud800S3CRETs"])
+@pytest.mark.parametrize(
+    "url", ["s3://AKIA:{}@bucket/x", "https://h/a?X-Amz-Signature={}", "http://p/https://u:{}@h/x"]
+)
+def test_the_secrets_of_what_was_asked_for_are_not_shown_alone_either(url: str, secret: str) -> None:
+    for spelled in (secret, quoted(secret, "", errors="surrogatepass"), unquoted(secret), repr(secret)[1:-1]):
+        for text in (f'Invalid bucket name "AKIA:{spelled}@bucket"', f"got AKIA:{spelled}.", f"signature {spelled}"):
+            assert "CRET" not in cleaned(text, url.format(secret))
+    assert cleaned("a port, 1234, of u:p", "https://u:p@h/x?Expires=1234") == "a port, 1234, of u:p"
 
 
 def test_what_was_asked_for_is_not_in_the_arguments_of_a_cause_either() -> None:

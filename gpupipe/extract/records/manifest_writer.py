@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from gpupipe.errors import PlanError, RecordError, shown_cause, shown_name
+from gpupipe.errors import PlanError, RecordError, caused, shown_name, text_of
 from gpupipe.extract.records.crc import crc32c
 from gpupipe.extract.records.index import RecordIndex, build_index
 from gpupipe.extract.records.manifest import (
@@ -32,6 +32,7 @@ from gpupipe.extract.storage.glob import INDEX_SUFFIX, is_url
 from gpupipe.extract.storage.remote import remote_storage, storage_of
 from gpupipe.extract.storage.replacing import named_errors, replacing
 from gpupipe.threads import DaemonPool
+from gpupipe.urls import cleaned
 
 __all__ = ["NAME", "Listed", "absolute", "default_place", "write_manifest"]
 
@@ -268,12 +269,17 @@ def _upload(made: Path, out: str) -> None:
     """
     storage = remote_storage(out)
     try:
+        storage.open(out)
         storage.files.put_file(str(made), storage.path(out))
         size = storage.size(out)[0]
         if size != made.stat().st_size:
             raise OSError(f"{size} bytes are there, not {made.stat().st_size}")
     except Exception as error:  # each file system raises what its client library raises
-        raise PlanError(
-            f"index needs a place where it may write, got {shown_name(out)!r}: {type(error).__name__}: {error}; write "
+        text = (
+            f"index needs a place where it may write, got {shown_name(out)!r}: {cleaned(text_of(error), out)}; write "
             "it to a disk with --out, and copy it there"
-        ) from shown_cause(error)
+        )
+        failed = caused(PlanError(text), error, out)
+    else:
+        return
+    raise failed
