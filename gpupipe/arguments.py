@@ -75,17 +75,6 @@ def number_type(who: str, name: str, given: Any) -> np.dtype[Any]:
     return dtype
 
 
-def file_name(who: str, path: str) -> str:
-    """Check that a file can have this name."""
-    try:
-        encoded = os.fsencode(path)
-    except UnicodeEncodeError as error:
-        raise PlanError(f"{who} needs names that the file system can hold, got {ascii(path)[:80]}") from error
-    if b"\0" in encoded:
-        raise PlanError(f"{who} needs names without a NUL character, got {ascii(path)[:80]}")
-    return path
-
-
 def parallel_calls(who: str, value: Any, name: str = "num_parallel_calls") -> int:
     """Check a number of parallel calls: -1 for AUTOTUNE, 0 for None."""
     if value is None:

@@ -118,10 +118,22 @@ def shown_text(text: str) -> str:
     return "\n".join(map(shown_line, text.split("\n")))
 
 
+class Lines(str):
+    """A text of several lines for an error, which gpupipe has put together of such as may be shown."""
+
+    __slots__ = ()
+
+
+def _shown_argument(arg: object) -> object:
+    if isinstance(arg, Lines):
+        return Lines(shown_text(arg))
+    return shown_line(arg) if isinstance(arg, str) else arg
+
+
 def shown_cause(error: BaseException, url: str = "") -> BaseException:
     """An exception of another library as the cause of one of ours, whose traceback shows its text.
 
-    Where that text, or the text of one of its own causes, has to be changed to be shown (see `shown_text`), this is
+    Where that text, or the text of one of its own causes, has to be changed to be shown (see `shown_line`), this is
     another exception with the changed text and the same frames, without causes. It is of the class of Python that the
     first one is derived from: a FileNotFoundError stays one. `url`: of what was asked for, see `cleaned`; an exception
     of the client's own holds the headers of its request, so it is always replaced by such a one.
@@ -129,15 +141,15 @@ def shown_cause(error: BaseException, url: str = "") -> BaseException:
     shown = _with_causes(error)
     texts = [*map(text_of, shown), *(arg for one in shown for arg in one.args if isinstance(arg, str))]
     plain = not url or all(type(one).__module__ == "builtins" for one in shown)
-    if plain and all(shown_text(cleaned(text, url)) == text for text in texts):
+    if plain and all(shown_line(cleaned(text, url)) == text for text in texts):
         return error
     text, kind = cleaned(texts[0], url), next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
     if kind is type(error):
         text = text.partition(": ")[2]
     try:
-        made: BaseException = kind(shown_text(text))
+        made: BaseException = kind(shown_line(text))
     except Exception:  # some classes need more than a text
-        made = Exception(shown_text(text))
+        made = Exception(shown_line(text))
     return made.with_traceback(error.__traceback__)
 
 
@@ -195,10 +207,13 @@ def _shown_character(character: str) -> str:
 
 
 class GpupipeError(Exception):
-    """The base of all exceptions that gpupipe raises on purpose. Their texts are what `shown_text` makes of them."""
+    """The base of all exceptions that gpupipe raises on purpose.
+
+    Their texts are what `shown_line` makes of them: names and the texts of libraries begin no line of their own.
+    """
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*[shown_text(arg) if isinstance(arg, str) else arg for arg in args])
+        super().__init__(*[_shown_argument(arg) for arg in args])
 
 
 class PlanError(GpupipeError, ValueError):

@@ -19,6 +19,7 @@ from .extract.examples.example import ExampleParser
 from .extract.examples.features import Feature, FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, VarLenFeature
 from .extract.records.writer import TFRecordWriter
 from .extract.storage.longest import longest, too_long
+from .extract.storage.patterns import file_name
 from .extract.storage.remote import storage_of
 from .graph.named import Named
 from .graph.op import Op
@@ -237,6 +238,7 @@ def read_file(path: Any) -> Any:
         The content as bytes.
 
     Raises:
+        PlanError: no file can have this name.
         MissingFileError: the file does not exist.
         DirectoryError: the path is a directory.
         RecordError: the file cannot be read, or is longer than `Options.max_record`.
@@ -245,7 +247,7 @@ def read_file(path: Any) -> Any:
         return apply(ReadFile(), path)
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise PlanError(f"read_file needs one path, got {type(path).__name__}")
-    return apply(ReadFile(), os.fsencode(path))
+    return apply(ReadFile(), os.fsencode(file_name("read_file", os.fsdecode(path))))
 
 
 def build_index(filenames: Any, where: str | os.PathLike[str] = "beside") -> int:

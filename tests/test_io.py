@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpupipe as gp
 from gpupipe import io
 from gpupipe.errors import DirectoryError, MissingFileError, ParseError, PlanError, PlanTypeError, SpecError
 from gpupipe.extract.storage.sharing import gil_is_on
@@ -140,6 +142,22 @@ def test_a_file_is_read_by_name_or_path_eager_or_traced(tmp_path: Path) -> None:
     assert io.read_file(path) == io.read_file(str(path)) == io.read_file(str(path).encode()) == b"\0abc\0"
     assert run(graph, [str(path).encode()]) == [b"\0abc\0"]
     assert graph.outputs[0].spec == RECORD
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800", "https://u:S3CRET@h/\ud800"])
+def test_a_name_that_no_file_can_have_is_a_mistake(name: str) -> None:
+    ds = gp.Dataset.range(2)
+    calls: dict[str, Callable[[str], Any]] = {
+        "read_file": io.read_file,
+        "TFRecordWriter": io.TFRecordWriter,
+        "save": ds.save,
+        "cache": ds.cache,
+        "snapshot": ds.snapshot,
+    }
+    for who, call in calls.items():
+        with pytest.raises(PlanError, match=f"^{who} needs names") as caught:
+            call(name)
+        assert "S3CRET" not in f"{caught.value} {caught.value.__cause__!r} {caught.value.__context__!r}"
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:

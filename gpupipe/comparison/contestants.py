@@ -18,7 +18,7 @@ import numpy as np
 
 from gpupipe.comparison.measure import MARK, Job
 from gpupipe.comparison.rounds import Delivered, Round
-from gpupipe.errors import GpupipeError, PlanError
+from gpupipe.errors import GpupipeError, Lines, PlanError
 from gpupipe.transform.machine import dali_missing, fast_trouble, gpu_count, has_dali
 
 from ..classes import dataclass
@@ -155,11 +155,11 @@ class Alone:
             if "answer" in message:
                 return message["answer"]
             if "error" in message:
-                raise (PlanError if message["cannot"] else GpupipeError)(message["error"])
+                raise (PlanError if message["cannot"] else GpupipeError)(Lines(message["error"]))
             said(message["images"])
         status = process.wait()
         text = self._log.read_text(encoding="utf-8", errors="replace").strip()
-        raise GpupipeError(f"its process ended with status {status}; the end of its log:\n{text[-2000:]}")
+        raise GpupipeError(Lines(f"its process ended with status {status}; the end of its log:\n{text[-2000:]}"))
 
     def _tell(self, message: dict[str, Any]) -> None:
         assert self._process.stdin is not None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..arguments import checked_function, integer, integer_or_none
 from ..errors import PlanError, PlanTypeError
-from ..extract.storage.patterns import is_url
+from ..extract.storage.patterns import file_name, is_url
 from ..options import AUTOTUNE, All
 from ..plan.cache import Cache, FileCache, GpuCache
 from ..plan.index import Everything
@@ -217,7 +217,7 @@ class Buffers(Chain):
         return self._kept_in_files("snapshot", os.fspath(path), True, "GZIP" if compression == "GZIP" else "")
 
     def _kept_in_files(self, who: str, path: str, folder: bool = False, compression: str = "") -> Dataset:
-        if is_url(path):
+        if is_url(file_name(who, os.fsdecode(path))):
             raise PlanError(f"{who} needs a local path, got {path!r}; save it here and copy the folder")
         for spec in self.plan.element.specs:
             if isinstance(spec, DatasetSpec):
@@ -255,7 +255,7 @@ class Buffers(Chain):
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
             raise PlanTypeError(f"save needs the path of a folder, got {path!r}")
         folder = os.fspath(path)
-        if is_url(folder):
+        if is_url(file_name("save", os.fsdecode(folder))):
             raise PlanError(f"save needs a local path, got {folder!r}; save it here and copy the folder")
         if compression not in (None, "", "NONE", "GZIP"):
             raise PlanError(f'save needs compression None, "NONE" or "GZIP", got {compression!r}')

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import file_name, index_location, integer, parallel_calls
+from ..arguments import index_location, integer, parallel_calls
 from ..errors import PlanError, PlanTypeError, TraceError, shown_name
 from ..extract.records.compression import checked_compression
-from ..extract.storage.patterns import is_url, stable_names
+from ..extract.storage.patterns import file_name, is_url, stable_names
 from ..extract.storage.remote import storage_of
 from ..graph.symbols import Symbol
 from ..graph.trace import require_no_symbols

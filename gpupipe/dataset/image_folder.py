@@ -10,11 +10,12 @@ from typing import Any, Literal
 import numpy as np
 
 from .. import io
-from ..arguments import any_integer, file_name
+from ..arguments import any_integer
 from ..errors import PlanError, PlanTypeError, shown_name
 from ..extract.finder import DataFile, images_below, in_words
 from ..extract.kinds import IMAGE_SUFFIXES
 from ..extract.storage.names import Names
+from ..extract.storage.patterns import file_name
 from ..log import logger
 from ..plan.node import Node
 from ..plan.sources import Slices

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ..arguments import (
-    file_name,
     integer_or_none,
     kept,
     number_type,
@@ -22,7 +21,7 @@ from ..brief import digits
 from ..errors import GpupipeError, PlanError, PlanTypeError, shown_name
 from ..extract.storage.at_once import at_once
 from ..extract.storage.glob import unescaped_name
-from ..extract.storage.patterns import expand, is_url, stable_names
+from ..extract.storage.patterns import expand, file_name, is_url, stable_names
 from ..graph.trace import require_no_symbols
 from ..integers import is_integer, plain
 from ..plan.cache import SavedFiles

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from gpupipe.dataset import Dataset
-from gpupipe.errors import GpupipeError, PlanError, Terminated
+from gpupipe.errors import GpupipeError, Lines, PlanError, Terminated
 
 __all__ = ["find_dataset", "names_a_dataset", "stdout_on_stderr"]
 
@@ -139,7 +139,7 @@ def _users_code(what: str) -> Iterator[None]:
             "put what runs as a program below `if __name__ == '__main__':`"
         ) from error
     except Exception as error:
-        raise GpupipeError(f"{what} failed\n{_users_lines(error)}") from error
+        raise GpupipeError(Lines(f"{what} failed\n{_users_lines(error)}")) from error
     finally:
         sys.argv = arguments
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import pickle
 import random
 import re
 import traceback
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe.errors import DataError, GpupipeError, PlanError, StateError, shown_cause, shown_name
+from gpupipe.errors import DataError, GpupipeError, Lines, PlanError, StateError, shown_cause, shown_name
 from gpupipe.extract.storage.patterns import expand, stable_names
 from gpupipe.flow.bad.records import read_manifest
 from gpupipe.load.state import sealed
@@ -426,7 +427,10 @@ def test_the_text_of_errors_and_of_logs_has_no_control_characters(caplog: pytest
     assert len(texts) == 3
     for text in texts:
         assert text.isprintable() and "\\x1b[31mX\\x07\\nA LINE" in text
-    assert str(PlanError(f"one line\nand {bad}")) == "one line\nand \\x1b[31mX\\x07\nA LINE"
+    assert str(PlanError(f"one line\nand {bad}")) == "one line\\nand \\x1b[31mX\\x07\\nA LINE"
+    assert str(shown_cause(ValueError(bad))) == "\\x1b[31mX\\x07\\nA LINE"
+    own = GpupipeError(Lines("one line\nand another \x1b"))
+    assert str(own) == str(pickle.loads(pickle.dumps(own))) == "one line\nand another \\x1b"
 
 
 def test_a_cause_with_a_secret_is_replaced_and_any_other_stays() -> None:

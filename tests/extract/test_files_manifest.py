@@ -18,7 +18,7 @@ import gpupipe as gp
 from gpupipe.errors import DataError, MissingFileError, PlanError, RecordError
 from gpupipe.extract.records import manifest_writer
 from gpupipe.extract.records.index import build_index
-from gpupipe.extract.records.manifest import BLOCK, END, MAGIC, folder_of, read_manifest
+from gpupipe.extract.records.manifest import BLOCK, END, MAGIC, Manifest, folder_of, read_manifest
 from gpupipe.extract.records.manifest_offsets import Offsets
 from gpupipe.extract.records.manifest_writer import default_place, write_manifest
 from gpupipe.extract.storage import retry
@@ -45,6 +45,13 @@ def with_tail(path: str, names: bytes, numbers: list[list[int]], **end: int) -> 
     )
     Path(path).write_bytes(body + tail + last)
     return path
+
+
+def test_a_manifest_of_a_url_hides_its_secrets() -> None:
+    none = np.zeros(0, np.int64)
+    manifest = Manifest("https://u:p@h/f?sig=s", (), none, none, none.astype(np.uint64), "https", "", "")
+
+    assert repr(manifest) == "<manifest 'https://u:***@h/f?…' of 0 files>"
 
 
 @pytest.mark.parametrize("counts", [[], [0], [1], [3, 0, BLOCK, 2 * BLOCK + 1, 5]])

@@ -116,7 +116,7 @@ class Manifest:
         return int(self.starts[-1])
 
     def __repr__(self) -> str:
-        return f"<manifest {self.path!r} of {len(self.paths)} files>"
+        return f"<manifest {shown_name(self.path)!r} of {len(self.paths)} files>"
 
     def where(self, file: int, block: int) -> tuple[int, int]:
         """Return which bytes of the manifest hold a block of offsets of a file: the first, and the one after them."""

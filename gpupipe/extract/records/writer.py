@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from gpupipe.errors import PlanError, PlanTypeError, shown_name
 from gpupipe.extract.records.compression import checked_compression
-from gpupipe.urls import is_url
+from gpupipe.extract.storage.patterns import file_name, is_url
 
 __all__ = ["TFRecordWriter", "framed"]
 
@@ -63,7 +63,7 @@ class TFRecordWriter:
 
     def __init__(self, path: str | os.PathLike[str], compression_type: str | None = None) -> None:
         compression = checked_compression(compression_type)
-        if is_url(name := os.fsdecode(path)):
+        if is_url(name := file_name("TFRecordWriter", os.fsdecode(path))):
             raise PlanError(f"TFRecordWriter needs a local path, got {shown_name(name)!r}; copy the file there")
         self._file: _File | None
         self._raw = io.BufferedWriter(io.FileIO(path, "wb"), 1 << 20)

@@ -11,12 +11,12 @@ import os
 import re
 from collections.abc import Sequence
 
-from gpupipe.errors import PlanTypeError
+from gpupipe.errors import PlanError, PlanTypeError, shown_name
 from gpupipe.extract.storage.glob import is_url, matching, unescaped_name
 from gpupipe.extract.storage.remote import expand_url
 from gpupipe.urls import identity
 
-__all__ = ["expand", "is_url", "may_be_paths", "stable_names"]
+__all__ = ["expand", "file_name", "is_url", "may_be_paths", "stable_names"]
 
 _LONGEST = 4096  # bytes of a path
 
@@ -25,6 +25,23 @@ _AT_ONCE = 1024  # texts that are joined and searched at a time
 
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+
+
+def file_name(who: str, path: str) -> str:
+    """Check that a file can have this name.
+
+    Raises:
+        PlanError: it cannot.
+    """
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:  # which holds the name, and so the password of a URL
+        encoded = None
+    if encoded is None:
+        raise PlanError(f"{who} needs names that the file system can hold, got '{shown_name(path)[:80]}'")
+    if b"\0" in encoded:
+        raise PlanError(f"{who} needs names without a NUL character, got '{shown_name(path)[:80]}'")
+    return path
 
 
 def expand(pattern: str | os.PathLike[str]) -> list[tuple[str, str]]:

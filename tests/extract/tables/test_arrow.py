@@ -30,6 +30,15 @@ def write(path: Path, table: Any, rows: int = 3) -> str:
     return str(path)
 
 
+def test_the_name_of_a_field_begins_no_line_in_an_error(tmp_path: Path) -> None:
+    name = "a: int64>\nWARNING root: \x1b[31m"
+    path = write(tmp_path / "a", {"x": pa.array([{name: 1}])})
+
+    with pytest.raises(PlanError, match=r"int64>\\nWARNING root: \\x1b\[31m") as caught:
+        gp.ParquetDataset(path)
+    assert str(caught.value).isprintable()
+
+
 NUMBERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()
 ONE, MANY, SOME = [b"a\0", b"b" * 50, b""], [[0, 1], [2, 3], [4, 5]], [[], [1, 2], [3]]
 PAIRS, IMAGE = [[], [[1, 2]], [[3, 4], [5, 6]]], pa.struct([("bytes", pa.binary()), ("path", pa.string())])
