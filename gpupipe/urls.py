@@ -281,12 +281,13 @@ def _parts(link: str, hidden: list[str], encoded: bool = True) -> tuple[str, str
     begins = re.search(r"[?#]", rest) if before.lower() in ("http", "https") else _QUERY.search(rest)
     place, query = (rest, "") if begins is None else (rest[: begins.start()], rest[begins.start() :])
     slashes, user, place = _divided(before.lower(), place, hidden)
-    inner = list(_INNER.finditer(place))
-    ends = [*(one.end() for one in inner), len(place)]
-    shown = [place[: ends[0]]]
-    for one, (begin, end) in zip(inner, pairwise(ends), strict=True):
-        shown += _divided((one[1] or one[2]).lower(), place[begin:end], hidden)
-    place = "".join(shown)
+    if ":/" in place:
+        inner = list(_INNER.finditer(place))
+        ends = [*(one.end() for one in inner), len(place)]
+        shown = [place[: ends[0]]]
+        for one, (begin, end) in zip(inner, pairwise(ends), strict=True):
+            shown += _divided((one[1] or one[2]).lower(), place[begin:end], hidden)
+        place = "".join(shown)
     if encoded and "%" in place:
         place = _ENCODED.sub(lambda found: _of_encoded(found, hidden), place)
     return f"{before}{mark}{slashes}", user, place, query
@@ -321,7 +322,7 @@ def _divided(scheme: str, place: str, hidden: list[str]) -> tuple[str, str, str]
     ):  # the password has a slash, or the rest is cut off
         user, at, after = rest.rpartition("@")
         return slashes, _masked(scheme, user if at else rest, hidden), after if at else ""
-    unsure = None if scheme in _PATHS or scheme == "github" else _UNSURE.match(rest)
+    unsure = _UNSURE.match(rest) if "@" in rest and scheme not in _PATHS and scheme != "github" else None
     if unsure is not None:
         hidden.append(unsure[2])
         rest = f"{unsure[1]}:***{_digest(unsure[2])}@{rest[unsure.end() :]}"

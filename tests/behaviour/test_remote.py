@@ -25,6 +25,7 @@ from gpupipe.threads import DaemonPool
 from gpupipe.urls import without_secrets
 from tests.behaviour.model import interleaved, outcomes
 from tests.chains.damage import write
+from tests.reliability.faulty import Faulty
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -249,6 +250,21 @@ def _refused(folder: Path) -> str:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return f"ftp://user:pw@127.0.0.1:{free.getsockname()[1]}/x"
+
+
+def test_an_archive_is_opened_by_the_first_request_which_is_made_again(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as out:
+        out.writestr("a.txt", "one\ntwo\n")
+
+    def busy(number: int) -> str | None:
+        return "503" if number < 3 else None
+
+    with Faulty(tmp_path, fault=busy, looking=busy).serving() as server:
+        ds = TextLineDataset(f"zip://a.txt::{server.url('a.zip')}")
+        assert (server.heads, server.gets) == (0, 0)
+
+        assert list(ds) == list(ds) == [b"one", b"two"]
+        assert server.faults == 2
 
 
 UNOPENED: dict[str, tuple[Callable[[Path], str], str]] = {
