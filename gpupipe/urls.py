@@ -268,9 +268,10 @@ def _shown(link: str, hidden: list[str] | None = None) -> str:
 
 def _identity(link: str) -> str:
     scheme, user, place, query = _parts(link, [])
-    kept = ":" not in user and scheme.partition("://")[0].lower() not in _HOSTS
-    written = _written(query)
-    return f"{scheme}{user}{place}" if user and kept else f"{scheme}{place}{'' if written == '?…' else written}"
+    name, written = scheme.partition("://")[0].lower(), _written(query)
+    if user and ":" not in user and name not in _HOSTS:
+        return f"{scheme}{user}{place}"
+    return f"{scheme}{_unsure(name, place, []) if user else place}{'' if written == '?…' else written}"
 
 
 def _parts(link: str, hidden: list[str], encoded: bool = True) -> tuple[str, str, str, str]:
@@ -286,10 +287,14 @@ def _parts(link: str, hidden: list[str], encoded: bool = True) -> tuple[str, str
         ends = [*(one.end() for one in inner), len(place)]
         shown = [place[: ends[0]]]
         for one, (begin, end) in zip(inner, pairwise(ends), strict=True):
-            shown += _divided((one[1] or one[2]).lower(), place[begin:end], hidden)
+            scheme = (one[1] or one[2]).lower()
+            more, its_user, rest = _divided(scheme, place[begin:end], hidden)
+            shown += more, its_user, rest if its_user else _unsure(scheme, rest, hidden)
         place = "".join(shown)
     if encoded and "%" in place:
         place = _ENCODED.sub(lambda found: _of_encoded(found, hidden), place)
+    if not user:
+        place = _unsure(before.lower(), place, hidden)
     return f"{before}{mark}{slashes}", user, place, query
 
 
@@ -322,11 +327,19 @@ def _divided(scheme: str, place: str, hidden: list[str]) -> tuple[str, str, str]
     ):  # the password has a slash, or the rest is cut off
         user, at, after = rest.rpartition("@")
         return slashes, _masked(scheme, user if at else rest, hidden), after if at else ""
-    unsure = _UNSURE.match(rest) if "@" in rest and scheme not in _PATHS and scheme != "github" else None
-    if unsure is not None:
-        hidden.append(unsure[2])
-        rest = f"{unsure[1]}:***{_digest(unsure[2])}@{rest[unsure.end() :]}"
     return slashes, "", rest
+
+
+def _unsure(scheme: str, place: str, hidden: list[str]) -> str:
+    """A place without a user, in which a digest stands for what may be a password."""
+    if "@" not in place or scheme in _PATHS or scheme == "github":
+        return place
+    inner = _INNER.search(place)
+    found = _UNSURE.match(place, 0, len(place) if inner is None else inner.start())
+    if found is None:
+        return place
+    hidden.append(found[2])
+    return f"{found[1]}:***{_digest(found[2])}@{place[found.end() :]}"
 
 
 def _masked(scheme: str, user: str, hidden: list[str]) -> str:
@@ -360,4 +373,4 @@ def _choosing(parameters: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _digest(text: str) -> str:
-    return blake2b(text.encode(errors="surrogateescape"), digest_size=8).hexdigest()
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()

@@ -29,6 +29,7 @@ from tests.reliability.faulty import Faulty
 
 ID1, X = "f6fc42039fba3776", "4adf4367f96e584f"
 PORT, MAIL, SLASH, BRANCH = "22db1c90cf5e5814", "dc0ead3fb2a51894", "f335e7c72c13fc26", "b6fa2d8a4c3ec503"
+ODD, INNER = "4208783e927d0d68", "cfe7bcbf6eb14873"
 NAMES = {
     "https://host/a.tfr": ("https://host/a.tfr", "https://host/a.tfr"),
     "https://host:8080/a@b.tfr": ("https://host:8080/a@b.tfr", "https://host:8080/a@b.tfr"),
@@ -41,6 +42,9 @@ NAMES = {
     "zip://a::https:////user:pass@host/a": ("zip://a::https:////user:***@host/a", "zip://a::https:////host/a"),
     "https://user:12/pass@host/a": (f"https://user:***{PORT}@host/a",) * 2,
     "http://minio:9000/me@x.org/a": (f"http://minio:***{MAIL}@x.org/a",) * 2,
+    "http://u:p@minio:9000/me@x.org/a": ("http://u:***@minio:9000/me@x.org/a", f"http://minio:***{MAIL}@x.org/a"),
+    "http://minio:9000/a@b/https://u:pass@h/": (f"http://minio:***{INNER}@b/https://u:***@h/",) * 2,
+    "https://host/a?\ud800": (f"https://host/a?…&={ODD}",) * 2,
     "http://localhost:9000/me@x.org/a": ("http://localhost:9000/me@x.org/a",) * 2,
     "http://10.0.0.1:9000/me@x.org/a": ("http://10.0.0.1:9000/me@x.org/a",) * 2,
     "http://[::1]:9000/me@x.org/a": ("http://[::1]:9000/me@x.org/a",) * 2,
