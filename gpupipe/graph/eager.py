@@ -250,10 +250,9 @@ def eager_rng(name: str, seed: int | None) -> BatchRng:
         site = f"{name}@{seed}/eager{place}" if seed is not None else f"{name}#{count}/eager"
         return BatchRng(at.seed, at.epoch, np.array([at.key], np.uint64), hash64(site))
     call = eager_call() if seed is None else None
+    entropy: Sequence[int] = np.random.SeedSequence().generate_state(2, np.uint64).tolist()
     if seed is not None:
-        entropy = np.array([seed & (1 << 64) - 1] * 2, np.uint64)
+        entropy = [seed & (1 << 64) - 1] * 2
     elif call is not None:
-        entropy = np.array(call, np.uint64)
-    else:
-        entropy = np.random.SeedSequence().generate_state(2, np.uint64)
-    return BatchRng(int(entropy[0]), 0, entropy[1:], hash64(name + place))
+        entropy = call
+    return BatchRng(entropy[0], 0, np.array(entropy[1:], np.uint64), hash64(name + place))
