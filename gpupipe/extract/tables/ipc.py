@@ -2,7 +2,8 @@
 
 pyarrow does not tell how many rows a record batch has without reading it, so the lengths are read here from the
 metadata of the messages: FlatBuffers, of which only tables, vectors of structs and integers are needed. A batch with
-more rows than its buffers have room for (`ipc_rows`) makes its file one whose rows are not known.
+another number of rows than its columns, or more than its buffers have room for (`ipc_rows`), makes its file one whose
+rows are not known.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.tables.arrow import arrow, chosen, column_of
 from gpupipe.extract.tables.byte_file import ByteFile
 from gpupipe.extract.tables.columns import Column, Nulls
-from gpupipe.extract.tables.ipc_rows import most_of_compressed, room
+from gpupipe.extract.tables.ipc_rows import lengths, most_of_compressed, room
 from gpupipe.extract.tables.table import Format, Table
 
 from ...classes import dataclass
@@ -108,7 +109,8 @@ def _rows(file: OpenFile, schema: Any, offset: int, size: int, body: int) -> int
     """The rows of a record batch, of all of whose columns `schema` has the types.
 
     Raises:
-        DataError: it is another message, or has more rows than its buffers have room for; without a stage.
+        DataError: it is another message, or has another number of rows than its columns, or more than its buffers have
+            room for; without a stage.
         struct.error, IndexError: it is damaged.
     """
     message = file.read(offset, size)
@@ -118,6 +120,12 @@ def _rows(file: OpenFile, schema: Any, offset: int, size: int, body: int) -> int
         raise DataError("one with another message in place of a record batch")
     batch = flat.table(root, 2)
     rows = flat.number(batch, 0, "<q")
+    columns = list(lengths(schema, _nodes(flat, batch)))
+    if len(schema) and rows not in columns:
+        raise DataError(
+            f"one with a record batch that says it has {rows} rows, and whose columns say they have "
+            f"{' or '.join(map(str, dict.fromkeys(columns[:5]))) or 'none'}; copy the file again, or write it anew"
+        )
     old = flat.number(root, 0, "<h") < _VERSION_5
     codec = flat.number(flat.table(batch, 3), 0, "<b") if flat.has(batch, 3) else None
 
@@ -133,6 +141,11 @@ def _rows(file: OpenFile, schema: Any, offset: int, size: int, body: int) -> int
             "copy the file again, or write it anew"
         )
     return rows
+
+
+def _nodes(flat: _Flat, batch: int) -> Iterator[int]:
+    """The number of values of each column of a record batch, and of each array inside of one."""
+    return (struct.unpack_from("<q", flat.data, place)[0] for place in flat.structs(batch, 1, 16))
 
 
 def _buffers(flat: _Flat, batch: int, body: int) -> Iterator[tuple[int, int]]:

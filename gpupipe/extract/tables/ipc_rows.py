@@ -1,4 +1,6 @@
-"""ipc_rows: how many rows the buffers of a record batch can hold, from its metadata and the types of its columns.
+"""ipc_rows: how many rows a record batch has, from its metadata and the types of its columns.
+
+A batch says how many rows it has, and each of its columns says so again: one that no column agrees with is damaged.
 
 Arrow's layout says how many bytes each row needs in each buffer, and a reader refuses a batch with shorter buffers. So
 a batch that says it has more rows than every one of its columns can hold is wrong about its rows, and no valid file is
@@ -10,13 +12,13 @@ One column that can hold the rows is enough: where another one is too short, tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import repeat
+from itertools import islice, repeat
 from math import inf
 from typing import Any
 
 from gpupipe.extract.tables.arrow import arrow
 
-__all__ = ["LZ4", "most_of_compressed", "room"]
+__all__ = ["LZ4", "lengths", "most_of_compressed", "room"]
 
 LZ4 = 0  # of CompressionType; 1 is ZSTD
 
@@ -30,6 +32,26 @@ def most_of_compressed(codec: int, size: int) -> int:
     128 KB.
     """
     return 255 * size if codec == LZ4 else (size // 3 + 1) << 17
+
+
+def lengths(schema: Any, nodes: Iterator[int]) -> Iterator[int]:
+    """The number of rows that each column of a batch says it has.
+
+    Args:
+        schema: of all its columns.
+        nodes: the number of values of each column and of what is inside of it, one after the other.
+    """
+    for field in schema:
+        yield from islice(nodes, 1)
+        for _ in islice(nodes, _inside(field.type)):
+            pass
+
+
+def _inside(kind: Any) -> int:
+    """How many arrays are inside of one of a type; those of a dictionary are in messages of their own."""
+    if isinstance(kind, arrow("").BaseExtensionType):
+        return _inside(kind.storage_type)
+    return sum(1 + _inside(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def room(schema: Any, rows: int, buffers: _Buffers, variadic: Iterator[int], *, old: bool) -> float:

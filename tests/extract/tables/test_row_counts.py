@@ -226,3 +226,20 @@ def test_more_rows_than_eight_for_each_byte_are_read_where_they_are_there(tmp_pa
     assert len(ds) == n
     assert elements([ds[0], ds[n - 1]]) == [0, 0]
     assert len(gp.ParquetDataset(str(tmp_path / "one"), "n", defaults={"n": 5})) == n
+
+
+@pytest.mark.parametrize("said", [0, 7, 11, 1 << 40])
+@pytest.mark.parametrize("names", ["a", "s"])
+def test_another_number_of_rows_than_the_columns_have_is_one_error_of_the_file(
+    names: Any, said: int, tmp_path: Path
+) -> None:
+    """No row of a batch that says it has none is given, nor missed."""
+    table = pa.table({"a": range(30), "s": [[str(i)] for i in range(30)], "n": pa.nulls(30)})
+    with pa.ipc.new_file(tmp_path / "one", table.schema) as writer:
+        writer.write_table(table, max_chunksize=10)
+    data = (tmp_path / "one").read_bytes()
+    first = data.index(struct.pack("<q", 10))
+    (tmp_path / "one").write_bytes(data[:first] + struct.pack("<q", said) + data[first + 8 :])
+
+    with pytest.raises(RecordError, match=f"says it has {said} rows, and whose columns say they have 10; copy"):
+        len(gp.ArrowDataset(str(tmp_path / "one"), names))
