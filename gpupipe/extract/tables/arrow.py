@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from gpupipe.errors import MissingDependencyError, RecordError
-from gpupipe.extract.tables.columns import NULL, Arrays, Column, Lists, Nulls, Scalars, Slices, in_lists
+from gpupipe.extract.tables.columns import NULL, Arrays, Column, Lists, Nulls, Same, Scalars, Slices, in_lists
 from gpupipe.extract.tables.table import MOST_BYTES
 from gpupipe.missing import LIBRARIES
 from gpupipe.spec import Array, TensorSpec
 
-__all__ = ["ENCODED", "arrow", "chosen", "column_of", "type_of"]
+__all__ = ["ENCODED", "arrow", "check_shared", "chosen", "column_of", "columns_of", "type_of"]
 
 ENCODED = "bytes"
 """The field with the encoded image in a struct, as Hugging Face's image columns have it."""
-
-_NULLS = 1 << 24
-"""Values of no type that one block may have, 2 bytes each in memory."""
 
 _TENSOR, _BOOL8 = "arrow.fixed_shape_tensor", "arrow.bool8"
 
@@ -150,9 +147,14 @@ def type_of(kind: Any) -> TensorSpec | str:
 
 def _is_bytes(kind: Any) -> bool:
     is_ = arrow("").types
-    views = [getattr(is_, name) for name in ("is_binary_view", "is_string_view") if hasattr(is_, name)]
     plain = (is_.is_binary, is_.is_string, is_.is_large_binary, is_.is_large_string, is_.is_fixed_size_binary)
-    return any(test(kind) for test in (*plain, *views))
+    return any(test(kind) for test in plain) or _is_view(kind)
+
+
+def _is_view(kind: Any) -> bool:
+    """Whether values are bytes of which each says where they are, so that several may be the same ones."""
+    is_ = arrow("").types
+    return any(getattr(is_, name)(kind) for name in ("is_binary_view", "is_string_view") if hasattr(is_, name))
 
 
 def _encoded(kind: Any) -> int | None:
@@ -161,6 +163,88 @@ def _encoded(kind: Any) -> int | None:
         if kind.field(i).name == ENCODED and _is_bytes(kind.field(i).type):
             return i
     return None
+
+
+def columns_of(arrays: Iterable[Any]) -> list[tuple[Column, Nulls]]:
+    """The values of each Arrow array of a block, and which of them are null.
+
+    Raises:
+        RecordError: an array is not what its type says, or see `check_shared`.
+    """
+    arrays = list(arrays)
+    check_shared(arrays)
+    return [column_of(values) for values in arrays]
+
+
+def check_shared(arrays: Iterable[Any]) -> None:
+    """Refuse the arrays of a block whose rows share values that take too many bytes with a copy for each row.
+
+    Raises:
+        RecordError: all arrays together do.
+    """
+    total = sum(map(_shared, arrays))
+    if total > MOST_BYTES:
+        raise RecordError(
+            f"a block of at most {MOST_BYTES} bytes is needed, got {total:.0f}, as its rows name the same values "
+            "many times; write it with smaller blocks"
+        )
+
+
+def _shared(values: Any) -> float:
+    """Bytes of those values of an array that several rows may share, with a copy for each row."""
+    pa = arrow("")
+    kind, is_ = values.type, pa.types
+    if isinstance(values, pa.ChunkedArray):
+        return sum(map(_shared, values.chunks))
+    if isinstance(kind, pa.BaseExtensionType):
+        return _shared(values.storage)
+    if is_.is_struct(kind):
+        return _shared(values.field(_encoded(kind)))
+    if is_.is_fixed_size_list(kind) or is_.is_list(kind) or is_.is_large_list(kind):
+        return _shared(_items(values)[0])
+    if not (is_.is_dictionary(kind) or _is_view(kind)):
+        return 0
+    sizes = _sizes(values)
+    return float(sizes.sum()) if isinstance(sizes, np.ndarray) else sizes * len(values)
+
+
+def _sizes(values: Any) -> int | Array:
+    """Bytes of each value of an array: one number, or a float for each, as products may be of any size."""
+    pa = arrow("")
+    kind, is_ = values.type, pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return _sizes(values.storage)
+    if is_.is_struct(kind):
+        return _sizes(values.field(_encoded(kind)))
+    if is_.is_null(kind):
+        return 0
+    if is_.is_dictionary(kind):
+        sizes = _sizes(values.dictionary)
+        if not isinstance(sizes, np.ndarray):
+            return sizes
+        return np.asarray(pa.array(sizes).take(values.indices).fill_null(0).to_numpy(zero_copy_only=False))
+    if _is_view(kind):
+        sizes = np.frombuffer(values.buffers()[1], np.int32)[::4][values.offset : values.offset + len(values)]
+        return np.where(values.is_valid().to_numpy(zero_copy_only=False), sizes, 0.0)
+    if not is_.is_nested(kind) and not is_.is_fixed_size_binary(kind) and _is_bytes(kind):
+        return np.diff(_slices(values).ends.astype(float))
+    if not is_.is_nested(kind):
+        return -(-int(kind.bit_width) // 8)
+    inner, ends = _items(values)
+    sizes = _sizes(inner)
+    if isinstance(sizes, np.ndarray):
+        return np.diff(np.concatenate([[0.0], np.cumsum(sizes)])[ends])
+    return np.diff(ends.astype(float)) * sizes
+
+
+def _items(values: Any) -> tuple[Any, Array]:
+    """What is inside of the lists of an array, and where those of each start, and the end of the last."""
+    if arrow("").types.is_fixed_size_list(values.type):
+        n, count = values.type.list_size, len(values)
+        return values.values.slice(values.offset * n, count * n), np.arange(count + 1) * n
+    ends = values.offsets.to_numpy(zero_copy_only=False) if len(values) else np.zeros(1, np.int64)
+    first, last = int(ends[0]), int(ends[-1])
+    return values.values.slice(first, last - first), ends - first
 
 
 def column_of(values: Any) -> tuple[Column, Nulls]:
@@ -181,16 +265,13 @@ def column_of(values: Any) -> tuple[Column, Nulls]:
         column, nulls = column_of(values.storage)
         return _meant(kind, column), nulls
     if is_.is_dictionary(kind):
-        _check_bytes(values)
         return column_of(values.dictionary_decode())
     if is_.is_struct(kind):
         field, of_struct = _encoded(kind), _nulls(values)
         column, nulls = column_of(values.field(field))
         return column, Nulls(_either(of_struct, nulls.whole))
-    if is_.is_null(kind):  # no bytes stand for them, and in lists there may be any number
-        if len(values) > _NULLS:
-            raise RecordError(f"a block of at most {_NULLS} values of no type is needed, got {len(values)}")
-        return Scalars(np.zeros(len(values), np.int8)), Nulls(np.ones(len(values), bool))
+    if is_.is_null(kind):  # no bytes stand for them, so there may be any number
+        return Same(np.int8(0), len(values)), Nulls(np.broadcast_to(True, len(values)))
     nulls = Nulls(_nulls(values))
     if is_.is_boolean(kind) or is_.is_integer(kind) or is_.is_floating(kind):
         filled = values if nulls.whole is None else values.fill_null(False if is_.is_boolean(kind) else kind_zero(kind))
@@ -200,21 +281,8 @@ def column_of(values: Any) -> tuple[Column, Nulls]:
     inner = _fixed if is_.is_fixed_size_list(kind) else _variable
     column, bad = inner(values)
     if bad is not None and nulls.whole is not None:
-        bad &= ~nulls.whole
+        bad = bad & ~nulls.whole
     return column, Nulls(nulls.whole, bad)
-
-
-def _check_bytes(values: Any) -> None:
-    """Refuse an array with a dictionary whose values, one for each row, are more than a block may have."""
-    pa = arrow("")
-    known = values.dictionary
-    if _is_bytes(known.type):
-        sizes = pa.compute.binary_length(known.cast(pa.large_binary())).fill_null(0)
-        total = pa.compute.sum(sizes.cast(pa.int64()).take(values.indices.drop_null())).as_py() or 0
-    else:
-        total = -(-known.nbytes * len(values) // max(len(known), 1))
-    if total > MOST_BYTES:
-        raise RecordError(f"a block of at most {MOST_BYTES} bytes is needed, got {total}; write it with smaller blocks")
 
 
 def _meant(kind: Any, stored: Column) -> Column:
@@ -243,19 +311,15 @@ def _either(a: Array | None, b: Array | None) -> Array | None:
     return b if a is None else a if b is None else a | b
 
 
-def _slices(values: Any) -> Column:
+def _slices(values: Any) -> Slices:
     pa = arrow("")
     kind = values.type
     if pa.types.is_fixed_size_binary(kind):
         ends = (np.arange(len(values) + 1) + values.offset) * kind.byte_width
         return Slices(_data(values.buffers()[1]), ends)
-    if not any(test(kind) for test in (pa.types.is_large_binary, pa.types.is_large_string)):
-        small = pa.types.is_binary(kind) or pa.types.is_string(kind)
-        if not small:
-            values = values.cast(pa.large_binary())  # views
-        width: Any = np.int32 if small else np.int64
-    else:
-        width = np.int64
+    width: Any = np.int32 if pa.types.is_binary(kind) or pa.types.is_string(kind) else np.int64
+    if _is_view(kind):
+        values = values.cast(pa.large_binary())
     buffers = values.buffers()
     if not len(values):
         return Slices(b"", np.zeros(1, np.int64))
@@ -270,22 +334,27 @@ def _data(buffer: Any) -> Any:
 def _fixed(values: Any) -> tuple[Column, Array | None]:
     """Lists of one length, and which of them hold a null."""
     n, count = values.type.list_size, len(values)
-    inner, nulls = column_of(values.values.slice(values.offset * n, count * n))
+    items, ends = _items(values)
+    inner, nulls = column_of(items)
+    if isinstance(inner, Same) and n:  # a list with a null is bad, whatever stands for it
+        return Same(np.zeros(0, np.int8), count), np.broadcast_to(True, count)
+    if isinstance(inner, Same):
+        return Arrays(np.zeros((count, 0), np.int8)), None
     bad: Array | None = None
     for found in (nulls.whole, nulls.inner):
         if found is not None:
             bad = _either(bad, np.asarray(found.reshape(count, n).any(1)))
     if isinstance(inner, Scalars):
         return Arrays(inner.values.reshape(count, n, *inner.values.shape[1:])), bad
-    return Lists(inner, np.arange(count + 1) * n), bad
+    return Lists(inner, ends), bad
 
 
 def _variable(values: Any) -> tuple[Column, Array | None]:
     """Lists of different lengths, and which of them hold a null."""
-    ends = values.offsets.to_numpy(zero_copy_only=False) if len(values) else np.zeros(1, np.int64)
-    first, last = int(ends[0]), int(ends[-1])
-    inner, nulls = column_of(values.values.slice(first, last - first))
-    ends = ends - first
+    items, ends = _items(values)
+    inner, nulls = column_of(items)
+    if isinstance(inner, Same):
+        return Lists(Scalars(np.zeros(0, np.int8)), np.zeros_like(ends)), ends[1:] > ends[:-1]
     bad = None
     for found in (nulls.whole, nulls.inner):
         if found is not None:

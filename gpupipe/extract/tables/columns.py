@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ __all__ = [
     "Filled",
     "Lists",
     "Nulls",
+    "Same",
     "Scalars",
     "Slices",
     "Values",
@@ -90,6 +91,27 @@ class Arrays(Scalars):
 
     def some(self, start: int) -> Iterator[Any]:
         return map(np.copy, self.values[start:])
+
+
+class Same(Column):
+    """One leaf in place of any number of nulls, of which a file says nothing else."""
+
+    def __init__(self, value: Any, size: int) -> None:
+        self.value = value
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def one(self, i: int) -> Any:
+        return self.value
+
+    def some(self, start: int) -> Iterator[Any]:
+        return repeat(self.value, self.size - start)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.value.nbytes) if isinstance(self.value, (np.ndarray, np.generic)) else len(self.value)
 
 
 class Slices(Column):
@@ -200,6 +222,8 @@ def converted(column: Column, dtype: Any) -> tuple[Column, Array | None]:
     if isinstance(column, Lists):
         inner, beyond = converted(column.inner, dtype)
         return Lists(inner, column.ends), None if beyond is None else in_lists(beyond, column.ends)
+    if isinstance(column, Same):
+        return Same(b"" if dtype is bytes else column.value.astype(dtype), len(column)), None
     assert isinstance(column, Scalars)
     if dtype is bytes:
         return Values([b""] * len(column)), None
@@ -219,8 +243,10 @@ def in_lists(found: Array, ends: Array) -> Array:
         found: of which values it is.
         ends: as those of `Lists`.
     """
-    before = np.concatenate([[0], np.cumsum(found)])
-    return np.asarray(before[ends[1:]] > before[ends[:-1]])
+    lists = np.asarray(ends[1:] > ends[:-1])
+    if lists.any():
+        lists[lists] = np.logical_or.reduceat(found[: ends[-1]], ends[:-1][lists])
+    return lists
 
 
 def value_like(spec: TensorSpec, value: Any) -> Any:

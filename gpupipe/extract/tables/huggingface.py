@@ -17,7 +17,7 @@ import numpy as np
 
 from gpupipe.errors import RecordError
 from gpupipe.extract.storage.forking import renew_lock
-from gpupipe.extract.tables.arrow import ENCODED, arrow, chosen, column_of
+from gpupipe.extract.tables.arrow import ENCODED, arrow, check_shared, chosen, column_of
 from gpupipe.extract.tables.columns import Column, Filled, Nulls
 from gpupipe.extract.tables.table import Format, Handed, Table
 from gpupipe.spec import TensorSpec
@@ -194,6 +194,7 @@ def filed(schema: Any, names: Sequence[str], table: Any = None) -> tuple[str, ..
 def leaves(table: Any, names: Sequence[str], of_files: Sequence[str]) -> list[tuple[Column, Nulls]]:
     """The columns of an Arrow table. A value that may be a file is two: its bytes, or the path of the file."""
     table.validate(full=True)  # offsets are read below without further checks
+    check_shared(table.column(name) for name in dict.fromkeys(name.removesuffix(PATH) for name in names))
     found = []
     for name in names:
         values = table.column(name.removesuffix(PATH))

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from gpupipe.errors import DataError
 from gpupipe.extract.storage.files import OpenFile
-from gpupipe.extract.tables.arrow import arrow, chosen, column_of
+from gpupipe.extract.tables.arrow import arrow, chosen, columns_of
 from gpupipe.extract.tables.byte_file import ByteFile
 from gpupipe.extract.tables.columns import Column, Nulls
 from gpupipe.extract.tables.ipc_rows import lengths, most_of_compressed, room
@@ -73,7 +73,7 @@ class _Ipc(Table):
     def load(self, block: int) -> Sequence[tuple[Column, Nulls]]:
         batch = self._reader.get_batch(block)
         batch.validate(full=True)  # offsets are read below without further checks
-        return [column_of(batch.column(batch.schema.get_field_index(name))) for name in self.columns]
+        return columns_of(batch.column(batch.schema.get_field_index(name)) for name in self.columns)
 
 
 def _blocks(file: OpenFile) -> Iterator[tuple[int, int, int]]:

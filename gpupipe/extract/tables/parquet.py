@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpupipe.extract.storage.files import OpenFile
-from gpupipe.extract.tables.arrow import ENCODED, arrow, chosen, column_of
+from gpupipe.extract.tables.arrow import ENCODED, arrow, chosen, columns_of
 from gpupipe.extract.tables.byte_file import ByteFile
 from gpupipe.extract.tables.columns import Column, Nulls
 from gpupipe.extract.tables.sound import SOUND
@@ -121,4 +121,4 @@ class _Parquet(Table):
 
     def load(self, block: int) -> Sequence[tuple[Column, Nulls]]:
         table = self._opened.read_row_group(block, columns=self._read, use_threads=False)
-        return [column_of(table.column(name)) for name in self.columns]
+        return columns_of(table.column(name) for name in self.columns)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import Any, ClassVar, NamedTuple
@@ -19,7 +19,7 @@ from gpupipe.errors import DataError, RecordError, shown_cause
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.remote import storage_of
-from gpupipe.extract.tables.columns import NULL, Column, Filled, Nulls, Scalars, converted
+from gpupipe.extract.tables.columns import NULL, Column, Filled, Lists, Nulls, Same, converted
 from gpupipe.spec import Array, TensorSpec
 
 from ...classes import dataclass
@@ -34,17 +34,36 @@ MOST_ROWS = 1 << 27
 """Rows that one block may have."""
 
 
+class BadRows:
+    """Why rows of a block are bad, by their numbers: a file of some bytes may have many millions of them."""
+
+    def __init__(self) -> None:
+        self._rules: list[tuple[Array, Callable[[int], str]]] = []
+
+    def add(self, rows: Array, reason: Callable[[int], str]) -> None:
+        """Note which rows are bad, bool[N], and what tells why one is, unless that was told before."""
+        if rows.any():
+            self._rules.append((rows, reason))
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def get(self, row: int) -> str | None:
+        """Why a row is bad; None if it is not."""
+        return next((reason(row) for rows, reason in self._rules if rows[row]), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """The rows of one block.
 
     Attributes:
         columns: one per chosen column, all of one length.
-        bad: why a row is bad, by its number in the block.
+        bad: its bad rows.
     """
 
     columns: tuple[Column, ...]
-    bad: Mapping[int, str] = field(default_factory=dict)
+    bad: BadRows = field(default_factory=BadRows)
 
     @property
     def size(self) -> int:
@@ -215,8 +234,8 @@ class Table(ABC):
             if other is not None:
                 raise RecordError(f"{rows} rows are needed, as its index says, got {other}")
             columns = dict(zip(self.columns, loaded, strict=True))
-            missing = Scalars(np.zeros(rows, np.int8)), Nulls(np.ones(rows, bool))
-            bad: dict[int, str] = {}
+            missing = Same(np.int8(0), rows), Nulls(np.broadcast_to(True, rows))
+            bad = BadRows()
             fitted = [
                 self._fitted(name, spec, *columns.get(name, missing), bad)
                 for name, spec in zip(names, specs, strict=True)
@@ -233,25 +252,23 @@ class Table(ABC):
         failure.passing = passing
         raise failure
 
-    def _fitted(self, name: str, spec: TensorSpec, column: Column, nulls: Nulls, bad: dict[int, str]) -> Column:
+    def _fitted(self, name: str, spec: TensorSpec, column: Column, nulls: Nulls, bad: BadRows) -> Column:
         """A column in its type, with the defaults in place of its nulls; what has no such value makes its row bad."""
         found = self.columns.get(name, NULL)
+        if nulls.inner is not None:
+            bad.add(nulls.inner, lambda _: f"values are needed in column {name!r}, got a null in its list")
         if isinstance(found, TensorSpec) and (found.dtype is None or found.dtype != spec.dtype):
             column, wrong = converted(column, spec.dtype)
-            for row in () if wrong is None else np.flatnonzero(wrong).tolist():
-                bad.setdefault(row, f"column {name!r} of {spec} is needed, got {found} with a value beyond it")
-        if isinstance(found, TensorSpec) and found.shape and found.shape[0] is None and spec.shape and spec.shape[0]:
-            for row, value in enumerate(column.some(0)):
-                if len(value) != spec.shape[0] and (nulls.whole is None or not nulls.whole[row]):
-                    bad.setdefault(row, f"column {name!r} of {spec} is needed, got a list of {len(value)}")
+            if wrong is not None:
+                bad.add(wrong, lambda _: f"column {name!r} of {spec} is needed, got {found} with a value beyond it")
+        if isinstance(column, Lists) and spec.shape and spec.shape[0]:
+            sizes = np.diff(column.ends)
+            wrong = sizes != spec.shape[0] if nulls.whole is None else (sizes != spec.shape[0]) & ~nulls.whole
+            bad.add(wrong, lambda row: f"column {name!r} of {spec} is needed, got a list of {sizes[row]}")
         if nulls.whole is not None and name in self.defaults:
-            column = Filled(column, nulls.whole, self.defaults[name])
-        elif nulls.whole is not None:
-            for row in np.flatnonzero(nulls.whole).tolist():
-                bad.setdefault(row, f"a value is needed in column {name!r}, got null; give one with defaults=")
-        if nulls.inner is not None:
-            for row in np.flatnonzero(nulls.inner).tolist():
-                bad.setdefault(row, f"values are needed in column {name!r}, got a null in its list")
+            return Filled(column, nulls.whole, self.defaults[name])
+        if nulls.whole is not None:
+            bad.add(nulls.whole, lambda _: f"a value is needed in column {name!r}, got null; give one with defaults=")
         return column
 
 

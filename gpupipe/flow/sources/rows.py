@@ -167,7 +167,7 @@ def elements(part: Part, stream: Stream) -> Iterator[Element]:
     if not block.bad:
         return whole
     bad, start = block.bad, part.first - skip
-    return (_bad(bad[item[2] - start], stream, item[2]) if item[2] - start in bad else item for item in whole)
+    return (item if (reason := bad.get(item[2] - start)) is None else _bad(reason, stream, item[2]) for item in whole)
 
 
 def _hole(error: DataError, stream: Stream, row: int) -> Element:
@@ -280,8 +280,9 @@ class RowsByIndex(RandomAccess):
         if isinstance(block, DataError):
             return _hole(block, self._stream, index)
         row = index - int(self._table.starts[number])
-        if row in block.bad:
-            return _bad(block.bad[row], self._stream, index)
+        reason = block.bad.get(row)
+        if reason is not None:
+            return _bad(reason, self._stream, index)
         return block.row(row), self._stream, index
 
     def strided(self, start: int, step: int) -> Iterator[Element]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ import gpupipe as gp
 from gpupipe.errors import PlanError, PlanTypeError, RecordError
 from gpupipe.extract.tables import arrow as arrow_module
 from gpupipe.extract.tables import ipc
-from gpupipe.extract.tables.arrow import column_of
+from gpupipe.extract.tables.arrow import column_of, columns_of
 from gpupipe.spec import TensorSpec, spec_of
 from tests.extract.tables.formats import columns, plain, rows_of
 from tests.extract.tables.test_every_format import elements, skipping
 from tests.reliability.resume import goes_on
+from tests.reliability.test_hostile_files import memory_below
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -227,23 +229,63 @@ def test_other_extension_types_are_their_bytes_or_refused(
             pa.unregister_extension_type("tests.period")
 
 
-def test_a_dictionary_has_no_more_bytes_than_a_block_may_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pa = pytest.importorskip("pyarrow")
-    monkeypatch.setattr(arrow_module, "MOST_BYTES", 1000)
-    for values in (["x" * 400, "y", None], [[1, 2], [3, 4]], [1.5, 2.5]):
-        few, many = (pa.DictionaryArray.from_arrays(pa.array([0, 1] * n), pa.array(values)) for n in (2, 300))
-        column_of(few)
-        with pytest.raises(RecordError, match="at most 1000 bytes is needed"):
-            column_of(many)
+def _viewing(data: bytes, *sizes: int) -> Any:
+    """Byte strings of some sizes, each the same bytes from their start on."""
+    views = b"".join(struct.pack("<i4sii", n, data[:4], 0, 0) for n in sizes)
+    return pa.Array.from_buffers(pa.binary_view(), len(sizes), [None, pa.py_buffer(views), pa.py_buffer(data)])
 
 
-def test_values_of_no_type_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    pa = pytest.importorskip("pyarrow")
-    monkeypatch.setattr(arrow_module, "_NULLS", 100)
-    column_of(pa.nulls(100))
-    for array in (pa.nulls(101), pa.FixedSizeListArray.from_arrays(pa.nulls(200), 100)):
-        with pytest.raises(RecordError, match="at most 100 values of no type is needed, got"):
-            column_of(array)
+FIFTY = pa.list_(pa.int64(), 50)
+LONG, TINY = "x" * 400, [[0] * 400, *[[0]] * 99]
+SHARED: dict[str, Callable[[int], Any]] = {  # arrays of some rows that name 400 bytes each, or 8
+    "texts": lambda n: pa.DictionaryArray.from_arrays(pa.array([0, 1] * (n // 2)), pa.array([LONG, "y", None])),
+    "numbers": lambda n: pa.DictionaryArray.from_arrays(pa.array([0, 1] * n * 25), pa.array([1.5, 2.5])),
+    "one long list": lambda n: pa.DictionaryArray.from_arrays(pa.array([0] * n), pa.array(TINY, pa.list_(pa.int8()))),
+    "arrays": lambda n: pa.DictionaryArray.from_arrays(pa.array([0] * n), pa.array([[0] * 50], FIFTY)),
+    "structs": lambda n: pa.DictionaryArray.from_arrays(pa.array([0] * n), pa.array([{"bytes": LONG.encode()}], IMAGE)),
+    "inside of lists": lambda n: pa.array([[LONG] * n], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+    "inside of arrays": lambda n: pa.array([[LONG] * n], pa.list_(pa.dictionary(pa.int8(), pa.string()), n)),
+    "views": lambda n: _viewing(LONG.encode(), *[400] * n),
+    "views inside of lists": lambda n: pa.ListArray.from_arrays([0, n], _viewing(LONG.encode(), *[400] * n)),
+    "parts": lambda n: pa.chunked_array([_viewing(LONG.encode(), *[400] * (n // 2))] * 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_rows_that_share_values_have_no_more_bytes_than_a_block_may_have(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All columns together, and what counts is what the rows name; no copy was made when it is too much."""
+    monkeypatch.setattr(arrow_module, "MOST_BYTES", 4000)
+    few, many = SHARED[name](8), SHARED[name](40)
+    columns_of([few, pa.array(["z" * 5000])])
+    before = pa.total_allocated_bytes()
+
+    for arrays in ([many], [few] * 4):
+        with pytest.raises(RecordError, match=r"at most 4000 bytes is needed, got .* name the same values many times"):
+            columns_of(arrays)
+
+    assert pa.total_allocated_bytes() - before < 4000
+
+
+@pytest.mark.parametrize("kind", [pa.null(), pa.list_(pa.null()), pa.list_(pa.null(), 1 << 22)], ids=str)
+@pytest.mark.parametrize("given", [pa.int64(), pa.string()], ids=str)
+def test_many_nulls_that_take_no_bytes_of_a_file_take_no_memory(kind: Any, given: Any, tmp_path: Path) -> None:
+    n = 1 << 22
+    values = pa.nulls(n)
+    if kind.num_fields:
+        values = pa.Array.from_buffers(
+            kind, 1, [None, pa.py_buffer(struct.pack("<ii", 0, n))][: kind.num_buffers], children=[values]
+        )
+    sound = given if kind == pa.null() else pa.list_(given)
+    for name, table in (("one", pa.table({"x": pa.array([], sound)})), ("two", pa.table({"x": values}))):
+        with pa.ipc.new_file(tmp_path / name, table.schema) as writer:
+            writer.write_table(table)
+    assert (tmp_path / "two").stat().st_size < 1000
+
+    files = gp.ArrowDataset([str(tmp_path / name) for name in ("one", "two")])
+    with memory_below(5 << 20), pytest.raises(RecordError, match=r"got null; give one|got a null in its list"):
+        next(iter(files))
 
 
 def test_an_extension_type_inside_of_a_list_is_refused_too(tmp_path: Path) -> None:
@@ -329,7 +371,7 @@ VALUES: list[tuple[Any, Any, list[Any]]] = [
     (pa.list_(pa.int32()), pa.array([[1, 2**40], [], [3]], pa.list_(pa.int64())), ["int64", [], [3]]),
     (pa.list_(pa.int32(), 2), pa.array([[1, 2**40], [3, 4]], pa.list_(pa.int64(), 2)), ["int64", [3, 4]]),
     (pa.list_(pa.int64(), 2), pa.array([[1], [1, 2], None]), ["a list of 1", [1, 2], "got null"]),
-    (pa.list_(pa.int64(), 2), pa.array([[], [None]], pa.list_(pa.null())), ["a list of 0", "a list of 1"]),
+    (pa.list_(pa.int64(), 2), pa.array([[], [None]], pa.list_(pa.null())), ["a list of 0", "null in its list"]),
     (pa.list_(pa.string(), 1), pa.array([["a", "b"], ["c"]]), ["a list of 2", [b"c"]]),
     (pa.list_(pa.float32()), pa.array([[], []], pa.list_(pa.null())), [[], []]),
     (pa.list_(pa.string()), pa.array([[], [None]], pa.list_(pa.null())), [[], "null in its list"]),

@@ -395,10 +395,10 @@ def test_any_byte_may_be_wrong_and_nothing_else_than_a_data_error_comes_of_it(ca
     ("name", "module", "part"),
     [
         *(("npz", numpy, part) for part in ("Nulls", "_HEADER")),
-        *(("parquet", parquet, part) for part in ("column_of", "_STRINGS")),
-        *(("arrow", ipc, part) for part in ("column_of", "_rows")),
+        *(("parquet", parquet, part) for part in ("columns_of", "_STRINGS")),
+        *(("arrow", ipc, part) for part in ("columns_of", "_rows")),
         *(("hdf5", hdf5, part) for part in ("_column", "_found")),
-        *((name, table, "Scalars") for name in ("npz", "hdf5")),
+        *((name, table, "Same") for name in ("npz", "hdf5")),
     ],
 )
 def test_a_mistake_in_gpupipes_own_code_makes_nothing_bad(
