@@ -1,7 +1,8 @@
 """numpy: .npy and .npz files; a row is an item along the first axis, and nothing is ever unpickled.
 
 Arrays that are not compressed are read in blocks of some rows. A compressed member of an .npz file cannot be read from
-its middle: it is one block, as are those beside it.
+its middle: it is one block, as are those beside it. Members lie one behind the other, so that all of them together
+expand to no more than the bytes of the file can.
 
 The checksum of a member of an .npz file is of the whole member, and no row is given before it was compared. So before
 the first block of a member that is not compressed all of it is read once, in pieces; that it is sound is remembered of
@@ -12,10 +13,12 @@ from __future__ import annotations
 
 import io
 import struct
+import sys
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from math import prod
 from typing import Any, ClassVar
 
@@ -24,7 +27,7 @@ import numpy as np
 from gpupipe.errors import RecordError
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.tables.byte_file import ByteFile
-from gpupipe.extract.tables.columns import Arrays, Column, Nulls, Scalars, Values
+from gpupipe.extract.tables.columns import Arrays, Column, Nulls, Scalars, Texts
 from gpupipe.extract.tables.sound import SOUND
 from gpupipe.extract.tables.table import MOST_BYTES, MOST_ROWS, Format, Table
 from gpupipe.spec import Array, TensorSpec
@@ -42,6 +45,9 @@ _PIECE = 4 << 20
 _HEADER = 10_000 + 12
 """Bytes of the longest header: what NumPy itself accepts, and the magic before it."""
 
+_LOCAL = 30
+"""Bytes of the shortest header of a member."""
+
 _EXPANDS = 1032  # a byte of deflate expands to 1032 bytes at most
 
 
@@ -58,7 +64,8 @@ class Npy(Format):
             if head[:6] == b"\x93NUMPY":
                 return _Npy(self, file, {"": _Member.at(file, 0, file.size)}, names)
             if head[:2] == b"PK":
-                return _Npy(self, file, _members(file), names)
+                archive = _archive(file)
+                return _Npy(self, file, _members(file, archive), names, archive)
         raise self.damaged(file, "one that is neither .npy nor .npz")
 
 
@@ -159,14 +166,15 @@ class _Member:
             return self.odd
         return TensorSpec(self.shape[1:], bytes if self.dtype.kind in "SU" else self.dtype)
 
-    def column(self, data: bytes) -> Column:
+    def column(self, data: bytes | bytearray) -> Column:
         """Some of its rows."""
         values: Array = np.frombuffer(data, self.dtype).reshape(-1, *self.shape[1:])
         if self.dtype.kind == "b":  # a byte may be anything in a damaged file
             values = values.view(np.uint8) != 0
         elif self.dtype.kind in "SU":
-            texts = values.reshape(-1).tolist()
-            return Values([text.encode(errors="replace") if isinstance(text, str) else text for text in texts])
+            if self.dtype.kind == "U" and values.view(self.dtype.byteorder + "u4").max(initial=0) > sys.maxunicode:
+                raise RecordError("a text of Unicode is needed, got a number that is none of its characters")
+            return Texts(values)
         values = values.astype(self.dtype.newbyteorder("="), copy=False)
         return Scalars(values) if values.ndim == 1 else Arrays(values)
 
@@ -187,39 +195,75 @@ def _odd(shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]) -> str:
     return ""
 
 
-def _members(file: OpenFile) -> dict[str, _Member]:
+class _Ended(ByteFile):
+    """A file that remembers what was read last up to its end: of a zip archive, the record that ends it."""
+
+    end = b""
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        if self.tell() == self._file.size and data:
+            self.end = data
+        return data
+
+
+def _archive(file: OpenFile) -> zipfile.ZipFile:
+    """Open an .npz file.
+
+    Raises:
+        Exception: it is damaged, or its members are not one behind the other.
+    """
+    ended = _Ended(file)
+    archive = zipfile.ZipFile(ended)
+    infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
+    (count,) = struct.unpack_from("<H", ended.end, ended.end.rindex(b"PK\5\6") + 10)
+    if count not in (len(infos), 0xFFFF):  # which stands for any number from that on
+        raise ValueError(f"a directory of {len(infos)} members, of which the end of the file says {count}")
+    for one, other in pairwise(infos):
+        if one.header_offset + _LOCAL + one.compress_size > other.header_offset:
+            raise ValueError(f"the member {one.filename!r}, which overlaps {other.filename!r}")
+    return archive
+
+
+def _members(file: OpenFile, archive: zipfile.ZipFile) -> dict[str, _Member]:
     """The arrays of an .npz file.
 
     Raises:
         Exception: it is damaged.
     """
     found: dict[str, _Member] = {}
-    with zipfile.ZipFile(ByteFile(file)) as archive:
-        for info in archive.infolist():
-            name = info.filename.removesuffix(".npy")
-            if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise ValueError(f"the member {name!r}, which is encrypted or compressed in another way than deflate")
-            if name in found:
-                raise ValueError(f"two members {name!r}")
-            if info.compress_type == zipfile.ZIP_STORED:
-                head = file.read(info.header_offset, 30)
-                start = info.header_offset + 30 + sum(struct.unpack_from("<HH", head, 26))
-                stored = _Stored(name, start, info.file_size, info.CRC)
-                found[name] = replace(_Member.at(file, start, info.file_size), stored=stored)
-                continue
-            if info.file_size > _EXPANDS * info.compress_size + 1024:
-                raise ValueError(
-                    f"the member {name!r}, which claims to expand from {info.compress_size} bytes to {info.file_size}"
-                )
-            with archive.open(info) as stream:
-                found[name] = _Member.of(stream.read(_HEADER), info.file_size, packed=info.filename)
+    for info in archive.infolist():
+        name = info.filename.removesuffix(".npy")
+        if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"the member {name!r}, which is encrypted or compressed in another way than deflate")
+        if name in found:
+            raise ValueError(f"two members {name!r}")
+        if info.compress_type == zipfile.ZIP_STORED:
+            head = file.read(info.header_offset, _LOCAL)
+            start = info.header_offset + _LOCAL + sum(struct.unpack_from("<HH", head, 26))
+            stored = _Stored(name, start, info.file_size, info.CRC)
+            found[name] = replace(_Member.at(file, start, info.file_size), stored=stored)
+            continue
+        if info.file_size > _EXPANDS * info.compress_size + 1024:
+            raise ValueError(
+                f"the member {name!r}, which claims to expand from {info.compress_size} bytes to {info.file_size}"
+            )
+        with archive.open(info) as stream:
+            found[name] = _Member.of(stream.read(_HEADER), info.file_size, packed=info.filename)
     return found
 
 
 class _Npy(Table):
     fills = False
 
-    def __init__(self, form: Npy, file: OpenFile, found: Mapping[str, _Member], names: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        form: Npy,
+        file: OpenFile,
+        found: Mapping[str, _Member],
+        names: Sequence[str] | None,
+        archive: zipfile.ZipFile | None = None,
+    ) -> None:
         chosen = {name: found[name] for name in (found if names is None else names) if name in found}
         lengths = {member.shape[0] for member in (chosen or found).values() if member.shape}
         if len(lengths) != 1:
@@ -228,7 +272,7 @@ class _Npy(Table):
             )
             raise form.damaged(file, f"one with {what}")
         (rows,) = lengths
-        self._members, self._file = chosen, file
+        self._members, self._file, self._archive = chosen, file, archive
         self._wrong: dict[_Stored, str] = {}  # members whose checksums were compared, and how they differ
         each = max([member.row_bytes for member in chosen.values()], default=1)
         packed = any(member.packed for member in chosen.values())
@@ -242,7 +286,7 @@ class _Npy(Table):
             raise RecordError(f"at most {MOST_BYTES} bytes of compressed arrays are needed; save them uncompressed")
         return [(member.column(self._bytes(member, start, stop)), Nulls()) for member in self._members.values()]
 
-    def _bytes(self, member: _Member, start: int, stop: int) -> bytes:
+    def _bytes(self, member: _Member, start: int, stop: int) -> bytes | bytearray:
         n = (stop - start) * member.row_bytes
         if not member.packed:
             at = member.offset + start * member.row_bytes
@@ -250,9 +294,14 @@ class _Npy(Table):
             if whole and member.stored is not None:
                 return whole[at - member.stored.offset :][:n]
             return self._file.read(at, n)
-        with zipfile.ZipFile(ByteFile(self._file)) as archive, archive.open(member.packed) as stream:
+        assert self._archive is not None
+        with self._archive.open(member.packed) as stream:
             stream.read(member.offset)
-            data = stream.read(n)
+            data = bytearray(n)
+            for at in range(0, n, _PIECE):
+                data[at : at + _PIECE] = stream.read(min(_PIECE, n - at))
+            if len(data) != n:
+                raise RecordError(f"{n} bytes of the member {member.packed!r} are needed, got {len(data)}")
             while stream.read(_PIECE):  # at the end of the member, its checksum is compared
                 pass
             return data

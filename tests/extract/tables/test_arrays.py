@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import struct
+import sys
 import zipfile
 import zlib
 from pathlib import Path
@@ -20,6 +21,7 @@ from gpupipe.extract.tables import numpy
 from gpupipe.extract.tables.hdf5 import Hdf5
 from gpupipe.spec import TensorSpec, spec_of
 from tests.extract.tables.test_every_format import elements, skipping
+from tests.reliability.test_hostile_files import memory_below
 
 ARRAYS: dict[str, Any] = {
     **{
@@ -288,6 +290,84 @@ def test_a_member_that_claims_to_be_enormous_takes_no_memory(tmp_path: Path, mon
     monkeypatch.setattr("gpupipe.extract.tables.numpy.MOST_BYTES", 1000)
     with pytest.raises(RecordError, match="at most 1000 bytes of compressed arrays are needed"):
         elements(gp.NumpyDataset(str(tmp_path / "one.npz")))
+
+
+@pytest.mark.parametrize("dtype", ["S4", "<U2", ">U2"])
+def test_many_short_texts_take_no_more_memory_than_their_array(dtype: str, tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "one.npz", a=np.full(1 << 15, "xy", dtype))
+    ds = gp.NumpyDataset(str(tmp_path / "one.npz"), "a")
+    assert ds[0] == b"xy"  # what is made once is made
+
+    with memory_below(900 << 10):  # the array has up to 256 KB, a piece that is read as much, each object 40 bytes
+        assert next(iter(ds)) == b"xy"
+    assert sum(text == b"xy" for text in ds) == 1 << 15
+    assert ds[(1 << 15) - 1] == b"xy"
+
+
+@pytest.mark.parametrize("dtype", ["<U1", ">U1"])
+def test_a_number_that_is_no_character_is_an_error(dtype: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "one.npy", np.array(["a", "b"], dtype))
+    data = (tmp_path / "one.npy").read_bytes()
+    for number, last in ((sys.maxunicode, "\U0010ffff".encode()), (sys.maxunicode + 1, None)):
+        (tmp_path / "one.npy").write_bytes(data[:-4] + struct.pack(dtype[0] + "I", number))
+        with iter(skipping(gp.NumpyDataset(str(tmp_path / "one.npy")))) as items:
+            assert elements(items) == ([b"a", last] if last else [])
+            assert all("none of its characters" in error.reason for error in items.errors)
+
+
+def test_the_directory_of_an_archive_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed(tmp_path / "one.npz", **{f"a{i}": np.arange(2) for i in range(50)})
+    ds = gp.NumpyDataset(str(tmp_path / "one.npz"))
+    read, taken = LOCAL.read, [0]
+
+    def counted(name: str, offset: int, n: int, tag: str | None = None) -> bytes:
+        taken[0] += n
+        return read(name, offset, n, tag)
+
+    monkeypatch.setattr(LOCAL, "read", counted)
+    assert len(elements(ds)) == 2
+    assert taken[0] < 4 * (tmp_path / "one.npz").stat().st_size
+
+
+def _directory(path: Path) -> tuple[bytearray, int]:
+    """The bytes of an archive, and where its directory starts."""
+    data = bytearray(path.read_bytes())
+    return data, data.index(b"PK\x01\x02")
+
+
+@pytest.mark.parametrize("bit", [6, 12, 15])
+def test_a_directory_that_lacks_members_is_one_error_of_the_file(bit: int, tmp_path: Path) -> None:
+    """One entry may take those behind it for its comment; the end of the file says how many there are."""
+    np.savez_compressed(tmp_path / "one.npz", a=np.arange(5), b=np.ones((5, 3)))
+    data, at = _directory(tmp_path / "one.npz")
+    struct.pack_into("<H", data, at + 32, 1 << bit)
+    (tmp_path / "one.npz").write_bytes(data)
+
+    with pytest.raises(RecordError, match="a directory of 1 members, of which the end of the file says 2"):
+        gp.NumpyDataset(str(tmp_path / "one.npz"))
+
+
+def test_an_archive_with_comments_is_read(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "one.npz", a=np.arange(5), b=np.ones(5))
+    with zipfile.ZipFile(tmp_path / "one.npz", "a") as archive:
+        archive.comment = b"of some kind"
+        archive.infolist()[0].comment = b"x" * 500
+
+    assert len(elements(gp.NumpyDataset(str(tmp_path / "one.npz")))) == 5
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_members_that_share_bytes_are_refused(save: Any, tmp_path: Path) -> None:
+    """All of them together could be of any size otherwise."""
+    save(tmp_path / "one.npz", a=np.arange(5), b=np.arange(5))
+    data, _ = _directory(tmp_path / "one.npz")
+    other = data.rindex(b"PK\x01\x02")
+    (start,) = struct.unpack_from("<I", data, other + 42)
+    struct.pack_into("<I", data, other + 42, start - 60)
+    (tmp_path / "one.npz").write_bytes(data)
+
+    with pytest.raises(RecordError, match=r"the member 'a.npy', which overlaps 'b.npy'"):
+        gp.NumpyDataset(str(tmp_path / "one.npz"))
 
 
 @pytest.mark.timeout(60)
