@@ -222,6 +222,13 @@ def bad_of(given: Any) -> tuple[list[Any], bool, list[Any]]:
     return found, given[1] is True, passes
 
 
+def noted_of(given: Any) -> Counter[int]:
+    """Read the keys of the bad elements that were noted, each as often as it is there."""
+    if not isinstance(given, list):
+        raise corrupt_state()
+    return Counter(as_int(key, "noted", (1 << 64) - 1) for key in given)
+
+
 @dataclass(frozen=True, slots=True)
 class Resume:
     """The contents of a state that was checked.
@@ -291,7 +298,7 @@ class Resume:
         progress = Progress(
             epoch=None if epoch is None else as_int(epoch, "epoch"),
             left_out=as_int(state.get("left_out"), "left_out"),
-            noted=Counter(state["noted"]),
+            noted=noted_of(state.get("noted")),
             uneven=shard is not None and shard["elements"] is None,
             bad=bad_of(state.get("bad")) if phase == "inside" else None,
             listed=state.get("listed") is True,

@@ -221,7 +221,9 @@ class StateHeader:
             return
         count, others = mine["count"], theirs["count"]
         if count != others:
-            raise StateError(f"load_state_dict needs a state over the same {count} files, got one over {others} files")
+            raise StateError(
+                f"load_state_dict needs a state over the same {count} files, got one over {_cut(others)} files"
+            )
         asked, contents = mine.get("contents"), theirs.get("contents")
         if asked is not None and contents is None:
             raise StateError(
@@ -267,7 +269,7 @@ def types_to_json(types: Mapping[int, ElementType]) -> State:
 
 def types_from_json(given: Any) -> dict[int, ElementType]:
     """Read the types learned from first elements."""
-    return {int(number): element_from_json(element) for number, element in given}
+    return {as_int(number, "types"): element_from_json(element) for number, element in given}
 
 
 def sealed(state: dict[str, Any]) -> dict[str, Any]:
@@ -322,8 +324,8 @@ def check_seal(state: Any, law: int) -> None:
                     "pick(..., redraw=False), or start the epoch again"
                 )
             raise StateError(
-                f"load_state_dict needs a state with {what} {own[-1]}, got {state.get(name)!r}: it was made by another "
-                "version of gpupipe; start the epoch again"
+                f"load_state_dict needs a state with {what} {own[-1]}, got {_cut(state.get(name))}: it was made by "
+                "another version of gpupipe; start the epoch again"
             )
     try:
         whole = sealed(state)["digest"] == state.get("digest")

@@ -316,7 +316,8 @@ def test_a_number_that_is_no_character_is_an_error(dtype: str, tmp_path: Path) -
 
 
 def test_the_directory_of_an_archive_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    np.savez_compressed(tmp_path / "one.npz", **{f"a{i}": np.arange(2) for i in range(50)})
+    arrays: dict[str, Any] = {f"a{i}": np.arange(2) for i in range(50)}
+    np.savez_compressed(tmp_path / "one.npz", **arrays)
     ds = gp.NumpyDataset(str(tmp_path / "one.npz"))
     read, taken = LOCAL.read, [0]
 
