@@ -1,7 +1,7 @@
 """decoding: the base of all decoders, and the decoders that DALI cannot run.
 
 A decoder takes JPEG, PNG, WebP, BMP and TIFF, whatever its name says. GIF is refused. So is a PNG with a broken
-structure or missing rows, and a decompression bomb: a JPEG of more than 64 scans that cover more than 2**32 pixels in
+structure or missing rows, and a decompression bomb: a JPEG of more than 20 scans that cover more than 2**32 pixels in
 total, or a side of more than a million pixels. A JPEG must have its end marker, as for TensorFlow: bytes after it are
 allowed, but zeros in its place are not, although Pillow and DALI would accept them.
 

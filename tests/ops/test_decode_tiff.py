@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
 import sys
@@ -14,6 +15,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import DecodeError, MissingDependencyError
+from gpupipe.extract.images import decode
 from tests.chains.data import on
 from tests.conformance.harness import EXECUTORS
 from tests.ops.refusals import refused
@@ -168,6 +170,35 @@ def test_a_strip_that_expands_beyond_its_pixels_is_refused() -> None:
     assert ops.decode_image(strip_of(bytes(4 * 5 * 6), 4, 5, 6)).shape == (4, 5, 6)
     with pytest.raises(DecodeError, match="expands to more than its 120 bytes"):
         ops.decode_image(strip_of(bytes(1 << 22), 4, 5, 6))
+
+
+@pytest.mark.parametrize("tile", [None, (16, 16)])
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_strips_or_tiles_that_share_bytes_are_refused(compression: Any, tile: Any) -> None:
+    """A few bytes would stand for any number of channels otherwise."""
+    data = written(bands(40, "float32"), planar=True, compression=compression, tile=tile)
+    parts = "Tile" if tile else "Strip"
+    with tifffile.TiffFile(io.BytesIO(data)) as file:
+        tags = [file.pages[0].tags[f"{parts}{what}"] for what in ("Offsets", "ByteCounts")]
+    shared = bytearray(data)
+    for tag in tags:
+        start, size = tag.valueoffset, {3: 2, 4: 4}[tag.dtype]
+        shared[start : start + size * tag.count] = data[start : start + size] * tag.count
+
+    assert ops.decode_image(data, dtype="float32").shape == (19, 26, 40)
+    with pytest.raises(DecodeError, match="its strips or tiles overlap"):
+        ops.decode_image(bytes(shared), dtype="float32")
+
+
+@pytest.mark.parametrize(("channels", "dtype", "each"), [(40, "float32", 160), (3, "uint16", 6), (3, "float32", 12)])
+def test_the_budget_counts_all_samples(channels: int, dtype: str, each: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[int] = []
+    monkeypatch.setattr(decode, "decoding", lambda size: held.append(size) or contextlib.nullcontext())
+
+    image = ops.decode_image(written(bands(channels, dtype)), dtype=dtype)
+
+    assert image.nbytes == 19 * 26 * each
+    assert held == [3 * image.nbytes]
 
 
 def with_large_tiles() -> bytes:

@@ -18,6 +18,7 @@ from gpupipe import ops
 from gpupipe.errors import DecodeError
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.headers import check_complete, read_header
+from gpupipe.extract.images.jpeg import check_scans
 from gpupipe.graph.op import Array
 from gpupipe.graph.values import Apply
 from gpupipe.ops.decode_image import DecodeImage
@@ -382,6 +383,16 @@ def test_scans_that_an_encoder_may_have_made_are_allowed(name: str) -> None:
 
 def test_a_small_jpeg_may_have_many_scans() -> None:
     assert decode(with_scans(encoded(1, "JPEG", progressive=True), 300)).shape == decode(JPEG).shape
+
+
+def test_the_largest_image_may_have_the_scans_of_an_encoder_and_few_more() -> None:
+    """Ten are usual, 18 those of libjpeg for four colours."""
+    one = encoded(1, "JPEG", progressive=True)
+    enough = with_scans(one, 20 - one.count(b"\xff\xda"))
+
+    check_scans(enough, 1 << 30, 3, progressive=True)
+    with pytest.raises(DecodeError, match="a JPEG of 1073741824 pixels may have 20 scans, this one has more"):
+        check_scans(with_scans(enough, 1), 1 << 30, 3, progressive=True)
 
 
 KINDS: dict[str, tuple[list[dict[str, Any]], int, int]] = {  # how they are written, bytes of headers, tolerance

@@ -57,7 +57,11 @@ _OTHERS = 8
 coefficients; libjpeg alone takes 3."""
 
 
-def peak_bytes(format: str, height: int, width: int, itemsize: int = 1) -> int:
+_COPIES = 3
+"""Of the samples that tifffile decodes: its parts, the image in the order of its pixels, and the op that follows."""
+
+
+def peak_bytes(format: str, height: int, width: int, itemsize: int = 1, stored: int = 0) -> int:
     """The bytes that decoding an image takes at its peak, with the op that follows; above rather than below.
 
     Args:
@@ -65,8 +69,9 @@ def peak_bytes(format: str, height: int, width: int, itemsize: int = 1) -> int:
         height: in pixels.
         width: in pixels.
         itemsize: bytes of a sample of the result.
+        stored: bytes of a pixel, where tifffile decodes it: of any number of channels.
     """
-    return height * width * (_PER_PIXEL.get(format, _OTHERS) + 4 * (itemsize - 1))
+    return height * width * max(_PER_PIXEL.get(format, _OTHERS) + 4 * (itemsize - 1), _COPIES * stored)
 
 
 def kind_of(data: Any) -> str:

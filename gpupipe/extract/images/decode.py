@@ -152,20 +152,22 @@ def decode(
     check_decodable(header.format, header.bits)
     if dct.ratio != 1 and header.format != "jpeg":
         raise DecodeError(f"ratio={dct.ratio} needs a JPEG, got the format {header.format}")
-    if header.format == "tiff":
-        check_samples(data)
-    with decoding(_peak(header, dct, window, dtype)):
+    stored = 0
+    if header.format == "tiff" and (layout := layout_of(data)) is not None:
+        check_samples(layout)
+        stored = layout.pixel_bytes if layout.is_beyond_pillow or layout.is_deep else 0
+    with decoding(_peak(header, dct, window, dtype, stored)):
         return _checked(data, header, channels, most, dtype, indices, dct, window, turned, region_asked)
 
 
-def _peak(header: ImageHeader, dct: Dct, window: Window | None, dtype: str) -> int:
+def _peak(header: ImageHeader, dct: Dct, window: Window | None, dtype: str, stored: int) -> int:
     """The bytes that decoding takes at its peak. A sequential JPEG is decoded row by row, and made smaller at once."""
     height, width = header.height, header.width
     if header.format == "jpeg" and not header.progressive:
         height, width = dct.size(header)
     elif header.format == "bmp" and window is not None:  # a plain one, most likely
         height, width = min(height, window.height), min(width, window.width)
-    return peak_bytes(header.format, height, width, _ITEMSIZE.get(dtype, 4))
+    return peak_bytes(header.format, height, width, _ITEMSIZE.get(dtype, 4), stored)
 
 
 def _checked(

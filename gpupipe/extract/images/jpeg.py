@@ -87,9 +87,10 @@ _COEFFICIENTS = (1 << 64) - 1
 _MOST_STEPS = 100_000  # segments; a file of nothing else must not occupy a thread
 
 
-# libjpeg goes over the whole image for every scan, and a scan takes only ten bytes. Encoders make about ten scans, so
-# 64 are always allowed; beyond that, all scans together may cover this many pixels, which is a second of work.
-_FEW_SCANS, _MOST_PASSED = 64, 1 << 32
+# libjpeg goes over the whole image for every scan, and a scan takes only ten bytes. Encoders make about ten scans, with
+# four colours 18, so 20 are always allowed; beyond that, all scans together may cover this many pixels, which is ten
+# seconds of work.
+_FEW_SCANS, _MOST_PASSED = 20, 1 << 32
 
 
 _LARGEST_SIDE = 65_500
@@ -250,7 +251,7 @@ def check_scans(data: Encoded, pixels: int, channels: int, progressive: bool) ->
         progressive: whether it is progressive.
 
     Raises:
-        DecodeError: it has more than 64 scans, and together they cover more than 2**32 pixels.
+        DecodeError: it has more than 20 scans, and together they cover more than 2**32 pixels.
     """
     segments = jpeg_segments(data)
     if len(segments) == _MOST_STEPS:

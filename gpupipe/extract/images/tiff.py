@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import zlib
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,11 @@ class TiffLayout:
         return f"{self.kind}{self.bits}"
 
     @property
+    def pixel_bytes(self) -> int:
+        """Bytes of all samples of a pixel, in the widest form that they take while they are decoded."""
+        return self.channels * (8 if self.multiplied else self.bits // 8)
+
+    @property
     def is_deep(self) -> bool:
         """Whether a sample has more than 8 bits."""
         return self.bits > 8
@@ -117,14 +123,13 @@ def layout_of(data: Encoded) -> TiffLayout | None:
         return None
 
 
-def check_samples(data: Encoded) -> None:
+def check_samples(layout: TiffLayout) -> None:
     """Refuse gray TIFFs that Pillow reads as if they had other samples: 12 bits as 16, and signed bytes as unsigned.
 
     Raises:
         DecodeError: it is one of them.
     """
-    layout = layout_of(data)
-    if layout is None or layout.channels != 1 or layout.photometric not in (0, 1) or layout.bits in (0, 32):
+    if layout.channels != 1 or layout.photometric not in (0, 1) or layout.bits in (0, 32):
         return
     if layout.kind == "int" or layout.bits not in (1, 2, 4, 8, 16):
         raise DecodeError(
@@ -197,7 +202,7 @@ def _divided(image: Array) -> Array:
 
 
 def _check(page: Any, layout: TiffLayout, data: memoryview) -> None:
-    """Check that a page is what its tags say, that its parts lie in the file, and that they do not expand beyond it.
+    """Check that a page is what its tags say, and that its parts lie apart in the file and do not expand beyond it.
 
     Raises:
         DecodeError: it is not.
@@ -208,6 +213,8 @@ def _check(page: Any, layout: TiffLayout, data: memoryview) -> None:
     parts = list(zip(page.dataoffsets, page.databytecounts, strict=True))
     if not parts or any(count < 1 or start < 8 or start + count > len(data) for start, count in parts):
         raise DecodeError(f"truncated TIFF: not all of its {len(parts)} strips or tiles lie in its {len(data)} bytes")
+    if any(start + count > other for (start, count), (other, _) in pairwise(sorted(parts))):
+        raise DecodeError("damaged TIFF: its strips or tiles overlap")
     if page.compression not in (1, *_DEFLATE, *_BY_IMAGECODECS):  # others may expand to any size
         raise DecodeError(f"a TIFF of LZW, deflate, Zstandard or no compression is needed, got {page.compression!r}")
     if page.compression in _BY_IMAGECODECS:
