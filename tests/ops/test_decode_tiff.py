@@ -193,7 +193,12 @@ def test_strips_or_tiles_that_share_bytes_are_refused(compression: Any, tile: An
 @pytest.mark.parametrize(("channels", "dtype", "each"), [(40, "float32", 160), (3, "uint16", 6), (3, "float32", 12)])
 def test_the_budget_counts_all_samples(channels: int, dtype: str, each: int, monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[int] = []
-    monkeypatch.setattr(decode, "decoding", lambda size: held.append(size) or contextlib.nullcontext())
+
+    def decoding(size: int) -> contextlib.AbstractContextManager[None]:
+        held.append(size)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(decode, "decoding", decoding)
 
     image = ops.decode_image(written(bands(channels, dtype)), dtype=dtype)
 

@@ -48,15 +48,16 @@ class CsvLayout:
         Raises:
             ParseError: a missing or surplus value, one of another type, or quotes in wrong places.
         """
-        fields = self.fields(record)
         if self.select is None:
-            if len(fields) != len(self.kinds):
-                raise ParseError(f"a record of {len(self.kinds)} values is needed, got {len(fields)}")
-            chosen: Iterable[int] = range(len(fields))
+            chosen: Iterable[int] = range(len(self.kinds))
+            fields, count = self.fields(record, len(self.kinds))
+            if count != len(self.kinds):
+                raise ParseError(f"a record of {len(self.kinds)} values is needed, got {count}")
         else:
             chosen = self.select
-            if self.select[-1] >= len(fields):
-                raise ParseError(f"a record of at least {self.select[-1] + 1} values is needed, got {len(fields)}")
+            fields, count = self.fields(record, self.select[-1] + 1)
+            if self.select[-1] >= count:
+                raise ParseError(f"a record of at least {self.select[-1] + 1} values is needed, got {count}")
         return tuple(
             [
                 self._value(i, fields[i], kind, default)
@@ -88,34 +89,35 @@ class CsvLayout:
         except ValueError:
             raise ParseError(f"value {i} of {kind} is needed, got {field[:40]!r}") from None
 
-    def fields(self, record: bytes) -> list[bytes]:
-        """The values of a record as they are written, without quotes.
+    def fields(self, record: bytes, most: int) -> tuple[list[bytes], int]:
+        """The first values of a record as they are written, without quotes, at most `most`; and how many it has.
 
         Raises:
             OpenQuoteError: a quoted value has no end.
             QuoteError: quotes in wrong places.
         """
         if not self.quotes or b'"' not in record:
-            return record.split(self.delimiter)
-        found: list[bytes] = []
-        at = 0
+            found = record.split(self.delimiter, most)
+            count = len(found)
+            if count > most:  # what is not split takes little memory, whatever it has
+                count += found.pop().count(self.delimiter)
+            return found, count
+        found, count, at = [], 0, 0
         while True:
             if record[at : at + 1] == b'"':
                 value, at = _quoted(record, at + 1)
-                found.append(value)
-                if at == len(record):
-                    return found
-                if record[at : at + 1] != self.delimiter:
-                    raise QuoteError(f"a delimiter is needed after the quotes of value {len(found) - 1}")
+                if at < len(record) and record[at : at + 1] != self.delimiter:
+                    raise QuoteError(f"a delimiter is needed after the quotes of value {count}")
             else:
                 end = record.find(self.delimiter, at)
-                value = record[at:] if end < 0 else record[at:end]
+                value, at = (record[at:], len(record)) if end < 0 else (record[at:end], end)
                 if b'"' in value:
-                    raise QuoteError(f"quotes are needed around all of value {len(found)}, got some inside")
+                    raise QuoteError(f"quotes are needed around all of value {count}, got some inside")
+            count += 1
+            if count <= most:
                 found.append(value)
-                if end < 0:
-                    return found
-                at = end
+            if at == len(record):
+                return found, count
             at += 1
 
 

@@ -19,6 +19,7 @@ from gpupipe.extract.tables.csv import CsvReader
 from gpupipe.extract.tables.csv_layout import CsvLayout
 from tests.extract.tables.test_every_format import skipping
 from tests.reliability.resume import goes_on
+from tests.reliability.test_hostile_files import memory_below
 
 TEXTS = CsvLayout((bytes, bytes), (b"", b""))
 
@@ -173,3 +174,21 @@ def test_a_float_beyond_its_type_is_infinite_without_a_warning(tmp_path: Path) -
 
     assert found == [(np.inf, 1e39), (-np.inf, -np.inf)]
     assert {type(row[0]) for row in found} == {np.float32}
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+@pytest.mark.parametrize("select", [None, [0], [1]])
+def test_a_line_of_many_values_is_not_made_into_as_many_objects(tmp_path: Path, select: Any, quoted: bool) -> None:
+    value = b'"10"' if quoted else b"10"
+    (tmp_path / "one.csv").write_bytes(b",".join([value] * 20_000) + b"\n1,2\n")
+    defaults = ["int64"] * (2 if select is None else 1)
+    ds = gp.CsvDataset(str(tmp_path / "one.csv"), defaults, select_cols=select)
+    complaint = "a record of 2 values is needed, got 20000"
+
+    with memory_below(600 << 10):
+        found = [tuple(map(int, row)) for row in ds.ignore_errors()]
+
+    assert found == ([(1, 2)] if select is None else [(10,), (1 + select[0],)])
+    if select is None:
+        with pytest.raises(DataError, match=complaint):
+            next(iter(ds))
