@@ -305,6 +305,38 @@ def test_a_bomb_of_more_than_256_megabytes_costs_no_memory(tmp_path: Path) -> No
     assert errors[0].offset == 0
 
 
+def tar_of(*members: tuple[str, int]) -> bytes:
+    """An archive of members of zeros."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, size in members:
+            info = tarfile.TarInfo(name)
+            info.size = size
+            archive.addfile(info, io.BytesIO(bytes(size)))
+    return out.getvalue()
+
+
+def test_the_members_of_a_sample_of_a_compressed_archive_have_a_bound_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inflate, "_ANYWAY", 2 * MEGABYTE)
+    names, path = "abcdef", tmp_path / "bomb.tar.gz"
+    sound = [(f"{key}.{name}", size) for key, size in (("0", 300_000), ("2", 340_000)) for name in names]
+    bomb = [(f"1.{name}", MEGABYTE) for name in names]
+    path.write_bytes(gzip.compress(tar_of(*sound[:6], *bomb, *sound[6:])))
+    dataset = gp.WebDataset(str(path), tuple(names), compression_type="GZIP")
+    assert path.stat().st_size < 20_000
+
+    with memory_below(14 * MEGABYTE):
+        samples, errors = taken(dataset)
+
+    assert [[len(part) for part in sample] for sample in samples] == [[300_000] * 6, [340_000] * 6]
+    (error,) = errors
+    assert (error.file, error.stage) == (str(path), "read")
+    most = 2 * MEGABYTE
+    assert f"up to 1.c have {3 * MEGABYTE} bytes, a sample of its archive may have {most}" in str(error)
+
+
 def test_a_large_record_that_compresses_well_is_no_bomb(tmp_path: Path) -> None:
     path = tmp_path / "zeros"
     path.write_bytes(gzip.compress(frame(bytes(20 * MEGABYTE))))
@@ -616,11 +648,7 @@ def test_a_record_longer_than_the_option_is_a_bad_one(
 
 def test_members_and_whole_files_have_that_limit_too(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
-    with tarfile.open(path, "w") as archive:
-        for name, size in (("0.bin", 10), ("1.bin", 1001), ("2.bin", 1000)):
-            info = tarfile.TarInfo(name)
-            info.size = size
-            archive.addfile(info, io.BytesIO(bytes(size)))
+    path.write_bytes(tar_of(("0.bin", 10), ("1.bin", 1001), ("2.bin", 1000)))
     (tmp_path / "1000").write_bytes(bytes(1000))
     (tmp_path / "1001").write_bytes(bytes(1001))
     whole = Dataset.from_tensor_slices([str(tmp_path / "1000"), str(tmp_path / "1001")]).map(gp.io.read_file)

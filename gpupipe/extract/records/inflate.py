@@ -10,7 +10,7 @@ from gpupipe.extract.records.framing import sniff
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.storage.longest import longest
 
-__all__ = ["Inflater", "longest_record"]
+__all__ = ["Inflater", "believed", "longest_record"]
 
 MOST = 1032  # a byte of deflate expands to 1032 bytes at most
 
@@ -27,13 +27,18 @@ _PLAUSIBLE, _ANYWAY = 100, 256 << 20
 _WINDOW = {"GZIP": 31, "ZLIB": 15}
 
 
-def longest_record(size: int) -> int:
-    """Return the bytes that a record of a compressed file of `size` bytes may have: it is held in memory as a whole.
+def believed(size: int) -> int:
+    """Return the bytes of a compressed file of `size` bytes that may be in memory together, as one record or sample.
 
     A megabyte of deflate can claim to be one record of a gigabyte. 256 MiB are always allowed, more up to 100 times the
-    file's size, and never more than `longest`.
+    file's size.
     """
-    return min(max(_ANYWAY, _PLAUSIBLE * size), longest())
+    return max(_ANYWAY, _PLAUSIBLE * size)
+
+
+def longest_record(size: int) -> int:
+    """Return the bytes that a record of a compressed file of `size` bytes may have: `believed`, and `longest`."""
+    return min(believed(size), longest())
 
 
 class Inflater:

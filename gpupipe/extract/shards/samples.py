@@ -113,6 +113,7 @@ class _Samples:
         self._key: bytes | None = None
         self._seen: list[bytes] = []  # its extensions
         self._parts: dict[bytes, Any] = {}  # payloads of those that are wanted
+        self._together = 0  # their bytes
         self._error: DataError | None = None
         self._broken = False  # nothing can be read after an error of a compressed file
         self._done = False
@@ -204,12 +205,18 @@ class _Samples:
             which = "an" if self._plain else "this compressed"
             most = self._window.longest
             self._fail(f"{_text(name)} has {size} bytes, a member of {which} archive may have {most}")
+        elif (together := self._together + size) > self._window.together:
+            most = self._window.together
+            self._fail(
+                f"its members up to {_text(name)} have {together} bytes, a sample of its archive may have {most}"
+            )
         elif self._extents:
             self._parts[extension] = Extent(self._path, data, size, self._at, self._tag)
         elif not size:
             self._parts[extension] = b""
         else:
             try:
+                self._together = together
                 self._parts[extension] = self._window.view(data, size)  # if it is cut off, it is the last: `_finish`
             except DataError as error:
                 error.offset = self._at
@@ -235,7 +242,7 @@ class _Samples:
             out.append((self._at, columns))
         self._key, self._error = None, None
         self._seen = []
-        self._parts = {}
+        self._parts, self._together = {}, 0
 
     def _row(self) -> tuple[Any, ...] | None:
         """The columns of the present sample; None, and an error, if a member is missing."""

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from math import inf
 
 from gpupipe.errors import DataError
 from gpupipe.extract.records.compression import Compression
-from gpupipe.extract.records.inflate import Inflater, longest_record
+from gpupipe.extract.records.inflate import Inflater, believed, longest_record
 from gpupipe.extract.storage.blocks import Blocks
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.storage.longest import buffer_of, longest
@@ -33,6 +34,7 @@ class Window(ABC):
     Attributes:
         limit: an upper bound of the archive's length, in bytes.
         longest: bytes that a payload may have.
+        together: bytes that the payloads of a sample may have.
         data: the part in memory.
         base: its offset in the archive.
         end: the offset after it.
@@ -42,9 +44,10 @@ class Window(ABC):
     base: int
     end: int
 
-    def __init__(self, limit: int, longest: int) -> None:
+    def __init__(self, limit: int, longest: int, together: float = inf) -> None:
         self.limit = limit
         self.longest = longest
+        self.together = together
         self.data, self.base, self.end = _EMPTY, 0, 0
 
     def view(self, offset: int, n: int) -> memoryview:
@@ -106,7 +109,7 @@ class StreamWindow(Window):
 
     def __init__(self, file: OpenFile, codec: Compression, block: int) -> None:
         self._inflater = Inflater(file, codec)
-        super().__init__(self._inflater.limit, longest_record(file.size))
+        super().__init__(self._inflater.limit, longest_record(file.size), believed(file.size))
         self._piece = block
         self._ended = False
         self._error: DataError | None = None

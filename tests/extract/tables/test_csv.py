@@ -184,6 +184,7 @@ def test_a_line_of_many_values_is_not_made_into_as_many_objects(tmp_path: Path, 
     defaults = ["int64"] * (2 if select is None else 1)
     ds = gp.CsvDataset(str(tmp_path / "one.csv"), defaults, select_cols=select)
     complaint = "a record of 2 values is needed, got 20000"
+    assert len(list(ds.ignore_errors())) in (1, 2)  # what is made once is made
 
     with memory_below(600 << 10):
         found = [tuple(map(int, row)) for row in ds.ignore_errors()]
