@@ -108,6 +108,18 @@ def test_an_image_above_pillows_limit_is_not_called_damaged(monkeypatch: pytest.
         ops.decode_image(data)
 
 
+@pytest.mark.parametrize("kind", ["BMP", "PNG", "WEBP", "JPEG"])
+def test_a_large_image_that_may_be_decoded_is_decoded_without_a_warning(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Pillow would print one; warnings are errors here."""
+    data = written(Image.new("CMYK" if kind == "JPEG" else "RGB", (40, 30)), kind)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 700)
+
+    assert ops.decode_image(data, channels=3).shape == (30, 40, 3)
+    assert read_header(data).width == 40
+
+
 @pytest.mark.tf
 @pytest.mark.parametrize(
     ("colour", "bits", "clear"), [(0, 2, (1,)), (0, 4, (9,)), (0, 8, (77,)), (0, 16, (513,)), (2, 8, (7, 8, 9))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -32,10 +33,10 @@ def opened(data: bytes | bytearray | memoryview, kind: str) -> Iterator[Any]:
     Raises:
         DecodeError: Pillow fails, here or in the block.
     """
-    from PIL import Image, UnidentifiedImageError
+    from PIL import UnidentifiedImageError
 
     try:
-        with Image.open(io.BytesIO(data), formats=[kind.upper()]) as image:
+        with _opened(data, kind.upper()) as image:
             if kind == "bmp":
                 _check_length(data, image)
             yield image
@@ -46,11 +47,36 @@ def opened(data: bytes | bytearray | memoryview, kind: str) -> Iterator[Any]:
             f"a {kind.upper()} that Pillow reads is needed, this one is truncated, damaged or of another kind; "
             f"read one of another kind in an ops.py_function{', with tifffile for example' * (kind == 'tiff')}"
         ) from error
-    except Image.DecompressionBombError as error:  # of any `Options.max_pixels`
-        most = 2 * (Image.MAX_IMAGE_PIXELS or 0)
-        raise DecodeError(f"a {kind.upper()} may have {most} pixels, the limit of Pillow, got more: {error}") from error
     except Exception as error:  # its readers raise all kinds of exceptions on damaged bytes
         raise DecodeError(f"damaged {kind.upper()}: {error}") from shown_cause(error)
+
+
+def _opened(data: bytes | bytearray | memoryview, kind: str) -> Any:
+    """Open an image of one format as `Image.open` does, which prints a warning about those that are large.
+
+    Raises:
+        DecodeError: it has more pixels than Pillow allows, whatever `Options.max_pixels` is.
+        UnidentifiedImageError: it is of another format.
+        Exception: it is damaged.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    Image.preinit()
+    if kind not in Image.OPEN:
+        Image.init()
+    make, accepts = Image.OPEN[kind]
+    stream = io.BytesIO(data)
+    try:
+        image = make(stream, "") if accepts is None or accepts(bytes(data[:16])) is True else None
+    except (SyntaxError, IndexError, TypeError, struct.error) as error:  # for these, `Image.open` tries other formats
+        raise UnidentifiedImageError from error
+    if image is None:
+        raise UnidentifiedImageError
+    most = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+    width, height = image.size
+    if 0 < most < width * height:
+        raise DecodeError(f"a {kind} may have {most} pixels, the limit of Pillow, got {width * height}")
+    return image
 
 
 STRIP = 1 << 22

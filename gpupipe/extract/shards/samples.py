@@ -206,9 +206,9 @@ class _Samples:
             most = self._window.longest
             self._fail(f"{_text(name)} has {size} bytes, a member of {which} archive may have {most}")
         elif (together := self._together + size) > self._window.together:
-            most = self._window.together
             self._fail(
-                f"its members up to {_text(name)} have {together} bytes, a sample of its archive may have {most}"
+                f"its members up to {_text(name)} have {together} bytes, a sample of its archive may have "
+                f"{self._window.together}"
             )
         elif self._extents:
             self._parts[extension] = Extent(self._path, data, size, self._at, self._tag)
