@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Any, ClassVar
 
 from gpupipe.errors import DataError
@@ -18,7 +19,7 @@ from gpupipe.extract.tables.arrow import arrow, chosen, columns_of
 from gpupipe.extract.tables.byte_file import ByteFile
 from gpupipe.extract.tables.columns import Column, Nulls
 from gpupipe.extract.tables.ipc_rows import lengths, most_of_compressed, room
-from gpupipe.extract.tables.table import Format, Table
+from gpupipe.extract.tables.table import MOST_ROWS, Format, Table
 
 from ...classes import dataclass
 
@@ -49,6 +50,11 @@ class Ipc(Format):
                 blocks = list(_blocks(file))
                 schema = _reader(pa, file, None).schema
                 batches = [_rows(file, schema, *block) for block in blocks]
+                untold = sum(rows for rows, told in batches if not told)
+                if untold > MOST_ROWS:
+                    raise DataError(
+                        f"one of {untold} rows without bytes, more than {MOST_ROWS}; write it with another column"
+                    )
                 found, columns = chosen(schema, names)
                 fields = [schema.get_field_index(name) for name in found if not isinstance(columns[name], str)]
                 reader = _reader(pa, file, fields)
@@ -56,7 +62,7 @@ class Ipc(Format):
             if error.stage:  # of the storage
                 raise
             raise self.damaged(file, error.reason) from error
-        return _Ipc(file, columns, batches, self.defaults, reader)
+        return _Ipc(file, columns, [rows for rows, _ in batches], self.defaults, reader)
 
 
 def _reader(pa: Any, file: OpenFile, fields: list[int] | None) -> Any:
@@ -105,8 +111,8 @@ def _blocks(file: OpenFile) -> Iterator[tuple[int, int, int]]:
         yield offset, size, body
 
 
-def _rows(file: OpenFile, schema: Any, offset: int, size: int, body: int) -> int:
-    """The rows of a record batch, of all of whose columns `schema` has the types.
+def _rows(file: OpenFile, schema: Any, offset: int, size: int, body: int) -> tuple[int, bool]:
+    """The rows of a record batch, of all of whose columns `schema` has the types, and whether any byte tells of them.
 
     Raises:
         DataError: it is another message, or has another number of rows than its columns, or more than its buffers have
@@ -140,7 +146,7 @@ def _rows(file: OpenFile, schema: Any, offset: int, size: int, body: int) -> int
             f"one with a record batch that says it has {rows} rows, and whose bytes have room for {found:.0f}; "
             "copy the file again, or write it anew"
         )
-    return rows
+    return rows, found != inf
 
 
 def _nodes(flat: _Flat, batch: int) -> Iterator[int]:

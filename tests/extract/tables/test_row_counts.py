@@ -243,3 +243,26 @@ def test_another_number_of_rows_than_the_columns_have_is_one_error_of_the_file(
 
     with pytest.raises(RecordError, match=f"says it has {said} rows, and whose columns say they have 10; copy"):
         len(gp.ArrowDataset(str(tmp_path / "one"), names))
+
+
+@pytest.mark.parametrize("kind", [pa.null(), pa.list_(pa.int8(), 0), pa.struct([])], ids=str)
+def test_rows_that_no_byte_stands_for_have_a_bound_in_a_file(
+    kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where another column has a byte for each row there may be any number, and in as many batches."""
+    values = (
+        pa.nulls(60)
+        if kind == pa.null()
+        else pa.Array.from_buffers(
+            kind, 60, [None], children=[pa.array([], kind.value_type)] if kind.num_fields else None
+        )
+    )
+    monkeypatch.setattr(ipc, "MOST_ROWS", 100)
+    for name, table in (("one", pa.table({"x": values})), ("two", pa.table({"x": values, "y": range(60)}))):
+        with pa.ipc.new_file(tmp_path / name, table.schema) as writer:
+            writer.write_table(table)
+            writer.write_table(table)
+
+    with pytest.raises(RecordError, match="one of 120 rows without bytes, more than 100"):
+        ipc.Ipc().open(str(tmp_path / "one"))
+    assert ipc.Ipc().open(str(tmp_path / "two")).size == 120
