@@ -227,9 +227,9 @@ class ArrowDataset(_ArrowTables):
     """The rows of Arrow IPC files (Feather v2), as dicts of their columns. Needs pyarrow: ``pip install pyarrow``.
 
     As `ParquetDataset`, with record batches for row groups: types, nulls, files that differ, index, and what is read. A
-    file is lost if a record batch says it has more rows than its bytes have room for. IPC files have no checksums, so
-    of damage in a batch only what makes it invalid is noticed; a changed number is a wrong value. The streams that
-    Hugging Face's ``datasets`` keeps are not IPC files: they have no index.
+    file is lost if a record batch says it has more rows than its bytes have room for, or other than its columns. IPC
+    files have no checksums, so of damage in a batch only what makes it invalid is noticed; a changed number is a wrong
+    value. The streams that Hugging Face's ``datasets`` keeps are not IPC files: they have no index.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.
