@@ -17,7 +17,7 @@ import numpy as np
 from gpupipe.errors import MissingDependencyError
 from gpupipe.extract.storage.files import OpenFile
 from gpupipe.extract.tables.byte_file import ByteFile
-from gpupipe.extract.tables.columns import Arrays, Column, Lists, Nulls, Scalars, Values
+from gpupipe.extract.tables.columns import Arrays, Column, Lists, Nulls, Scalars, Texts, Values
 from gpupipe.extract.tables.sound import SOUND
 from gpupipe.extract.tables.table import MOST_BYTES, Format, Table
 from gpupipe.missing import LIBRARIES
@@ -159,8 +159,10 @@ def _column(values: Array, spec: TensorSpec | str) -> Column:
     if isinstance(spec, TensorSpec) and spec.shape == (None,):
         rows = [np.empty(0, spec.dtype), *values]
         return Lists(Scalars(_native(np.concatenate(rows, dtype=spec.dtype))), np.cumsum([len(row) for row in rows]))
-    if values.dtype.kind in "SO":
-        return Values(values.tolist() if values.dtype.kind == "S" else list(values))
+    if values.dtype.kind == "S":
+        return Texts(values)
+    if values.dtype.kind == "O":
+        return Values(list(values))
     values = _native(values)
     return Scalars(values) if values.ndim == 1 else Arrays(values)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from math import inf
 from typing import Any, ClassVar
 
@@ -31,6 +32,9 @@ _CONTINUES = 0xFFFFFFFF  # before the length of a message's metadata
 _VERSION_5 = 4  # of the enum MetadataVersion
 _LIKELY = 64
 """Bytes that a compressed one may stand for without a look at the buffer, which says how many they are."""
+
+_SHOWN = 5
+"""Columns whose numbers of rows an error lists."""
 
 _METADATA = 64 << 20
 """Bytes of the longest footer, and of a message's metadata."""
@@ -126,11 +130,11 @@ def _rows(file: OpenFile, schema: Any, offset: int, size: int, body: int) -> tup
         raise DataError("one with another message in place of a record batch")
     batch = flat.table(root, 2)
     rows = flat.number(batch, 0, "<q")
-    columns = list(lengths(schema, _nodes(flat, batch)))
-    if len(schema) and rows not in columns:
+    if len(schema) and rows not in lengths(schema, _nodes(flat, batch)):  # the first one tells, most likely
+        said = dict.fromkeys(islice(lengths(schema, _nodes(flat, batch)), _SHOWN))
         raise DataError(
             f"one with a record batch that says it has {rows} rows, and whose columns say they have "
-            f"{' or '.join(map(str, dict.fromkeys(columns[:5]))) or 'none'}; copy the file again, or write it anew"
+            f"{' or '.join(map(str, said)) or 'none'}; copy the file again, or write it anew"
         )
     old = flat.number(root, 0, "<h") < _VERSION_5
     codec = flat.number(flat.table(batch, 3), 0, "<b") if flat.has(batch, 3) else None
