@@ -113,6 +113,27 @@ def _blocks(file: OpenFile) -> Iterator[tuple[int, int, int]]:
         if not (8 <= size <= _METADATA and offset >= 0 and body >= 0 and left >= 0):
             raise DataError("one with a record batch outside of it")
         yield offset, size, body
+    _check_listed(file, footer, file.size - 10 - length)
+
+
+def _check_listed(file: OpenFile, footer: _Flat, end: int) -> None:
+    """Check that no message follows those that a footer lists; in most files there is no room for one.
+
+    Raises:
+        DataError: one does; without a stage.
+    """
+    root = footer.root()
+    blocks = [
+        struct.unpack_from("<qi4xq", footer.data, at) for field in (2, 3) for at in footer.structs(root, field, 24)
+    ]
+    last = max([sum(block) for block in blocks], default=0)
+    if not blocks:  # the schema stands at the start, in a message without a body
+        mark, length = struct.unpack("<Ii", file.read(8, 8))
+        last = 16 + length if mark == _CONTINUES else end
+    if 0 <= last < end - 8:
+        mark, length = struct.unpack("<Ii", file.read(last, 8))
+        if mark == _CONTINUES and length:
+            raise DataError("one whose footer does not list all of its record batches; copy the file again")
 
 
 def _rows(file: OpenFile, schema: Any, offset: int, size: int, body: int) -> tuple[int, bool]:

@@ -266,3 +266,19 @@ def test_rows_that_no_byte_stands_for_have_a_bound_in_a_file(
     with pytest.raises(RecordError, match="one of 120 rows without bytes, more than 100"):
         ipc.Ipc().open(str(tmp_path / "one"))
     assert ipc.Ipc().open(str(tmp_path / "two")).size == 120
+
+
+@pytest.mark.parametrize("listed", [0, 1, 2])
+def test_a_footer_that_lists_fewer_batches_than_there_are_is_one_error_of_the_file(listed: int, tmp_path: Path) -> None:
+    table = pa.table({"a": range(30)})
+    with pa.ipc.new_file(tmp_path / "one", table.schema) as writer:
+        writer.write_table(table, max_chunksize=10)
+    data = bytearray((tmp_path / "one").read_bytes())
+    (length,) = struct.unpack_from("<i", data, len(data) - 10)
+    start = len(data) - 10 - length
+    footer = ipc._Flat(bytes(data[start:-10]))
+    struct.pack_into("<I", data, start + footer.table(footer.root(), 3), listed)
+    (tmp_path / "one").write_bytes(data)
+
+    with pytest.raises(RecordError, match="whose footer does not list all of its record batches"):
+        gp.ArrowDataset(str(tmp_path / "one"))
