@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -228,14 +230,87 @@ def test_writer_refuses_a_dataset_of_what_is_no_record(tmp_path: Path, ds: Any, 
         out.write(ds())
 
 
+def _raises(folder: Path) -> None:
+    with TFRecordWriter(folder / "x") as out:
+        out.write(b"new")
+        out.flush()
+        raise KeyError
+
+
+def _of_a_bad_dataset(folder: Path) -> None:
+    def second(x: Any) -> bytes:
+        return {0: b"new"}[int(x)]
+
+    TFRecordWriter(folder / "x", "GZIP").write(gp.Dataset.range(2).map(second, traced=False))
+
+
+@pytest.mark.parametrize("fails", [_raises, _of_a_bad_dataset])
+def test_a_writer_that_is_left_with_an_error_leaves_the_older_file(
+    tmp_path: Path, fails: Callable[[Path], None]
+) -> None:
+    write(tmp_path / "x", [b"old"])
+    with pytest.raises((KeyError, gp.DataError)):
+        fails(tmp_path)
+
+    assert read(str(tmp_path / "x")) == [(0, b"old")]
+    assert os.listdir(tmp_path) == ["x"]
+
+
 @pytest.mark.parametrize("compression", [None, "GZIP", "ZLIB"])
-def test_flush_makes_what_was_written_readable(tmp_path: Path, compression: str | None) -> None:
-    out = TFRecordWriter(tmp_path / "x", compression)
+def test_a_file_may_be_written_anew_from_its_own_records(tmp_path: Path, compression: str | None) -> None:
+    path = write(tmp_path / "x", [b"a", b"b", b"c"], compression)
+    TFRecordWriter(path, compression).write(
+        gp.TFRecordDataset(path, compression).filter(lambda record: bytes(record) != b"b")
+    )
+
+    assert [record for _, record in read(path, compression=compression)] == [b"a", b"c"]
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP", "ZLIB"])
+def test_what_is_written_has_the_name_from_close_on(tmp_path: Path, compression: str | None) -> None:
+    path = write(tmp_path / "x", [b"old"], compression)
+    out = TFRecordWriter(path, compression)
     out.write(b"hello")
     out.flush()
-
-    assert next(iter(RecordReader(str(tmp_path / "x"), compression=compression))) == (0, b"hello")
+    before = read(path, compression=compression)
     out.close()
+
+    assert before == [(0, b"old")]
+    assert read(path, compression=compression) == [(0, b"hello")]
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP", "ZLIB"])
+def test_a_writer_that_nobody_closes_is_logged(
+    tmp_path: Path, compression: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = TFRecordWriter(tmp_path / "x", compression)
+    out.write(b"lost")
+    del out
+    gc.collect()
+
+    assert f"{str(tmp_path / 'x')!r} was not closed: its records are gone" in caplog.text
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_writer_follows_no_link_at_the_name(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "x").symlink_to("mine")
+    write(tmp_path / "x", [b"new"])
+
+    assert (tmp_path / "mine").read_text() == "precious"
+    assert not (tmp_path / "x").is_symlink()
+
+
+def test_a_writer_refuses_what_cannot_be_replaced(tmp_path: Path) -> None:
+    """Replacing /dev/null by a file would break the machine; a FIFO waits for a reader."""
+    os.mkfifo(tmp_path / "fifo")
+    os.mkdir(tmp_path / "folder")
+    (tmp_path / "null").symlink_to(os.devnull)
+    for name in ("folder", "null", "fifo"):
+        with pytest.raises(PlanError, match=rf"needs the name of a file.*{name}', which is none"):
+            TFRecordWriter(tmp_path / name)
+    with pytest.raises(FileNotFoundError, match=r"none/x'$"):
+        TFRecordWriter(tmp_path / "none" / "x")
 
 
 reused = pytest.mark.skipif(not gil_is_on(), reason="without the GIL no block is used again")

@@ -95,6 +95,11 @@ def _records(folder: Path) -> str:
     return str(path)
 
 
+def _rewritten(folder: Path, which: int) -> None:
+    dataset = gp.TFRecordDataset(_records(folder))
+    TFRecordWriter(folder / "a.tfrecord").write(dataset.filter(lambda record: not which or bytes(record) != b"0"))
+
+
 def _index(folder: Path, which: int) -> None:
     path = _records(folder)
     INDEXES.clear()
@@ -207,6 +212,7 @@ WRITERS = {
     "save-gzip": Writer(lambda folder, which: _save(folder, which, "GZIP"), _numbers),
     "cache": Writer(lambda folder, which: _cached(folder, which, "cache"), _kept),
     "snapshot": Writer(lambda folder, which: _cached(folder, which, "snapshot"), _kept),
+    "records": Writer(_rewritten, _text("a.tfrecord")),
     "index": Writer(_index, _indexed),
     "manifest": Writer(_manifest, _listed),
     "pack": Writer(_pack, _packed),

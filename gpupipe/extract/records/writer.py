@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
-import io
 import os
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
+from types import TracebackType
 from typing import Any, Protocol
 
 from gpupipe.errors import PlanError, PlanTypeError, shown_name
 from gpupipe.extract.records.compression import checked_compression
 from gpupipe.extract.storage.patterns import file_name, is_url
+from gpupipe.extract.storage.replacing import named_errors, replacing
+from gpupipe.log import logger
 
 __all__ = ["TFRecordWriter", "framed"]
 
@@ -47,12 +51,15 @@ class _Records(Protocol):
 class TFRecordWriter:
     """Writes records, or a dataset of them, to a new file. Also a context manager that closes the file.
 
+    The file is written beside its name, which it gets with `close`, as a whole and on the disk. Until then what has the
+    name stays, and it stays where a `with` block or a dataset ends with an exception, or where nobody calls `close`.
+
     Args:
-        path: the file; one that exists is replaced.
+        path: the file; one that exists is replaced, and so is a link.
         compression_type: None or "", "GZIP", "ZLIB".
 
     Raises:
-        PlanError: an unknown compression; a write after `close`.
+        PlanError: an unknown compression; what has the name is no file; a write after `close`.
         OSError: the file cannot be written.
 
     Example:
@@ -61,19 +68,28 @@ class TFRecordWriter:
         >>> TFRecordWriter("two.tfrecord").write(gp.Dataset.from_tensor_slices([b"a", b"b"]))
     """
 
+    _file: _File | None = None
+
     def __init__(self, path: str | os.PathLike[str], compression_type: str | None = None) -> None:
         compression = checked_compression(compression_type)
-        if is_url(name := file_name("TFRecordWriter", os.fsdecode(path))):
+        self._name = name = file_name("TFRecordWriter", os.fsdecode(path))
+        if is_url(name):
             raise PlanError(f"TFRecordWriter needs a local path, got {shown_name(name)!r}; copy the file there")
-        self._file: _File | None
-        self._raw = io.BufferedWriter(io.FileIO(path, "wb"), 1 << 20)
-        if compression == "GZIP":
-            # No time and no name in the header: equal records make equal files.
-            self._file = gzip.GzipFile(filename="", mode="wb", fileobj=self._raw, mtime=0)
-        elif compression == "ZLIB":
-            self._file = _Zlib(self._raw)
-        else:
-            self._file = self._raw
+        if os.path.exists(name):
+            if not os.path.isfile(name):
+                raise PlanError(
+                    f"TFRecordWriter needs the name of a file, which is written beside it and renamed, got "
+                    f"{shown_name(name)!r}, which is none; name another file"
+                )
+            os.close(os.open(name, os.O_WRONLY))  # one that is protected from writing stays
+        with named_errors(name), ExitStack() as opened:
+            file: _File = opened.enter_context(replacing(name, own=True))
+            if compression == "GZIP":
+                # No time and no name in the header: equal records make equal files.
+                file = opened.enter_context(gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0))
+            elif compression == "ZLIB":
+                file = opened.enter_context(contextlib.closing(_Zlib(file)))
+            self._file, self._opened = file, opened.pop_all()
 
     def write(self, record: bytes | bytearray | memoryview | _Records) -> None:
         """Append one record, or all of a dataset and close the file, as `tf.data.experimental.TFRecordWriter` does.
@@ -103,23 +119,31 @@ class TFRecordWriter:
         self._file.write(framed(bytes(record)))
 
     def flush(self) -> None:
-        """Pass everything written so far to the operating system."""
+        """Pass what was written to the operating system: a full disk is an error now. `close` gives the name."""
         if self._file is not None:
             self._file.flush()
-            self._raw.flush()
 
     def close(self) -> None:
-        """Finish the file. Closing twice is allowed."""
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
-            self._raw.close()
+        """Finish the file and give it its name. Closing twice is allowed."""
+        self.__exit__(None, None, None)
 
     def __enter__(self) -> TFRecordWriter:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        if self._file is not None:
+            self._file = None
+            with named_errors(self._name):
+                self._opened.__exit__(kind, value, at)
+
+    def __del__(self) -> None:
+        if self._file is not None:
+            shown = shown_name(self._name)
+            logger.warning(
+                "TFRecordWriter: %r was not closed: its records are gone; use `with`, or call close()", shown
+            )
+            with contextlib.suppress(GeneratorExit), self:
+                raise GeneratorExit
 
 
 class _Zlib:
@@ -135,6 +159,7 @@ class _Zlib:
 
     def flush(self) -> None:
         self._file.write(self._stream.flush(zlib.Z_SYNC_FLUSH))
+        self._file.flush()
 
     def close(self) -> None:
         self._file.write(self._stream.flush())

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import BinaryIO
 
-from gpupipe.extract.storage.temporary import commit, create, remove_stale, temporary
+from gpupipe.extract.storage.temporary import TEMPORARY, commit, create, remove_stale, temporary
 
 __all__ = ["named_errors", "replacing"]
 
@@ -36,7 +36,7 @@ def replacing(path: str | os.PathLike[str], *, own: bool = False) -> Iterator[Bi
     _swept(folder, os.getpid())
     part = temporary(os.path.join(folder, f".{name.lstrip('.')}"))
     try:
-        with open(create(part), "w+b") as file:
+        with open(create(part), "w+b", buffering=1 << 20) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -56,10 +56,10 @@ def _swept(folder: str, pid: int) -> None:
 
 @contextlib.contextmanager
 def named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Give errors of the system the name of the file or folder that was written to; that of a full disk has none."""
+    """Give errors of the system the name of what was written to; a full disk names none, others the temporary file."""
     try:
         yield
     except OSError as error:
-        if error.errno is None or error.filename is not None:
+        if error.errno is None or not (error.filename is None or TEMPORARY.search(os.fsdecode(error.filename))):
             raise
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
