@@ -273,6 +273,16 @@ class Run:
         return at is not None
 
     @property
+    def replays(self) -> bool:
+        """Whether this thread makes elements again that came before a state, or before an interrupt."""
+        return SILENT_REPLAY.get()
+
+    @property
+    def peeks(self) -> bool:
+        """Whether this thread looks at elements before their pass is asked for."""
+        return PEEKING.get() is not None
+
+    @property
     def readers(self) -> DaemonPool | None:
         """The thread that reads ahead; None on two CPUs or fewer. A run that was stopped starts none.
 

@@ -350,7 +350,7 @@ class DatasetIterator(Reports, Iterator[Any]):
             undelivered, rest = undelivered + 1, rest[1]
         flow, at = self._mark.checkpoint
         skip = progress.delivered - undelivered - at
-        needed = self._mark.since if skip else None
+        needed: int | None = self._mark.since
         if self._items is not None and not undelivered:
             flow, skip, needed = self._items.snapshot(), 0, None
         ended = self._progress.ended or self._epoch_failed
@@ -424,7 +424,11 @@ class DatasetIterator(Reports, Iterator[Any]):
         """Return the run of this iterator; after an interrupt a new one, with the bad elements of the old one."""
         run = self._run
         if run is None or run.stopped.on:
-            self._run = run = first_run(self._settings, self._progress) if run is None else next_run(run, epoch)
+            if run is None:
+                run = first_run(self._settings, self._progress)
+            else:
+                run = next_run(run, epoch, self._mark.needed())
+            self._run = run
             self._finalizer = watch(self, run, self._finalizer)
             self._loop.look, self._loop.look_at = run.tuner.look, 0.0
         run.epoch = epoch

@@ -10,7 +10,7 @@ from ..errors import DataError, StateError
 from ..flow.element import Raised
 from ..flow.run import SILENT_REPLAY, Run
 from ..flow.state.checkpoints import EVERY, PER_PART, Interval
-from ..flow.state.snapshot import State, check_count
+from ..flow.state.snapshot import State, check_count, written
 from ..flow.step import close
 
 __all__ = ["Mark", "skip_delivered"]
@@ -45,6 +45,11 @@ class Mark:
     def keep(self) -> None:
         """Keep this checkpoint: take no other one."""
         self.next_at = sys.maxsize
+
+    def needed(self) -> int:
+        """The number of the first bad element that is needed to go on from here."""
+        first = written(self.checkpoint[0])[1]
+        return self.since if first is None else min(first, self.since)
 
     def renew(self, items: Any, delivered: int, rows: int, found: int) -> None:
         """Take a new checkpoint.

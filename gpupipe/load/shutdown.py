@@ -59,16 +59,16 @@ def first_run(settings: Settings, progress: Progress) -> Run:
     return run
 
 
-def next_run(run: Run, epoch: int) -> Run:
+def next_run(run: Run, epoch: int, number: int) -> Run:
     """Make a run that follows one which was stopped within an epoch.
 
-    It keeps all counts, and the bad elements, each noted once.
+    It keeps all counts, and the bad elements, each noted once; from a number on they are bad again.
     """
     new = Run(run.settings, on_gpu=run.on_gpu, counters=run.counters)
     new.tuner = run.tuner
     new.bad, new.limits.outer, new.limits.reads = run.bad, run.limits.outer, run.limits.reads
     new.limits.found, new.limits.opened, new.limits.changed = new.bad.found, run.limits.opened, run.limits.changed
-    new.bad.again(epoch)
+    new.bad.again(epoch, number)
     return new
 
 

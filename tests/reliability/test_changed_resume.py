@@ -14,7 +14,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import cycle, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -323,6 +323,58 @@ def test_a_file_that_is_lost_at_the_resume_takes_no_rows_of_others(step: str, lo
 
 
 R = gp.Dataset.range
+
+
+class Struck(Marked):
+    """Ctrl-C comes while the next number is made, if `strike` says so."""
+
+    strike = False
+
+    def __call__(self, x: Any) -> Any:
+        if self.strike:
+            self.strike = False
+            raise KeyboardInterrupt
+        return super().__call__(x)
+
+
+PLACES = [4, 0, 1, 4, 2, 4, 3, 4, 5, 4, 6, 7, 0]
+
+TWICE: dict[str, Any] = {
+    "shuffle": lambda f: R(8).map(f, traced=False).pick(PLACES, redraw=False).shuffle(2, seed=1),
+    "rebatch": lambda f: R(8).map(f, traced=False).pick(PLACES, redraw=False).batch(2).rebatch(3).unbatch(),
+    "windows": lambda f: (
+        R(8).window(3, 1).flat_map(lambda w: w.batch(3)).unbatch().map(f, traced=False).batch(2).unbatch()
+    ),
+    "inside": lambda f: R(8).window(3, 1).flat_map(lambda w: w.map(f, traced=False).batch(2)).unbatch(),
+}
+
+
+@pytest.mark.parametrize("by", ["state", "Ctrl-C"])
+@pytest.mark.parametrize("name", TWICE)
+def test_an_element_that_comes_again_is_bad_as_often_as_it_was(name: str, by: str) -> None:
+    """It can be read from some time on: what comes before the position is made as it was, what follows as it is."""
+    make = Struck(set())
+    chain = TWICE[name](make).with_options(SKIP)
+    for count, healed in product((1, 2, 4, 6), (0, 1, 3, 9)):
+        rests: list[list[int]] = []
+        for stopped in (False, True):
+            make.bad, make.strike, given = {1, 4}, False, []
+            items = chain.iterator(epoch=0)
+            for i in range(count):
+                make.bad = set() if i == healed else make.bad
+                next(items)
+            make.bad = set()
+            if stopped and by == "state":
+                items = resumed(chain, items.state_dict())
+            make.strike = stopped and by == "Ctrl-C"
+            try:
+                while True:
+                    with suppress(KeyboardInterrupt):
+                        given.append(int(next(items)))
+            except StopIteration:
+                rests.append(given)
+        assert rests[0] == rests[1], (healed, count)
+
 
 CHANGED_FILES: dict[str, Any] = {
     "overwritten": lambda path, new: path.write_bytes(new.read_bytes()),

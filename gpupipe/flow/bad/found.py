@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
+from itertools import chain, count
 from typing import Any
 
 from ...errors import DataError, DecodeError
@@ -35,6 +36,7 @@ __all__ = [
     "found",
     "hole_again",
     "is_written",
+    "met",
     "place_of",
 ]
 
@@ -57,8 +59,11 @@ MOST_SCOPES = 100
 Place = tuple[int, int, int, int]
 """Where an element was found bad: the depth of the step (`depth_of`), then as `place_of`."""
 
-Places = dict[tuple[int, int, int], Found]
-"""Bad elements by `place_of`."""
+Places = dict[tuple[int, int, int], list[Found]]
+"""Bad elements by `place_of`: one for each time that the element came and was bad, as it may come more than once."""
+
+All = dict[Place, list[Found]]
+"""Bad elements of all steps."""
 
 
 class FoundBad:
@@ -70,8 +75,8 @@ class FoundBad:
     """
 
     def __init__(self) -> None:
-        self._found: dict[Place, Found] = {}
-        self._in_caches: dict[Place, Found] = {}  # bad when the caches were filled that the epoch reads
+        self._found: All = {}
+        self._in_caches: All = {}  # bad when the caches were filled that the epoch reads
         self._scopes: dict[int, list[int]] = {}  # of the inputs of caches in each scope
         self._within: dict[int, dict[Place, None]] = {}  # what was found in each scope, and may have been dropped
         self._passes = Passes()
@@ -85,37 +90,39 @@ class FoundBad:
     def start(self, state: State = None, exact: bool = True, passes: State = ()) -> None:
         """Start an epoch; after a state with the bad elements that `since` returned."""
         found = read_places(state or ())
-        for i, one in enumerate(found.values()):
-            one.number = i
+        numbers = count()
+        for one in chain.from_iterable(found.values()):
+            one.number = next(numbers)
         with self._lock:
-            self._found, self.count, self.exact, self._dropped = found, len(found), exact, 0
+            self._found, self.count, self.exact, self._dropped = found, next(numbers), exact, 0
             self._before, self._in_caches, self._passes = by_depth(found), {}, Passes(passes_of(passes))
             self._scopes, self._within = {}, {}
             self._sort(found)
 
-    def again(self) -> None:
-        """Prepare to make elements of the epoch again: all that were bad are bad again."""
+    def again(self, number: int) -> None:
+        """Prepare to make elements of the epoch again, as after a state with what `since` returned."""
         with self._lock:
-            self.exact = self.exact and not self._dropped
-            self._before = by_depth({**self._in_caches, **self._found})
+            self.exact = self.exact and self._dropped <= number
+            self._before = by_depth(self._needed(number))
             self._passes = Passes(self._passes.all())
 
     def add(self, depth: int, stream: Stream, position: int, failure: Failure) -> None:
         """Keep an element that a step found bad."""
-        place, error = (depth, *place_of(stream, position)), failure.error
+        at = place_of(stream, position)
+        place, error = (depth, *at), failure.error
         with self._lock:
-            failure.found = found = self._found.get(place)
-            if found is not None:
-                found.again = True
+            failure.found = met(self._before.get(depth, {}), at, True)
+            if failure.found is not None:
                 return
             told = type(error).__name__, sys.intern(error.stage), sys.intern(error.reason[:LONGEST]), bool(error.lost)
-            failure.found = self._found[place] = Found(self.count, told)
+            failure.found = Found(self.count, told)
+            self._found.setdefault(place, []).append(failure.found)
             self._sort((place,))
             failure.found.cause = error
             self.count += 1
             while len(self._found) > MOST:
                 first = next(iter(self._found))
-                self._dropped = self._found.pop(first).number + 1
+                self._dropped = self._found.pop(first)[-1].number + 1
 
     def _sort(self, places: Iterable[Place]) -> None:
         for place in places:
@@ -133,11 +140,19 @@ class FoundBad:
         whether these are all, and the passes over caches.
         """
         with self._lock:
-            found, kept = list(self._found.items()), dict(self._in_caches)
-            exact, passes = self.exact and self._dropped <= number, self._passes.written()
-        early = set([place for place, one in found if one.number < number and one.error][-MARGIN:])
-        kept.update((place, one) for place, one in found if one.number >= number or place in early)
-        return [[*place, *one.written()] for place, one in kept.items()], exact, passes
+            kept, exact = self._needed(number), self.exact and self._dropped <= number
+            passes = self._passes.written()
+        return written(kept.items()), exact, passes
+
+    def _needed(self, number: int) -> All:
+        early = [one.number for found in self._found.values() for one in found if one.number < number and one.error]
+        first = set(early[-MARGIN:])
+        kept = dict(self._in_caches)
+        for place, found in self._found.items():
+            needed = [one for one in found if one.number >= number or one.number in first]
+            if needed:
+                kept[place] = needed
+        return kept
 
     def inside(self, scope: int) -> list[Any] | None:
         """The bad elements in the input of a cache, as JSON; None if not all of the epoch are known.
@@ -148,16 +163,16 @@ class FoundBad:
         with self._lock:
             if self._dropped or not self.exact:
                 return None
-            scopes, found = [scope], dict[Place, Found]()
+            scopes, found = [scope], All()
             for one in scopes:  # which grows
                 scopes += self._scopes.get(one, ())
                 for place in self._within.get(one, ()):
                     kept = self._found.get(place) or self._in_caches.get(place)
                     if kept is not None:
                         found[place] = kept
-        return [
-            [place[0], place[1] if place[1] != scope else 0, *place[2:], *one.written()] for place, one in found.items()
-        ]
+        return written(
+            ((place[0], place[1] if place[1] != scope else 0, *place[2:]), one) for place, one in found.items()
+        )
 
     def before(self, cache: tuple[int, str]) -> Pass | None:
         """What a loaded state says of a pass over a cache; None if it says nothing."""
@@ -198,13 +213,34 @@ class FoundBad:
                 self._passes.note(cache, full_pass(bad))
 
 
-def by_depth(found: dict[Place, Found]) -> dict[int, Places]:
+def by_depth(found: All) -> dict[int, Places]:
     """What was found bad, by the depth of the step."""
     before: dict[int, Places] = {}
-    for (depth, *place), one in found.items():
-        one.again = True
-        before.setdefault(depth, {})[place[0], place[1], place[2]] = one
+    for (depth, *place), times in found.items():
+        for one in times:
+            one.again = True
+        before.setdefault(depth, {})[place[0], place[1], place[2]] = list(times)
     return before
+
+
+def met(places: Places, place: tuple[int, int, int], again: bool) -> Found | None:
+    """Take the first time that an element was bad and has not come again since; None if there is none.
+
+    Args:
+        places: what was found bad.
+        place: of the element.
+        again: whether it is made again. Behind the position only what was found ahead, and not told yet, is as it was.
+    """
+    times = places.get(place, ())
+    found = next((one for one in times if again or one.error), None)
+    if found is not None:
+        places[place].remove(found)
+    return found
+
+
+def written(found: Iterable[tuple[Place, list[Found]]]) -> list[Any]:
+    """Bad elements as JSON."""
+    return [[*place, *one.written()] for place, times in found for one in times]
 
 
 def bad_element(error: DataError, stream: Any, position: int, step: Any = None) -> Element:
@@ -245,9 +281,9 @@ def as_before(at: Any, flow: Any, items: Running, reported: bool = False) -> Run
             host before it: what it had found ahead comes in that order again, not in that of the input.
     """
     places = at.run.bad.found.of(flow)
-    if places is not None and reported:
-        places = {place: one for place, one in places.items() if not one.error}
-    return _AsBefore(_again(items, places), items) if places else items
+    if places and (reported or at.run.peeks):  # who looks ahead leaves them for the pass
+        places = {place: [one for one in times if not (reported and one.error)] for place, times in places.items()}
+    return _AsBefore(_again(items, places, at.run), items) if places else items
 
 
 class _AsBefore(Unseen):
@@ -255,8 +291,8 @@ class _AsBefore(Unseen):
         return self.source is None or self.source.ready()
 
 
-def _again(inner: Running, places: Places) -> Iterator[Element]:
-    lost = {place[:2]: (place[2], one) for place, one in places.items() if one.lost}
+def _again(inner: Running, places: Places, run: Any) -> Iterator[Element]:
+    lost = {place[:2]: (place[2], one) for place, times in places.items() for one in times if one.lost}
     for element in inner:
         value, stream, position = element
         place = place_of(stream, position)
@@ -264,12 +300,14 @@ def _again(inner: Running, places: Places) -> Iterator[Element]:
             inner.lose()  # what an error hid of its file stays hidden
             yield hole_again(lost[place[:2]][1], stream, position)
             return
-        if place not in places:
+        # An element that comes again behind the position is what it is now; a cache is filled as it was.
+        found = met(places, place, stream.scope != 0 or run.replays) if place in places else None
+        if found is None:
             yield element
         elif type(value) is tuple:
-            yield hole_again(places[place], stream, position)
+            yield hole_again(found, stream, position)
         else:
-            value.found = places[place]
+            value.found = found
             yield element
 
 
@@ -301,9 +339,12 @@ def is_written(found: Any) -> bool:
     )
 
 
-def read_places(found: Iterable[list[Any]]) -> dict[Place, Found]:
+def read_places(found: Iterable[list[Any]]) -> All:
     """Read bad elements as `is_written` accepts them."""
-    return {(one[0], one[1], one[2], one[3]): Found(0, tuple(one[4:])) for one in found}
+    places: All = {}
+    for one in found:
+        places.setdefault((one[0], one[1], one[2], one[3]), []).append(Found(0, tuple(one[4:])))
+    return places
 
 
 def depth_of(flow: Any) -> int:

@@ -141,13 +141,18 @@ class BadRecords:
         """The marks that were in `before`, met again or not."""
         return self.before + Counter(mark for of, mark in self._met if of == epoch)
 
-    def again(self, epoch: int) -> None:
-        """Prepare to resume the epoch from an earlier position: elements that were noted are not noted again."""
+    def again(self, epoch: int, number: int) -> None:
+        """Prepare to resume the epoch from an earlier position: elements that were noted are not noted again.
+
+        Args:
+            epoch: of the iterator.
+            number: of the first bad element that the position needs, see `FoundBad.since`.
+        """
         with self._lock:
             noted = Counter(_mark(record) for record in self._kept if record.epoch == epoch)
             self.before = noted | self._loaded(epoch)
             self._met = []
-        self.found.again()
+        self.found.again(number)
 
     def start(self) -> None:
         """Create the manifest if it does not exist, and read the one of `Options.bad_records`.

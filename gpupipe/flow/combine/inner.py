@@ -8,7 +8,7 @@ from typing import Protocol
 from ...classes import dataclass
 from ...errors import DataError, GpupipeError
 from ..access import RandomAccess, access, from_list
-from ..bad.found import DATASETS, bad_element, hole_again, place_of
+from ..bad.found import DATASETS, bad_element, hole_again, met, place_of
 from ..element import Element, is_element
 from ..run import Context, Flow
 from ..sources.records import uncounted
@@ -51,9 +51,9 @@ def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -
     if type(value) is not tuple:
         at.run.need(outer, "the dataset that is made of it")
         return alone(outer, state)
-    before = at.run.bad.found.of(DATASETS)
-    if before is not None and (place := place_of(stream, position)) in before:
-        return alone(hole_again(before[place], stream, position), state)
+    before, again = at.run.bad.found.of(DATASETS), stream.scope != 0 or at.run.replays
+    if before is not None and (found := met(before, place_of(stream, position), again)) is not None:
+        return alone(hole_again(found, stream, position), state)
     try:
         return inner.open(at.inside(stream, position), outer, state)
     except DataError as error:
