@@ -272,10 +272,9 @@ class Run:
             at = at.outer
         return at is not None
 
-    @property
-    def replays(self) -> bool:
-        """Whether this thread makes elements again that came before a state, or before an interrupt."""
-        return SILENT_REPLAY.get()
+    def makes_again(self, stream: Stream) -> bool:
+        """Whether this thread makes an element again that came before a state, an interrupt or the loss of a cache."""
+        return SILENT_REPLAY.get() or self.bad.found.makes_again(stream.scope)
 
     @property
     def peeks(self) -> bool:

@@ -47,7 +47,12 @@ class Program:
         parts = (self.source, *self.steps)
         if sum(part[0] == "assert" for part in parts) > 1:
             return False
-        return not any(_reads_ahead(part) or part[0] in _CACHES for part in parts)
+        return not self.reads_ahead and not any(part[0] in _CACHES for part in parts)
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether threads read elements before they are asked for: what those are then depends on when."""
+        return any(map(_reads_ahead, (self.source, *self.steps)))
 
 
 Drawn = Callable[[random.Random], Any]

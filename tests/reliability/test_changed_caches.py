@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from gpupipe.flow.cache.memory import CacheStore
 from gpupipe.plan.cache import Cache
 from gpupipe.plan.node import walk
 from tests.reliability.resume import through_json
-from tests.reliability.test_changed_resume import SKIP, Marked, numbers, resumed
+from tests.reliability.test_changed_resume import SKIP, Marked, Struck, numbers, resumed
 
 
 @pytest.fixture(autouse=True)
@@ -222,6 +223,50 @@ def test_what_is_bad_in_one_cache_is_bad_nowhere_else(name: str, file: bool, tmp
                 continue
             told = items.left_out > left_out
         assert rest == want or (told and after - before), (full, count, before, after, got, want, rest)
+
+
+FILLED_LATER: dict[str, Any] = {
+    "repeat": lambda f, kept: kept(R(6).map(f, traced=False)).repeat(2),
+    "parts": lambda f, kept: (lambda c: c.concatenate(c.take(2)).concatenate(c))(kept(R(6).map(f, traced=False))),
+    "nested": lambda f, kept: kept(kept(R(6).map(f, traced=False)).map(lambda x: x + 1)).repeat(3),
+    "two": lambda f, kept: gp.Dataset.zip((kept(R(6).map(f, traced=False)), kept(R(6)))).map(lambda a, b: a).repeat(2),
+    "batches": lambda f, kept: kept(R(6).map(f, traced=False).batch(2)).repeat(2).unbatch(),
+    "comes twice": lambda f, kept: kept(R(6).map(f, traced=False).pick([0, 1, 0, 2, 0, 3], redraw=False)).repeat(2),
+    "by index": lambda f, kept: R(6).map(f, traced=False).cache().shuffle(gp.ALL, seed=1).repeat(3),
+}
+
+
+@pytest.mark.parametrize("by", ["state", "Ctrl-C"])
+@pytest.mark.parametrize("kind", CACHES)
+@pytest.mark.parametrize("name", FILLED_LATER)
+def test_a_pass_that_is_resumed_while_it_fills_a_cache_holds_the_next_one_to_what_was_bad(
+    name: str, kind: str, by: str, tmp_path: Path
+) -> None:
+    """It keeps nothing, so a later pass fills the cache, with the same ones bad: other rows would follow."""
+    make, numbered = Struck(set()), iter(range(100))
+
+    def kept(ds: gp.Dataset) -> gp.Dataset:
+        cached: gp.Dataset = CACHES[kind](ds, str(tmp_path / f"c{next(numbered)}"))
+        return cached
+
+    for bad, count in product([{0}, {0, 3}], [1, 3]):
+        rests: list[list[int]] = []
+        for stopped in (False, True):
+            chain = FILLED_LATER[name](make, kept).with_options(SKIP)
+            make.bad, make.strike, given = bad, False, []
+            items = iter(chain)
+            for _ in range(count):
+                next(items)
+            if stopped and by == "state":
+                items = resumed(chain, through_json(items.state_dict()))
+            make.bad, make.strike = set(), stopped and by == "Ctrl-C"
+            try:
+                while True:
+                    with suppress(KeyboardInterrupt):
+                        given += np.ravel(next(items)).tolist()
+            except StopIteration:
+                rests.append(given)
+        assert rests[0] == rests[1], (bad, count)
 
 
 @pytest.mark.parametrize("name", ["batches of batches", "batch", "padded", "window", "by index"])

@@ -146,7 +146,7 @@ def resumes(case: Case, how: str, policy: str) -> str:
         return "the same"
     if case.seed % 4 == 3:
         return "other data"
-    if not case.program.counts:  # the old iterator has read ahead: what comes then depends on when
+    if case.program.reads_ahead:  # the old iterator has: what comes then depends on when
         return "other elements ahead"
     assert told > 0 and "anew" in how, f"told {told}\ngot  {shown(got)}\nwant {shown(want)}"
     return "told"

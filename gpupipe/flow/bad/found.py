@@ -79,6 +79,7 @@ class FoundBad:
         self._in_caches: All = {}  # bad when the caches were filled that the epoch reads
         self._scopes: dict[int, list[int]] = {}  # of the inputs of caches in each scope
         self._within: dict[int, dict[Place, None]] = {}  # what was found in each scope, and may have been dropped
+        self._refilled: set[int] = set()  # scopes in which all that was bad is bad again, wherever the position is
         self._passes = Passes()
         self._before: dict[int, Places] = {}
         self._lock = threading.RLock()
@@ -96,7 +97,7 @@ class FoundBad:
         with self._lock:
             self._found, self.count, self.exact, self._dropped = found, next(numbers), exact, 0
             self._before, self._in_caches, self._passes = by_depth(found), {}, Passes(passes_of(passes))
-            self._scopes, self._within = {}, {}
+            self._scopes, self._within, self._refilled = {}, {}, set()
             self._sort(found)
 
     def again(self, number: int) -> None:
@@ -149,7 +150,8 @@ class FoundBad:
         first = set(early[-MARGIN:])
         kept = dict(self._in_caches)
         for place, found in self._found.items():
-            needed = [one for one in found if one.number >= number or one.number in first]
+            # What is in a cache is needed until it is full: one that is resumed keeps nothing, and the next pass fills.
+            needed = [one for one in found if one.number >= number or one.number in first or place[1]]
             if needed:
                 kept[place] = needed
         return kept
@@ -204,13 +206,38 @@ class FoundBad:
             bad: the elements that were bad when it was filled, as `inside` returned them.
             scope: of its input.
         """
-        kept = {(place[0], place[1] or scope, *place[2:]): one for place, one in read_places(bad or ()).items()}
         with self._lock:
-            self._in_caches.update(kept)
-            self._sort(kept)
+            self._keep(bad or (), scope)
             self.exact = self.exact and bad is not None
             if bad is not None:
                 self._passes.note(cache, full_pass(bad))
+
+    def refills(self, scope: int, bad: Iterable[list[Any]]) -> None:
+        """Note a pass that fills a cache from the start: bad are those that were, and these.
+
+        Args:
+            scope: of its input.
+            bad: as `inside` returned them for another pass over it.
+        """
+        with self._lock:
+            self._refilled.add(scope)
+            for depth, places in by_depth(self._keep(bad, scope)).items():
+                self._before.setdefault(depth, {}).update(places)
+
+    def goes_on(self, scope: int) -> None:
+        """Note that a pass which fills a cache is resumed: what is behind its position is as it is now."""
+        with self._lock:
+            self._refilled.discard(scope)
+
+    def makes_again(self, scope: int) -> bool:
+        """Whether elements of a scope are made as they were, wherever the position is."""
+        return scope in self._refilled
+
+    def _keep(self, bad: Iterable[list[Any]], scope: int) -> All:
+        kept = {(place[0], place[1] or scope, *place[2:]): one for place, one in read_places(bad).items()}
+        self._in_caches.update(kept)
+        self._sort(kept)
+        return kept
 
 
 def by_depth(found: All) -> dict[int, Places]:
@@ -229,10 +256,11 @@ def met(places: Places, place: tuple[int, int, int], again: bool) -> Found | Non
     Args:
         places: what was found bad.
         place: of the element.
-        again: whether it is made again. Behind the position only what was found ahead, and not told yet, is as it was.
+        again: whether it is made again. Behind the position only what was found ahead, and not told yet, is as it was,
+            outside of caches: of what is bad in those their copies tell.
     """
     times = places.get(place, ())
-    found = next((one for one in times if again or one.error), None)
+    found = next((one for one in times if again or (one.error and not place[0])), None)
     if found is not None:
         places[place].remove(found)
     return found
@@ -300,8 +328,7 @@ def _again(inner: Running, places: Places, run: Any) -> Iterator[Element]:
             inner.lose()  # what an error hid of its file stays hidden
             yield hole_again(lost[place[:2]][1], stream, position)
             return
-        # An element that comes again behind the position is what it is now; a cache is filled as it was.
-        found = met(places, place, stream.scope != 0 or run.replays) if place in places else None
+        found = met(places, place, run.makes_again(stream)) if place in places else None
         if found is None:
             yield element
         elif type(value) is tuple:

@@ -118,6 +118,7 @@ class FileCacheStore:
         method: the method that made the store, for messages.
         folder: each file lies in a folder of its own (`snapshot`).
         compression: "" or "GZIP".
+        unkept: of passes that were resumed and so kept nothing: the elements that were bad, as in `SavedPass`.
     """
 
     path: str
@@ -126,6 +127,7 @@ class FileCacheStore:
     method: str = "cache"
     folder: bool = False
     compression: str = ""
+    unkept: dict[Any, list[Any]] = field(default_factory=dict)
 
     _portable: Portable | None = None
     _signing: tuple[str, ...] = ()

@@ -89,20 +89,35 @@ class _CacheFill(Running):
         position = part(state)
         self._kept = flow.store.start(at.run, flow.element) if position is None else None
         self._keep = flow.store.keeper(at.run, self._kept is not None)
+        self._unkept = flow.store.unkept
+        self._cache = at.drawing.key, flow.store.pass_name(at.run.settings)
+        expected = at.run.bad.found.before(self._cache)
+        if position is None:
+            self._hold(state is not None or (expected is not None and expected.full), at)
+        else:
+            at.run.bad.found.goes_on(self._scope)
+        # Whether it gives all elements, but keeps none.
+        self._lacks = state is not None and "lacks" in state
+        self._resumed = state is not None and position is not None and not self._lacks
         self.source = self._inner = flow.source.open(at.neutral(), position)
         bad = partial(at.run.bad.found.inside, self._scope)
         self._given, self._known = Given(bad), position is None or (state is not None and "mark" in state)
         if position is not None:
             self._given = Given(bad, int_part(state, "n"), int_part(state, "mark") if self._known else 0)
             self._given.nested = self._known and int_part(state, "bad") > 0
-        self._cache = at.drawing.key, flow.store.pass_name(at.run.settings)
         if self._known:
             at.run.bad.found.fills(self._cache, self._given)
-        expected = at.run.bad.found.before(self._cache)
         if position is None and expected is not None and expected.full and not expected.mark:
             refuse(flow.store.label, at, "some of its elements were damaged, and are computed again")
         if state is not None and position is None:  # it was taken over a full cache, and this one is empty
             self._refill(int_part(state, "n"), at)
+
+    def _hold(self, full: bool, at: Context) -> None:
+        """Hold the pass to what was bad in a full cache that is lost, or in one that was resumed and kept nothing."""
+        found, key = at.run.bad.found, self._flow.store.key(at.run.settings)
+        found.refills(self._scope, self._unkept.get(key, ()))
+        if full and key not in self._unkept and (bad := found.inside(self._scope)) is not None:
+            self._unkept[key] = bad
 
     def _refill(self, given: int, at: Context) -> None:
         """Skip what a full cache has given, filling this one. A file that is missing here may have another order."""
@@ -121,12 +136,16 @@ class _CacheFill(Running):
         if element is None:
             if self._stopped.on:  # inputs end early then
                 self._forget()
-            elif kept is not None:
-                found = self._run.bad.found
+            elif kept is not None or self._resumed:
+                found, key = self._run.bad.found, self._flow.store.key(self._run.settings)
                 bad = found.inside(self._scope)
-                kept.finish(bad)
-                self._kept = None
-                found.reads(self._cache, bad, self._scope)
+                if kept is not None:
+                    kept.finish(bad)
+                    self._kept = None
+                    self._unkept.pop(key, None)
+                    found.reads(self._cache, bad, self._scope)
+                elif bad is not None:
+                    self._unkept[key] = bad
             raise StopIteration
         value, stream, place = self._keep(element)
         if stream is not self._stream:
@@ -141,7 +160,7 @@ class _CacheFill(Running):
 
     def _forget(self) -> None:
         """Discard what was kept, because the pass is not complete."""
-        kept, self._kept = self._kept, None
+        kept, self._kept, self._resumed, self._lacks = self._kept, None, False, True
         if kept is not None:
             kept.discard()
             self._keep = self._flow.store.keeper(self._run, False)
@@ -149,7 +168,8 @@ class _CacheFill(Running):
     def own(self) -> dict[str, State]:
         """Count the elements given, and identify them; the elements kept are not part of a state."""
         given = self._given.now()
-        return {"n": given.count, **({"mark": given.mark, "bad": given.more} if self._known else {})}
+        known = {"mark": given.mark, "bad": given.more} if self._known else {}
+        return {"n": given.count, **known, **({"lacks": 1} if self._lacks else {})}
 
     def close(self) -> None:
         """Discard a partial pass."""
@@ -167,6 +187,10 @@ class _FilledByIndex(RandomAccess):
         self._scope, self._found = at.inner_scope, at.run.bad.found
         self._found.enters(self._scope, at.scope)
         self._outside = Rekey(replace(at.neutral(), scope=at.scope)).stream
+        key, bad = store.key(at.run.settings), self._found.inside(self._scope)
+        if bad and not at.run.from_start:  # a pass that is resumed may give too few elements to fill the cache
+            store.unkept[key] = bad
+        self._found.refills(self._scope, store.unkept.get(key, ()))
         self._source = access(flow.source, at.neutral())
         self._rekey = Rekey(at)
         self._stopped = at.run.stopped

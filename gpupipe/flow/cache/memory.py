@@ -80,10 +80,12 @@ class CacheStore:
 
     Attributes:
         filled: the passes.
+        unkept: of passes that were resumed and so kept nothing: the elements that were bad, as in `Filled`.
         name: tells stores apart, in states that this process or one that it started loads.
     """
 
     filled: dict[CacheKey, Filled] = field(default_factory=dict)
+    unkept: dict[Any, list[Any]] = field(default_factory=dict)
     name: str = field(default_factory=lambda: secrets.token_hex(8))
 
     label = "cache()"

@@ -51,8 +51,9 @@ def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -
     if type(value) is not tuple:
         at.run.need(outer, "the dataset that is made of it")
         return alone(outer, state)
-    before, again = at.run.bad.found.of(DATASETS), stream.scope != 0 or at.run.replays
-    if before is not None and (found := met(before, place_of(stream, position), again)) is not None:
+    before = at.run.bad.found.of(DATASETS)
+    found = before and met(before, place_of(stream, position), at.run.makes_again(stream))
+    if found:
         return alone(hole_again(found, stream, position), state)
     try:
         return inner.open(at.inside(stream, position), outer, state)
