@@ -108,6 +108,24 @@ def test_a_server_that_tells_a_version_with_the_data_only_is_held_to_that(folder
             assert storage.read(url, 0, 100, now) == DATA[::-1][:100], other  # who opens it now has the new one
 
 
+@pytest.mark.parametrize("looking", ["untold", None])
+@pytest.mark.parametrize("told", [VERSION, {"ETag": VERSION["ETag"]}, {"Last-Modified": VERSION["Last-Modified"]}])
+def test_a_server_that_told_a_version_with_the_data_goes_on_telling_it(
+    folder: Path, told: dict[str, str], looking: str | None
+) -> None:
+    with Faulty(folder, keeps=True, version=told, looking=lambda number: looking).serving() as server:
+        url = server.url("x")
+        storage = remote_storage(url)
+        _, tag = storage.size(url)
+        assert storage.read(url, 0, 100, tag) == DATA[:100]
+        server.fault = lambda number: "replaced"  # by a file of the same size, without a version
+        with pytest.raises(RecordError, match=r"tells no version with these bytes, .* before: .*6 tries in"):
+            storage.read(url, 100, 100, tag)
+        retry.GIVEN_UP.clear()
+        server.fault = lambda number: None
+        assert storage.read(url, 100, 100, tag) == DATA[100:200]
+
+
 SIZE, STRONG, WEAK, TIME = (
     FileVersion(9),
     FileVersion(9, '"a"', "t"),

@@ -65,6 +65,10 @@ class FileVersion:
             return self.time != other.time
         return bool(self.etag and other.etag) and self.etag.removeprefix("W/") != other.etag.removeprefix("W/")
 
+    def compares(self, other: FileVersion) -> bool:
+        """Whether both tell something by which `differs` knows more than the size."""
+        return bool(self.etag and other.etag) or bool(self.time and other.time)
+
     def __str__(self) -> str:
         size = [] if self.size is None else [str(self.size)]
         return "-".join(filter(None, (*size, self.etag, "" if self.is_strong else self.time)))
@@ -76,7 +80,7 @@ def is_http(files: Any) -> bool:
     return module is not None and isinstance(files, module.HTTPFileSystem)
 
 
-Told = Callable[[FileVersion], None]
+Told = Callable[[FileVersion, bool], None]
 
 
 def read_range(
@@ -92,7 +96,8 @@ def read_range(
         n: at least 1.
         size: of the whole file, in bytes.
         version: of the file.
-        told: called with the version that the answer tells, if `version` has nothing but a size.
+        told: called with the version that the answer tells, and whether it may lack what others told: the ETag of a
+            compressed file is none of the file.
 
     Raises:
         RecordError: the file has another version; or the answer is not what was asked for, which may pass.
@@ -184,8 +189,7 @@ async def _range(
             found = replace(found, etag="")
         if found != version and version.differs(found):
             raise changed(name, str(version), str(found))
-        if not (version.etag or version.time) and (found.etag or found.time):
-            told(replace(found, size=size))
+        told(replace(found, size=size), encoding != "identity")
         if is_range:
             if encoding != "identity":
                 raise wrong(f"a range of what {_shown(encoding)} made of the file")

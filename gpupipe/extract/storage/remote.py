@@ -97,7 +97,7 @@ class RemoteStorage:
             raise refused
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[int, str, FileVersion]] = OrderedDict()
-        # Of files whose version is told with the data only: the version, and how many there were before.
+        # Of files whose version was told with data: the version, and how many there were that were told with data only.
         self._told: OrderedDict[str, tuple[FileVersion, int]] = OrderedDict()
         renew_lock(self)
 
@@ -231,15 +231,20 @@ class RemoteStorage:
     def _range(self, path: str, name: str, offset: int, n: int, known: tuple[int, str, FileVersion]) -> bytes:
         size, _, version = known
 
-        def told(found: FileVersion) -> None:
-            """Compare later answers with the first one of a server that says nothing without sending something."""
+        def told(found: FileVersion, may_lack: bool) -> None:
+            """Compare answers with bytes with one another: a server, or a proxy, may tell more or less without them."""
             with self._lock:
-                first, changes = self._told.get(name, (found, 0))
+                before = self._told.get(name)
+                first, changes = (version, 0) if version.etag or version.time else before or (found, 0)
                 if not first.differs(found):
-                    self._told[name] = first, changes
-                    self._told.move_to_end(name)
-                    if len(self._told) > REMEMBERED:
-                        self._told.popitem(last=False)
+                    if first.compares(found):
+                        self._told[name] = first, changes
+                        self._told.move_to_end(name)
+                        if len(self._told) > REMEMBERED:
+                            self._told.popitem(last=False)
+                    elif before is not None and before[0] == first and not may_lack:
+                        what = f"the server tells no version with these bytes, which was {first} before"
+                        raise unexpected(f"{what}: they may be of another file", name, offset)
                     return
                 self._told[name] = found, changes + 1  # whoever reads the first version finds another tag
                 self._known.pop(name, None)

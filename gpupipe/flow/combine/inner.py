@@ -52,8 +52,8 @@ def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -
         at.run.need(outer, "the dataset that is made of it")
         return alone(outer, state)
     before = at.run.bad.found.of(DATASETS)
-    found = before and met(before, place_of(stream, position), at.run.makes_again(stream))
-    if found:
+    found = met(before, place_of(stream, position), at.run.makes_again(stream)) if before else None
+    if found is not None:
         return alone(hole_again(found, stream, position), state)
     try:
         return inner.open(at.inside(stream, position), outer, state)
