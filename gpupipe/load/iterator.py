@@ -99,6 +99,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         self._done = False
         self._closed_because = "was closed"
         self._epoch_failed = False  # this epoch could not be opened: it gives no elements, and the next one follows
+        self._failed_at = -1  # elements before the last place where the flow failed
         self._busy = False
         self._loop = Loop()
         self._pid = os.getpid()
@@ -177,6 +178,8 @@ class DatasetIterator(Reports, Iterator[Any]):
             raised, leaves = None, True  # one for which a function returned no dataset counts as an element of the flow
         elif broken and self._items is None and isinstance(error, GpupipeError):
             self._broken = was
+        elif broken and isinstance(error, DataError):
+            self._give_up()
         if not isinstance(error, Exception):
             ELEMENT.set(None)  # a handler may have raised before a Python map could reset it
         if self._done:
@@ -196,6 +199,14 @@ class DatasetIterator(Reports, Iterator[Any]):
                 if found is not None:
                     found.error, found.cause = (), None
             self._broken, self._raised = was and self._broken, None
+
+    def _give_up(self) -> None:
+        """End the epoch where its flow cannot be opened, or not go on, for the second time: it would fail for ever."""
+        progress = self._progress
+        at = progress.delivered + progress.raised
+        if self._failed_at == at or not (progress.in_epoch or progress.raised):
+            self._schedule.started, self._epoch_failed = False, True
+        self._failed_at = at
 
     def _end(self, error: BaseException) -> None:
         """Close this iterator: it is at its end, or its run cannot continue."""
@@ -438,6 +449,13 @@ class DatasetIterator(Reports, Iterator[Any]):
         """Open the flow of the next epoch, or of the current one again; StopIteration if there is no other epoch."""
         if not self._schedule.started:
             self._start_epoch()
+        try:
+            self._open_epoch()
+        except DataError:  # the epoch's own data is bad; other errors may be those of this machine
+            self._schedule.started, self._epoch_failed = False, True
+            raise
+
+    def _open_epoch(self) -> None:
         epoch = self._progress.epoch
         assert epoch is not None
         run = self._new_run(epoch)
@@ -453,9 +471,6 @@ class DatasetIterator(Reports, Iterator[Any]):
             run.from_start = state is None
             SILENT_REPLAY.set(state is not None or self._progress.delivered > start)
             lowered = lower_in(self._plan, self._settings, at, self._learned)
-        except DataError:  # the epoch's own data is bad; other errors may be those of this machine
-            self._schedule.started, self._epoch_failed = False, True
-            raise
         finally:
             SILENT_REPLAY.set(silent)
         self._learned = lowered.learned

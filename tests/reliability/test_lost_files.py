@@ -558,3 +558,38 @@ def test_lost_files_count_for_max_bad(two: list[str]) -> None:
 def test_lost_files_are_raised_or_skipped_and_explain_says_so() -> None:
     assert "lost_files='raise'" in Dataset.range(3).explain()
     assert "lost_files='skip'" in Dataset.range(3).with_options(Options(lost_files="skip")).explain()
+
+
+GONE: dict[str, tuple[Any, int]] = {
+    "shuffle": (lambda ds: ds.shuffle(gp.ALL, seed=1), 1),
+    "slice": (lambda ds: ds[2:5], 1),
+    "pick": (lambda ds: ds.pick([1, 2]), 1),
+    "batches": (lambda ds: ds.shuffle(gp.ALL, seed=1).map(lambda x: x).batch(2).prefetch(1), 1),
+    "behind others": (lambda ds: Dataset.from_tensor_slices([b"a", b"b"]).concatenate(ds.shuffle(gp.ALL, seed=1)), 2),
+}
+
+
+@pytest.mark.parametrize("policy", ["raise", "skip"])
+@pytest.mark.parametrize("name", GONE)
+def test_a_file_that_goes_missing_ends_the_epoch_not_the_loop(name: str, policy: Any, tmp_path: Path) -> None:
+    """Errors of the flow itself: behind other elements it is opened once more, as reading may have failed for once."""
+    write(tmp_path / "x", "tfrecord", [b"%d" % i for i in range(9)])
+    make, most = GONE[name]
+    ds = make(gp.TFRecordDataset(str(tmp_path / "x"))).with_options(Options(on_error=policy))
+    full = len(list(ds))
+    (tmp_path / "x").rename(tmp_path / "away")
+    given, errors, items = 0, 0, ds.epochs(2)
+    for _ in range(30):
+        try:
+            next(items)
+            given += 1
+        except StopIteration:
+            break
+        except gp.DataError as error:
+            assert "no such file" in str(error)
+            errors += 1
+            if errors == most:  # the epoch is over
+                (tmp_path / "away").rename(tmp_path / "x")
+
+    assert errors == most
+    assert given == full + (2 if name == "behind others" else 0)
