@@ -194,7 +194,7 @@ class _Shards:
 
     def begin(self) -> None:
         """Make the temporary manifest, which says that this run is going on."""
-        os.close(create(self._manifest))
+        create(self._manifest).close()
 
     def add(self, number: int, element: Element) -> None:
         write_to(self._writer(number), element)
@@ -203,7 +203,8 @@ class _Shards:
         found = self._open.get(number)
         if found is None:
             found = ElementsWriter(self._path(number), {"run": self._run}, self._compression, indexed=True)
-            self._open[number] = found
+            self._open[number] = found  # before there is a file, so that an interrupt leaves none
+            found.begin()
         return found
 
     def _path(self, number: int) -> str:

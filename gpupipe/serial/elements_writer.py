@@ -34,14 +34,11 @@ class ElementsWriter:
     """Writes elements to a new file. No descriptor is held between writes, so thousands of writers may be open.
 
     Args:
-        path: the file, which must not exist. Rename it after `finish`.
+        path: the file, which must not exist; `begin` makes it. Rename it after `finish`.
         head: JSON for the head.
         compression: "" or "GZIP".
         indexed: write an index before the end, 8 bytes an element; not of a compressed file.
         told: write what `finish` is given before the end, where `ElementsReader.check_end` finds it.
-
-    Raises:
-        OSError: the file cannot be written.
     """
 
     def __init__(
@@ -59,17 +56,21 @@ class ElementsWriter:
         self._offsets: array[int] | None = array("Q") if indexed and not compression else None
         self._streams = array("Q")  # key and offset of each S record
         self._pid = os.getpid()
-        try:
-            os.close(create(path))
-        except FileExistsError:
-            raise
-        except BaseException:  # an interrupt after it was made
-            with suppress(OSError):
-                os.remove(path)
-            raise
         text = json.dumps(head).encode()
         self._token = token_of(text)
         self._record([MAGIC, struct.pack("<I", VERSION if self._offsets is None and not told else INDEXED), text])
+
+    def begin(self) -> None:
+        """Make the file. Who calls it calls `discard` where an exception ends this or anything later.
+
+        Raises:
+            OSError: the file is there already, or cannot be made.
+        """
+        try:
+            create(self.path).close()
+        except FileExistsError:
+            self._pid = -1  # it is not ours to remove
+            raise
 
     def write(
         self,
@@ -133,11 +134,8 @@ class ElementsWriter:
             self._record(end)
             self._end_member()
         self._flush()
-        fd = os.open(self.path, os.O_RDWR)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        with open(self.path, "r+b", buffering=0) as file:
+            os.fsync(file.fileno())
 
     def discard(self) -> None:
         """Remove the file. In a forked child, do nothing: the file is the parent's."""
@@ -180,14 +178,12 @@ class ElementsWriter:
     def _flush(self) -> None:
         if os.getpid() != self._pid:
             raise DataError("only the process that created this file can write to it, got a forked child")
-        fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0))  # a removed file stays removed
-        try:
+        with open(self.path, "r+b", buffering=0) as file:  # a removed file stays removed
+            file.seek(0, os.SEEK_END)
             for data in self._buffer:
                 view = memoryview(data)
                 while len(view):
-                    view = view[os.write(fd, view) :]
-        finally:
-            os.close(fd)
+                    view = view[file.write(view) or 0 :]
         self._buffer, self._size = [], 0
 
 

@@ -494,6 +494,7 @@ def test_elements_of_another_type_than_the_head_says_are_errors_and_the_file_is_
         head = reader.head
     path.unlink()
     writer, stream = ElementsWriter(str(path), head, told=True), Stream(1, "x")
+    writer.begin()
     for i in range(3):
         writer.write(leaves, stream, i)
     writer.finish()

@@ -72,6 +72,7 @@ COLUMNS = (
 def write_all(path: Path, items: Iterable[tuple[Any, ...]], compression: str = "", head: str = "head") -> None:
     """Write elements: columns or an error, the stream, the place, and the rows of a batch."""
     writer = ElementsWriter(str(path), {"some": head}, compression)
+    writer.begin()
     for columns, owner, place, *rows in items:
         writer.write(columns, owner, place, *rows)
     writer.finish()
@@ -166,12 +167,13 @@ def test_a_file_that_exists_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"mine")
 
     with pytest.raises(FileExistsError):
-        ElementsWriter(str(tmp_path / "a"), {})
+        ElementsWriter(str(tmp_path / "a"), {}).begin()
     assert (tmp_path / "a").read_bytes() == b"mine"
 
 
 def test_a_file_that_was_removed_is_not_made_again(tmp_path: Path) -> None:
     writer = ElementsWriter(str(tmp_path / "a"), {})
+    writer.begin()
     writer.write(COLUMNS, ONE, 0)
     writer.discard()
     writer.discard()

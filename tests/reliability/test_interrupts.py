@@ -25,7 +25,9 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, StateError, ops
+from gpupipe.flow.cache.files import FileCacheStore
 from gpupipe.load.iterator import DatasetIterator
+from gpupipe.serial import elements_writer
 from gpupipe.transform.machine import has_dali
 from tests.behaviour.model import plain
 from tests.chains import damage
@@ -383,3 +385,32 @@ def test_in_any_order_nothing_comes_behind_an_interrupt(name: str, held: bool) -
         with ds.iterator(epoch=3) as items:
             items.load_state_dict(state)
             assert sorted([*got, *(key(x) for x in items)]) == whole
+
+
+# A file object that nobody has yet is closed with a warning.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("behind", ["create", "begin", "start"])
+def test_ctrl_c_while_a_cache_makes_its_file_leaves_none(
+    behind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes right behind a call after which there is a file."""
+    owner: Any = {"create": elements_writer, "begin": elements_writer.ElementsWriter, "start": FileCacheStore}[behind]
+    whole = getattr(owner, behind)
+
+    def struck(*args: Any) -> None:
+        monkeypatch.setattr(owner, behind, whole)
+        whole(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(owner, behind, struck)
+    with iter(Dataset.range(9).cache(str(tmp_path / "c"))) as items:
+        with pytest.raises(KeyboardInterrupt):
+            next(items)
+        made = os.listdir(tmp_path)
+        rest = [int(x) for x in items]
+
+    assert made == []
+    assert rest == list(range(9))
+    assert len(os.listdir(tmp_path)) == 1
+    fds = Path("/proc/self/fd")
+    assert not [one for one in (fds.iterdir() if fds.is_dir() else ()) if str(tmp_path) in os.path.realpath(one)]

@@ -36,7 +36,7 @@ def replacing(path: str | os.PathLike[str], *, own: bool = False) -> Iterator[Bi
     _swept(folder, os.getpid())
     part = temporary(os.path.join(folder, f".{name.lstrip('.')}"))
     try:
-        with open(create(part), "w+b", buffering=1 << 20) as file:
+        with create(part) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

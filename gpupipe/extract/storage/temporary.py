@@ -14,6 +14,7 @@ import platform
 import re
 import secrets
 import sys
+from typing import BinaryIO
 
 from gpupipe.errors import shown_name
 from gpupipe.log import logger
@@ -28,14 +29,14 @@ def temporary(path: str, kind: str = "tmp") -> str:
     return f"{path}.{_here()}-{os.getpid()}-{secrets.token_hex(8)}.{kind}"
 
 
-def create(path: str) -> int:
-    """Make a file that is not there, to write and read; return its descriptor.
+def create(path: str) -> BinaryIO:
+    """Make a file that is not there, to write and read. An interrupt at any time leaves no descriptor open.
 
     Raises:
         FileExistsError: something is there, be it a link.
         OSError: it cannot be made.
     """
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    return open(path, "x+b", buffering=1 << 20)
 
 
 def commit(part: str, path: str) -> None:

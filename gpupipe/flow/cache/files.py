@@ -250,7 +250,7 @@ class FileCacheStore:
         return _File(self, run, element)
 
     def writer(self, settings: Settings, element: ElementType) -> ElementsWriter:
-        """Open a new temporary file for these settings.
+        """The writer of a new temporary file for these settings.
 
         Raises:
             MissingFileError: the folder does not exist.
@@ -336,13 +336,14 @@ class _File:
         self._path = store.file(run.settings)
         self._run = run
         self._writer: ElementsWriter | None = None
+        run.on_close(self.close)  # before there is a file, so that an interrupt leaves none
         try:
             self._writer = store.writer(run.settings, element)
+            self._writer.begin()
         except OSError as error:
             if isinstance(error, DataError):
                 raise
             self._give_up(error)
-        run.on_close(self.close)
 
     def add(self, element: Element) -> None:
         """Write an element, unless the file was given up."""
