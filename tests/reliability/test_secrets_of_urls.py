@@ -449,7 +449,7 @@ WRITERS = {
 """Files of the source that write files -> by what they are tested here, or why they hold no name of a remote file."""
 
 _CALLS = {"write_text", "write_bytes", "replacing", "savez", "FileIO", "fdopen", "mkstemp", "NamedTemporaryFile"}
-_MODES = {"w", "wb", "ab", "a", "rb+", "r+b", "r+", "x", "xb", "w+b"}
+_MODES = {"w", "wb", "ab", "a", "rb+", "r+b", "r+", "x", "xb", "x+b", "w+b"}
 
 
 def test_everything_that_writes_files_is_in_the_table() -> None:
