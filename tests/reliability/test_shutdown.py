@@ -203,6 +203,21 @@ def test_a_break_an_exception_and_the_garbage_collector_end_it(chain: Dataset) -
     assert held() is None
 
 
+def test_the_garbage_collector_ends_a_loop_whose_first_element_was_bad() -> None:
+    """It was looked at for its type, in the loop's own stack: the traceback of its error leads to the iterator."""
+
+    def fail(x: Any) -> int:
+        if int(x) == 0:
+            raise ValueError("bad")
+        return int(x)
+
+    before = set(left())
+    with pytest.raises(gp.DataError, match="bad"):
+        list(Dataset.range(20).map(fail, traced=False).prefetch(1))
+
+    assert wait_until(lambda: sorted(set(left()) - before)) == []
+
+
 def test_close_ends_it_keeps_nothing_and_may_be_called_again(chain: Dataset) -> None:
     items = iter(chain)
     next(items)

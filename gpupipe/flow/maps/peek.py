@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from itertools import chain
-from operator import length_hint
+from collections import deque
+from itertools import chain, repeat, starmap
 
 from ...errors import DataError, GpupipeError
 from ...spec import TensorSpec, spec_of
@@ -134,14 +134,14 @@ class _Peeked(Running):
 
     def __init__(self, head: list[Element], rest: Running, at: Context) -> None:
         self._mixed = at.run.any_order
-        self._head = iter(head)
+        self._head = deque(head)  # what was given is not kept: the traceback of an error leads to the iterator
         self._count = len(head)
-        super().__init__(chain(self._head, rest))
+        super().__init__(chain(starmap(self._head.popleft, repeat((), len(head))), rest))
         self._rest = rest
 
     def snapshot(self) -> State:
         """The state of the rest; before it starts, how many of the peeked elements were given."""
-        left = length_hint(self._head)
+        left = len(self._head)
         if not left:
             return self._rest.snapshot()
         if left == self._count:
