@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from itertools import chain, count
 from typing import Any
@@ -28,6 +29,7 @@ __all__ = [
     "DATASETS",
     "LISTED",
     "LONGEST",
+    "READ_AGAIN",
     "FoundBad",
     "Places",
     "as_before",
@@ -52,6 +54,9 @@ MARGIN = 1024
 DATASETS, BATCHES, ASKED, LISTED = 1 << 30, 2 << 30, 3 << 30, 4 << 30
 """In the place of a step: the datasets that are made of elements, batches of rows that do not fit together, a function
 whose step keeps the errors itself, and a manifest of bad records."""
+
+READ_AGAIN: ContextVar[bool] = ContextVar("gpupipe_read_again", default=False)
+"""Whether elements are read a second time in a pass, not after a position: what was bad is the same bad element."""
 
 MOST_SCOPES = 100
 """Caches in one place that are looked for among those that were opened there before."""
@@ -113,6 +118,9 @@ class FoundBad:
         place, error = (depth, *at), failure.error
         with self._lock:
             failure.found = met(self._before.get(depth, {}), at, True)
+            if failure.found is None and READ_AGAIN.get() and place in self._found:
+                failure.found = self._found[place][0]
+                failure.found.again = True
             if failure.found is not None:
                 return
             told = type(error).__name__, sys.intern(error.stage), sys.intern(error.reason[:LONGEST]), bool(error.lost)

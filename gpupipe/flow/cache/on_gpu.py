@@ -39,7 +39,7 @@ class GpuCacheStore(CacheStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Empty elsewhere: GPU memory belongs to this process."""
-        return GpuCacheStore, ({}, self.name, self.memory, self.spill)
+        return GpuCacheStore, ({}, {}, self.name, self.memory, self.spill)
 
     def key(self, settings: Settings) -> CacheKey:
         """The settings that the elements depend on, the GPU, and the process, since a forked one cannot use it."""

@@ -13,6 +13,7 @@ from ...classes import dataclass
 from ...errors import StateError
 from ...plan.index import ENDLESS
 from ..access import Padded, RandomAccess, access
+from ..bad.found import READ_AGAIN
 from ..buffer_sizes import bytes_of
 from ..element import Element, Raised, repeated
 from ..run import SILENT_REPLAY, Context, Flow
@@ -150,10 +151,12 @@ class _Wrapping(Running):
         try:
             try:
                 SILENT_REPLAY.set(True)
+                READ_AGAIN.set(True)
                 found = (element for element in again if type(element[0]) is not Raised)
                 element = next(islice(found, index, None), None)
             finally:
                 SILENT_REPLAY.set(before)
+                READ_AGAIN.set(False)
         finally:
             close(again)
         if element is None and not self._stopped.on:
