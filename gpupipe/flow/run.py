@@ -22,6 +22,7 @@ from ..random import ROOT, hash64, mix64, pass_number, place_key, step_seed
 from ..threads import DaemonPool, Flag
 from ..transform.program import Feed
 from ..urls import without_secrets
+from .bad.found import PEEKING
 from .bad.policy import ErrorPolicy
 from .bad.records import REASON, Action, BadRecords
 from .counters import Counters
@@ -546,10 +547,6 @@ class PeekedErrors:
                 self._run.note(element, verb)
             else:
                 self._run.leave_out(element, verb)
-
-
-PEEKING: ContextVar[PeekedErrors | None] = ContextVar("gpupipe_peeking", default=None)
-"""The object that keeps bad elements while they are only peeked at; None otherwise."""
 
 
 def bad_record(element: Element, action: Action, epoch: int) -> BadRecord:

@@ -261,6 +261,21 @@ def test_what_is_looked_at_for_its_type_again_may_be_bad_in_an_earlier_pass() ->
     assert given + numbers(resumed(chain, items.state_dict())) == [0, 1, 2] * 3
 
 
+@pytest.mark.parametrize("count", range(6))
+def test_what_is_looked_at_for_its_type_again_is_left_for_the_pass(count: int) -> None:
+    """All elements that a slice of a cache has are bad, so each run looks at them, and then gives them."""
+
+    def chain() -> gp.Dataset:
+        bad = gp.Dataset.range(12).map(Marked({2, 5, 8, 11}), traced=False).cache()[2::3]
+        return bad.interleave(lambda x: gp.Dataset.range(2)).map(lambda x: int(x)).concatenate(gp.Dataset.range(3))
+
+    items = iter(chain())
+    before = outcomes(items, count)
+    again = resumed(chain(), items.state_dict())
+
+    assert before + outcomes(again, 99) == outcomes(iter(chain()), 99)
+
+
 def test_a_batch_keeps_the_place_of_a_row_that_fails_now() -> None:
     make = Marked(set())
     chain = gp.Dataset.range(24).map(make, traced=False).batch(4).unbatch().with_options(SKIP)

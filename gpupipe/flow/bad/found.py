@@ -29,6 +29,7 @@ __all__ = [
     "DATASETS",
     "LISTED",
     "LONGEST",
+    "PEEKING",
     "READ_AGAIN",
     "FoundBad",
     "Places",
@@ -54,6 +55,9 @@ MARGIN = 1024
 DATASETS, BATCHES, ASKED, LISTED = 1 << 30, 2 << 30, 3 << 30, 4 << 30
 """In the place of a step: the datasets that are made of elements, batches of rows that do not fit together, a function
 whose step keeps the errors itself, and a manifest of bad records."""
+
+PEEKING: ContextVar[Any] = ContextVar("gpupipe_peeking", default=None)
+"""The object that keeps bad elements while they are only peeked at (`run.PeekedErrors`); None otherwise."""
 
 READ_AGAIN: ContextVar[bool] = ContextVar("gpupipe_read_again", default=False)
 """Whether elements are read a second time in a pass, not after a position: what was bad is the same bad element."""
@@ -117,7 +121,7 @@ class FoundBad:
         at = place_of(stream, position)
         place, error = (depth, *at), failure.error
         with self._lock:
-            failure.found = met(self._before.get(depth, {}), at, True)
+            failure.found = met(self._before.get(depth, {}), at, True, PEEKING.get() is None)
             if failure.found is None and READ_AGAIN.get() and place in self._found:
                 failure.found = self._found[place][0]
                 failure.found.again = True
@@ -258,7 +262,7 @@ def by_depth(found: All) -> dict[int, Places]:
     return before
 
 
-def met(places: Places, place: tuple[int, int, int], again: bool) -> Found | None:
+def met(places: Places, place: tuple[int, int, int], again: bool, take: bool = True) -> Found | None:
     """Take the first time that an element was bad and has not come again since; None if there is none.
 
     Args:
@@ -266,10 +270,11 @@ def met(places: Places, place: tuple[int, int, int], again: bool) -> Found | Non
         place: of the element.
         again: whether it is made again. Behind the position only what was found ahead, and not told yet, is as it was,
             outside of caches: of what is bad in those their copies tell.
+        take: False leaves it for the pass: it is only looked at.
     """
     times = places.get(place, ())
     found = next((one for one in times if again or (one.error and not place[0])), None)
-    if found is not None:
+    if found is not None and take:
         places[place].remove(found)
     return found
 
