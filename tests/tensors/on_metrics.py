@@ -24,7 +24,8 @@ def number(x: Any) -> int:
 def gathered(loader: Any) -> list[int]:
     seen: list[int] = []
     for batch in accelerator.prepare(loader):
-        seen += accelerator.gather_for_metrics(batch).tolist()
+        rows: Any = accelerator.gather_for_metrics(batch)
+        seen += rows.tolist()
     return seen
 
 
@@ -52,7 +53,8 @@ cases = [
 ][part::parts]
 wrong = []
 for rows, size, drop, policy in cases:
-    theirs = gathered(torch.utils.data.DataLoader(wanted(rows, policy), batch_size=size, drop_last=drop))
+    numbers: Any = wanted(rows, policy)
+    theirs = gathered(torch.utils.data.DataLoader(numbers, batch_size=size, drop_last=drop))
     if gathered(chain(rows, size, drop, policy).as_torch()) != theirs:
         wrong.append([rows, size, drop, policy])
 
