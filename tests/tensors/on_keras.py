@@ -57,10 +57,10 @@ model.fit(rest, initial_epoch=1, epochs=2, verbose=0)
 few = {}  # of a dataset of so few batches, what three epochs draw, by `fit` and by three calls of it
 for count in (1, 2, 3):
     ds = (
-        gp.Dataset.range(4 * count)
+        gp.Dataset.range(20 * count)
         .shuffle(gp.ALL)
         .map(lambda i: (np.array([i, 0], np.float32), np.int64(i)), traced=False)
-        .batch(4)
+        .batch(20)
     )
     at_once, by_call = noting(ds), noting(ds)
     model.fit(at_once, epochs=3, verbose=0)

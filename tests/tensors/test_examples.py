@@ -67,7 +67,7 @@ class Example:
             return [batch[rank :: self.ranks] for batch in batches]
         if not self.whole:
             return batches
-        return [*batches, *batches[: -len(batches) % self.ranks]][rank :: self.ranks]
+        return batches[rank : len(batches) // self.ranks * self.ranks : self.ranks]  # whole rounds
 
 
 TRAINING = [
@@ -108,7 +108,7 @@ def test_a_stopped_run_ends_as_one_that_was_not_stopped(example: Example, photog
     common += ["--save-every", str(SAVED), *example.more, option]
     if example.needs == "lightning":  # a validation between the epochs moves nothing; its last batch has fewer rows
         common += [str(tmp_path / "run"), "--val", f"{photographs}/*-00000-*", option]
-    batches = BATCHES if not example.whole else -(-44 // example.batch // example.ranks)
+    batches = BATCHES if not example.whole else 44 // example.batch // example.ranks
 
     whole, stopped = [*common, f"{tmp_path}/whole{suffix}"], [*common, f"{tmp_path}/stopped{suffix}"]
     words = whole, [*stopped, "--steps", str(STOPPED)], stopped

@@ -39,7 +39,7 @@ def test_fit_takes_an_epoch_for_each_of_its_own(backend: str) -> None:
 
 
 def _few(count: int, epoch: int) -> list[list[int]]:
-    ds = gp.Dataset.range(4 * count).shuffle(gp.ALL).batch(4)
+    ds = gp.Dataset.range(20 * count).shuffle(gp.ALL).batch(20)
     return [batch.tolist() for batch in ds.iterator(epoch=epoch)]
 
 

@@ -128,10 +128,10 @@ class FoundBad:
             if failure.found is not None:
                 return
             told = type(error).__name__, sys.intern(error.stage), sys.intern(error.reason[:LONGEST]), bool(error.lost)
-            failure.found = Found(self.count, told)
-            self._found.setdefault(place, []).append(failure.found)
+            failure.found = found = Found(self.count, told)
+            found.cause = error  # before it is kept: an interrupt may come behind each line
+            self._found.setdefault(place, []).append(found)
             self._sort((place,))
-            failure.found.cause = error
             self.count += 1
             while len(self._found) > MOST:
                 first = next(iter(self._found))
