@@ -11,7 +11,7 @@ from ..brief import brief
 from ..classes import dataclass
 from ..errors import PlanError, PlanTypeError
 from ..plan.index import ENDLESS, Asked, Places, length_of
-from ..plan.places import RedrawnAsked, RedrawnPlaces, visits_of
+from ..plan.places import RedrawnAsked, RedrawnPlaces
 from .base import Chain
 
 __all__ = ["BatchesOfPlaces", "batches_of", "places_of"]
@@ -110,4 +110,6 @@ def places_of(places: Any, redraw: bool) -> Places | Asked:
         raise PlanError(f"pick needs places from 0 to 2**62 - 1, got {int(wrong)}")
     chosen = given.astype(np.int64)
     chosen.flags.writeable = False
-    return RedrawnPlaces(chosen) if redraw and visits_of(chosen).any() else Places(chosen)
+    if redraw and (redrawn := RedrawnPlaces(chosen)).visits.any():
+        return redrawn
+    return Places(chosen)
