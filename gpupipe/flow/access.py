@@ -21,12 +21,14 @@ from ..classes import dataclass
 from ..errors import GpupipeError, PlanError
 from ..graph.op import Array
 from ..plan.index import ENDLESS
+from .bad.found import as_it_was, bad_before
 from .element import Element, is_element, repeated
 from .run import Context, Flow
 from .state.snapshot import Counted, State
 from .step import Running, close
 
 __all__ = [
+    "AsItWas",
     "FromFunction",
     "Joined",
     "Later",
@@ -138,6 +140,23 @@ class FromFunction(RandomAccess):
 def from_list(elements: Sequence[Element]) -> RandomAccess:
     """The elements of a list."""
     return FromFunction(len(elements), elements.__getitem__)
+
+
+class AsItWas(RandomAccess):
+    """The elements of a source by index, in which what was bad before a loaded state is bad (`as_before`)."""
+
+    def __init__(self, source: RandomAccess, at: Context) -> None:
+        self._source = source
+        self._run = at.run
+        self.size, self.parts = source.size, source.parts
+
+    def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
+        places = bad_before(self._run, None)
+        picked = self._source.pick(blocks)
+        return (as_it_was(element, places, self._run) for element in picked) if places else picked
+
+    def changed(self) -> Iterator[Element]:
+        return self._source.changed()
 
 
 class Remapped(RandomAccess):

@@ -22,7 +22,7 @@ from ..random import ROOT, hash64, mix64, pass_number, place_key, step_seed
 from ..threads import DaemonPool, Flag
 from ..transform.program import Feed
 from ..urls import without_secrets
-from .bad.found import PEEKING
+from .bad.found import PEEKING, inner_scope
 from .bad.policy import ErrorPolicy
 from .bad.records import REASON, Action, BadRecords
 from .counters import Counters
@@ -162,7 +162,7 @@ class Context:
     @property
     def inner_scope(self) -> int:
         """The scope of the input of a cache that is opened here."""
-        return mix64(self.scope, self.drawing.key) or 1
+        return inner_scope(self.scope, self.drawing.key)
 
     def for_places(self, places: Any) -> Context:
         """The same context for steps that make elements for the places of a step; None: for some that are known."""
@@ -338,7 +338,9 @@ class Run:
             self.settings.on_error, self.leave_out, self.stopped.is_set, self.ranked, self.lacks, self.refuse
         )
 
-    def leave_out(self, element: Element, verb: Action | None = None, always: bool = False) -> None:
+    def leave_out(
+        self, element: Element, verb: Action | None = None, always: bool = False, reported: bool = True
+    ) -> None:
         """Count, list and log an element that is left out or replaced.
 
         Each is noted once, however often its batch is formed; elements that are made again after a restored state were
@@ -348,13 +350,14 @@ class Run:
             element: a hole with its identity.
             verb: what was done with it; by default what `on_error` says.
             always: log it, whatever its number.
+            reported: as in `note`.
 
         Raises:
             TooManyBadError: there are more than `Options.max_bad`.
         """
         verb = verb or ("replaced" if self.settings.on_error == "replace" else "left out")
         error = element[0].error
-        self.bad.log(verb, error, self.note(element, verb), error.file, error.unit, always)
+        self.bad.log(verb, error, self.note(element, verb, reported), error.file, error.unit, always)
 
     def settle(self, element: Element) -> DataError | None:
         """Decide about a hole at the end of the chain: the error to raise, or None if it is left out or replaced.
@@ -388,6 +391,11 @@ class Run:
         """List a bad element; return how many were left out so far, 0 if this one was noted before.
 
         An interrupt may come after any line: the element is made again then, and listed unless it was.
+
+        Args:
+            element: a hole with its identity.
+            verb: what is done with it.
+            reported: False if `Found.reported` is called later, when the element has left the chain.
         """
         hole = element[0]
         if hole.noted or self.stopped.on:  # a read that is interrupted by the end of the run is not bad
@@ -527,6 +535,7 @@ class PeekedErrors:
         self._run = run
         self._most = most
         self._kept: list[tuple[Element, Action]] | None = []
+        self._told: list[Element] = []
 
     def keeps(self, element: Element, verb: Action) -> bool:
         """Keep a bad element; return False if it is to be noted now."""
@@ -543,10 +552,18 @@ class PeekedErrors:
         kept, self._kept = self._kept or [], None
         for element, verb in kept:
             element[0].noted = False
+            self._told.append(element)
             if verb == "raised":
-                self._run.note(element, verb)
+                self._run.note(element, verb, reported=False)
             else:
-                self._run.leave_out(element, verb)
+                self._run.leave_out(element, verb, reported=False)
+
+    def passed(self) -> None:
+        """Note that the pass has given what was peeked at: until then a resume makes it again as it was."""
+        told, self._told = self._told, []
+        for element in told:
+            if element[0].found is not None:
+                element[0].found.reported()
 
 
 def bad_record(element: Element, action: Action, epoch: int) -> BadRecord:

@@ -377,6 +377,8 @@ class DatasetIterator(Reports, Iterator[Any]):
         flow, first = written(flow)
         if self._run is not None:
             self._chain.opened = self._run.limits.opened
+        if self._run is not None:
+            progress.caches = self._run.bad.found.in_full_caches()
         if self._run is not None and not ended:
             found, progress.listed = self._run.bad.found, len(self._run.bad.known) > 0
             progress.bad = found.since(min([n for n in (first, needed) if n is not None], default=found.count))
@@ -425,7 +427,7 @@ class DatasetIterator(Reports, Iterator[Any]):
             self._mark = Mark(None, self._progress.delivered)
         if self._run is not None:
             self._run.bad.before = self._progress.noted
-            self._run.bad.found.start(*(self._progress.bad or ([], True, [])))
+            self._run.bad.found.start(*(self._progress.bad or ()))
             self._run.limits.opened.clear()
             self._run.limits.changed.clear()
         check_ranks(self._chain, self._progress, epoch)

@@ -56,6 +56,8 @@ def first_run(settings: Settings, progress: Progress) -> Run:
     run.bad.left_out, run.bad.before = progress.left_out, progress.noted
     if progress.bad is not None:
         run.bad.found.start(*progress.bad)
+    elif progress.caches:
+        run.bad.found.after(progress.caches)
     return run
 
 

@@ -34,10 +34,13 @@ __all__ = [
     "FoundBad",
     "Places",
     "as_before",
+    "as_it_was",
+    "bad_before",
     "bad_element",
     "depth_of",
     "found",
     "hole_again",
+    "inner_scope",
     "is_written",
     "met",
     "place_of",
@@ -89,6 +92,7 @@ class FoundBad:
         self._scopes: dict[int, list[int]] = {}  # of the inputs of caches in each scope
         self._within: dict[int, dict[Place, None]] = {}  # what was found in each scope, and may have been dropped
         self._refilled: set[int] = set()  # scopes in which all that was bad is bad again, wherever the position is
+        self._full: set[int] = set()  # scopes of caches that were full at some time
         self._passes = Passes()
         self._before: dict[int, Places] = {}
         self._lock = threading.RLock()
@@ -98,8 +102,12 @@ class FoundBad:
         renew_lock(self)
 
     def start(self, state: State = None, exact: bool = True, passes: State = ()) -> None:
-        """Start an epoch; after a state with the bad elements that `since` returned."""
-        found = read_places(state or ())
+        """Start an epoch; after a state with the bad elements that `since` returned.
+
+        Without one, what was bad in full caches stays bad: one that is lost is filled again.
+        """
+        with self._lock:
+            found = self._of_full() if state is None else read_places(state)
         numbers = count()
         for one in chain.from_iterable(found.values()):
             one.number = next(numbers)
@@ -108,6 +116,36 @@ class FoundBad:
             self._before, self._in_caches, self._passes = by_depth(found), {}, Passes(passes_of(passes))
             self._scopes, self._within, self._refilled = {}, {}, set()
             self._sort(found)
+            if state is not None:
+                self._full = full_scopes(found, self._passes.all())
+
+    def after(self, caches: list[Any]) -> None:
+        """Start an epoch after a state between epochs, with what `in_full_caches` returned."""
+        with self._lock:
+            self.start(caches)
+            self._full = {place[1] for place in self._found}
+
+    def in_full_caches(self) -> list[Any]:
+        """The bad elements in the inputs of caches that are full, as JSON."""
+        with self._lock:
+            return written(self._of_full().items())
+
+    def _of_full(self) -> All:
+        """The bad elements in the inputs of full caches."""
+        found: All = {}
+        for scope in self._nested(self._full):
+            for place in self._within.get(scope, ()):
+                times = self._found.get(place) or self._in_caches.get(place)
+                if times is not None:
+                    found[place] = times
+        return found
+
+    def _nested(self, scopes: Iterable[int]) -> list[int]:
+        """Scopes, and those of the caches that are opened in them."""
+        every = list(scopes)
+        for one in every:  # which grows
+            every += self._scopes.get(one, ())
+        return every
 
     def again(self, number: int) -> None:
         """Prepare to make elements of the epoch again, as after a state with what `since` returned."""
@@ -177,9 +215,8 @@ class FoundBad:
         with self._lock:
             if self._dropped or not self.exact:
                 return None
-            scopes, found = [scope], All()
-            for one in scopes:  # which grows
-                scopes += self._scopes.get(one, ())
+            found = All()
+            for one in self._nested([scope]):
                 for place in self._within.get(one, ()):
                     kept = self._found.get(place) or self._in_caches.get(place)
                     if kept is not None:
@@ -220,6 +257,7 @@ class FoundBad:
         """
         with self._lock:
             self._keep(bad or (), scope)
+            self._full.add(scope)
             self.exact = self.exact and bad is not None
             if bad is not None:
                 self._passes.note(cache, full_pass(bad))
@@ -250,6 +288,24 @@ class FoundBad:
         self._in_caches.update(kept)
         self._sort(kept)
         return kept
+
+
+def full_scopes(found: All, passes: dict[tuple[int, str], Pass]) -> set[int]:
+    """The scopes of full caches among those of bad elements, as `Context.inner_scope` has them."""
+    inside = {place[1] for place in found} - {0}
+    keys = {key for (key, _), one in passes.items() if one.full}
+    full: set[int] = set()
+    outer = [0]
+    for scope in outer:  # which grows
+        new = {inner_scope(scope, key) for key in keys} & inside - full
+        full |= new
+        outer += new
+    return full
+
+
+def inner_scope(scope: int, key: int) -> int:
+    """The scope of the input of a cache that is opened with this key in a scope."""
+    return mix64(scope, key) or 1
 
 
 def by_depth(found: All) -> dict[int, Places]:
@@ -321,15 +377,34 @@ def as_before(at: Any, flow: Any, items: Running, reported: bool = False) -> Run
         reported: only what was reported by then. A stage finds out late that an image is bad, and raises errors of the
             host before it: what it had found ahead comes in that order again, not in that of the input.
     """
-    places = at.run.bad.found.of(flow)
-    if places and (reported or at.run.peeks):  # who looks ahead leaves them for the pass
-        places = {place: [one for one in times if not (reported and one.error)] for place, times in places.items()}
+    places = bad_before(at.run, flow, reported)
     return _AsBefore(_again(items, places, at.run), items) if places else items
+
+
+def bad_before(run: Any, flow: Any, reported: bool = False) -> Places | None:
+    """What a step found bad before a loaded state, of which each element takes its time; `reported` as in `as_before`."""
+    places: Places | None = run.bad.found.of(flow)
+    if places and (reported or run.peeks):  # who looks ahead leaves them for the pass
+        return {place: [one for one in times if not (reported and one.error)] for place, times in places.items()}
+    return places
 
 
 class _AsBefore(Unseen):
     def ready(self) -> bool:
         return self.source is None or self.source.ready()
+
+
+def as_it_was(element: Element, places: Places, run: Any) -> Element:
+    """An element, bad again if it was before a loaded state."""
+    value, stream, position = element
+    place = place_of(stream, position)
+    found = met(places, place, run.makes_again(stream)) if place in places else None
+    if found is None:
+        return element
+    if type(value) is tuple:
+        return hole_again(found, stream, position)
+    value.found = found
+    return element
 
 
 def _again(inner: Running, places: Places, run: Any) -> Iterator[Element]:
@@ -341,14 +416,7 @@ def _again(inner: Running, places: Places, run: Any) -> Iterator[Element]:
             inner.lose()  # what an error hid of its file stays hidden
             yield hole_again(lost[place[:2]][1], stream, position)
             return
-        found = met(places, place, run.makes_again(stream)) if place in places else None
-        if found is None:
-            yield element
-        elif type(value) is tuple:
-            yield hole_again(found, stream, position)
-        else:
-            value.found = found
-            yield element
+        yield as_it_was(element, places, run)
 
 
 def hole_again(found: Found, stream: Stream, position: int) -> Element:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from itertools import chain, repeat, starmap
+from collections.abc import Iterator
+from itertools import chain
 
 from ...errors import DataError, GpupipeError
 from ...spec import TensorSpec, spec_of
@@ -105,7 +106,7 @@ class PeekedFlow:
             self._head = []
             if self._errors is not None:
                 self._errors.tell()
-            return _Peeked(head, rest, at)
+            return _Peeked(head, rest, at, self._errors)
         self._head = []
         close(rest)
         if isinstance(state, dict) and "looked_at" in state:
@@ -132,12 +133,18 @@ class PeekedFlow:
 class _Peeked(Running):
     """The elements that were peeked at, then the rest of their pass."""
 
-    def __init__(self, head: list[Element], rest: Running, at: Context) -> None:
+    def __init__(self, head: list[Element], rest: Running, at: Context, errors: PeekedErrors | None) -> None:
         self._mixed = at.run.any_order
         self._head = deque(head)  # what was given is not kept: the traceback of an error leads to the iterator
         self._count = len(head)
-        super().__init__(chain(starmap(self._head.popleft, repeat((), len(head))), rest))
+        super().__init__(chain(self._given(errors), rest))
         self._rest = rest
+
+    def _given(self, errors: PeekedErrors | None) -> Iterator[Element]:
+        while self._head:
+            if errors is not None and len(self._head) == 1:
+                errors.passed()
+            yield self._head.popleft()
 
     def snapshot(self) -> State:
         """The state of the rest; before it starts, how many of the peeked elements were given."""

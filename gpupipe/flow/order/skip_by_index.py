@@ -9,6 +9,7 @@ from itertools import chain
 from ...classes import dataclass
 from ...plan.index import ENDLESS
 from ..access import RandomAccess, access, blocks_of, strided
+from ..bad.found import as_before
 from ..combine.flat_map import FlatMapFlow
 from ..combine.inner import inside, open_inner
 from ..element import Element, is_element
@@ -21,7 +22,7 @@ from ..sources.records import RecordsFlow
 from ..sources.rows import RowsFlow
 from ..sources.samples import SamplesFlow
 from ..stall import Where
-from ..state.snapshot import State
+from ..state.snapshot import Counted, State
 from ..step import Running, close
 from .even import EvenFlow
 from .select import ShardFlow, SkipFlow, TakeFlow
@@ -174,7 +175,7 @@ def _strided_files(flow: FlatMapFlow, at: Context, left: int, step: int) -> Iter
                 known = records.indexed(inside(at, element), build=False)
             if known is not None:
                 if left < known.size:
-                    for item in known.strided(left, step):
+                    for item in as_before(at, None, Counted(known.strided(left, step))):
                         yield item
                 left += max(0, -(-(known.size - left) // step)) * step - known.size
                 continue

@@ -9,7 +9,7 @@ from typing import Any
 from ...classes import dataclass
 from ...errors import DataError, StateError
 from ...extract.shards.lmdb import EntryReader, Keys, count_entries, keys_of, position_of, read_entry
-from ..access import RandomAccess, from_list
+from ..access import AsItWas, RandomAccess, from_list
 from ..bad.found import as_before, bad_element
 from ..element import Element, Stream
 from ..run import Context
@@ -49,7 +49,7 @@ class EntriesFlow:
             return from_list([])
         stream = at.stream("entries", path, "key")
         try:
-            return _ByIndex(path, count_entries(path), stream)
+            return AsItWas(_ByIndex(path, count_entries(path), stream), at)
         except DataError as error:
             uncounted(at.run, error.kept().hiding(), stream)
             return from_list([])

@@ -29,7 +29,7 @@ from ...extract.storage.pieces import Piece, Pieces
 from ...extract.storage.remote import storage_of
 from ...extract.storage.sharing import handed_over
 from ...graph.op import Array
-from ..access import RandomAccess
+from ..access import AsItWas, RandomAccess
 from ..bad.found import as_before, bad_element
 from ..element import Element, Stream
 from ..run import PEEKING, Context
@@ -61,7 +61,7 @@ class FarRecordsFlow:
         return as_before(at, None, listed(FarRecords(self, at), state))
 
     def access(self, at: Context) -> RandomAccess:
-        return FarRecords(self, at)
+        return AsItWas(FarRecords(self, at), at)
 
 
 class _Wanted(NamedTuple):

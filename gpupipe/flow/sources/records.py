@@ -13,7 +13,7 @@ from ...extract.records.reference import HeaderWalker, Reference, indexed_elemen
 from ...extract.records.tfrecord import RecordReader
 from ...extract.storage.files import LOCAL, OpenFile, Version
 from ...extract.storage.patterns import is_url
-from ..access import RandomAccess, blocks_of, from_list
+from ..access import AsItWas, RandomAccess, blocks_of, from_list
 from ..bad.found import as_before, bad_element
 from ..element import Element, Raised, Stream
 from ..run import Context, Run
@@ -57,7 +57,7 @@ class RecordsFlow:
 
     def access(self, at: Context) -> RandomAccess:
         found = self.indexed(at, build=True)
-        return from_list([]) if found is None else found
+        return from_list([]) if found is None else AsItWas(found, at)
 
     def indexed(self, at: Context, build: bool) -> Records | None:
         """The records by their index, see `index_of`."""

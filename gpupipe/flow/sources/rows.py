@@ -19,7 +19,7 @@ from ...extract.tables.table import Block, Format, Table, misfit
 from ...graph.op import Array
 from ...graph.values import digest_of
 from ...spec import TensorSpec
-from ..access import RandomAccess, blocks_of, from_list
+from ..access import AsItWas, RandomAccess, blocks_of, from_list
 from ..bad.found import as_before, bad_element
 from ..element import Element, Stream
 from ..run import Context
@@ -59,7 +59,7 @@ class RowsFlow:
 
     def access(self, at: Context) -> RandomAccess:
         found = self.indexed(at, build=True)
-        return from_list([]) if found is None else found
+        return from_list([]) if found is None else AsItWas(found, at)
 
     def indexed(self, at: Context, build: bool) -> RowsByIndex | None:
         """The rows by index; None without a file, or where it cannot be opened and `build` is not set.

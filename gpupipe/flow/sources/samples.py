@@ -12,7 +12,7 @@ from ...extract.shards.names import BY_NAME, compression_of
 from ...extract.shards.samples import SAMPLES, SampleReader
 from ...extract.storage.files import OpenFile
 from ...extract.storage.patterns import is_url
-from ..access import RandomAccess, blocks_of, from_list
+from ..access import AsItWas, RandomAccess, blocks_of, from_list
 from ..bad.found import as_before, bad_element
 from ..element import Element, Stream
 from ..run import Context
@@ -57,7 +57,8 @@ class SamplesFlow:
         return as_before(at, None, ReaderIterator(reader, at.stream("samples", path, "offset"), at, state))
 
     def access(self, at: Context) -> RandomAccess:
-        return self.indexed(at, build=True) or from_list([])
+        found = self.indexed(at, build=True)
+        return from_list([]) if found is None else AsItWas(found, at)
 
     def indexed(self, at: Context, build: bool) -> Samples | None:
         """The samples by their index; None without an index or a file.
