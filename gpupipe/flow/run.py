@@ -529,6 +529,9 @@ class PeekedErrors:
     Args:
         run: where they are noted.
         most: how many are kept; if there are more, all are noted at once.
+
+    Attributes:
+        found: what steps found bad meanwhile, with its places.
     """
 
     def __init__(self, run: Run, most: int) -> None:
@@ -536,6 +539,7 @@ class PeekedErrors:
         self._most = most
         self._kept: list[tuple[Element, Action]] | None = []
         self._told: list[Element] = []
+        self.found: list[Any] = []
 
     def keeps(self, element: Element, verb: Action) -> bool:
         """Keep a bad element; return False if it is to be noted now."""
@@ -557,6 +561,11 @@ class PeekedErrors:
                 self._run.note(element, verb, reported=False)
             else:
                 self._run.leave_out(element, verb, reported=False)
+
+    def forget(self) -> None:
+        """Forget what was found: the pass is not the one that is asked for, and its elements are read again."""
+        self._run.bad.found.forget(self.found)
+        self.found.clear()
 
     def passed(self) -> None:
         """Note that the pass has given what was peeked at: until then a resume makes it again as it was."""

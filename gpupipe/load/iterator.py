@@ -427,7 +427,7 @@ class DatasetIterator(Reports, Iterator[Any]):
             self._mark = Mark(None, self._progress.delivered)
         if self._run is not None:
             self._run.bad.before = self._progress.noted
-            self._run.bad.found.start(*(self._progress.bad or ()))
+            self._run.bad.found.start(*(self._progress.bad or ([], True, [])))
             self._run.limits.opened.clear()
             self._run.limits.changed.clear()
         check_ranks(self._chain, self._progress, epoch)

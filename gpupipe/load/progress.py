@@ -86,7 +86,7 @@ class Progress:
         left_out: bad elements that were left out or replaced before a state was loaded.
         noted: keys of bad elements of this epoch that were noted before a state was loaded, and how often.
         bad: what a resume needs to know of the bad elements of this epoch, see `FoundBad.since`.
-        caches: what a state between epochs says of the bad elements of full caches, see `FoundBad.after`.
+        caches: what was bad in full caches, see `FoundBad.in_full_caches`.
         listed: whether records of a manifest were bad before a state was loaded.
         start_at: elements of the whole dataset before the point where the number of shards changed; else None.
         raised: elements of this epoch that raised an error instead of being delivered.
@@ -103,7 +103,7 @@ class Progress:
     left_out: int = 0
     noted: Counter[int] = field(default_factory=Counter)
     bad: tuple[list[Any], bool, list[Any]] | None = None
-    caches: list[Any] = field(default_factory=list)
+    caches: list[tuple[int, list[Any]]] = field(default_factory=list)
     listed: bool = False
     start_at: int | None = None
     raised: int = 0
@@ -209,7 +209,7 @@ def state_of(
             state["bad"] = [packed(progress.bad[0]), *progress.bad[1:]]
         state["behind"] = skip
         state["listed"] = progress.listed
-    elif progress.caches:
+    if progress.caches:
         state["caches"] = packed(progress.caches)
     return sealed(state)
 
@@ -224,6 +224,14 @@ def bad_of(given: Any) -> tuple[list[Any], bool, list[Any]]:
         raise corrupt_state()
     passes_of(passes)
     return found, given[1] is True, passes
+
+
+def caches_of(given: Any) -> list[tuple[int, list[Any]]]:
+    """Read what was bad in full caches."""
+    found = [(as_int(scope, "caches", (1 << 64) - 1), bad) for scope, bad in unpacked(given)]
+    if not all(is_written(bad) for _, bad in found):
+        raise corrupt_state()
+    return found
 
 
 def noted_of(given: Any) -> Counter[int]:
@@ -305,7 +313,7 @@ class Resume:
             noted=noted_of(state.get("noted")),
             uneven=shard is not None and shard["elements"] is None,
             bad=bad_of(state.get("bad")) if phase == "inside" else None,
-            caches=bad_of([state["caches"], True])[0] if "caches" in state else [],
+            caches=caches_of(state["caches"]) if "caches" in state else [],
             listed=state.get("listed") is True,
         )
         types = types_from_json(unpacked(state.get("types")))

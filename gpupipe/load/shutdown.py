@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..options import Settings
     from .progress import Progress
 
-__all__ = ["RUNS", "first_run", "next_run", "watch"]
+__all__ = ["RUNS", "close_all", "first_run", "next_run", "watch"]
 
 RUNS: weakref.WeakSet[Run] = weakref.WeakSet()
 """The runs that were started."""
@@ -54,10 +54,8 @@ def first_run(settings: Settings, progress: Progress) -> Run:
             "again, however it has changed, or start the epoch again"
         )
     run.bad.left_out, run.bad.before = progress.left_out, progress.noted
-    if progress.bad is not None:
-        run.bad.found.start(*progress.bad)
-    elif progress.caches:
-        run.bad.found.after(progress.caches)
+    run.bad.found.load(progress.caches)
+    run.bad.found.start(*(progress.bad or ([], True, [])))
     return run
 
 
@@ -98,7 +96,7 @@ def _collected(run: Run) -> None:
     run.close(wait=not threading.current_thread().name.startswith("gpupipe-"))
 
 
-def _close_all() -> None:
+def close_all() -> None:
     """At exit, stop all runs, so that the interpreter can end.
 
     Flows are closed, too: a generator that is destroyed later finds the globals of its module gone.
@@ -118,7 +116,7 @@ def _after_fork() -> None:
         run.abandon()
 
 
-atexit.register(_close_all)
-EXIT_HOOKS.append(_close_all)
+atexit.register(close_all)
+EXIT_HOOKS.append(close_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

@@ -152,8 +152,10 @@ def received(answer: Answer) -> Element:
 class Quiet(Run):
     """A run that lists bad elements; the run of the trainer counts and logs them."""
 
-    def leave_out(self, element: Element, verb: Action | None = None, always: bool = False) -> None:
-        self.note(element, verb or ("replaced" if self.settings.on_error == "replace" else "left out"))
+    def leave_out(
+        self, element: Element, verb: Action | None = None, always: bool = False, reported: bool = True
+    ) -> None:
+        self.note(element, verb or ("replaced" if self.settings.on_error == "replace" else "left out"), reported)
 
 
 class Maker:

@@ -135,10 +135,10 @@ class _OfRequest(Run):
         made.errors = {}
         return made
 
-    def leave_out(self, element: Element, verb: Any = None, always: bool = False) -> None:
+    def leave_out(self, element: Element, verb: Any = None, always: bool = False, reported: bool = True) -> None:
         """Keep the error, too."""
         self.errors[element[2]] = element[0].error
-        super().leave_out(element, verb, always)
+        super().leave_out(element, verb, always, reported)
 
 
 def without(elements: list[Element], failed: RowsFailed) -> list[Element]:

@@ -65,6 +65,8 @@ def _conversion(backend: str) -> Any:
         from .torch import ToTorch
 
         return ToTorch(None, None, False)
+    if backend == "tensorflow":
+        from . import at_exit as at_exit
     return partial(_converted, backend)
 
 

@@ -13,6 +13,7 @@ from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from ..ragged import Ragged, RaggedSpec
 from ..spec import DatasetSpec, TensorSpec, map_structure
 from ..transform.array import to_host
+from . import at_exit as at_exit
 from .loader import Chain, Loader
 
 __all__ = ["as_tf"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -394,3 +395,68 @@ def test_an_element_that_is_looked_at_for_its_type_lacks_like_any_other(
             assert numbers(items) == rest == [*range(8, 24)]
         except gp.StateError as error:
             assert "was good when the state was taken" in str(error)
+
+
+LOST_LATER: dict[str, Any] = {
+    "cache": lambda f: R(7).map(f, traced=False).cache().batch(3),
+    "repeat": lambda f: R(7).map(f, traced=False).cache().repeat(2).batch(3),
+    "part": lambda f: R(7).map(f, traced=False).cache().take(3).concatenate(R(10, 14)),
+    "behind": lambda f: R(7).map(f, traced=False).cache().shuffle(2, seed=1).concatenate(R(10, 14)),
+    "nested": lambda f: R(7).map(f, traced=False).cache().map(lambda x: x + 1).cache().concatenate(R(10, 12)),
+    "by index": lambda f: R(7).map(f, traced=False).cache().shuffle(gp.ALL, seed=1).batch(3),
+    "function": lambda f: R(2).flat_map(lambda y: R(5).map(f, traced=False).cache()).concatenate(R(10, 12)),
+}
+
+
+@pytest.mark.parametrize("name", LOST_LATER)
+def test_a_cache_that_is_lost_has_the_same_elements_bad_in_later_epochs(name: str) -> None:
+    """Wherever the state is, also where the epoch needs no more of the cache."""
+    make = Marked({1, 4})
+    for healed in (1, 2, 5):
+        make.bad = {1, 4}
+        items = iter(LOST_LATER[name](make).with_options(SKIP).epochs(3))
+        states: list[tuple[Any, list[int]]] = []
+        for count in range(99):
+            make.bad = {1, 4} if count < healed else set()
+            states.append((through_json(items.state_dict()), []))
+            try:
+                given = np.ravel(next(items)).tolist()
+            except StopIteration:
+                break
+            for _, rest in states:
+                rest += given
+        for count, (state, rest) in enumerate(states):
+            if count < healed or (count > healed + 3 and count % 4):
+                continue
+            items = resumed(LOST_LATER[name](make).with_options(SKIP).epochs(3), state)
+            assert numbers(items) == rest, (healed, count)
+
+
+@pytest.mark.parametrize("bad", [{0}, {1, 4}, {5}])
+def test_records_read_by_index_into_a_cache_are_bad_again_when_it_is_lost(bad: set[int], tmp_path: Path) -> None:
+    def write(damaged: set[int]) -> None:
+        path = tmp_path / "a.tfrecord"
+        with gp.io.TFRecordWriter(tmp_path / "new") as writer:
+            for n in range(6):
+                writer.write(b"%d" % n)
+        data = bytearray((tmp_path / "new").read_bytes())
+        for n in damaged:
+            data[n * 17 + 12] ^= 64
+        path.write_bytes(data)
+        os.utime(path, ns=(10**18, 10**18))
+
+    def chain() -> gp.Dataset:
+        records = gp.TFRecordDataset(tmp_path / "a.tfrecord").map(int, traced=False)
+        return records.cache().shuffle(gp.ALL, seed=2).batch(2).repeat(2).with_options(SKIP)
+
+    for count in range(1, 4):
+        write(bad)
+        items = iter(chain())
+        for _ in range(count):
+            next(items)
+        state = through_json(items.state_dict())
+        write(set())
+        rest = numbers(items)
+
+        assert rest
+        assert numbers(resumed(chain(), state)) == rest, count

@@ -276,6 +276,28 @@ def test_what_is_looked_at_for_its_type_again_is_left_for_the_pass(count: int) -
     assert before + outcomes(again, 99) == outcomes(iter(chain()), 99)
 
 
+@pytest.mark.parametrize("count", range(5))
+@pytest.mark.parametrize("policy", ["skip", "replace"])
+def test_what_was_looked_at_for_its_type_stays_bad_until_it_is_given(policy: Any, count: int) -> None:
+    """Both inputs are opened at the start; the first elements of the second one were read by then."""
+    make = Marked({0, 2})
+
+    def chain() -> gp.Dataset:
+        looked_at = R(9).map(make, traced=False).batch(3).unbatch()
+        picks = gp.Dataset.from_list([np.int64(i) for i in (0, 0, 0, 1, 1, 0, 1, 1)])
+        inputs = [R(20, 30), looked_at]
+        return gp.Dataset.choose_from_datasets(inputs, picks).with_options(gp.Options(on_error=policy))
+
+    items = iter(chain())
+    for _ in range(count):
+        next(items)
+    state = through_json(items.state_dict())
+    make.bad = set()
+    rest = numbers(items)
+
+    assert numbers(resumed(chain(), state)) == rest
+
+
 def test_a_batch_keeps_the_place_of_a_row_that_fails_now() -> None:
     make = Marked(set())
     chain = gp.Dataset.range(24).map(make, traced=False).batch(4).unbatch().with_options(SKIP)

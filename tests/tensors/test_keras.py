@@ -103,3 +103,11 @@ def test_a_type_that_is_unknown_before_the_chain_runs_is_refused(tf: Any) -> Non
 
 def test_an_endless_dataset_is_endless_in_tensorflow(tf: Any) -> None:
     assert int(gp.Dataset.range(3).repeat().as_tf().cardinality()) == tf.data.INFINITE_CARDINALITY
+
+
+@pytest.mark.parametrize("again", [1, 2])
+def test_a_program_ends_while_tensorflow_reads_ahead(again: int) -> None:
+    """Without `at_exit` three of four such programs do not end; tf.data itself cannot be told to wait."""
+    pytest.importorskip("tensorflow")
+
+    assert run("on_exit") == [{"rank": 0, "first": 0}]

@@ -17,7 +17,7 @@ from typing import Any
 from ...errors import DataError, DecodeError
 from ...extract.storage.forking import renew_lock
 from ...extract.storage.waiting import LIMITS
-from ...random import mix64
+from ...random import ROOT, mix64
 from ...serial.errors import error_class
 from ..element import BatchStream, Element, Failure, Found, Stream, hole_of, locate
 from ..step import Running, State, Unseen
@@ -78,6 +78,10 @@ All = dict[Place, list[Found]]
 """Bad elements of all steps."""
 
 
+Caches = dict[int, list[Any]]
+"""What `FoundBad.inside` returned for full caches, by the scope of their input."""
+
+
 class FoundBad:
     """The bad elements of an epoch. Any thread may add one.
 
@@ -92,7 +96,9 @@ class FoundBad:
         self._scopes: dict[int, list[int]] = {}  # of the inputs of caches in each scope
         self._within: dict[int, dict[Place, None]] = {}  # what was found in each scope, and may have been dropped
         self._refilled: set[int] = set()  # scopes in which all that was bad is bad again, wherever the position is
-        self._full: set[int] = set()  # scopes of caches that were full at some time
+        self._full: Caches = {}  # what was bad when the caches were filled that last for all epochs
+        self._lost: Caches = {}  # of these, those of a loaded state that were not full since
+        self._lasting: set[int] = set()  # scopes of such caches
         self._passes = Passes()
         self._before: dict[int, Places] = {}
         self._lock = threading.RLock()
@@ -101,13 +107,13 @@ class FoundBad:
         self.exact = True
         renew_lock(self)
 
-    def start(self, state: State = None, exact: bool = True, passes: State = ()) -> None:
-        """Start an epoch; after a state with the bad elements that `since` returned.
+    def load(self, caches: Iterable[tuple[int, list[Any]]]) -> None:
+        """Take what `in_full_caches` returned. A cache that is lost by now is filled again with the same ones bad."""
+        self._lost = dict(caches)
 
-        Without one, what was bad in full caches stays bad: one that is lost is filled again.
-        """
-        with self._lock:
-            found = self._of_full() if state is None else read_places(state)
+    def start(self, state: State = None, exact: bool = True, passes: State = ()) -> None:
+        """Start an epoch; after a state with the bad elements that `since` returned."""
+        found = read_places(state or ())
         numbers = count()
         for one in chain.from_iterable(found.values()):
             one.number = next(numbers)
@@ -116,29 +122,13 @@ class FoundBad:
             self._before, self._in_caches, self._passes = by_depth(found), {}, Passes(passes_of(passes))
             self._scopes, self._within, self._refilled = {}, {}, set()
             self._sort(found)
-            if state is not None:
-                self._full = full_scopes(found, self._passes.all())
-
-    def after(self, caches: list[Any]) -> None:
-        """Start an epoch after a state between epochs, with what `in_full_caches` returned."""
-        with self._lock:
-            self.start(caches)
-            self._full = {place[1] for place in self._found}
+            for scope, bad in self._lost.items():
+                self.refills(scope, bad)
 
     def in_full_caches(self) -> list[Any]:
-        """The bad elements in the inputs of caches that are full, as JSON."""
+        """The bad elements in the inputs of caches that are full in all epochs, by scope, as JSON."""
         with self._lock:
-            return written(self._of_full().items())
-
-    def _of_full(self) -> All:
-        """The bad elements in the inputs of full caches."""
-        found: All = {}
-        for scope in self._nested(self._full):
-            for place in self._within.get(scope, ()):
-                times = self._found.get(place) or self._in_caches.get(place)
-                if times is not None:
-                    found[place] = times
-        return found
+            return [[scope, bad] for scope, bad in {**self._lost, **self._full}.items() if bad]
 
     def _nested(self, scopes: Iterable[int]) -> list[int]:
         """Scopes, and those of the caches that are opened in them."""
@@ -169,11 +159,23 @@ class FoundBad:
             failure.found = found = Found(self.count, told)
             found.cause = error  # before it is kept: an interrupt may come behind each line
             self._found.setdefault(place, []).append(found)
+            if (peeking := PEEKING.get()) is not None:
+                peeking.found.append((place, found))
             self._sort((place,))
             self.count += 1
             while len(self._found) > MOST:
                 first = next(iter(self._found))
                 self._dropped = self._found.pop(first)[-1].number + 1
+
+    def forget(self, found: Iterable[tuple[Place, Found]]) -> None:
+        """Forget that elements were bad."""
+        with self._lock:
+            for place, one in found:
+                times = self._found.get(place, [])
+                if one in times:
+                    times.remove(one)
+                if not times:
+                    self._found.pop(place, None)
 
     def _sort(self, places: Iterable[Place]) -> None:
         for place in places:
@@ -230,9 +232,12 @@ class FoundBad:
         with self._lock:
             return self._passes.before(cache)
 
-    def enters(self, scope: int, outer: int) -> None:
-        """Note that a cache is opened, the scopes of its input and of the place where it is."""
+    def enters(self, scope: int, at: Any) -> None:
+        """Note that a cache is opened, the scope of its input and the context in which it is opened."""
+        outer = at.scope
         with self._lock:
+            if at.drawing.outer == ROOT and (not outer or outer in self._lasting):  # not in a function's dataset
+                self._lasting.add(scope)
             inner = self._scopes.setdefault(outer, [])
             if scope not in inner[-MOST_SCOPES:]:
                 inner.append(scope)
@@ -257,7 +262,9 @@ class FoundBad:
         """
         with self._lock:
             self._keep(bad or (), scope)
-            self._full.add(scope)
+            self._lost.pop(scope, None)
+            if scope in self._lasting and bad is not None:
+                self._full[scope] = bad
             self.exact = self.exact and bad is not None
             if bad is not None:
                 self._passes.note(cache, full_pass(bad))
@@ -288,19 +295,6 @@ class FoundBad:
         self._in_caches.update(kept)
         self._sort(kept)
         return kept
-
-
-def full_scopes(found: All, passes: dict[tuple[int, str], Pass]) -> set[int]:
-    """The scopes of full caches among those of bad elements, as `Context.inner_scope` has them."""
-    inside = {place[1] for place in found} - {0}
-    keys = {key for (key, _), one in passes.items() if one.full}
-    full: set[int] = set()
-    outer = [0]
-    for scope in outer:  # which grows
-        new = {inner_scope(scope, key) for key in keys} & inside - full
-        full |= new
-        outer += new
-    return full
 
 
 def inner_scope(scope: int, key: int) -> int:
@@ -382,7 +376,7 @@ def as_before(at: Any, flow: Any, items: Running, reported: bool = False) -> Run
 
 
 def bad_before(run: Any, flow: Any, reported: bool = False) -> Places | None:
-    """What a step found bad before a loaded state, of which each element takes its time; `reported` as in `as_before`."""
+    """What a step found bad before a loaded state, see `FoundBad.of`; `reported` as in `as_before`."""
     places: Places | None = run.bad.found.of(flow)
     if places and (reported or run.peeks):  # who looks ahead leaves them for the pass
         return {place: [one for one in times if not (reported and one.error)] for place, times in places.items()}

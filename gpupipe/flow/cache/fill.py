@@ -85,7 +85,7 @@ class _CacheFill(Running):
         self._outside = Rekey(replace(at.neutral(), scope=at.scope)).stream
         self._stream: Stream | None = None  # of the last element, and the same outside of the cache
         self._shown: Any = None
-        at.run.bad.found.enters(self._scope, at.scope)
+        at.run.bad.found.enters(self._scope, at)
         position = part(state)
         self._kept = flow.store.start(at.run, flow.element) if position is None else None
         self._keep = flow.store.keeper(at.run, self._kept is not None)
@@ -185,7 +185,7 @@ class _FilledByIndex(RandomAccess):
     def __init__(self, flow: CacheFlow, store: CacheStore, at: Context) -> None:
         assert flow.source is not None
         self._scope, self._found = at.inner_scope, at.run.bad.found
-        self._found.enters(self._scope, at.scope)
+        self._found.enters(self._scope, at)
         self._outside = Rekey(replace(at.neutral(), scope=at.scope)).stream
         key, bad = store.key(at.run.settings), self._found.inside(self._scope)
         if bad and not at.run.from_start:  # a pass that is resumed may give too few elements to fill the cache

@@ -58,7 +58,7 @@ def read_after(kept: FullPass, at: Context, state: State) -> None:
         StateError: they are others; with `Options.resume_without` a warning says so instead.
     """
     bad, run, cache = kept.bad, at.run, (at.drawing.key, kept.name)
-    run.bad.found.enters(at.inner_scope, at.scope)
+    run.bad.found.enters(at.inner_scope, at)
     expected = run.bad.found.before(cache)
     if state is not None and "mark" in state:  # the cache was being filled
         expected = Pass(False, int_part(state, "n"), int_part(state, "mark"), int_part(state, "bad"))

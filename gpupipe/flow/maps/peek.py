@@ -101,14 +101,13 @@ class PeekedFlow:
     def open(self, at: Context, state: State = None) -> Running:
         """Return the peeked pass if it is the one asked for, else a new one."""
         rest, head = self._take(), self._head
-        same = self._at is not None and (self._at.drawing.key, self._at.epoch) == (at.drawing.key, at.epoch)
+        same = self._at is not None and _place(self._at) == _place(at)
         if state is None and rest is not None and same:
             self._head = []
             if self._errors is not None:
                 self._errors.tell()
             return _Peeked(head, rest, at, self._errors)
-        self._head = []
-        close(rest)
+        self._discard(rest)
         if isinstance(state, dict) and "looked_at" in state:
             items = self.flow.open(at)
             fast_forward(items, int_part(state, "looked_at"), at)
@@ -126,8 +125,21 @@ class PeekedFlow:
         self._head = []
         close(self._take())
 
+    def _discard(self, rest: Running | None) -> None:
+        """Close the peeked pass, another one is asked for."""
+        self._head, errors, self._errors = [], self._errors, None
+        close(rest)
+        if errors is not None and rest is not None:
+            errors.forget()
+
     def access(self, at: Context) -> RandomAccess:
+        self._discard(self._take())
         return access(self.flow, at)
+
+
+def _place(at: Context) -> tuple[int, int, int]:
+    """What elements depend on, and what states know them by."""
+    return at.drawing.key, at.epoch, at.scope
 
 
 class _Peeked(Running):
