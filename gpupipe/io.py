@@ -18,6 +18,7 @@ from .extract.examples.encode import encode_example
 from .extract.examples.example import ExampleParser
 from .extract.examples.features import Feature, FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, VarLenFeature
 from .extract.records.writer import TFRecordWriter
+from .extract.storage.files import OpenFile
 from .extract.storage.longest import longest, too_long
 from .extract.storage.patterns import file_name
 from .extract.storage.remote import storage_of
@@ -221,11 +222,11 @@ class ReadFile(Op):
 
     def reference(self, x: Any) -> bytes:
         name = os.fsdecode(bytes(x))
-        storage = storage_of(name)
-        size, tag = storage.size(name)
+        file = OpenFile(storage_of(name), name)
+        size = file.size
         if size > longest():
             raise too_long(name, 0, size, "a file that is read as a whole")
-        return storage.read(name, 0, size, tag)
+        return file.read(0, size)
 
 
 def read_file(path: Any) -> Any:

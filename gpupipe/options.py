@@ -187,9 +187,12 @@ class Options:
         persistent_workers: whether the processes of ``map(workers="process")`` wait for the next iterator and end with
             the dataset; False starts new ones in each iterator. Default True: a process that imports PyTorch takes
             seconds to start. Waiting processes use no CPU; `release_memory` ends them.
-        file_digests: True stores digests of the contents of the chain's files in states, and `load_state_dict` compares
-            them: a file of the same name and size with other contents is then refused. Each process reads all files
-            once for that, at the first `state_dict` or `load_state_dict`. Default: names and sizes only.
+        compare_files: what states say of files, and `load_state_dict` compares. Names and their order always; "names"
+            asks nothing of any file. "read", the default: the sizes of files that a step reads, each looked at once for
+            a chain. Texts that no step reads (captions, paths for a function of yours) are names only, and so are
+            those that such a function or a server has, until gpupipe has read them in this epoch. "sizes": of every
+            text that may name a file. "contents": with digests of them, so that a file of the same name and size with
+            other contents is refused; each process reads all files once for that.
         signing_parameters: names of parameters that sign the URLs of this chain or let them expire, beside those of
             Amazon, Google, Azure and CloudFront and ``token``: ``("auth", "x-ours-*")``, in upper or lower case, ``*``
             for any end. A file whose URL differs in them alone is the same file for random numbers, states, caches and
@@ -229,7 +232,7 @@ class Options:
     preallocate: tuple[int, int] | None = None
     read_timeout: float | None = None
     persistent_workers: bool | None = None
-    file_digests: bool | None = None
+    compare_files: Literal["names", "read", "sizes", "contents"] | None = None
     signing_parameters: tuple[str, ...] | None = None
     autotune: bool | None = None
     tuned: Mapping[str, int] | Numbers | None = None
@@ -295,7 +298,7 @@ class Options:
             ),
             read_timeout=self.read_timeout,
             persistent_workers=self.persistent_workers is not False,
-            file_digests=self.file_digests is True,
+            compare_files=self.compare_files or "read",
             signing_parameters=self.signing_parameters or (),
             autotune=self.autotune is not False,
             tuned=tuned_numbers("Options.tuned", self.tuned or ()),
@@ -345,7 +348,7 @@ class Settings:
     decoding: DecoderOptions
     read_timeout: float | None
     persistent_workers: bool
-    file_digests: bool
+    compare_files: str
     signing_parameters: tuple[str, ...]
     autotune: bool
     tuned: Numbers
@@ -473,7 +476,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "preallocate": _height_and_width,
     "read_timeout": _SECONDS,
     "persistent_workers": _flag,
-    "file_digests": _flag,
+    "compare_files": _one_of("names", "read", "sizes", "contents"),
     "signing_parameters": _names("names of parameters"),
     "autotune": _flag,
     "tuned": tuned_numbers,

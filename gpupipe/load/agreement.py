@@ -117,11 +117,11 @@ def _differ(name: str, other: Any, normal: Any, model: str) -> list[str]:
 def _of_files(other: dict[str, Any], normal: dict[str, Any], model: str) -> str:
     if other["count"] != normal["count"]:
         return f"has other files: {other['count']}, where {model} has {normal['count']}"
-    for (name, size), (own, bytes_) in zip(other.get("sizes", ()), normal.get("sizes", ()), strict=False):
-        if name != own:
-            return f"has other files: {name!r}, where {model} has {own!r}"
-        if size != bytes_:
-            return f"has files of other sizes: {name!r} of {size} bytes, where {model} has {bytes_}"
+    for one, own in zip(other.get("sizes", ()), normal.get("sizes", ()), strict=False):
+        if one[0] != own[0]:
+            return f"has other files: {one[0]!r}, where {model} has {own[0]!r}"
+        if one != own:
+            return f"has files of other sizes: {one[0]!r} of {one[1]} bytes, where {model} has {own[1]}"
     if other["bytes"] != normal["bytes"]:
         return f"has files of other sizes: {other['bytes']} bytes, where {model} has {normal['bytes']}"
     if other["digest"] == normal["digest"]:

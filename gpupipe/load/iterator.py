@@ -311,7 +311,7 @@ class DatasetIterator(Reports, Iterator[Any]):
 
         Files are identified by their names below the folder of the pattern, those of a list by their last components,
         so they may move to another folder; a path that Python code or `from_tensors` gives is kept as it is.
-        `Options(file_digests=True)` adds digests of their contents.
+        Which sizes or contents are compared says `Options.compare_files`.
 
         Raises:
             ClosedError: the iterator was closed before its end.

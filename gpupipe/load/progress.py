@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Any, Literal, Protocol
 
 from ..classes import dataclass
-from ..errors import StateError
+from ..errors import GpupipeError, StateError
 from ..flow.bad.found import is_written
 from ..flow.bad.passes import passes_of
 from ..flow.state.snapshot import State, as_int, corrupt_state
@@ -17,8 +17,9 @@ from ..plan.node import ElementType, Node
 from ..plan.ranks import ByRank, OnRay, ranks_of
 from ..serial.structures import Malformed
 from .by_place import Position, with_engine
+from .packed import packed, unpacked
 from .reshard import Sharding, check_shards, resharded, sharding, without_first
-from .state import StateHeader, check_seal, from_text, packed, sealed, types_from_json, types_to_json, unpacked
+from .state import StateHeader, check_seal, from_text, sealed, types_from_json, types_to_json
 
 __all__ = ["Epochs", "Numbers", "Phase", "Progress", "Resume", "state_of"]
 
@@ -276,15 +277,13 @@ class Resume:
         for state in states:
             check_seal(state, chain.law)
         headers = [chain.of_version(state["gpupipe_state"]) for state in states]
-        for header in headers:
-            header.head()
         try:
             pairs, signing = zip(states, headers, strict=True), chain.settings.signing_parameters
             moves = [resharded(chain.plan, state, header.ranks, signing) for state, header in pairs]
             for state, header, move in zip(states, headers, moves, strict=True):
-                header.check(state, move is not None)
-                if isinstance(move, str):
-                    raise StateError(move)
+                found = [*header.differences(state, move is not None), *([move] if isinstance(move, str) else [])]
+                if found:
+                    raise StateError(found[0])
             if any(state["epoch"] != states[0]["epoch"] for state in states):
                 raise StateError(
                     "load_state_dict needs states of one epoch, got several; save them after the same step"
@@ -294,7 +293,7 @@ class Resume:
             own = moves.index(None) if None in moves else 0
             return cls._of(chain, with_engine(states[own], chain.plan), moves[own])
         except (Malformed, TypeError, LookupError, AttributeError, ValueError, zlib.error, RecursionError) as error:
-            if isinstance(error, StateError):
+            if isinstance(error, GpupipeError):
                 raise
             raise corrupt_state() from error
 

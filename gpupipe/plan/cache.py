@@ -18,6 +18,7 @@ from ..serial.structures import (
     structure_to_json,
 )
 from ..spec import LEAF, DatasetSpec
+from .named_files import NamedFiles
 from .node import ElementType, Facts, Node, Step
 
 __all__ = ["CYCLE", "Cache", "FileCache", "GpuCache", "Saved", "SavedFiles", "element_from_json", "element_to_json"]
@@ -130,8 +131,8 @@ class Saved(Node):
     def resume_cost(self, settings: Settings) -> str:
         return "" if self.indexed else "reads its elements again from the start"
 
-    def named_files(self) -> tuple[tuple[str, str], ...]:
-        return tuple((path, os.path.basename(path)) for path in self.paths)
+    def named_files(self) -> NamedFiles:
+        return NamedFiles(self.paths, list(map(os.path.basename, self.paths)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from ..extract.shards.names import BY_NAME
 from ..extract.storage.patterns import stable_names
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec
+from .named_files import NamedFiles, decoded
 from .node import UNKNOWN_CARDINALITY, Buffer, ElementType, Facts, Node, Step
 
 if TYPE_CHECKING:
@@ -90,11 +90,9 @@ class FarRecords(Node):
     def _cardinality(self) -> int:
         return len(self.manifest)
 
-    def named_files(self) -> tuple[tuple[str, str], ...]:
-        return tuple(zip(self.manifest.paths, stable_names(self.manifest.paths), strict=True))
-
-    def known_sizes(self) -> Mapping[str, int]:
-        return dict(zip(self.manifest.paths, self.manifest.sizes.tolist(), strict=True))
+    def named_files(self) -> NamedFiles:
+        paths = self.manifest.paths
+        return NamedFiles(paths, stable_names(paths), sizes=dict(zip(paths, self.manifest.sizes.tolist(), strict=True)))
 
     def describe(self) -> str:
         return f"from_manifest({len(self.manifest)} records in {len(self.manifest.paths)} files)"
@@ -228,4 +226,4 @@ def first_files(node: Node, most: int = 8) -> tuple[str, ...]:
     """Some of the files that the first leaf of a chain's elements names: none where a step may have changed it."""
     while node.same_leaves:
         node = node.sources[0]
-    return tuple(path for path, _ in node.named_files()[:most])
+    return tuple(map(decoded, node.named_files().paths[:most]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, fields, replace
 from typing import Any, ClassVar, Literal
 
@@ -14,6 +14,7 @@ from ..graph.trace import Traced
 from ..graph.values import Value, digest_of
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec
+from .named_files import NamedFiles
 
 __all__ = [
     "INFINITE",
@@ -290,13 +291,9 @@ class Node(_Watched):
         """The flow context in which input number `index` is opened when this node is opened in `at`."""
         return at
 
-    def named_files(self) -> tuple[tuple[str, str], ...]:
-        """The paths of the files it names, each with the name that identifies the file in any directory."""
-        return ()
-
-    def known_sizes(self) -> Mapping[str, int]:
-        """The bytes of those of its files whose sizes it knows, by path: a state does not ask for them."""
-        return {}
+    def named_files(self) -> NamedFiles:
+        """The files that it names."""
+        return NamedFiles()
 
     def resume_cost(self, settings: Settings) -> str:
         """The work it repeats after `load_state_dict`, in words; "" where it continues at its position."""

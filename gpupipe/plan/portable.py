@@ -28,6 +28,7 @@ from ..graph.trace import Traced
 from ..graph.values import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from ..spec import Compound
 from ..urls import identity
+from .named_files import NamedFiles, decoded
 from .node import Node, walk
 from .order import WithOptions
 from .ranks import ByRank, OnRay
@@ -43,6 +44,8 @@ _ALSO_READ = (functools.partial, functools.partialmethod, functools.cached_prope
 """What a class may hold that is read, although it is of the standard library or a class."""
 _LONGEST_SCHEMES = 256
 """Bytes before the path of a URL."""
+_AT_ONCE = 1024
+"""Texts that are joined and digested at a time."""
 _MOST_USED = 1_000_000
 """Parts of what one function uses that are compared: a list may hold itself, and an object lead to all of a program."""
 
@@ -54,12 +57,17 @@ class Portable:
     Attributes:
         digest: 16 bytes.
         private: the part of the chain that no other process can compare, in words; None if there is none.
-        files: the files that the chain names.
+        named: the files that its steps name.
     """
 
     digest: bytes
     private: str | None
-    files: tuple[str, ...]
+    named: tuple[NamedFiles, ...]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the files that the chain names, each once."""
+        return tuple(dict.fromkeys(decoded(path) for part in self.named for path in part.paths))
 
 
 def portable(root: Node, paths: bool = True, ranks: bool = True, signing: Sequence[str] = ()) -> Portable:
@@ -75,7 +83,7 @@ def portable(root: Node, paths: bool = True, ranks: bool = True, signing: Sequen
     """
     walker = Walker(paths, ranks, signing)
     walker.add(root)
-    return Portable(walker.hasher.digest(), walker.private, tuple(dict(walker.files)))
+    return Portable(walker.hasher.digest(), walker.private, tuple(walker.files))
 
 
 def numbered(root: Node, ranks: bool = True) -> Iterator[tuple[Node, list[int]]]:
@@ -110,7 +118,7 @@ class Walker:
         self.queries = False  # whether a URL counts otherwise than as it is
         self.hasher = hashlib.blake2b(digest_size=16)
         self.private: str | None = None
-        self.files: list[tuple[str, str]] = []  # (path, name in any directory)
+        self.files: list[NamedFiles] = []
         self._stack: list[Any] = []
         self._seen: dict[int, tuple[int, Any]] = {}  # by id: (number, object), which keeps the id taken
         self._left: int | None = None  # how many more parts of a function are looked at; None outside of functions
@@ -258,7 +266,7 @@ class Walker:
             below: the numbers of its inputs.
         """
         self._put(f"{type(node).__name__} {node.branch} {below}")
-        self.files.extend(node.named_files())
+        self.files.append(node.named_files())
         traced = getattr(node, "traced", None) is not None or node.made is not None
         for name, value in node.parameters(self._paths):
             # The graph of a traced function says everything about it.
@@ -296,7 +304,13 @@ class Walker:
         kind = "O" if array.dtype == object else array.dtype.str if array.dtype.names is None else repr(array.dtype)
         self._put(f"array {kind} {array.shape}")
         if array.dtype == object:
-            self._push(*array.flat)
+            texts = array.ravel().tolist()
+            if all(type(text) is bytes for text in texts):  # what `_one` does with each, at once
+                for start in range(0, len(texts), _AT_ONCE):
+                    some = map(self._text, texts[start : start + _AT_ONCE])
+                    self.hasher.update(b"".join([b"bytes%d;%b" % (len(text), text) for text in some]))
+            else:
+                self._push(*texts)
             return
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         for start in range(0, len(flat), 1 << 24):

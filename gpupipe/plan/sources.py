@@ -13,6 +13,7 @@ from ..extract.storage.names import Names
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec, spec_of
 from ..urls import identity
+from .named_files import NamedFiles
 from .node import INFINITE, UNKNOWN_CARDINALITY, ElementType, Facts, Node
 
 __all__ = [
@@ -43,10 +44,10 @@ class Tensors(Node):
     def infer(self, *inputs: ElementType) -> ElementType:
         return ElementType(self.structure, tuple(map(spec_of, self.leaves)))
 
-    def named_files(self) -> tuple[tuple[str, str], ...]:
+    def named_files(self) -> NamedFiles:
         texts = [leaf for leaf in self.leaves if isinstance(leaf, bytes) and len(leaf) < 4096 and 0 not in leaf]
         paths = [text.decode(errors="surrogateescape") for text in texts]
-        return tuple(zip(paths, map(identity, paths), strict=True))
+        return NamedFiles(paths, list(map(identity, paths)))
 
     def _cardinality(self) -> int:
         return 1
@@ -76,11 +77,8 @@ class Slices(Node):
         kept = self.leaves if paths or self.names is None else self.leaves[1:]
         return iter((("leaves", kept), ("structure", self.structure)))
 
-    def named_files(self) -> tuple[tuple[str, str], ...]:
-        paths = () if self.names is None else self.leaves[0]
-        return tuple(
-            (path.decode(errors="surrogateescape"), name) for path, name in zip(paths, self.names or (), strict=True)
-        )
+    def named_files(self) -> NamedFiles:
+        return NamedFiles() if self.names is None else NamedFiles(self.leaves[0], self.names)
 
     def describe(self) -> str:
         return f"from_tensor_slices({', '.join(str(spec_of(leaf)) for leaf in self.leaves)})"
@@ -275,8 +273,8 @@ class Files(Node):
     def _cardinality(self) -> int:
         return len(self.paths)
 
-    def named_files(self) -> tuple[tuple[str, str], ...]:
-        return tuple(zip(self.paths, self.names, strict=True))
+    def named_files(self) -> NamedFiles:
+        return NamedFiles(self.paths, self.names)
 
     @property
     def name(self) -> str:

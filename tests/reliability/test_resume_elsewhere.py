@@ -18,8 +18,9 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options
 from gpupipe.errors import StateError
-from gpupipe.load import state as state_module
-from gpupipe.load.state import sealed, unpacked
+from gpupipe.load import compared_files
+from gpupipe.load.packed import unpacked
+from gpupipe.load.state import sealed
 from tests.reliability.resume import behind, refused, state_after, taken, through_json
 
 Build = Any
@@ -282,13 +283,13 @@ def test_other_contents_are_refused_where_digests_are_asked_for(
     block: int | None, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def chain(digests: bool) -> Dataset:
-        return MOVED["a pattern"](here).with_options(Options(file_digests=digests))
+        return MOVED["a pattern"](here).with_options(Options(compare_files="contents" if digests else None))
 
-    monkeypatch.setattr(state_module, "_READ", block or state_module._READ)
+    monkeypatch.setattr(compared_files, "_READ", block or compared_files._READ)
     state, rest = stopped(chain(True))
     plain, _ = stopped(chain(False))
     assert behind(chain(True), state) == rest
-    refused(chain(True), plain, r"file_digests=True.*without digests")
+    refused(chain(True), plain, r'compare_files="contents".*without digests')
 
     with gp.io.TFRecordWriter(str(here / "b/1.rec")) as writer:
         for j in range(8):
@@ -307,7 +308,7 @@ def test_many_files_are_compared_by_one_digest_wherever_they_lie(tmp_path: Path,
 
     def chain(folder: Path) -> Dataset:
         names = Dataset.list_files(str(folder / "*.txt"), seed=1)
-        return names.flat_map(gp.TextLineDataset).shuffle(50).with_options(Options(file_digests=digests))
+        return names.flat_map(gp.TextLineDataset).shuffle(50).with_options(Options(compare_files="contents" if digests else None))
 
     state, rest = stopped(chain(here), 300)
     here.rename(there)
@@ -326,7 +327,7 @@ def test_many_files_are_compared_by_one_digest_wherever_they_lie(tmp_path: Path,
 
 @pytest.mark.parametrize("digests", [False, True])
 def test_what_a_state_says_of_files_may_be_anything(digests: bool, here: Path) -> None:
-    ds = MOVED["a pattern"](here).with_options(Options(file_digests=digests))
+    ds = MOVED["a pattern"](here).with_options(Options(compare_files="contents" if digests else None))
     state, _ = stopped(ds)
     sizes: list[Any] = [3, [None] * 6, [["x" * 100_000, 3]] * 6]
     more: list[Any] = [None, [], {}, {"count": 6}, {"count": 6, "contents": []}, {"count": 6, "contents": {"each": 3}}]
@@ -360,7 +361,7 @@ def test_a_file_that_is_none_of_the_chain_is_an_error_of_the_state(nonsense: Any
 def test_a_state_of_an_earlier_format_is_refused(here: Path) -> None:
     state, _ = stopped(MOVED["a pattern"](here))
 
-    refused(MOVED["a pattern"](here), sealed({**state, "gpupipe_state": 2}), "version of the format 8, got 2")
+    refused(MOVED["a pattern"](here), sealed({**state, "gpupipe_state": 2}), "version of the format 9, got 2")
 
 
 Range = gp.Dataset.range
@@ -386,8 +387,13 @@ def mixed(batch: int = 8) -> gp.Dataset:
     return Range(200).shuffle(gp.ALL, seed=1).batch(batch)
 
 
+def captions(count: int) -> gp.Dataset:
+    """Texts that name no file; the names of a hundred are too many to be listed in a state."""
+    return gp.Dataset.from_tensor_slices([f"a photograph of number {i:05}" for i in range(count)]).batch(2)
+
+
 # `python -c 'from tests.reliability.test_resume_elsewhere import main; main()'` prints such states of the version that
-# is written now; those of states-7.json are of version 7.
+# is written now; those of states-N.json are of version N. Version 7 had no texts, whose files version 8 asked for.
 OLD: dict[str, Callable[[], gp.Dataset]] = {
     "a chain that can be indexed": mixed,
     "a window shuffle": lambda: Range(200).shuffle(16, seed=1).batch(8).prefetch(2),
@@ -398,6 +404,8 @@ OLD: dict[str, Callable[[], gp.Dataset]] = {
     "a shard of batches": lambda: mixed().shard(2, 1),
     "a rank": lambda: mixed().by_rank(1, 2, check=False),
     "a rank whose steps hold elements": lambda: mixed().by_rank(1, 2, check=False).unbatch().batch(3),
+    "texts": lambda: captions(20),
+    "many texts": lambda: captions(200),
 }
 
 
@@ -426,19 +434,33 @@ def states() -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(scope="module")
-def old() -> dict[str, Any]:
-    text = Path(__file__).with_name("states-7.json").read_text()
-    found: dict[str, Any] = json.loads(text)
-    assert {state["gpupipe_state"] for state in found.values()} == {7}
+def written_by(version: int) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(__file__).with_name(f"states-{version}.json").read_text())
+    assert {state["gpupipe_state"] for state in found.values()} == {version}
     return found
 
 
-@pytest.mark.parametrize("name", OLD)
-def test_an_old_state_goes_on(name: str, old: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+@pytest.fixture(scope="module")
+def old() -> dict[str, Any]:
+    return written_by(7)
+
+
+@pytest.mark.parametrize(
+    ("version", "name"), [(version, name) for version in (7, 8) for name in OLD if name in written_by(version)]
+)
+def test_an_old_state_goes_on(version: int, name: str, caplog: pytest.LogCaptureFixture) -> None:
     whole = lists(OLD[name]().iterator(epoch=2))
-    assert from_state(OLD[name](), old[name]) == whole[AFTER:] != []
+    assert from_state(OLD[name](), written_by(version)[name]) == whole[AFTER:] != []
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("name", ["texts", "many texts"])
+def test_an_old_state_over_other_texts_is_refused(name: str) -> None:
+    other = gp.Dataset.from_tensor_slices(["another", *(f"a photograph of number {i:05}" for i in range(1, 20))])
+    for version in (8, 9):
+        state = written_by(8)[name] if version == 8 else state_after(captions(20))
+        with pytest.raises(gp.StateError, match="needs a state over the same"):
+            from_state(other.batch(2), state)
 
 
 def test_an_old_state_of_ranks_goes_on_with_any_number_of_them(old: dict[str, Any]) -> None:

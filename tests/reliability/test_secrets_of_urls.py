@@ -30,7 +30,7 @@ from gpupipe.cli import COMMANDS, main
 from gpupipe.errors import GpupipeError
 from gpupipe.extract.examples.encode import encode_example
 from gpupipe.extract.storage import retry
-from gpupipe.load.state import unpacked
+from gpupipe.load.packed import unpacked
 from gpupipe.ops._shared.samples import encoded
 from tests.extract.archives import archive
 from tests.reliability.faulty import Faulty

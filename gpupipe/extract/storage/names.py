@@ -52,6 +52,11 @@ class Names:
     def __len__(self) -> int:
         return len(self._names)
 
+    @property
+    def distinct(self) -> bool:
+        """Whether no name comes twice."""
+        return self._before is None
+
     def __getstate__(self) -> tuple[Any, ...]:
         return self._names, self._before
 
