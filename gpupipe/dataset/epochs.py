@@ -306,7 +306,9 @@ def _written_at(plan: Node, settings: Settings) -> bytes:
         if isinstance(node, WithOptions):
             continue
         parts += [type(node).__name__, node.line, getattr(node, "seed", None)]
-        if not node.sources or isinstance(node, (Take, Skip, Shard, Select)):  # they select elements
+        if node.located and not node.sources:  # a list of files
+            parts.append(node.fingerprint)
+        elif not node.sources or isinstance(node, (Take, Skip, Shard, Select)):  # they select elements
             names = [f.name for f in fields(node) if f.name not in DERIVED and f.name != "source"]
             parts += [_name_of(getattr(node, name)) for name in names]
     return digest_of(parts, loose=True)

@@ -58,7 +58,10 @@ def digest_of(*parts: Any, loose: bool = False) -> bytes:
             hasher.update(b"B%d:" % len(part) + part)
         elif isinstance(part, (tuple, list)):
             hasher.update(b"T%d:" % len(part))
-            stack.extend(reversed(part))
+            if set(map(type, part)) == {str}:  # what is done with each below, at once: a list of files is long
+                hasher.update("".join([f"str={text!r};" for text in part]).encode())
+            else:
+                stack.extend(reversed(part))
         elif isinstance(part, dict):
             hasher.update(b"D%d:" % len(part))
             stack.extend(item for pair in reversed(part.items()) for item in reversed(pair))

@@ -24,7 +24,7 @@ from ..extract.storage.files import Version
 from ..extract.storage.remote import storage_of
 from ..flow.state.snapshot import corrupt_state
 from ..log import logger
-from ..plan.named_files import NamedFiles
+from ..plan.named_files import NamedFiles, decoded
 from ..urls import cleaned, is_url
 from .packed import packed, unpacked
 
@@ -39,8 +39,8 @@ LISTED = 2560
 _READ = 4 << 20
 """Bytes of a file that are read at a time."""
 
-_Looked = Version | tuple[int, str]
-"""The size of a file and its tag, or what the tag is made of."""
+_Looked = tuple[int, int, int] | tuple[int, str]
+"""The parts of the `Version` of a local file; the size and the tag of another one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,26 +157,29 @@ class ComparedFiles:
 
     def _look(self, numbers: Collection[int], what: str) -> None:
         """Look at files: where only sizes are compared, at a local one with one call of the system."""
-        others: dict[str, int] = {}
-        sizes = self.named.sizes if what != "contents" else {}
-        if numbers:
-            self._parts.clear()
-        for i in numbers:
-            path = self.named.path(i)
+        if not numbers:
+            return
+        self._parts.clear()
+        looked, paths, others = self._looked, self.named.paths, dict[str, int]()
+        sizes, urls = self.named.sizes if what != "contents" else {}, set(self.named.urls())
+        for i in numbers:  # of which there may be a million
+            one = paths[i]
+            path = one if type(one) is str else decoded(one)
             if path in sizes:
-                self._looked[i] = sizes[path], ""
-            elif what == "contents" or is_url(path):
+                looked[i] = sizes[path], ""
+            elif path in urls or what == "contents":
                 others[path] = i
             else:
                 try:
-                    status = os.stat(path)
-                    self._looked[i] = Version.of(status) if stat.S_ISREG(status.st_mode) else None
+                    found = os.stat(path)
+                    regular = stat.S_ISREG(found.st_mode)
+                    looked[i] = (found.st_size, found.st_mtime_ns, found.st_ino) if regular else None
                 except (FileNotFoundError, NotADirectoryError, ValueError):  # there is none, or the text names none
-                    self._looked[i] = None
+                    looked[i] = None
                 except OSError:
                     others[path] = i
-        for i, found in zip(others.values(), versions(list(others)), strict=True):
-            self._looked[i] = None if isinstance(found, GpupipeError) else found
+        for i, answer in zip(others.values(), versions(list(others)), strict=True):
+            looked[i] = None if isinstance(answer, GpupipeError) else answer
 
     def _since(self, number: int, was: tuple[int, str], what: str) -> _Looked | None:
         """A file that was opened, as it was when it was last looked at, or as it is now if that was another version."""
@@ -252,7 +255,7 @@ def cut(value: Any) -> str:
 
 
 def _tag(found: _Looked) -> str:
-    return found.tag if isinstance(found, Version) else found[1]
+    return Version(*found).tag if len(found) == 3 else found[1]
 
 
 def _of_text(text: str) -> str:

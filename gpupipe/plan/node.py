@@ -351,6 +351,9 @@ def epoch_key(root: Node) -> bytes:
     parts: list[Any] = []
     for node in walk(root):
         parts.append(type(node).__name__)
+        if node.located and not node.sources:  # a list of files, which may be long, and its digest is known
+            parts.append(node.fingerprint)
+            continue
         for _, value in node.parameters():
             many = isinstance(value, tuple) and value and isinstance(value[0], Node)
             if not many and not isinstance(value, (Node, Traced)):
