@@ -16,7 +16,7 @@ from .batches import Bucketed, OfOneSize, Rebatch, Unbatch
 from .files import OneFile
 from .image_buckets import ImageBuckets
 from .joins import OneStream, Zip
-from .maps import FlatMap, Map
+from .maps import FlatMap, Map, PadToCardinality
 from .node import Node, walk
 from .order import Enumerate
 from .ranks import ByRank
@@ -28,8 +28,8 @@ __all__ = ["unread_texts"]
 _Lists = frozenset[int]
 """Ids of nodes that are lists of texts."""
 
-_SAME_LEAVES = (OfOneSize, Unbatch, Rebatch, Bucketed, ImageBuckets, Window, ByRank)
-"""Steps whose elements have other types than those of their input, and the same leaves."""
+_SAME_LEAVES = (OfOneSize, Unbatch, Rebatch, Bucketed, Window, ByRank, ImageBuckets, PadToCardinality)
+"""Steps whose elements have the leaves of their input, of other types, and perhaps others behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class _Reading:
                 return first if first is outer[-1] else _Texts.anywhere((first, outer[-1]))
             case OneFile():
                 self.read |= below[0].leaf(node.leaf)
-                return _Texts.of([_Lists()] * len(specs))
+                return _Texts(None, _Lists())
             case FlatMap() if node.inner is not None:
                 return self.follow(node.inner, (*outer, below[0]))
             case Map() if node.traced is not None:
@@ -117,8 +117,11 @@ class _Reading:
                 traced = getattr(node, "traced", None)
                 if traced is not None:  # a predicate
                     self._computed(traced.outputs, below[0])
-                same = node.same_leaves or isinstance(node, _SAME_LEAVES)
-                return below[0] if same else _Texts.anywhere(below)
+                if node.same_leaves:
+                    return below[0]
+                if isinstance(node, _SAME_LEAVES) and len(specs) >= len(leaves := below[0].leaves or ()) > 0:
+                    return _Texts.of([*leaves, *[_Lists()] * (len(specs) - len(leaves))])
+                return _Texts.anywhere(below)
 
     def _computed(self, outputs: Sequence[Value], given: _Texts) -> list[_Lists]:
         """The texts in the results of a traced function; contents of files are none."""

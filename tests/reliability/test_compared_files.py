@@ -122,6 +122,13 @@ BESIDE: dict[str, Callable[[list[str], Path], Dataset]] = {
     ),
     "numbered": lambda texts, folder: pairs(texts, folder).enumerate().map(lambda n, x: (n, x[0], read(x[1]))),
     "rows": lambda texts, folder: pairs(texts, folder).batch(2).unbatch().map(lambda t, p: (t, read(p))),
+    "buckets": lambda texts, folder: pairs(texts, folder)
+    .bucket_by_image_size([(8, 8)], 2, size_func=lambda t, p: (4, 4))
+    .unbatch()
+    .map(lambda t, p, size: (t, read(p))),
+    "padded": lambda texts, folder: slices({"t": texts, "p": paths_in(folder)})
+    .pad_to_cardinality(COUNT)
+    .map(lambda x: (x["t"], read(x["p"]))),
     "lines": lambda texts, folder: pairs(texts, folder).interleave(
         lambda t, p: Dataset.zip((gp.TextLineDataset(p), Dataset.from_tensors(t).repeat()))
     ),
