@@ -221,15 +221,21 @@ class ValueIterator:
         state: dict[str, Any] = self._items.state_dict()
         return state
 
-    def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
+    def load_state_dict(
+        self, state: dict[str, Any] | Sequence[dict[str, Any]], *, strict: bool | None = None
+    ) -> None:
         """Resume at a state: before the first `get_next` of a pass, or instead of `initializer()`.
+
+        Args:
+            state: see `DatasetIterator.load_state_dict`.
+            strict: see there.
 
         Raises:
             StateError: the state does not fit this chain; see `DatasetIterator.load_state_dict`.
             PlanError: this pass has started already.
         """
         items = iter(self._dataset) if self._items is None else self._items
-        items.load_state_dict(state)
+        items.load_state_dict(state, strict=strict)
         self._items = items
 
     def __iter__(self) -> ValueIterator:

@@ -129,6 +129,9 @@ class Options:
             taken and fails now that it is made again, as a key, a condition or a sum. False (default) raises a
             `StateError` that names it; True goes on without it, and counts, lists and logs it: then what follows may
             differ from what would have followed.
+        strict_states: False goes on from a state that is refused otherwise, as after other steps, files or options, or
+            one of another version: in its epoch, after as many elements of this chain, and a warning lists what
+            differs. For trainers that load states themselves; `load_state_dict(strict=)` says it for one. Default True.
         error_manifest: a file to which every bad element is appended as a line of JSON, when it is left out, replaced
             or raised: file, offset, unit, key, stage, reason, action, epoch (see `BadRecord`). Its folder must exist.
         bad_records: such a file, whose records are bad from the start: they are neither read nor decoded, and no batch
@@ -216,6 +219,7 @@ class Options:
     on_error: Literal["raise", "skip", "replace"] | None = None
     lost_files: Literal["raise", "skip"] | None = None
     resume_without: bool | None = None
+    strict_states: bool | None = None
     error_manifest: str | os.PathLike[str] | None = None
     bad_records: str | os.PathLike[str] | None = None
     max_bad: float | None = None
@@ -280,6 +284,7 @@ class Options:
             on_error=self.on_error or "raise",
             lost_files=self.lost_files or "raise",
             resume_without=self.resume_without is True,
+            strict_states=self.strict_states is not False,
             error_manifest=None if self.error_manifest is None else os.path.abspath(self.error_manifest),
             bad_records=None if self.bad_records is None else os.path.abspath(self.bad_records),
             max_bad=self.max_bad,
@@ -336,6 +341,7 @@ class Settings:
     on_error: str
     lost_files: str
     resume_without: bool
+    strict_states: bool
     error_manifest: str | None
     bad_records: str | None
     max_bad: float | None
@@ -460,6 +466,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "on_error": _one_of("raise", "skip", "replace"),
     "lost_files": _one_of("raise", "skip"),
     "resume_without": _flag,
+    "strict_states": _flag,
     "error_manifest": _path,
     "bad_records": _path,
     "max_bad": _MOST_BAD,

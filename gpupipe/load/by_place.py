@@ -15,10 +15,16 @@ from ..flow.state.snapshot import as_int, corrupt_state
 from ..plan.batches import Batch, PaddedBatch
 from ..plan.index import Select, Sliced, blocker
 from ..plan.node import Node
+from ..plan.order import Skip
 from ..plan.ranks import ByRank, OnRay, ranks_of, workers_of
 from ..urls import cleaned
 
-__all__ = ["Engine", "Position", "engine_of", "with_engine"]
+__all__ = ["Engine", "Position", "Unfit", "engine_of", "with_engine"]
+
+
+class Unfit(StateError):
+    """A state is whole, and belongs to the chain, and this engine cannot go on from it."""
+
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,7 @@ class Engine:
         if state["stand"] == "end" or (state["stand"] == "begin" and place is None and not ranks):
             place = 0
         if place is None or not self.counts:
-            raise StateError(
+            raise Unfit(
                 "load_state_dict needs a state that is a number of elements, to go on with another engine: that needs "
                 "a chain that can be indexed (shuffle(gp.ALL)), only maps, batches and prefetch behind by_rank and "
                 f"on_ray, and no bad elements before it, got one of "
@@ -108,7 +114,7 @@ class Engine:
             raise corrupt_state()
         if isinstance(self.step, ByRank):
             if at.start_at is not None:
-                raise StateError("load_state_dict needs a state of one number of shards, to go on with by_rank")
+                raise Unfit("load_state_dict needs a state of one number of shards, to go on with by_rank")
             return Position(at.delivered, start_at=place * self.of_all if place else None)
         return replace(at, first=place)
 
@@ -121,6 +127,8 @@ class Engine:
         """
         if not first:
             return plan
+        if not self.counts:
+            return Skip(plan, first)
         return _started(plan, first * self.rows) if isinstance(self.step, OnRay) else Select(plan, Sliced(first))
 
 

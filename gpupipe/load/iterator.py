@@ -34,7 +34,7 @@ from ..spec import Structure
 from .agreement import check_ranks
 from .empty import log_empty
 from .mark import Mark
-from .progress import Numbers, Progress, Resume, state_of
+from .progress import Numbers, Progress, Resume, is_strict, state_of
 from .refusals import closed, from_inside
 from .replace_errors import ODD, not_a_state, opened, rows_of
 from .reports import Reports
@@ -384,7 +384,9 @@ class DatasetIterator(Reports, Iterator[Any]):
             progress.bad = found.since(min([n for n in (first, needed) if n is not None], default=found.count))
         return state_of(self._chain, progress, self._learned, even, ended, flow, skip)
 
-    def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
+    def load_state_dict(
+        self, state: dict[str, Any] | Sequence[dict[str, Any]], *, strict: bool | None = None
+    ) -> None:
         """Resume where `state_dict` was called. Only before the first `next`.
 
         ``shard(M, j)`` takes a state of ``shard(N, i)``, too, if only maps, batches and prefetch follow it, and all N
@@ -394,16 +396,19 @@ class DatasetIterator(Reports, Iterator[Any]):
 
         Args:
             state: what `state_dict` returned, also after a round trip through JSON; or a list of those of all shards.
+            strict: False goes on from a state that is refused otherwise: in its epoch, after as many elements of this
+                chain, which may be others, and a warning lists what differs. By default `Options.strict_states` says.
 
         Raises:
-            StateError: the state belongs to another chain, to other files, options or another version; says which.
+            StateError: the state belongs to another chain, to other files, options or another version; says which. One
+                that is damaged is refused always.
             DataError: a file whose digest is needed cannot be read.
             PlanError: this iterator has started already.
         """
         with self._lock:
             if self._run is not None or self._done or self._mark.checkpoint[0] is not None:
                 raise PlanError("load_state_dict needs an iterator that has not started; make a new one: iter(ds)")
-            resume = Resume.checked(self._chain, state)
+            resume = Resume.checked(self._chain, state, is_strict(strict, self._settings))
             progress = resume.progress
             self._schedule.load(progress, resume.phase == "end")
             if progress.bad is not None and progress.bad[0] and not progress.bad[1]:

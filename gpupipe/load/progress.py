@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import field
+from collections.abc import Iterator, Sequence
+from dataclasses import field, replace
 from typing import Any, Literal, Protocol
 
+from ..brief import brief
 from ..classes import dataclass
-from ..errors import GpupipeError, StateError
+from ..errors import GpupipeError, PlanTypeError, StateError
 from ..flow.bad.found import is_written
 from ..flow.bad.passes import passes_of
-from ..flow.state.snapshot import State, as_int, corrupt_state
+from ..flow.state.snapshot import State, as_int, check_count, corrupt_state
+from ..log import logger
+from ..options import Settings
 from ..plan.node import ElementType, Node
 from ..plan.ranks import ByRank, OnRay, ranks_of
 from ..serial.structures import Malformed
-from .by_place import Position, with_engine
+from .by_place import Position, Unfit, with_engine
 from .packed import packed, unpacked
 from .reshard import Sharding, check_shards, resharded, sharding, without_first
-from .state import StateHeader, check_seal, from_text, sealed, types_from_json, types_to_json
+from .state import WAY_OUT, StateHeader, check_seal, from_text, sealed, types_from_json, types_to_json
 
-__all__ = ["Epochs", "Numbers", "Phase", "Progress", "Resume", "state_of"]
+__all__ = ["Epochs", "Numbers", "Phase", "Progress", "Resume", "is_strict", "state_of"]
 
 Phase = Literal["begin", "inside", "end"]
 """Where an iterator is in its epoch: before the first element, after some, or at the end of the last epoch."""
@@ -242,6 +245,17 @@ def noted_of(given: Any) -> Counter[int]:
     return Counter(as_int(key, "noted", (1 << 64) - 1) for key in given)
 
 
+def is_strict(given: Any, settings: Settings) -> bool:
+    """Check the argument `strict` of `load_state_dict`.
+
+    Raises:
+        PlanTypeError: it is neither True, False nor None.
+    """
+    if given is not None and not isinstance(given, bool):
+        raise PlanTypeError(f"load_state_dict needs True, False or None for strict, got {brief(given)}")
+    return settings.strict_states if given is None else given
+
+
 @dataclass(frozen=True, slots=True)
 class Resume:
     """The contents of a state that was checked.
@@ -263,39 +277,65 @@ class Resume:
     skip: int = 0
 
     @classmethod
-    def checked(cls, chain: StateHeader, given: Any) -> Resume:
+    def checked(cls, chain: StateHeader, given: Any, strict: bool = True) -> Resume:
         """Check a user's state. Nothing is changed.
 
         Args:
             chain: the chain of the iterator.
             given: a state, or a list of the states of all shards.
+            strict: whether a state that does not belong to the chain is refused; else its number of elements is used.
 
         Raises:
             StateError: the state is damaged, or does not belong to this chain.
         """
         states = [from_text(state) for state in (given if isinstance(given, (list, tuple)) else [given])]
-        for state in states:
-            check_seal(state, chain.law)
-        headers = [chain.of_version(state["gpupipe_state"]) for state in states]
+        wrong = list(filter(None, [check_seal(state, chain.law, strict) for state in states]))
         try:
+            if wrong:
+                return cls._by_number(chain, states[0], wrong)
+            headers = [chain.of_version(state["gpupipe_state"]) for state in states]
             pairs, signing = zip(states, headers, strict=True), chain.settings.signing_parameters
             moves = [resharded(chain.plan, state, header.ranks, signing) for state, header in pairs]
-            for state, header, move in zip(states, headers, moves, strict=True):
-                found = [*header.differences(state, move is not None), *([move] if isinstance(move, str) else [])]
-                if found:
-                    raise StateError(found[0])
-            if any(state["epoch"] != states[0]["epoch"] for state in states):
-                raise StateError(
-                    "load_state_dict needs states of one epoch, got several; save them after the same step"
-                )
-            if not isinstance(given, dict):
-                check_shards(states)
             own = moves.index(None) if None in moves else 0
-            return cls._of(chain, with_engine(states[own], chain.plan), moves[own])
+            for state, header, move in zip(states, headers, moves, strict=True):
+                wrong += header.differences(state, move is not None)
+                wrong += [move] if isinstance(move, str) else []
+            if any(state["epoch"] != states[0]["epoch"] for state in states):
+                wrong.append("load_state_dict needs states of one epoch, got several; save them after the same step")
+            if not wrong:
+                try:
+                    if not isinstance(given, dict):
+                        check_shards(states)
+                    return cls._of(chain, with_engine(states[own], chain.plan), moves[own])
+                except Unfit as error:
+                    wrong.append(str(error))
+            if strict:
+                raise StateError(f"{wrong[0]}{WAY_OUT}")
+            return cls._by_number(chain, states[own], wrong)
         except (Malformed, TypeError, LookupError, AttributeError, ValueError, zlib.error, RecursionError) as error:
             if isinstance(error, GpupipeError):
                 raise
             raise corrupt_state() from error
+
+    @classmethod
+    def _by_number(cls, chain: StateHeader, state: dict[str, Any], wrong: Sequence[str]) -> Resume:
+        """Use of a state that does not belong to the chain the epoch, and how many elements of it were given."""
+        phase, given, place = state["stand"], Position.of(state), state.get("place")
+        if phase not in ("begin", "inside", "end"):
+            raise corrupt_state()
+        epoch = None if state["epoch"] is None else as_int(state["epoch"], "epoch")
+        count = given.in_epoch + given.raised if place is None else as_int(place, "place")
+        check_count(count)
+        found = ", ".join(dict.fromkeys(one.removeprefix("load_state_dict needs ") for one in wrong))
+        ended = phase == "end"
+        where = f"with epoch {(epoch or 0) + 1}" if ended else f"in epoch {epoch or 0} after {count} elements of this chain"
+        logger.warning("load_state_dict: goes on %s, as strict=False says, though it needs %s", where, found)
+        position, engine = Position(given.delivered), chain.engine
+        if count and not ended:
+            position = Position(max(given.delivered, count), in_epoch=count, first=count)
+            if engine.counts:
+                position = engine.moved({"engine": "by_rank", "stand": "begin", "place": count}, position)
+        return cls._at(chain, Progress(epoch=epoch), position, "end" if ended else "begin")
 
     @classmethod
     def _of(cls, chain: StateHeader, state: dict[str, Any], moved: Any) -> Resume:
@@ -324,10 +364,16 @@ class Resume:
         if moved is not None or not engine.continues(state):
             progress.bad = None
             phase, flow, skip = "end" if phase == "end" else "begin", None, 0
-        most = position.in_epoch + position.raised if engine.counts else 0
-        if position.in_epoch > position.delivered or position.first > most:
+        if position.in_epoch > position.delivered or position.first > position.in_epoch + position.raised:
             raise corrupt_state()
+        check_count(position.first)
+        resume = cls._at(chain, progress, position, phase)
+        return replace(resume, types=types, flow=flow, skip=skip)
+
+    @classmethod
+    def _at(cls, chain: StateHeader, progress: Progress, position: Position, phase: Phase) -> Resume:
+        """A position in the chain between two elements, from which its flow starts."""
         progress.delivered, progress.before = position.delivered, position.delivered - position.in_epoch
         progress.start_at, progress.raised, progress.first = position.start_at, position.raised, position.first
         plan = chain.plan if position.start_at is None else without_first(chain.plan, position.start_at)
-        return cls(phase, progress, types, flow, engine.at(position.first, plan), skip)
+        return cls(phase, progress, {}, None, chain.engine.at(position.first, plan))

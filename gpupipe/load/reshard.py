@@ -20,6 +20,7 @@ from ..plan.node import Node
 from ..plan.order import Shard, Skip
 from ..plan.outline import Outline, outline
 from ..plan.ranks import ByRank, ranks_of
+from .by_place import Unfit
 
 __all__ = ["Sharding", "check_shards", "resharded", "sharding", "without_first"]
 
@@ -149,12 +150,12 @@ def check_shards(states: list[dict[str, Any]]) -> None:
     indices = [shard["index"] for shard in shards]
     counts, elements = {shard["shards"] for shard in shards}, {shard["elements"] for shard in shards}
     if counts != {len(shards)} or set(indices) != set(range(len(shards))):
-        raise StateError(
+        raise Unfit(
             f"load_state_dict needs the states of all shards, each once, got those of shards {indices} of "
             f"{sorted(counts, key=str)}"
         )
     if len(elements) > 1:
-        raise StateError(
+        raise Unfit(
             f"load_state_dict needs shards that all stopped at the same element of the whole dataset, got them at "
             f"{sorted(elements, key=str)}; save the states after the same step on every rank"
         )

@@ -29,6 +29,7 @@ __all__ = [
     "FORMAT",
     "NOTED",
     "READ",
+    "WAY_OUT",
     "StateHeader",
     "as_text",
     "check_seal",
@@ -249,6 +250,9 @@ def sealed(state: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "digest": hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}
 
 
+WAY_OUT = "; load_state_dict(state, strict=False) or Options(strict_states=False) goes on by number of elements"
+"""What to do about a state that does not fit."""
+
 _TEXT = "gpupipe_loader"
 """The key of a state that is written as one text."""
 
@@ -272,37 +276,47 @@ def from_text(state: Any) -> Any:
         raise corrupt_state() from error
 
 
-def check_seal(state: Any, law: int) -> None:
-    """Check that a user's object is a state of this version, as `state_dict` made it.
+def check_seal(state: Any, law: int, strict: bool = True) -> str | None:
+    """Check that a user's object is a state, as `state_dict` made it.
 
     Args:
         state: the object.
         law: the version of the law of random numbers that the chain follows.
+        strict: whether one of another version is refused, before its digest is compared.
+
+    Returns:
+        Of which other version it is, in words; None if it is of this one.
 
     Raises:
         StateError: it is another object, of another version, or damaged.
     """
     if not isinstance(state, dict) or "gpupipe_state" not in state:
         raise StateError(f"load_state_dict needs what state_dict returned, got {type(state).__name__}")
+    other = None
     known = (("gpupipe_state", "version of the format", READ), ("law", "law of random numbers", (law,)))
     for name, what, own in known:
         if state.get(name) not in own:
             if (name, law, state.get(name)) == ("law", REDRAWN, LAW):
-                raise StateError(
+                other = (
                     "load_state_dict needs a state of a chain in which a place that comes again is another draw, got "
                     "one of a version of gpupipe in which it had the same random numbers: continue it with "
                     "pick(..., redraw=False), or start the epoch again"
                 )
-            raise StateError(
-                f"load_state_dict needs a state with {what} {own[-1]}, got {cut(state.get(name))}: it was made by "
-                "another version of gpupipe; start the epoch again"
-            )
+            else:
+                other = (
+                    f"load_state_dict needs a state with {what} {own[-1]}, got {cut(state.get(name))}: it was made by "
+                    "another version of gpupipe; start the epoch again"
+                )
+            if strict:
+                raise StateError(f"{other}{WAY_OUT}")
+            break
     try:
         whole = sealed(state)["digest"] == state.get("digest")
     except (TypeError, ValueError, RecursionError):  # not JSON
         whole = False
     if not whole:
         raise corrupt_state()
+    return other
 
 
 def renamed(flow: State, new: Callable[[Any], Any]) -> State:

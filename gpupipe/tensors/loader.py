@@ -163,11 +163,14 @@ class Loader:
         """
         return as_text((self._items or self._next_loop()).state_dict())
 
-    def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
+    def load_state_dict(
+        self, state: dict[str, Any] | Sequence[dict[str, Any]], *, strict: bool | None = None
+    ) -> None:
         """Continue in the next loop where `state_dict` was called; the loops after it are the epochs after it.
 
         Args:
             state: of this loader, or those of all shards, see `DatasetIterator.load_state_dict`.
+            strict: see there. Where a trainer loads the state, `Options(strict_states=False)` of the dataset says it.
 
         Raises:
             StateError: the state belongs to another chain, other files, options or another version.
@@ -175,7 +178,7 @@ class Loader:
         self._coming = False
         items = self._next_loop()
         self._coming = False  # unless the state is good
-        items.load_state_dict(state)
+        items.load_state_dict(state, strict=strict)
         self._coming = True
 
     def __getstate__(self) -> dict[str, Any]:

@@ -83,6 +83,19 @@ with tempfile.TemporaryDirectory() as folder:
     path = next(Path(folder).glob("epoch=0*"))
     resumed["half epochs"] = half == half[:3] + trained(2, path, limit_train_batches=3).seen
 
+with tempfile.TemporaryDirectory() as folder:
+    trained(1, **saving(folder, every_n_train_steps=2))
+    path = next(Path(folder).glob("*step=2*"))
+    other = drawing().prefetch(1)  # a chain of one step more
+    refused = ""
+    try:
+        trainer(max_epochs=1).fit(Module(), other.as_torch(), ckpt_path=path, weights_only=False)
+    except gp.StateError as error:
+        refused = str(error)
+    ignored = Module()
+    loose = other.with_options(gp.Options(strict_states=False)).as_torch()
+    trainer(max_epochs=2).fit(ignored, loose, ckpt_path=path, weights_only=False)
+
 reloaded = Hooks()
 trainer(max_epochs=3, reload_dataloaders_every_n_epochs=1).fit(reloaded)
 overfit = [Module(), Hooks()]
@@ -110,6 +123,8 @@ rest = [[batch.tolist() for batch in wrapped] for _ in range(2)]
 tell(
     0,
     resumed=resumed,
+    refused=refused,
+    ignored=ignored.seen == whole[2:12],
     epochs=[batch for _, batch in whole]
     == [batch.tolist() for epoch in range(3) for batch in drawing().iterator(epoch=epoch)],
     reloaded=reloaded.seen == whole,

@@ -16,6 +16,7 @@ def test_lightning_trains_and_resumes_on_the_batches_of_a_run_that_is_not_interr
     (found,) = run("on_lightning")
 
     assert len(found["resumed"]) >= 14 and all(found["resumed"].values()), found["resumed"]
+    assert "strict_states=False" in found["refused"] and found["ignored"]
     assert found["epochs"] and found["reloaded"] and found["fabric"] and found["fabric_resumed"]
     assert found["overfit"] == found["predicted"] == [True, True]
     assert found["validated"] == 2 * 4  # batches, of the 7 good elements: the number with the bad ones is 5
