@@ -221,9 +221,7 @@ class ValueIterator:
         state: dict[str, Any] = self._items.state_dict()
         return state
 
-    def load_state_dict(
-        self, state: dict[str, Any] | Sequence[dict[str, Any]], *, strict: bool | None = None
-    ) -> None:
+    def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]], *, strict: bool | None = None) -> None:
         """Resume at a state: before the first `get_next` of a pass, or instead of `initializer()`.
 
         Args:

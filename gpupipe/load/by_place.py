@@ -26,7 +26,6 @@ class Unfit(StateError):
     """A state is whole, and belongs to the chain, and this engine cannot go on from it."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class Position:
     """Where an iterator is; see `Progress`."""

@@ -140,7 +140,8 @@ class ComparedFiles:
         unasked = {number for url in files.urls() if (number := files.number(url)) is not None}
         if files.read is True and not unasked:
             return every
-        return {i for i in every if (files.is_read(i) and i not in unasked) or (files.sizes and files.path(i) in files.sizes)}
+        known = files.sizes
+        return {i for i in every if (files.is_read(i) and i not in unasked) or (known and files.path(i) in known)}
 
     def _known(self, theirs: Any) -> Collection[int]:
         """The files whose sizes a state has; one of an earlier version has all."""
@@ -192,7 +193,8 @@ class ComparedFiles:
             if now is not None and _tag(now) not in ("", was[1]) and (number, was[1]) not in self._told:
                 self._told.add((number, was[1]))
                 logger.warning(
-                    "state_dict: %s has changed since this epoch opened it: the state is refused with the file as it is",
+                    "state_dict: %s has changed since this epoch opened it: the state is refused with the file as it "
+                    "is",
                     shown_name(self.named.path(number)),
                 )
         return now
@@ -201,9 +203,7 @@ class ComparedFiles:
         """The sizes of files that were looked at."""
         return {i: None if (found := self._looked[i]) is None else found[0] for i in numbers}
 
-    def _described(
-        self, sizes: Mapping[int, int | None], what: str, changed: Collection[int] = ()
-    ) -> dict[str, Any]:
+    def _described(self, sizes: Mapping[int, int | None], what: str, changed: Collection[int] = ()) -> dict[str, Any]:
         """Names and sizes for comparison, or for many files digests of them; for some of them also digests of contents.
 
         Args:

@@ -384,9 +384,7 @@ class DatasetIterator(Reports, Iterator[Any]):
             progress.bad = found.since(min([n for n in (first, needed) if n is not None], default=found.count))
         return state_of(self._chain, progress, self._learned, even, ended, flow, skip)
 
-    def load_state_dict(
-        self, state: dict[str, Any] | Sequence[dict[str, Any]], *, strict: bool | None = None
-    ) -> None:
+    def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]], *, strict: bool | None = None) -> None:
         """Resume where `state_dict` was called. Only before the first `next`.
 
         ``shard(M, j)`` takes a state of ``shard(N, i)``, too, if only maps, batches and prefetch follow it, and all N

@@ -328,7 +328,8 @@ class Resume:
         check_count(count)
         found = ", ".join(dict.fromkeys(one.removeprefix("load_state_dict needs ") for one in wrong))
         ended = phase == "end"
-        where = f"with epoch {(epoch or 0) + 1}" if ended else f"in epoch {epoch or 0} after {count} elements of this chain"
+        number = epoch or 0
+        where = f"with epoch {number + 1}" if ended else f"in epoch {number} after {count} elements of this chain"
         logger.warning("load_state_dict: goes on %s, as strict=False says, though it needs %s", where, found)
         position, engine = Position(given.delivered), chain.engine
         if count and not ended:

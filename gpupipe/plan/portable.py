@@ -307,7 +307,7 @@ class Walker:
             texts = array.ravel().tolist()
             if all(type(text) is bytes for text in texts):  # what `_one` does with each, at once
                 for start in range(0, len(texts), _AT_ONCE):
-                    some = map(self._text, texts[start : start + _AT_ONCE])
+                    some: Any = map(self._text, texts[start : start + _AT_ONCE])
                     self.hasher.update(b"".join([b"bytes%d;%b" % (len(text), text) for text in some]))
             else:
                 self._push(*texts)

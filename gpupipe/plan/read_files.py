@@ -94,8 +94,8 @@ class _Reading:
         match node:
             case Slices() | Tensors():
                 self.lists.add(id(node))
-                own, leaves = _Lists((id(node),)), range(len(specs))
-                return _Texts.of([own if i == 0 or isinstance(node, Tensors) else _Lists() for i in leaves])
+                own = _Lists((id(node),))
+                return _Texts.of([own if i == 0 or isinstance(node, Tensors) else _Lists() for i in range(len(specs))])
             case Param() if outer:
                 # A function inside of another one may count its own element as the outermost.
                 first = outer[node.depth] if node.depth < len(outer) else outer[-1]
@@ -112,7 +112,8 @@ class _Reading:
             case Zip() if all(one.leaves is not None for one in below):
                 return _Texts.of([leaf for one in below for leaf in one.leaves or ()])
             case OneStream() if len({len(one.leaves or ()) for one in below}) == 1 and all(one.leaves for one in below):
-                return _Texts.of([_Lists().union(*leaf) for leaf in zip(*(one.leaves or () for one in below))])
+                columns = zip(*(one.leaves or () for one in below), strict=True)
+                return _Texts.of([_Lists().union(*column) for column in columns])
             case _:
                 traced = getattr(node, "traced", None)
                 if traced is not None:  # a predicate

@@ -163,9 +163,7 @@ class Loader:
         """
         return as_text((self._items or self._next_loop()).state_dict())
 
-    def load_state_dict(
-        self, state: dict[str, Any] | Sequence[dict[str, Any]], *, strict: bool | None = None
-    ) -> None:
+    def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]], *, strict: bool | None = None) -> None:
         """Continue in the next loop where `state_dict` was called; the loops after it are the epochs after it.
 
         Args:

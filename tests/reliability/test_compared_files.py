@@ -112,7 +112,9 @@ def pairs(texts: list[str], folder: Path) -> Dataset:
 # Chains over captions that look like the names of files, beside files that are read.
 BESIDE: dict[str, Callable[[list[str], Path], Dataset]] = {
     "slices": lambda texts, folder: pairs(texts, folder).map(lambda t, p: (t, read(p))),
-    "a zip": lambda texts, folder: Dataset.zip((slices(texts), slices(paths_in(folder)))).map(lambda t, p: (t, read(p))),
+    "a zip": lambda texts, folder: Dataset.zip((slices(texts), slices(paths_in(folder)))).map(
+        lambda t, p: (t, read(p))
+    ),
     "the other way round": lambda texts, folder: Dataset.zip((slices(paths_in(folder)), slices(texts))).map(
         lambda p, t: (read(p), t)
     ),
@@ -122,13 +124,15 @@ BESIDE: dict[str, Callable[[list[str], Path], Dataset]] = {
     ),
     "numbered": lambda texts, folder: pairs(texts, folder).enumerate().map(lambda n, x: (n, x[0], read(x[1]))),
     "rows": lambda texts, folder: pairs(texts, folder).batch(2).unbatch().map(lambda t, p: (t, read(p))),
-    "buckets": lambda texts, folder: pairs(texts, folder)
-    .bucket_by_image_size([(8, 8)], 2, size_func=lambda t, p: (4, 4))
-    .unbatch()
-    .map(lambda t, p, size: (t, read(p))),
-    "padded": lambda texts, folder: slices({"t": texts, "p": paths_in(folder)})
-    .pad_to_cardinality(COUNT)
-    .map(lambda x: (x["t"], read(x["p"]))),
+    "buckets": lambda texts, folder: (
+        pairs(texts, folder)
+        .bucket_by_image_size([(8, 8)], 2, size_func=lambda t, p: (4, 4))
+        .unbatch()
+        .map(lambda t, p, size: (t, read(p)))
+    ),
+    "padded": lambda texts, folder: (
+        slices({"t": texts, "p": paths_in(folder)}).pad_to_cardinality(COUNT).map(lambda x: (x["t"], read(x["p"])))
+    ),
     "lines": lambda texts, folder: pairs(texts, folder).interleave(
         lambda t, p: Dataset.zip((gp.TextLineDataset(p), Dataset.from_tensors(t).repeat()))
     ),
@@ -176,7 +180,7 @@ READ: dict[str, Callable[[Path], Dataset]] = {
         lambda _: slices(paths_in(folder)).interleave(gp.TextLineDataset)
     ),
     "behind a shuffle": lambda folder: slices(paths_in(folder)).shuffle(9, seed=1).map(read).prefetch(2),
-    "after others": lambda folder: slices(["a"]).filter(lambda x: False).concatenate(slices(paths_in(folder))).map(read),
+    "after others": lambda folder: slices(["a"]).take(0).concatenate(slices(paths_in(folder))).map(read),
     "a mixture": lambda folder: Dataset.sample_from_datasets([slices(paths_in(folder))] * 2, seed=1).map(read),
     "a declared function between": lambda folder: (
         slices(paths_in(folder)).map(lambda p: p, traced=False, spec=gp.TensorSpec((), bytes)).map(read)
@@ -301,7 +305,7 @@ def test_an_option_says_what_a_state_compares(here: Path, monkeypatch: pytest.Mo
                 state_after(_with(ds, what), 0)
                 looked.append(len(asked.looked))
                 assert what == "contents" or not asked.opened
-    assert looked == [0, 0, COUNT, COUNT] + [0, COUNT, COUNT, COUNT]
+    assert looked == [0, 0, COUNT, COUNT, 0, COUNT, COUNT, COUNT]
 
     states = {what: state_after(_with(files, what), 1) for what in kinds}
     first = Path(paths_in(here)[0])
@@ -316,7 +320,8 @@ def test_an_option_says_what_a_state_compares(here: Path, monkeypatch: pytest.Mo
     refused(_with(files, "read"), states["read"], "of 27 bytes now")
     refused(_with(files, "sizes"), states["sizes"], "of 27 bytes now")
     first.rename(here / "other.txt")
-    refused(_with(gp.TextLineDataset([str(here / "other.txt"), *paths_in(here)[1:]]), "names"), states["names"], "other")
+    renamed = gp.TextLineDataset([str(here / "other.txt"), *paths_in(here)[1:]])
+    refused(_with(renamed, "names"), states["names"], "other")
 
 
 def test_many_texts_take_little_memory() -> None:
@@ -354,5 +359,5 @@ def test_what_a_state_says_of_sizes_it_knows_may_be_anything(known: Any, tmp_pat
     ds = gp.TextLineDataset([str(tmp_path / f"{i:03}.txt") for i in range(400)])
     state = state_after(ds, 0)
 
-    with iter(ds) as items, pytest.raises(StateError, match="needs a state|damaged"):
+    with iter(ds) as items, pytest.raises(StateError, match=r"needs a state|damaged"):
         items.load_state_dict(sealed({**state, "files": {**state["files"], "known": known}}))

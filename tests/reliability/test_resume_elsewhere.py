@@ -308,7 +308,8 @@ def test_many_files_are_compared_by_one_digest_wherever_they_lie(tmp_path: Path,
 
     def chain(folder: Path) -> Dataset:
         names = Dataset.list_files(str(folder / "*.txt"), seed=1)
-        return names.flat_map(gp.TextLineDataset).shuffle(50).with_options(Options(compare_files="contents" if digests else None))
+        ds = names.flat_map(gp.TextLineDataset).shuffle(50)
+        return ds.with_options(Options(compare_files="contents" if digests else None))
 
     state, rest = stopped(chain(here), 300)
     here.rename(there)

@@ -259,7 +259,7 @@ NONSENSE: dict[str, list[Any]] = {  # by part of a state
     "types": [[[1, 2]], None, [[float("inf"), 1]], [["1", 1]]],
     "noted": [None, 3, "x", {"1": 150_000_000}, {"1": "x"}, ["1"], [-1], [1 << 64], [True], [[1]]],
     "engine": ["by_rank", 3],
-    "first": [1, "1"],
+    "first": [100, "1"],
     "delivered": [None],
     "in_epoch": [10_000],
     "left_out": [-1],

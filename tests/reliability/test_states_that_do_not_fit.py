@@ -125,7 +125,7 @@ def test_a_state_of_other_files_goes_on_by_number(change: str, here: Path, caplo
     ds = lines(here)
     whole = lists(ds.iterator(epoch=0))
 
-    with ds.iterator(epoch=0) as items, pytest.raises(StateError, match="needs a state over the same .*strict=False"):
+    with ds.iterator(epoch=0) as items, pytest.raises(StateError, match=r"needs a state over the same .*strict=False"):
         items.load_state_dict(state)
     with caplog.at_level(logging.WARNING, "gpupipe"), ds.iterator(epoch=0) as items:
         items.load_state_dict(state, strict=False)
