@@ -113,7 +113,7 @@ def _names(key: Any) -> tuple[bytes, ...]:
         raise PlanTypeError(f'WebDataset needs extensions as text, like keys=("jpg;png", "cls"), got {key!r}')
     names = tuple(name.strip().lower().encode() for name in key.split(";"))
     for name in names:
-        if not name or name.startswith(b".") or b"/" in name:
+        if not name or name.startswith(b".") or set(b"/*?") & set(name):
             raise PlanError(
                 f'WebDataset needs extensions as they follow the first dot, like "jpg" or "seg.png", got {key!r}'
             )

@@ -244,6 +244,9 @@ class Walker:
             self._class(part)
         elif isinstance(part, (types.BuiltinFunctionType, np.ufunc)) and not _is_bound(part):
             self._put(f"builtin {getattr(part, '__module__', '')}.{part.__name__}")
+        elif isinstance(part, (types.BuiltinMethodType, types.MethodWrapperType)):
+            self._put(f"method {part.__name__}")
+            self._push(part.__self__)
         elif isinstance(part, Compound) and isinstance(getattr(part, "plan", None), Node):
             self._plan(part.plan)  # type: ignore[attr-defined]
         elif is_dataclass(part):

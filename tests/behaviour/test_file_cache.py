@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import gzip
 import os
@@ -224,6 +225,20 @@ def test_executors_have_their_own_file(tmp_path: Path, monkeypatch: pytest.Monke
         keys.add(images.plan.store.key(images.options().resolve()))  # type: ignore[attr-defined]
 
     assert len(keys) == 4
+
+
+@pytest.mark.parametrize("data", [[3, 5, 7], (3, 5, 7), np.array([3, 5, 7])], ids=["list", "tuple", "array"])
+def test_plain_data_that_is_indexed_is_compared_by_its_content(
+    data: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def cached(items: Any) -> list[Any]:
+        return run(Dataset.from_indexable(items).cache(tmp_path / "c"))
+
+    assert cached(data) == cached(copy.deepcopy(data)) == [3, 5, 7]
+    assert "only this process" not in caplog.text
+    assert len(files(tmp_path)) == 1
+    assert cached([4]) == [4]
+    assert len(files(tmp_path)) == 2
 
 
 def test_random_state_in_a_chain_keeps_the_file_to_this_process(

@@ -61,7 +61,10 @@ def test_elements_have_the_nesting_of_the_keys(folder: Path, keys: Any, spec: An
 @pytest.mark.parametrize(
     ("keys", "kind", "text"),
     [
-        *((x, PlanError, "extensions as they follow the first dot") for x in (".jpg", "", "jpg;", "a/jpg")),
+        *(
+            (x, PlanError, "extensions as they follow the first dot")
+            for x in (".jpg", "", "jpg;", "a/jpg", "*.png", "pn?")
+        ),
         ("jpg;__key__", PlanError, "needs '__key__' alone"),
         (["jpg", "cls"], PlanTypeError, r'like keys=\("jpg;png", "cls"\), got \["jpg|like keys='),
         ((b"jpg",), PlanTypeError, "extensions as text"),

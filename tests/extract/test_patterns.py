@@ -25,6 +25,11 @@ RANGES = {
     "{2..0}": ["0", "1", "2"],
     "{1,3..4}": ["1", "3..4"],
     "{0..1}{2..3}": ["02", "03", "12", "13"],
+    "{1}": ["{1}"],
+    "{}": ["{}"],
+    "{a{1,2}}": ["{a1}", "{a2}"],
+    "{1}{2,3}": ["{1}2", "{1}3"],
+    "{{1},2}": ["{1}", "2"],
 }
 
 
@@ -36,6 +41,14 @@ def test_a_range_in_braces_is_expanded_as_a_shell_does(pattern: str, names: list
     found = gp.Dataset.list_files(str(tmp_path / f"s-{pattern}.txt"), shuffle=False)
 
     assert sorted(Path(path.decode()).read_text() for path in found) == sorted(names)
+
+
+def test_a_folder_may_have_braces_in_its_name(tmp_path: Path) -> None:
+    (tmp_path / "c{1}").mkdir()
+    (tmp_path / "c{1}" / "x.txt").write_text("")
+
+    for pattern in ("c{1}/*.txt", "c{1}/x.txt", "*{1}/x.txt"):
+        assert [Path(path.decode()).name for path in gp.Dataset.list_files(str(tmp_path / pattern))] == ["x.txt"]
 
 
 def test_a_range_is_bounded(tmp_path: Path) -> None:
@@ -59,7 +72,11 @@ def test_the_query_of_a_url_is_no_pattern(text: str, wild: bool) -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("s-{000000..000127}.tar", r"list_files\(pattern\) expands"), ("pipe:cat x.tar", "commands are not run")],
+    [
+        ("s-{000000..000127}.tar", r"list_files\(pattern\) expands"),
+        ("pipe:cat x.tar", "commands are not run"),
+        ("a.tar::b.tar", "several files are a list"),
+    ],
 )
 def test_notations_of_webdataset_have_a_hint(name: str, hint: str, tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match=f"no such file; {hint}"):

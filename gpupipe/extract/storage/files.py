@@ -471,6 +471,8 @@ def _hint(name: str) -> str:
     """What to write instead of a name in the notation of another library."""
     if name.startswith("pipe:"):
         return "; commands are not run: read what they print with from_generator"
+    if "::" in name:
+        return "; several files are a list of names"
     if "{" in name and "}" in name:
         return "; list_files(pattern) expands braces, {000..127} and {a,b}"
     return ""

@@ -94,20 +94,24 @@ def matching(pattern: str, folders: Folders, key: Callable[[str], bytes]) -> lis
 
 
 def _alternatives(text: str) -> list[str]:
-    """Expand braces: `a{b,c{d,e}}` -> ab, acd, ace; `{08..10}` -> 08, 09, 10, as a shell and WebDataset do."""
+    """Expand braces: `a{b,c{d,e}}` -> ab, acd, ace; `{08..10}` -> 08, 09, 10, as a shell and WebDataset do; `{1}` stays."""
     done: list[str] = []
-    open_ones = [text]
+    open_ones = [(text, 0)]
     while open_ones:
-        one = open_ones.pop()
-        start = one.find("{")
+        one, done_to = open_ones.pop()
+        start = one.find("{", done_to)
         if start < 0:
             done.append(one)
         else:
             head, tail = one[:start], one[start + 1 :]
             choices, rest = _split(tail, one)
-            if len(choices) == 1 and (ends := _RANGE.fullmatch(choices[0])) is not None:
+            ends = _RANGE.fullmatch(choices[0])
+            if len(choices) == 1 and ends is None:
+                open_ones.append((one, start + 1))
+                continue
+            if len(choices) == 1 and ends is not None:
                 choices = _numbers(ends[1], ends[2], text)
-            open_ones.extend(head + choice + rest for choice in choices)
+            open_ones.extend((head + choice + rest, start) for choice in choices)
         if len(done) + len(open_ones) > _MOST_ALTERNATIVES:
             raise PlanError(f"the pattern {text!r} expands to more than {_MOST_ALTERNATIVES}; use fewer braces")
     return done
