@@ -111,7 +111,7 @@ def test_a_state_behind_one_that_went_on_by_number_fits(name: str) -> None:
 @pytest.mark.parametrize("change", ["longer", "more", "fewer", "renamed"])
 def test_a_state_of_other_files_goes_on_by_number(change: str, here: Path, caplog: pytest.LogCaptureFixture) -> None:
     with lines(here).iterator(epoch=0) as items:
-        next(items), next(items)
+        lists(next(items) for _ in range(2))
         state = through_json(items.state_dict())
     match change:
         case "longer":

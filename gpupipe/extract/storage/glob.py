@@ -94,7 +94,10 @@ def matching(pattern: str, folders: Folders, key: Callable[[str], bytes]) -> lis
 
 
 def _alternatives(text: str) -> list[str]:
-    """Expand braces: `a{b,c{d,e}}` -> ab, acd, ace; `{08..10}` -> 08, 09, 10, as a shell and WebDataset do; `{1}` stays."""
+    """Expand braces: `a{b,c{d,e}}` -> ab, acd, ace; `{08..10}` -> 08, 09, 10, as a shell and WebDataset do.
+
+    Braces without a choice, as in `c{1}`, stay.
+    """
     done: list[str] = []
     open_ones = [(text, 0)]
     while open_ones:
