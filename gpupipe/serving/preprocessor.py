@@ -45,7 +45,8 @@ class Preprocessor:
     """Computes the batch that ``Dataset.from_list(images).map(fn).batch(len(images))`` gives; see `preprocessor`.
 
     Threads may share it, and requests run at once. A context manager; `close` ends its threads, and so does the garbage
-    collector. In a process that is forked from one that used it, it starts anew.
+    collector. In a process that is forked from one that used it, it starts anew, and so does a copy: it can be pickled
+    if `fn` can, for processes that are spawned and the workers of a DataLoader.
     """
 
     def __init__(
@@ -53,10 +54,27 @@ class Preprocessor:
     ) -> None:
         self._fn, self._options, self._batch_size = fn, options, batch_size
         self._convert = convert
+        self._parent: Preprocessor | None = None
+        self._begin()
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         renew_lock(self)
         self._chain = self._start()
-        self._parent: Preprocessor | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What it computes: a copy, also one that is pickled for another process, has threads and executors of its own.
+
+        Raises:
+            ClosedError: it was closed.
+        """
+        (self._parent or self)._chain.check_open()
+        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_chain")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._parent is None:
+            self._begin()
 
     def _start(self) -> Chain:
         from .request import Chain

@@ -61,8 +61,7 @@ class Chain:
         Raises:
             DataError: an image is bad, and `on_error` is "raise"; or the images do not make a batch.
         """
-        if self._run.stopped.on:
-            raise closed()
+        self.check_open()
         MOST_PIXELS.set(self._settings.max_pixels)
         LIMITS.set(self._run.limits)
         lowered = self._lowered.get(spec) or self._lower(elements, spec)
@@ -83,8 +82,7 @@ class Chain:
             finally:
                 close(running)
             break
-        if self._run.stopped.on:
-            raise closed()
+        self.check_open()
         if item is None:
             return None, [], run.errors
         value, stream, _ = item
@@ -109,6 +107,15 @@ class Chain:
             if lowered.element.known:
                 self._lowered[spec] = lowered
             return lowered
+
+    def check_open(self) -> None:
+        """Refuse to go on.
+
+        Raises:
+            ClosedError: it was closed.
+        """
+        if self._run.stopped.on:
+            raise closed()
 
     def close(self, wait: bool = True) -> None:
         """End all threads."""

@@ -42,6 +42,10 @@ class ToTorch:
         self.device, self.dtype, self.non_blocking, self.rank = device, dtype, non_blocking, rank
         self._stream: Any = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the stream, which is of this process."""
+        return {**self.__dict__, "_stream": None}
+
     def __call__(self, leaf: Any) -> Any:
         if on_gpu(leaf):
             tensor = torch.from_dlpack(leaf)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import multiprocessing
 import os
+import pickle
 import threading
 import time
 from collections.abc import Callable
@@ -343,6 +346,71 @@ def test_results_are_tensors_of_torch() -> None:
         view.close()
         with pytest.raises(gp.ClosedError, match="closed"):
             preprocess(IMAGES)
+
+
+@on_each
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))], ids=["copy", "pickle"])
+def test_a_copy_of_a_preprocessor_starts_anew(backend: str, copied: Any) -> None:
+    with gp.preprocessor(drawn, options(backend), batch_size=4, example=IMAGES[0]) as preprocess:
+        wanted = preprocess(IMAGES)
+        with copied(preprocess) as again:
+            preprocess.close()
+            same(again(IMAGES), wanted)
+    with pytest.raises(gp.ClosedError, match="closed"):
+        copied(preprocess)
+
+
+def _computed(preprocess: Any, queue: Any) -> None:
+    queue.put(preprocess(IMAGES[:2])["image"].tolist())
+
+
+def test_a_preprocessor_is_given_to_a_process_that_is_spawned() -> None:
+    processes = multiprocessing.get_context("spawn")
+    with gp.preprocessor(drawn, options("numpy"), example=IMAGES[0]) as preprocess:
+        queue = processes.SimpleQueue()
+        process = processes.Process(target=_computed, args=(preprocess, queue))
+        process.start()
+
+        assert queue.get() == preprocess(IMAGES[:2])["image"].tolist()
+        process.join(60)
+        assert process.exitcode == 0
+
+
+class Served:
+    """A map-style dataset of PyTorch that preprocesses in the workers of its loader."""
+
+    def __init__(self, preprocess: Any) -> None:
+        self.preprocess = preprocess
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        return self.preprocess(IMAGES[index], start=index)["image"][0]
+
+
+def test_a_preprocessor_works_in_the_workers_of_a_dataloader() -> None:
+    data = pytest.importorskip("torch.utils.data")
+    with gp.preprocessor(drawn, options("numpy")) as preprocess:
+        served = Served(preprocess.as_torch())
+        loader = data.DataLoader(served, num_workers=1, multiprocessing_context="spawn", batch_size=2)
+
+        got = np.concatenate([batch.numpy() for batch in loader])
+
+        same(got, preprocess(IMAGES[:4])["image"])
+
+
+def test_tensors_on_another_device_are_pickled_without_the_stream_of_this_process() -> None:
+    tensors = pytest.importorskip("gpupipe.tensors.torch")
+    with gp.preprocessor(drawn, options("numpy")) as preprocess:
+        view = preprocess.as_torch("cpu", dtype="bfloat16")
+        view._convert._stream = threading.Lock()  # a stream is of its process, as a lock is
+
+        again = pickle.loads(pickle.dumps(view))
+
+        assert isinstance(again._convert, tensors.ToTorch) and again._convert._stream is None
+        same(again(IMAGES[0])["image"].float(), view(IMAGES[0])["image"].float())
+        again.close()
 
 
 def test_a_mistake_in_the_function_is_raised_with_the_example() -> None:
