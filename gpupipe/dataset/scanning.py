@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -15,7 +16,7 @@ from ..plan.maps import AssertCardinality, IgnoreErrors, PadToCardinality, Rejec
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from ..plan.order import never_ends
 from ..ragged import RaggedSpec
-from ..spec import Structure, TensorSpec, as_leaf, flatten, spec_of
+from ..spec import Structure, TensorSpec, as_leaf, flatten, map_structure, spec_of
 from .base import Chain, check_integer
 
 if TYPE_CHECKING:
@@ -95,9 +96,10 @@ class Scanning(Chain):
         from ..flow.maps.scan import next_state
         from ..load.converted import ConvertedIterator, on_host
 
+        convert = partial(map_structure, on_host)
         state = [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in state]
         chain = cast("Dataset", self)
-        with ConvertedIterator(self.plan, chain.options().resolve(), chain._numbered("reduce"), on_host) as items:
+        with ConvertedIterator(self.plan, chain.options().resolve(), chain._numbered("reduce"), convert) as items:
             for i, element in enumerate(items):
                 try:
                     value = reduce_func(structure.unflatten(state), element)

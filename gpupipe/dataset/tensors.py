@@ -30,7 +30,7 @@ class Tensors(Running):
 
     The objects that `as_torch`, `as_jax`, `as_cupy` and `as_keras` return are loaders: every loop over one is the next
     epoch, `len` is its number of steps, and it has `set_epoch`, `state_dict` and `load_state_dict`. Tuples and dicts
-    are kept, and so are bytes, arrays of bytes, and `Ragged`.
+    are kept, and so are bytes, arrays of bytes, and `Ragged` (but see `as_torch(lists=True)`).
     """
 
     def as_numpy_iterator(self) -> ConvertedIterator:
@@ -46,7 +46,9 @@ class Tensors(Running):
         convert = arrays_of("as_numpy_iterator", to_host)
         return ConvertedIterator(self.plan, self.options().resolve(), self._numbered("as_numpy_iterator"), convert)
 
-    def as_torch(self, device: Any = None, *, dtype: Any = None, non_blocking: bool = True) -> TorchLoader:
+    def as_torch(
+        self, device: Any = None, *, dtype: Any = None, non_blocking: bool = True, lists: bool = False
+    ) -> TorchLoader:
         """Make a `torch.utils.data.DataLoader` of this dataset's elements, as tensors.
 
         Trainers take it as they take PyTorch's own: Lightning with its position in checkpoints, Accelerate's `prepare`,
@@ -58,6 +60,11 @@ class Tensors(Running):
             dtype: of floating-point tensors, e.g. "bfloat16" or `torch.bfloat16`; by default their own. Where the chain
                 gives images, of these alone: soft labels and boxes keep theirs.
             non_blocking: copy from the host to a GPU from pinned memory on a stream of its own; the loop does not wait.
+            lists: give ragged leaves as lists of tensors, one for each row, and a dict inside of the element that holds
+                such leaves as a list of dicts: a batch ``(images, {"boxes": boxes, "labels": labels})`` of
+                `ragged_batch` as ``([image, ...], [{"boxes": ..., "labels": ...}, ...])``, which detectors of
+                torchvision take; and ``{"pixel_values": images, "labels": {...}}`` keeps its own keys, as those of
+                Hugging Face take it. By default they stay `Ragged`.
 
         Images whose channels come last are logged, once: the layers of PyTorch take them first.
 
@@ -73,7 +80,7 @@ class Tensors(Running):
                 break
         with needs("as_torch", "torch", "torch"):
             from ..tensors.torch import TorchLoader
-        return TorchLoader(cast("Dataset", self), device, dtype, non_blocking)
+        return TorchLoader(cast("Dataset", self), device, dtype, non_blocking, lists)
 
     def as_jax(self, device: Any = None, *, sharding: Any = None, dtype: Any = None) -> Loader:
         """Make a loader of this dataset's elements, as `jax.Array`.

@@ -28,7 +28,7 @@ class ConvertedIterator(DatasetIterator):
         plan: the chain.
         settings: its options.
         epochs: the numbers of the epochs.
-        convert: a function of one leaf.
+        convert: a function of one element; it may be given what it made itself.
     """
 
     def __init__(self, plan: Node, settings: Settings, epochs: Numbers, convert: Callable[[Any], Any]) -> None:
@@ -36,7 +36,7 @@ class ConvertedIterator(DatasetIterator):
         self._convert = convert
 
     def _next(self) -> Any:
-        return map_structure(self._convert, super()._next())
+        return self._convert(super()._next())
 
     @property
     def continues(self) -> bool:
@@ -69,13 +69,13 @@ def on_host(leaf: Any) -> Any:
 
 
 def arrays_of(who: str, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A conversion that refuses nested datasets.
+    """A conversion of elements that refuses nested datasets.
 
     Args:
         who: the method that is asked for arrays.
         convert: a function of any other leaf, also of a `Ragged` one.
     """
-    return partial(_array_of, who, convert)
+    return partial(map_structure, partial(_array_of, who, convert))
 
 
 def _array_of(who: str, convert: Callable[[Any], Any], leaf: Any) -> Any:

@@ -19,6 +19,7 @@ from ..plan.batches import last_batch
 from ..plan.node import Node, walk
 from ..plan.order import Shard
 from ..plan.ranks import ranks_of
+from ..ragged import Ragged, stack_ragged_rows
 from ..spec import flatten, map_structure
 from .loader import Chain
 
@@ -36,7 +37,7 @@ class PreparedIterator(ConvertedIterator):
         plan: the chain.
         settings: its options.
         epochs: the numbers of the epochs.
-        convert: a function of one leaf.
+        convert: a function of one element.
         ranks: how many processes there are.
         device: of this one.
 
@@ -85,7 +86,7 @@ class PreparedIterator(ConvertedIterator):
         from accelerate.utils import gather
 
         leaves, _ = flatten(element)
-        rows = min((leaf.shape[0] for leaf in leaves if getattr(leaf, "shape", ())), default=-1)
+        rows = min((count for leaf in leaves if (count := _rows(leaf)) >= 0), default=-1)
         new = 0 if self._stream is None or is_repeated(self._stream) else rows
         gathered: Any = gather(torch.tensor([[rows, new]], device=self._device))
         found = gathered.tolist()
@@ -97,7 +98,7 @@ class PreparedIterator(ConvertedIterator):
         if rows == most:
             return element
         again = np.arange(most) % rows
-        return map_structure(lambda leaf: leaf[again] if getattr(leaf, "shape", ())[:1] == (rows,) else leaf, element)
+        return map_structure(lambda leaf: _taken(leaf, again) if _rows(leaf) == rows else leaf, element)
 
     def close(self) -> None:
         """Stop every thread of this iterator, see `DatasetIterator.close`."""
@@ -108,6 +109,18 @@ class PreparedIterator(ConvertedIterator):
     def _unlisted(self) -> None:
         if self._listed:
             _gradients()._remove_dataloader(self)
+
+
+def _rows(leaf: Any) -> int:
+    """Rows of a tensor, a ragged leaf or a list; -1 of what has none."""
+    return len(leaf) if isinstance(leaf, list) or getattr(leaf, "shape", ()) else -1
+
+
+def _taken(leaf: Any, rows: Any) -> Any:
+    """The rows at these places."""
+    if isinstance(leaf, list):
+        return [leaf[row] for row in rows]
+    return stack_ragged_rows([leaf[int(row)] for row in rows], leaf) if isinstance(leaf, Ragged) else leaf[rows]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from ..options import Options
 from ..plan.maps import AssertCardinality, PadToCardinality
 from ..plan.node import Node, walk
 from ..plan.order import never_ends
+from ..ragged import RaggedSpec
 
 __all__ = ["Chain", "Loader", "Passes", "has_length", "image_rank"]
 
@@ -62,8 +63,14 @@ class Chain(Protocol):
 
 
 def image_rank(chain: Chain) -> int:
-    """The least rank of the leaves that are images, 0 if none is known to be: a `dtype` leaves other leaves alone."""
-    return min((len(spec.shape) for spec in chain.plan.element.specs if spec.layout and spec.shape), default=0)
+    """The least rank of the leaves that are images, 0 if none is known to be: a `dtype` leaves other leaves alone.
+
+    Where no leaf has a layout, images are what is ragged in two dimensions.
+    """
+    specs = [spec for spec in chain.plan.element.specs if spec.shape]
+    images = [len(spec.shape or ()) for spec in specs if spec.layout]
+    ragged = [len(spec.shape or ()) for spec in specs if isinstance(spec, RaggedSpec) and spec.ragged_rank > 1]
+    return min(images or ragged, default=0)
 
 
 def leaves_out(chain: Chain) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterator
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,9 @@ from torch.utils.data import DataLoader, IterableDataset, Sampler
 from ..errors import DeviceError, PlanError, PlanTypeError
 from ..log import logger
 from ..plan.node import UNKNOWN_CARDINALITY
+from ..ragged import Ragged
 from ..transform.array import on_gpu
+from .lists import in_lists, rows_of
 from .loader import Chain, Loader, has_length, image_rank
 
 if TYPE_CHECKING:
@@ -36,10 +39,12 @@ class ToTorch:
         dtype: of floating-point tensors; None: their own.
         rank: least rank of a tensor that gets that dtype.
         non_blocking: copy from the host to a GPU from pinned memory, on a stream of its own, while the GPU computes.
+        lists: whether ragged leaves become lists of tensors.
     """
 
-    def __init__(self, device: Any, dtype: Any, non_blocking: bool, rank: int = 0) -> None:
+    def __init__(self, device: Any, dtype: Any, non_blocking: bool, rank: int = 0, lists: bool = False) -> None:
         self.device, self.dtype, self.non_blocking, self.rank = device, dtype, non_blocking, rank
+        self.lists = lists
         self._stream: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -47,6 +52,11 @@ class ToTorch:
         return {**self.__dict__, "_stream": None}
 
     def __call__(self, leaf: Any) -> Any:
+        if not isinstance(leaf, Ragged):
+            return self._converted(leaf, getattr(leaf, "ndim", 0))
+        return rows_of(leaf, self._converted(leaf.flat_values, leaf.ndim)) if self.lists else leaf
+
+    def _converted(self, leaf: Any, rank: int) -> Any:
         if on_gpu(leaf):
             tensor = torch.from_dlpack(leaf)
         elif isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "biuf":
@@ -55,7 +65,7 @@ class ToTorch:
             tensor = torch.from_numpy(array if own else array.copy())
         else:
             return leaf
-        if self.dtype is not None and tensor.is_floating_point() and tensor.ndim >= self.rank:
+        if self.dtype is not None and tensor.is_floating_point() and rank >= self.rank:
             tensor = tensor.to(self.dtype)
         if self.device is None or tensor.device == self.device or tensor.device.type == self.device.type == "cpu":
             return tensor  # `to` copies from "cpu" to "cpu:0", the device of Accelerate's ranks
@@ -178,16 +188,26 @@ class TorchLoader(Loader, DataLoader):
         device: see `ToTorch`.
         dtype: see `ToTorch`.
         non_blocking: see `ToTorch`.
+        lists: see `Dataset.as_torch`.
         of_dataloader: see `_made_again`.
     """
 
     def __init__(
-        self, chain: Chain, device: Any = None, dtype: Any = None, non_blocking: bool = True, **of_dataloader: Any
+        self,
+        chain: Chain,
+        device: Any = None,
+        dtype: Any = None,
+        non_blocking: bool = True,
+        lists: bool = False,
+        **of_dataloader: Any,
     ) -> None:
         DataLoader.__init__(self, (_Sized if has_length(chain) else _Elements)(self), batch_size=None)
-        self.device, self.dtype, self.non_blocking = device, dtype, non_blocking  # by which Lightning makes it again
-        self._to = ToTorch(device_of(device), dtype_of(dtype), non_blocking, image_rank(chain))
+        # By these Lightning makes it again.
+        self.device, self.dtype, self.non_blocking, self.lists = device, dtype, non_blocking, lists
+        self._to = ToTorch(device_of(device), dtype_of(dtype), non_blocking, image_rank(chain), lists)
         Loader.__init__(self, chain, "as_torch", self._to)
+        if lists:
+            self._convert = partial(in_lists, self._convert)
         self._prepared: Prepared | None = None
         if of_dataloader:
             self._made_again(of_dataloader)

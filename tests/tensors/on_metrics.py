@@ -4,6 +4,7 @@ import logging
 import sys
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 
@@ -58,6 +59,11 @@ for rows, size, drop, policy in cases:
     if gathered(chain(rows, size, drop, policy).as_torch()) != theirs:
         wrong.append([rows, size, drop, policy])
 
+sizes = []  # of the batches of ragged rows: 2, 2, 1
+for lists in (False, True):
+    ds = gp.Dataset.range(5).map(lambda i: np.arange(i), traced=False, spec=gp.TensorSpec((None,), "int64"))
+    loader = accelerator.prepare(ds.ragged_batch(2).as_torch(lists=lists))
+    sizes.append([[row.tolist() for row in batch] for batch in loader])
 by_rank = gathered(gp.Dataset.range(8 * ranks).batch(4 * ranks).by_rank(rank, ranks, check=False).as_torch())
 refused = []
 for ds in (
@@ -68,5 +74,5 @@ for ds in (
         accelerator.prepare(ds.as_torch())
     except gp.PlanError as error:
         refused.append(str(error))
-tell(rank, cases=len(cases), wrong=wrong, by_rank=sorted(by_rank), refused=refused)
+tell(rank, cases=len(cases), wrong=wrong, by_rank=sorted(by_rank), refused=refused, sizes=sizes)
 accelerator.end_training()

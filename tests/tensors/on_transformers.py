@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments, YolosConfig, YolosForObjectDetection
 
 import gpupipe as gp
 from tests.docs.recipes import BLOCK
@@ -60,6 +60,24 @@ def counted(found: Any) -> dict[str, Any]:
     return {"rows": len(labels), "each": sorted(labels) == list(range(50))}
 
 
+def detected() -> float:
+    """The loss of a detector on a batch with two boxes, and one without."""
+
+    def example(number: Any) -> Any:
+        boxes = np.tile(np.float32([0.5, 0.5, 0.2, 0.2]), (number, 1))
+        pixels = np.full((3, 16, 16), 0.5, np.float32)
+        return {"pixel_values": pixels, "labels": {"boxes": boxes, "class_labels": np.zeros(number, np.int64)}}
+
+    targets = {"boxes": gp.TensorSpec((None, 4), "float32"), "class_labels": gp.TensorSpec((None,), "int64")}
+    spec = {"pixel_values": gp.TensorSpec((3, 16, 16), "float32"), "labels": targets}
+    ds = gp.Dataset.from_list([2, 0]).map(example, traced=False, spec=spec).ragged_batch(2)
+    (batch,) = ds.as_torch(lists=True)
+    tiny = dict.fromkeys(("hidden_size", "intermediate_size", "patch_size"), 8)
+    tiny |= dict.fromkeys(("num_hidden_layers", "num_attention_heads"), 1)
+    model = YolosForObjectDetection(YolosConfig(**tiny, image_size=[16, 16], num_detection_tokens=5, num_labels=1))
+    return float(model(**batch).loss)
+
+
 with tempfile.TemporaryDirectory() as folder:
     if sys.argv[1:] == ["evaluate"]:
         result = OwnLoaders(Model(), arguments(folder), compute_metrics=counted).evaluate()
@@ -79,4 +97,4 @@ with tempfile.TemporaryDirectory() as folder:
                 refused[step] = whole[:step] + trained(other, checkpoint) == whole
             except gp.PlanError as error:
                 refused[step] = str(error)
-    tell(0, resumed=resumed, plain=refused)
+    tell(0, resumed=resumed, plain=refused, detected=detected())

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import gpupipe as gp
+from gpupipe.structure import flatten
 
 
 def chain() -> gp.Dataset:
@@ -21,10 +22,9 @@ def converted(loader: Any) -> list[Any]:
     arrays: list[Any] = []
     convert = loader._convert
 
-    def noting(leaf: Any) -> Any:
-        if isinstance(leaf, np.ndarray):  # a leaf that was looked at ahead may come a second time, as a tensor
-            arrays.append(leaf)
-        return convert(leaf)
+    def noting(element: Any) -> Any:  # one that was looked at ahead may come a second time, in tensors
+        arrays.extend(leaf for leaf in flatten(element)[0] if isinstance(leaf, np.ndarray))
+        return convert(element)
 
     loader._convert = noting
     return arrays

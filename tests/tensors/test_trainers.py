@@ -22,6 +22,12 @@ def test_lightning_trains_and_resumes_on_the_batches_of_a_run_that_is_not_interr
     assert found["validated"] == 2 * 4  # batches, of the 7 good elements: the number with the bad ones is 5
 
 
+ROWS = [[], [0]], [[0, 1], [0, 1, 2]], [[0, 1, 2, 3]] * 2
+"""Three batches of ragged rows, the last completed."""
+SIZES = {2: [[ROWS[0], ROWS[2]], [ROWS[1], ROWS[0]]], 4: [[ROWS[0]], [ROWS[1]], [ROWS[2]], [ROWS[0]]]}
+"""By ranks, those of each."""
+
+
 @pytest.mark.parametrize(("ranks", "part"), [(2, 0), (4, 5)])
 def test_an_evaluation_under_accelerate_counts_each_row_once(ranks: int, part: int) -> None:
     pytest.importorskip("accelerate")
@@ -29,6 +35,7 @@ def test_an_evaluation_under_accelerate_counts_each_row_once(ranks: int, part: i
     for found in run("on_metrics", str(part), "12", ranks=ranks):
         assert found["cases"] == 75 and found["wrong"] == []
         assert found["by_rank"] == list(range(8 * ranks))
+        assert found["sizes"] == [SIZES[ranks][found["rank"]]] * 2  # ragged rows, and lists of them
         shard, padded = found["refused"]
         assert re.search(rf"prepare needs the batches of all ranks.*shard\({ranks}, .*leave shard out", shard)
         assert re.search(r"by_rank\(remainder='drop'\), got by_rank\(.*leave by_rank out", padded)
@@ -43,6 +50,7 @@ def test_transformers_trainer_resumes_anywhere_with_the_callback_and_is_refused_
     inside = {"4", "9", "14"}
     assert {step for step, one in found["plain"].items() if one is True} == set(found["plain"]) - inside
     assert all("skip_first_batches needs the epoch" in found["plain"][step] for step in inside)
+    assert 0 < found["detected"] < 100
 
 
 def test_transformers_trainer_evaluates_each_row_once_on_two_ranks() -> None:
