@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from gpupipe.errors import PlanError, PlanTypeError
@@ -73,14 +73,14 @@ def from_torchvision(transform: Any) -> Transform:
     Takes `Compose` and `Sequential`, `Resize`, `CenterCrop`, `FiveCrop`, `TenCrop`, `RandomCrop`, `RandomResizedCrop`,
     `RandomHorizontalFlip`, `RandomVerticalFlip`, `ColorJitter`, `RandomErasing`, `RandomApply`, `RandomChoice`,
     `RandomOrder`, `Pad`, `RandomZoomOut`, `RandomShortestSize`, `ScaleJitter`, `ElasticTransform`, `GaussianBlur`,
-    `RandomInvert`, `RandomPosterize`, `RandomSolarize`, `RandomChannelPermutation`, `AugMix`, `JPEG`; of tensors also
-    `Grayscale`, `RandomGrayscale`, `RandomAdjustSharpness`, `RandomAutocontrast`, `RandomEqualize`, `RandomRotation`,
-    `RandomAffine`, `RandomPerspective`, `RandAugment`, `TrivialAugmentWide`, `AutoAugment`, `GaussianNoise` (of
-    floats); `Normalize`, `ToTensor`, `PILToTensor`, `ToImage`, `ToPureTensor`, `ToDtype`, `ConvertImageDtype`, `RGB`,
-    `Identity`; what comes with the weights for classification, segmentation, detection and video; and timm's
-    `create_transform` of these. Random ops draw from the same distributions, not the same numbers. Where "bilinear"
-    rotations, affine maps, perspectives and elastic deformations end between two pixels, a fill is mixed in by its
-    share; torchvision makes these pixels darker.
+    `RandomInvert`, `RandomPosterize`, `RandomSolarize`, `RandomChannelPermutation`, `RandomPhotometricDistort`,
+    `AugMix`, `JPEG`; of tensors also `Grayscale`, `RandomGrayscale`, `RandomAdjustSharpness`, `RandomAutocontrast`,
+    `RandomEqualize`, `RandomRotation`, `RandomAffine`, `RandomPerspective`, `RandAugment`, `TrivialAugmentWide`,
+    `AutoAugment`, `GaussianNoise`; `Normalize`, `ToTensor`, `PILToTensor`, `ToImage`, `ToPureTensor`, `ToDtype`,
+    `ConvertImageDtype`, `RGB`, `Identity`; what comes with the weights for classification, segmentation, detection and
+    video; and timm's `create_transform` of these. Random ops draw from the same distributions, not the same numbers.
+    Where "bilinear" rotations, affine maps, perspectives and elastic deformations end between two pixels, a fill is
+    mixed in by its share; torchvision makes these pixels darker.
 
     `RandomIoUCrop`, `ClampBoundingBoxes` and `SanitizeBoundingBoxes` make a function of a `Sample` with boxes, and of
     its labels. What crops or clamps needs `SanitizeBoundingBoxes` after it: until then torchvision keeps boxes of which
@@ -241,11 +241,22 @@ def _grayscale(recipe: Recipe, transform: Any) -> None:
 
 
 def _gaussian_noise(recipe: Recipe, transform: Any) -> None:
-    if not recipe.floats:
-        refuse(
-            WHO, "GaussianNoise of integers, whose noise is truncated", "put ToDtype(torch.float32, scale=True) before"
-        )
-    _of_tensor(gaussian_noise, "mean", "sigma", "clip")(recipe, transform)
+    if recipe.floats or not recipe.tensor:
+        return _of_tensor(gaussian_noise, "mean", "sigma", "clip")(recipe, transform)
+    if not transform.clip:
+        refuse(WHO, "GaussianNoise(clip=False) of integers, where levels wrap around", "use clip=True")
+    return recipe.add(gaussian_noise, mean=transform.mean, sigma=transform.sigma, toward_zero=True)
+
+
+def _photometric_distort(recipe: Recipe, transform: Any) -> None:
+    brightness, *rest = (
+        partial(color_jitter, **{name: tuple(getattr(transform, name))})
+        for name in ("brightness", "contrast", "saturation", "hue")
+    )
+    contrast, *others = (partial(random_apply, step, p=transform.p) for step in rest)
+    recipe.add(random_apply, brightness, p=transform.p)
+    recipe.add(random_choice, [[contrast, *others], [*others, contrast]])
+    recipe.add(random_apply, partial(random_channel_permutation), p=transform.p)
 
 
 def _jpeg(recipe: Recipe, transform: Any) -> None:
@@ -254,8 +265,6 @@ def _jpeg(recipe: Recipe, transform: Any) -> None:
         refuse(WHO, "JPEG of floats, where it fails", "put it before ToDtype")
     if low == high:
         recipe.add(adjust_jpeg_quality, jpeg_quality=low)
-    elif high == 100:
-        refuse(WHO, f"JPEG(quality=({low}, 100))", "use up to 99, as random_jpeg_quality does")
     else:
         recipe.add(random_jpeg_quality, min_jpeg_quality=low, max_jpeg_quality=high + 1)
 
@@ -395,6 +404,7 @@ _STEPS: dict[str, Callable[[Recipe, Any], None]] = {
     "RandomInvert": _of_any(random_invert, "p"),
     "RandomOrder": _random_order,
     "RandomPerspective": _of_tensor(random_perspective, "distortion_scale", "p", *_WARPING),
+    "RandomPhotometricDistort": _photometric_distort,
     "RandomPosterize": _random_posterize,
     "RandomResizedCrop": cropped,
     "RandomResizedCropAndInterpolation": cropped,

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class GaussianNoise(Colour):
-    """Add ``mean + sigma n`` with a normal n for each value; integers are rounded and saturate.
+    """Add ``mean + sigma n`` with a normal n for each value; integers are rounded or truncated, and saturate.
 
     The noise of each value is one of 65,536 levels, chosen by `grain`: equal on every executor.
 
@@ -31,6 +31,7 @@ class GaussianNoise(Colour):
         mean: of the noise, in shares of the largest integer.
         sigma: standard deviation, in the same unit, at least 0.
         clip: whether floats are clipped to 0..1.
+        toward_zero: whether what is added to integers is truncated toward 0, not the sum rounded.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, C up to 4.
     """
@@ -44,11 +45,16 @@ class GaussianNoise(Colour):
     mean: Any = 0.0
     sigma: Any = 0.1
     clip: bool = True
+    toward_zero: bool = False
 
     def __post_init__(self) -> None:
         Colour.__post_init__(self)
         check_number(self.name, "mean", self.mean, -self._most, self._most)
         check_number(self.name, "sigma", self.sigma, 0, self._most)
+
+    @property
+    def _truncates(self) -> bool:
+        return self.toward_zero and LARGEST[self.dtype] != 1
 
     @property
     def _most(self) -> float:
@@ -68,6 +74,8 @@ class GaussianNoise(Colour):
             y = np.take(normals(), grain(keys, x.shape, True) >> np.uint32(16))
             y *= sigma
             y += mean
+            if self._truncates:
+                y = np.trunc(y)
             y += x
             if LARGEST[self.dtype] != 1:
                 y = np.clip(np.floor(y + np.float32(0.5)), 0, LARGEST[self.dtype])
@@ -83,7 +91,10 @@ class GaussianNoise(Colour):
         table = {"keys": list(range(65536)), "values": normals().tolist()}
         n = d.fn.lookup_table(levels, **table, dtype=d.dtype(np.float32))
         mean, sigma = together_dali(d, (noise[0], noise[1]))
-        y = d.fn.cast(x, dtype=d.dtype(np.float32)) + (n * sigma + mean)
+        added = n * sigma + mean
+        if self._truncates:
+            added = d.math.floor(d.math.max(added, 0.0)) + d.math.ceil(d.math.min(added, 0.0))
+        y = d.fn.cast(x, dtype=d.dtype(np.float32)) + added
         if LARGEST[self.dtype] != 1:
             y = d.math.floor(y + 0.5)  # the cast saturates
         elif self.clip:
@@ -97,19 +108,31 @@ class GaussianNoise(Colour):
             for x in tones():
                 op = cls(mean, sigma, clip, dtype=x.dtype.name)
                 yield Case(op, (x,), ("HWC",), **tolerance(x, fused, 1, 1e-6), note=f"{mean}-{sigma}")
+        for x in tones():
+            op = cls(-0.05, 0.1, toward_zero=True, dtype=x.dtype.name)
+            yield Case(op, (x,), ("HWC",), **tolerance(x, fused, 1, 1e-6), note="toward-zero")
 
 
-def gaussian_noise(image: T, mean: Any = 0.0, sigma: Any = 0.1, clip: bool = True, *, seed: int | None = None) -> T:
+def gaussian_noise(
+    image: T,
+    mean: Any = 0.0,
+    sigma: Any = 0.1,
+    clip: bool = True,
+    *,
+    toward_zero: bool = False,
+    seed: int | None = None,
+) -> T:
     """Add Gaussian noise to every value of `image`, as torchvision's `GaussianNoise`.
 
-    Of integers the sum is rounded; torchvision truncates the noise toward 0. The noise is a function of the element, as
-    all that is drawn, and equal on every executor.
+    Of integers the sum is rounded. The noise is a function of the element, as all that is drawn, and equal on every
+    executor.
 
     Args:
         image: up to 4 channels of uint8, uint16, float16 or float32.
         mean: of the noise; 1 is the largest integer, or 1.0. May be traced.
         sigma: standard deviation, at least 0, in the same unit. May be traced.
         clip: whether floats are clipped to 0..1. Integers always saturate.
+        toward_zero: truncate what is added to integers toward 0, as torchvision does.
         seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
             element, also after a `zip`, but not in different inputs of it.
 
@@ -122,5 +145,5 @@ def gaussian_noise(image: T, mean: Any = 0.0, sigma: Any = 0.1, clip: bool = Tru
         >>> gaussian_noise(np.full((1, 1, 1), 100, np.uint8), mean=0.2, sigma=0)
         array([[[151]]], dtype=uint8)
     """
-    op = GaussianNoise(mean, sigma, clip, dtype=dtype_of("gaussian_noise", image))
+    op = GaussianNoise(mean, sigma, clip, toward_zero, dtype=dtype_of("gaussian_noise", image))
     return apply(op, image, seed=seed)  # type: ignore[no-any-return]

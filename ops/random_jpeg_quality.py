@@ -19,7 +19,8 @@ __all__ = ["RandomJpegQuality", "random_jpeg_quality"]
 
 T = TypeVar("T")
 
-NAMES = ("min_jpeg_quality", "max_jpeg_quality")
+MOST = {"min_jpeg_quality": 100, "max_jpeg_quality": 101}
+NAMES = tuple(MOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class RandomJpegQuality(JpegQuality):
 
     Attributes:
         min_jpeg_quality: an integer, at least 0.
-        max_jpeg_quality: an integer above it, at most 100.
+        max_jpeg_quality: an integer above it, at most 101.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, C 1 or 3.
     """
@@ -41,12 +42,15 @@ class RandomJpegQuality(JpegQuality):
 
     def __post_init__(self) -> None:
         Colour.__post_init__(self)
-        for name in NAMES:
-            check_number(self.name, name, getattr(self, name), 0, 100, integer=True)
+        for name, most in MOST.items():
+            check_number(self.name, name, getattr(self, name), 0, most, integer=True)
         check_bounds(self.name, NAMES, self.min_jpeg_quality, self.max_jpeg_quality)
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
-        low, high = (rows_within(self.name, name, getattr(self, name), len(hw), 0, 100, whole=True) for name in NAMES)
+        low, high = (
+            rows_within(self.name, name, getattr(self, name), len(hw), 0, most, whole=True)
+            for name, most in MOST.items()
+        )
         rows_below(self.name, NAMES, low, high)
         return (rng.integers(low.astype(np.int64), high.astype(np.int64)).astype(np.int32),)
 
@@ -64,14 +68,14 @@ def random_jpeg_quality(image: T, min_jpeg_quality: Any, max_jpeg_quality: Any, 
     Args:
         image: gray or RGB, of uint8, uint16, float16 or float32. It goes through 8 bits: floats are clipped to 0..1.
         min_jpeg_quality: an integer, at least 0. May be traced.
-        max_jpeg_quality: an integer above it, at most 100; exclusive, as in tf.image. May be traced.
+        max_jpeg_quality: an integer above it, at most 101; exclusive, as in tf.image. May be traced.
         seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
             element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, C 1 or 3.
 
     Raises:
-        SpecError: `image` is not such an image, or the qualities are not a range within 0..100.
+        SpecError: `image` is not such an image, or the qualities are not a range within 0..101.
 
     Example:
         >>> random_jpeg_quality(np.full((1, 1, 1), 128, np.uint8), 50, 90)

@@ -163,7 +163,7 @@ test_what_tf_image_refuses_is_refused_before_running = refused(
     (SpecError, "lower from 0 to 50, got -1", lambda: ops.random_saturation(IMAGE, -1, 1)),
     (SpecError, "min_jpeg_quality below .*, got 50 and 50", lambda: ops.random_jpeg_quality(IMAGE, 50, 50)),
     (SpecError, "min_jpeg_quality from 0 to 100, got -1", lambda: ops.random_jpeg_quality(IMAGE, -1, 50)),
-    (SpecError, "max_jpeg_quality from 0 to 100, got 101", lambda: ops.random_jpeg_quality(IMAGE, 50, 101)),
+    (SpecError, "max_jpeg_quality from 0 to 101, got 102", lambda: ops.random_jpeg_quality(IMAGE, 50, 102)),
     (SpecError, "an image of 3 channels, got uint8", lambda: ops.adjust_saturation(IMAGE[:, :, :1], 1.0)),
     (SpecError, "an image of 3 channels, got uint8", lambda: ops.adjust_hue(IMAGE[:, :, :2], 0.0)),
     (SpecError, "an image of 1 or 3 channels, got uint8", lambda: ops.adjust_jpeg_quality(IMAGE[:, :, :2], 50)),

@@ -102,6 +102,7 @@ def test_numbers_are_even_over_their_range(name: str) -> None:
 
 ALIKE: dict[str, tuple[Op, Pick, int]] = {
     "qualities below the upper bound": (RandomJpegQuality(60, 64), lambda quality: quality, 4),
+    "the best qualities": (RandomJpegQuality(98, 101), lambda quality: quality, 3),
     "lengths": (RandomShortestSize((10, 20, 30, 40)), lambda size: size[:, 0], 4),
     "orders of channels": (RandomChannelPermutation(3), lambda order: order, 6),
     "orders of a jitter": (JITTER, lambda order, factors: order, 24),

@@ -81,7 +81,7 @@ def test_photographs_with_several_draws_each_have_torchvisions_law_of_noise(
         hw = np.tile(np.array(x.shape[:2], np.int32), (8, 1))
         for draw in range(8):
             mean, sigma = np.random.default_rng([number, draw]).uniform((-0.3, 0), (0.3, 0.5)).tolist()
-            op = GaussianNoise(mean, sigma, bool(draw % 4), dtype=dtype)
+            op = GaussianNoise(mean, sigma, bool(draw % 4), toward_zero=bool(draw % 2), dtype=dtype)
             keys, noise = (drawn[draw] for drawn in op.draw(rng(8), hw))
             n = chw(normals()[grain(keys, x.shape, True) >> np.uint32(16)])
             monkeypatch.setattr(torch, "randn_like", lambda *_, n=n, **__: n)
@@ -91,7 +91,8 @@ def test_photographs_with_several_draws_each_have_torchvisions_law_of_noise(
             if dtype == "float32":
                 np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # a product and a sum may be fused
             elif op.clip:  # truncating the noise toward 0, as torchvision does, and rounding it are up to a level apart
-                assert np.abs(got.astype(int) - expected).max() <= 1
+                most = 0 if op.toward_zero else 1
+                assert np.abs(got.astype(int) - expected).max() <= most
                 cut = np.trunc(n.numpy().transpose(1, 2, 0) * np.float32(sigma * 255) + np.float32(mean * 255))
                 assert (expected == np.clip(x + cut, 0, 255)).mean() > 0.9999
 
