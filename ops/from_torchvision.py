@@ -249,10 +249,9 @@ def _gaussian_noise(recipe: Recipe, transform: Any) -> None:
 
 
 def _photometric_distort(recipe: Recipe, transform: Any) -> None:
-    brightness, *rest = (
-        partial(color_jitter, **{name: tuple(getattr(transform, name))})
-        for name in ("brightness", "contrast", "saturation", "hue")
-    )
+    names = ("brightness", "contrast", "saturation", "hue")
+    bounds: list[dict[str, Any]] = [{name: tuple(getattr(transform, name))} for name in names]
+    brightness, *rest = (partial(color_jitter, **one) for one in bounds)
     contrast, *others = (partial(random_apply, step, p=transform.p) for step in rest)
     recipe.add(random_apply, brightness, p=transform.p)
     recipe.add(random_choice, [[contrast, *others], [*others, contrast]])

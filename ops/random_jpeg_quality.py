@@ -19,8 +19,8 @@ __all__ = ["RandomJpegQuality", "random_jpeg_quality"]
 
 T = TypeVar("T")
 
-MOST = {"min_jpeg_quality": 100, "max_jpeg_quality": 101}
-NAMES = tuple(MOST)
+NAMES = ("min_jpeg_quality", "max_jpeg_quality")
+MOST = dict(zip(NAMES, (100, 101), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

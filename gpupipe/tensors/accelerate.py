@@ -21,6 +21,7 @@ from ..plan.order import Shard
 from ..plan.ranks import ranks_of
 from ..ragged import Ragged, stack_ragged_rows
 from ..spec import flatten, map_structure
+from .lists import row_count
 from .loader import Chain
 
 __all__ = ["Prepared", "PreparedIterator", "check_skip", "prepared"]
@@ -86,7 +87,7 @@ class PreparedIterator(ConvertedIterator):
         from accelerate.utils import gather
 
         leaves, _ = flatten(element)
-        rows = min((count for leaf in leaves if (count := _rows(leaf)) >= 0), default=-1)
+        rows = min((count for leaf in leaves if (count := row_count(leaf)) is not None), default=-1)
         new = 0 if self._stream is None or is_repeated(self._stream) else rows
         gathered: Any = gather(torch.tensor([[rows, new]], device=self._device))
         found = gathered.tolist()
@@ -98,7 +99,7 @@ class PreparedIterator(ConvertedIterator):
         if rows == most:
             return element
         again = np.arange(most) % rows
-        return map_structure(lambda leaf: _taken(leaf, again) if _rows(leaf) == rows else leaf, element)
+        return map_structure(lambda leaf: _taken(leaf, again) if row_count(leaf) == rows else leaf, element)
 
     def close(self) -> None:
         """Stop every thread of this iterator, see `DatasetIterator.close`."""
@@ -109,11 +110,6 @@ class PreparedIterator(ConvertedIterator):
     def _unlisted(self) -> None:
         if self._listed:
             _gradients()._remove_dataloader(self)
-
-
-def _rows(leaf: Any) -> int:
-    """Rows of a tensor, a ragged leaf or a list; -1 of what has none."""
-    return len(leaf) if isinstance(leaf, list) or getattr(leaf, "shape", ()) else -1
 
 
 def _taken(leaf: Any, rows: Any) -> Any:

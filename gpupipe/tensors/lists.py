@@ -12,7 +12,12 @@ from ..errors import PlanError
 from ..ragged import Ragged
 from ..structure import flatten
 
-__all__ = ["in_lists", "rows_of"]
+__all__ = ["in_lists", "row_count", "rows_of"]
+
+
+def row_count(leaf: Any) -> int | None:
+    """Rows of a tensor, a ragged leaf or a list; None of what has none."""
+    return len(leaf) if isinstance(leaf, list) or getattr(leaf, "ndim", 0) > 0 else None
 
 
 def rows_of(ragged: Ragged, values: Any) -> list[Any]:
@@ -64,11 +69,12 @@ def _divided(value: Any, inside: bool) -> Any:
     if not inside or not any(map(_is_new, value.values())):
         return {key: _divided(part, True) for key, part in value.items()}
     leaves, structure = flatten(value)
-    counts = [len(leaf) if isinstance(leaf, list) or getattr(leaf, "shape", ()) else "no" for leaf in leaves]
+    counts = list(map(row_count, leaves))
     if len(set(counts)) > 1:
-        had = ", ".join(f"{name} of {count} rows" for name, count in zip(structure.leaf_names(), counts, strict=True))
+        named = zip(structure.leaf_names(), counts, strict=True)
+        had = ", ".join(f"{name} of {'no' if count is None else count} rows" for name, count in named)
         raise PlanError(
             f"as_torch(lists=True) needs as many rows of all that is in a dict with ragged leaves, got {had}; put "
             "what has others outside of the dict"
         )
-    return [structure.unflatten([leaf[row] for leaf in leaves]) for row in range(int(counts[0]))]
+    return [structure.unflatten([leaf[row] for leaf in leaves]) for row in range(counts[0] or 0)]

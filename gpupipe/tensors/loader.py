@@ -105,7 +105,7 @@ class Loader:
     def __init__(self, chain: Chain, who: str, convert: Callable[[Any], Any]) -> None:
         self.chain = chain
         self._who = who
-        self._convert = arrays_of(who, convert)
+        self._convert: Callable[[Any], Any] = arrays_of(who, convert)
         self._items: ConvertedIterator | None = None  # of the last loop; or of the next one:
         self._coming = False
         self._request: tuple[int, int] | None = None  # the `set_epoch` call that the last loop followed

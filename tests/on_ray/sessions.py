@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from tests.cli.commands import marked, settled
+from tests.once import once
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "GPUPIPE_TEST_OF_RAY"
@@ -52,25 +53,8 @@ def shared(factory: pytest.TempPathFactory, module: str, seconds: float = 240) -
         module: its name.
         seconds: within which it must end.
     """
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return said(module, factory.mktemp(module), seconds=seconds)
-    import fcntl
-
-    folder = factory.getbasetemp().parent / module  # where all processes look
-    folder.mkdir(exist_ok=True)
-    with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        kept = folder / "said.json"
-        if not kept.exists():
-            try:
-                found = said(module, folder, seconds=seconds)
-            except (AssertionError, pytest.fail.Exception) as error:
-                found = {"failed": str(error)}
-            kept.write_text(json.dumps(found))
-        result: dict[str, Any] = json.loads(kept.read_text())
-    if "failed" in result:
-        pytest.fail(result["failed"])
-    return result
+    found: dict[str, Any] = once(factory, module, lambda folder: said(module, folder, seconds=seconds))
+    return found
 
 
 def said(module: str, folder: Path, seconds: float = 240) -> dict[str, Any]:

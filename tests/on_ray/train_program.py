@@ -1,4 +1,4 @@
-"""The example for Ray Train, whose second worker is killed in the middle; prints as JSON what each was given."""
+"""The example for Ray Train, whose second worker is killed twice; prints as JSON what each was given."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gpupipe as gp
 from gpupipe.comparison.photographs import write_shards
+from tests.tensors.test_examples import TRAINING
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "gpupipe" / "guide" / "examples" / "ray_train.py"
-DIES_AT = 8
-"""The batch, from 1, that the second worker takes last."""
+DIES_AT = (5, 8)
+"""The batches, from 1, after which the second worker is killed: of epochs of 6."""
 
-SAVED = 6
-"""Batches that the last checkpoint before that has: one is saved every 3 steps."""
+SAVED = (3, 6)
+"""Batches that the last checkpoint before that has, as one is saved every 3 steps: inside an epoch, and at its end."""
 
 
 def example() -> Any:
@@ -47,12 +49,12 @@ class Watched:
         self._ds.load_state_dict(state)
 
     def __iter__(self) -> Iterator[Any]:
-        killed, given = self._folder / "killed", self._folder / f"rank-{self._rank}"
+        given = self._folder / f"rank-{self._rank}"
         for images, labels in self._ds:
             with open(given, "a") as file:
                 print(json.dumps({"pid": os.getpid(), "labels": labels.tolist()}), file=file)
-            if self._rank == 1 and len(given.read_text().splitlines()) == DIES_AT and not killed.exists():
-                killed.touch()
+            # a second process begins behind the first checkpoint
+            if self._rank == 1 and len(given.read_text().splitlines()) in (DIES_AT[0], sum(DIES_AT) - SAVED[0]):
                 os.kill(os.getpid(), signal.SIGKILL)
             yield images, labels
 
@@ -63,8 +65,12 @@ def train(settings: dict[str, Any]) -> None:
 
     module, folder = example(), Path(settings.pop("folder"))
     rank, batches = ray.train.get_context().get_world_rank(), module.batches
+    told = {"loader": [batch.tolist() for batch in settings.pop("loader")]}
     module.batches = lambda args: Watched(batches(args), folder, rank)
     module.train(settings)
+    items = iter(gp.Dataset.range(11).batch(4).by_rank(remainder="pad").as_torch())
+    told["evaluated"] = [int(row) for batch in items for row, good in zip(batch, items.valid, strict=True) if good]
+    (folder / f"told-{rank}").write_text(json.dumps(told))
 
 
 def main(folder: Path) -> dict[str, Any]:
@@ -76,7 +82,8 @@ def main(folder: Path) -> dict[str, Any]:
     (folder / "seen").mkdir()
     settings = {"data": f"{folder}/*.tfrecord", "epochs": 2, "batch": 8, "size": 32, "save_every": 3, "steps": None}
     settings |= {"checkpoint": str(folder / "run.pt"), "folder": str(folder / "seen")}
-    write_shards(folder, count=44, shards=4)
+    settings["loader"] = gp.Dataset.range(6).map(lambda x: x + 1).batch(2).as_torch()
+    write_shards(folder, count=48, shards=4)
     address: dict[str, Any] = {"_node_ip_address": "127.0.0.1", "_temp_dir": os.environ["RAY_TEST_FOLDER"]}
     ray.init(num_cpus=3, include_dashboard=False, object_store_memory=256 << 20, log_to_driver=False, **address)
     result = TorchTrainer(
@@ -89,7 +96,10 @@ def main(folder: Path) -> dict[str, Any]:
     seen = [
         [json.loads(line) for line in (folder / "seen" / f"rank-{rank}").read_text().splitlines()] for rank in (0, 1)
     ]
-    return {"error": str(result.error or ""), "seen": seen, "killed": (folder / "seen" / "killed").exists()}
+    told = [json.loads((folder / "seen" / f"told-{rank}").read_text()) for rank in (0, 1)]
+    (labels,) = (one for one in TRAINING if one.name == "ray_train")
+    wanted = [[batch for epoch in (0, 1) for batch in labels.expected(folder, rank, epoch)] for rank in (0, 1)]
+    return {"error": str(result.error or ""), "seen": seen, "wanted": wanted, "told": told}
 
 
 if __name__ == "__main__":

@@ -404,7 +404,8 @@ def test_tensors_on_another_device_are_pickled_without_the_stream_of_this_proces
     tensors = pytest.importorskip("gpupipe.tensors.torch")
     with gp.preprocessor(drawn, options("numpy")) as preprocess:
         view = preprocess.as_torch("cpu", dtype="bfloat16")
-        view._convert._stream = threading.Lock()  # a stream is of its process, as a lock is
+        convert: Any = view._convert
+        convert._stream = threading.Lock()  # a stream is of its process, as a lock is
 
         again = pickle.loads(pickle.dumps(view))
 

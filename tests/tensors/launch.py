@@ -7,11 +7,22 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.chains.data import ROOT
+from tests.once import once
 from tests.tensors.programs import chain
+
+ON_JAX = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+"""Variables with which JAX has two devices in a process."""
+
+ALONE: Mapping[str, str] = {}
+"""No variables of its own."""
 
 TOLD = '{"rank"'
 """What a line begins with that `programs.tell` printed; libraries print lines of their own."""
@@ -48,6 +59,18 @@ def run(
         assert process.returncode == 0, wrong[-3000:]
     lines = [line for out, _ in printed for line in out.splitlines() if TOLD in line]
     return sorted((json.loads(line[line.index(TOLD) :]) for line in lines), key=lambda one: int(one["rank"]))
+
+
+def shared(
+    factory: pytest.TempPathFactory, program: str, *arguments: str, ranks: int = 1, variables: Mapping[str, str] = ALONE
+) -> list[dict[str, Any]]:
+    """What `run` gives, for all tests of a session: the program runs once. Its last argument is a folder."""
+
+    def find(folder: Path) -> Any:
+        return run(program, *arguments, str(folder), ranks=ranks, torchrun=False, **variables)
+
+    found: list[dict[str, Any]] = once(factory, "-".join((program, *arguments, str(ranks), *variables.values())), find)
+    return found
 
 
 def variables_of(ranks: int) -> list[dict[str, str]]:

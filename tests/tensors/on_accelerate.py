@@ -34,6 +34,9 @@ for step, (inputs, numbers) in enumerate(loader):
 accelerator.load_state(sys.argv[1])
 if accelerator.num_processes > 1:  # each rank has a position of its own
     loader.load_state_dict(state)
+rest, following = ([numbers.tolist() for _, numbers in loader] for _ in range(2))
+again = accelerator.prepare(chain().as_torch())
+again.load_state_dict(loader.state_dict())
 tell(
     accelerator.process_index,
     batches=batches,
@@ -43,7 +46,8 @@ tell(
     length=len(loader),
     device=inputs.device.type,
     own=own,
-    rest=[numbers.tolist() for _, numbers in loader],
-    next=[numbers.tolist() for _, numbers in loader],
+    rest=rest,
+    next=following,
+    end=[numbers.tolist() for _, numbers in again],
 )
 accelerator.end_training()

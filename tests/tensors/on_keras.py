@@ -42,6 +42,36 @@ class Steps(keras.callbacks.Callback):
         steps[-1] += 1
 
 
+def evaluated() -> list[float]:
+    """The loss over 44 rows on two devices, and on one; on PyTorch Keras has no devices to share a batch."""
+
+    def loss(ds: gp.Dataset) -> float:
+        model: Any = keras.Sequential([keras.layers.Identity()])
+        model.compile(loss="mean_absolute_error")
+        found: float = model.evaluate(ds.map(lambda x, y: (x * y[:, None], x * 0), traced=False).as_keras(), verbose=0)
+        return found
+
+    one = loss(chain())
+    if keras.backend.backend() == "jax":
+        import jax
+
+        keras.distribution.set_distribution(keras.distribution.DataParallel(devices=jax.devices("cpu")))
+        return [loss(chain()), one]
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+            return [loss(chain()), one]
+    return []
+
+
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
+
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+    )
+
 steps: list[int] = []
 model: Any = keras.Sequential([keras.layers.Dense(2)])
 model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -53,6 +83,14 @@ parts = noting(chain().repeat())
 model.fit(parts, epochs=2, steps_per_epoch=6, verbose=0)
 rest = noting(chain().epoch(1).skip(4))
 model.fit(rest, initial_epoch=1, epochs=2, verbose=0)
+
+at_end = noting(chain())
+model.fit(at_end, epochs=2, verbose=0)
+after_end = noting(chain())
+after_end.load_state_dict(at_end.state_dict())
+model.fit(after_end, initial_epoch=2, epochs=4, verbose=0)
+copying: Any = keras.Sequential([keras.layers.Identity()])
+copied = copying.predict(chain().map(lambda x, y: x).as_keras(), verbose=0)
 
 few = {}  # of a dataset of so few batches, what three epochs draw, by `fit` and by three calls of it
 for count in (1, 2, 3):
@@ -86,4 +124,7 @@ tell(
     rows=rows,
     parts=parts.passes,
     rest=rest.passes,
+    after_end=after_end.passes,
+    predicted=[copied.tolist(), [row.tolist() for x, _ in chain().iterator(epoch=0) for row in x]],
+    evaluated=evaluated(),
 )

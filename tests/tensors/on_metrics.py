@@ -44,7 +44,7 @@ def wanted(rows: int, policy: str) -> list[int]:
     return [x - (x % 7 == 3) for x in numbers] if policy == "replace" else numbers  # the last good one
 
 
-part, parts = map(int, sys.argv[1:])
+part, parts = map(int, sys.argv[1:3])
 cases = [
     (rows, size, drop, policy)
     for rows in (*range(3, 25), 48, 50, 56)

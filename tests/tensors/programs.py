@@ -35,12 +35,21 @@ def tell(rank: int, **found: Any) -> None:
     print(json.dumps({"rank": rank, **found}) + "\n", end="", flush=True)
 
 
+def drawn(x: Any, rng: np.random.Generator) -> Any:
+    return np.array([int(x), rng.random()], np.float32)
+
+
+def rows(count: int = 12) -> gp.Dataset:
+    """Elements in an order that is drawn: float32[2], a number and what is drawn for it."""
+    spec = gp.TensorSpec((2,), "float32")
+    return gp.Dataset.range(count).shuffle(gp.ALL, seed=1).map(drawn, rng=True, spec=spec)
+
+
 def drawing() -> gp.Dataset:
-    """6 batches of 2 elements: float32[2, 2], a number and what is drawn for it."""
+    """6 batches of 2 of `rows`."""
+    return rows().batch(2)
 
-    def drawn(x: Any, rng: np.random.Generator) -> Any:
-        return np.array([int(x), rng.random()], np.float32)
 
-    return (
-        gp.Dataset.range(12).shuffle(gp.ALL, seed=1).map(drawn, rng=True, spec=gp.TensorSpec((2,), "float32")).batch(2)
-    )
+def epochs(*numbers: int) -> list[list[Any]]:
+    """The batches of `drawing` in epochs."""
+    return [[batch.tolist() for batch in drawing().iterator(epoch=number)] for number in numbers]

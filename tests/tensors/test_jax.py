@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-import subprocess
-import sys
 from typing import Any, Literal
 
 import numpy as np
@@ -14,8 +9,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import ops
-from tests.chains.data import ROOT
-from tests.tensors.launch import expected
+from tests.tensors.launch import ON_JAX, expected, shared
 from tests.tensors.programs import chain, converted
 
 jax = pytest.importorskip("jax")
@@ -79,32 +73,11 @@ def test_a_wrong_argument_is_refused_at_once(arguments: dict[str, Any], words: s
         chain().as_jax(**arguments)
 
 
-def test_two_processes_make_one_array_and_resume() -> None:
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        address = f"localhost:{free.getsockname()[1]}"
-    environment = dict(os.environ, PYTHONPATH=str(ROOT), JAX_PLATFORMS="cpu")
-    environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
-    processes = [
-        subprocess.Popen(
-            [sys.executable, f"{ROOT}/tests/tensors/on_jax.py", str(rank), address],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment,
-        )
-        for rank in range(2)
-    ]  # fmt: skip
-    try:
-        ended = [process.communicate(timeout=150) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0], ended[0][1][-2000:] + ended[1][1][-2000:]
-    found = [json.loads(out.splitlines()[-1]) for out, _ in ended]
-
+def test_two_processes_make_one_array(tmp_path_factory: pytest.TempPathFactory) -> None:
     every = expected(0)[:10]
-    for rank, one in enumerate(found):
+    for rank, one in enumerate(shared(tmp_path_factory, "on_jax", ranks=2, variables=ON_JAX)):
         assert one["own"] == every[rank::2]
         assert one["sums"] == [sum(a) + sum(b) for a, b in zip(every[::2], every[1::2], strict=True)]
-        assert one["rest"] == one["sums"][2:]
         assert one["devices"] == 4
 
 

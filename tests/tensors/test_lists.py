@@ -25,7 +25,7 @@ def photographs() -> Any:
     """Images of various sizes, and their boxes."""
     for number, count in enumerate(COUNTS):
         image = np.random.default_rng(number).integers(0, 256, (8 + number, 12 - number, 3), dtype=np.uint8)
-        yield image, np.tile(np.float32([1, 2, 5, 6]), (count, 1)) + np.float32(number % 2)
+        yield image, np.tile(np.array([1, 2, 5, 6], np.float32), (count, 1)) + np.float32(number % 2)
 
 
 def detection(image: Any, boxes: Any) -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import ops
-from tests.tensors.launch import expected, run
+from tests.tensors.launch import expected, shared
 from tests.tensors.programs import converted
 
 torch = pytest.importorskip("torch")
@@ -167,10 +167,10 @@ def test_torchdata_saves_and_restores_its_position() -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_accelerate_gives_each_rank_its_shard_and_resumes(ranks: int, tmp_path: Path) -> None:
+def test_accelerate_gives_each_rank_its_shard_and_resumes(ranks: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     pytest.importorskip("accelerate")
 
-    found = run("on_accelerate", str(tmp_path), ranks=ranks)
+    found = shared(tmp_path_factory, "on_accelerate", ranks=ranks)
 
     every = expected(0)
     wrapped = [*every, *every[: -len(every) % ranks]]
