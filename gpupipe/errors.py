@@ -108,9 +108,14 @@ def shown_name(name: str) -> str:
     return _escaped(without_secrets(name))
 
 
-def shown_line(text: str) -> str:
-    """A sentence in one line, escaped as by `shown_name`; it may have URLs in it, and be that of another library."""
-    return _escaped(cleaned(text))
+def shown_line(text: str, url: str = "") -> str:
+    """A sentence in one line, escaped as by `shown_name`; it may have URLs in it, and be that of another library.
+
+    Args:
+        text: the sentence.
+        url: what was asked for, whose password and signature the text may have in some other form.
+    """
+    return _escaped(cleaned(text, url))
 
 
 def shown_text(text: str) -> str:

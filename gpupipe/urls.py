@@ -14,6 +14,7 @@ A URL may be chained, as fsspec has it: ``simplecache::https://host/path``.
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import pairwise
@@ -352,6 +353,7 @@ def _masked(scheme: str, user: str, hidden: list[str]) -> str:
         name = "***"
     if colon:
         hidden.append(password if len(password) >= 4 else f"{user}@")
+        hidden.append(b64encode(unquote(user).encode(errors="surrogatepass")).decode().rstrip("="))  # as HTTP sends it
     return f"{name}{':***' if colon else ''}@"
 
 

@@ -39,7 +39,7 @@ from .refusals import closed, from_inside
 from .replace_errors import ODD, not_a_state, opened, rows_of
 from .reports import Reports
 from .schedule import Schedule
-from .shutdown import first_run, next_run, watch
+from .shutdown import check_files, first_run, next_run, watch
 from .state import NOTED, StateHeader
 from .stats import Loop
 
@@ -465,6 +465,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         assert epoch is not None
         run = self._new_run(epoch)
         LIMITS.set(run.limits)
+        check_files(run.limits, self._progress.in_epoch > 0)
         run.stateless = refusal(self._plan, self._settings)
         run.any_order = run.stateless is None and any_order(self._plan, self._settings.deterministic) is not None
         self._count_good = run.bad.counts_good and self._settings.on_error != "replace"

@@ -8,7 +8,11 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..errors import GpupipeError
+from ..extract.storage.at_once import versions
+from ..extract.storage.files import changed
 from ..extract.storage.forking import keep_forever
+from ..extract.storage.waiting import Limits
 from ..flow.run import Run
 from ..log import logger
 from ..transform.pool import EXIT_HOOKS
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
     from ..options import Settings
     from .progress import Progress
 
-__all__ = ["RUNS", "close_all", "first_run", "next_run", "watch"]
+__all__ = ["RUNS", "check_files", "close_all", "first_run", "next_run", "watch"]
 
 RUNS: weakref.WeakSet[Run] = weakref.WeakSet()
 """The runs that were started."""
@@ -68,8 +72,31 @@ def next_run(run: Run, epoch: int, number: int) -> Run:
     new.tuner = run.tuner
     new.bad, new.limits.outer, new.limits.reads = run.bad, run.limits.outer, run.limits.reads
     new.limits.found, new.limits.opened, new.limits.changed = new.bad.found, run.limits.opened, run.limits.changed
+    new.limits.again = True
     new.bad.again(epoch, number)
     return new
+
+
+def check_files(limits: Limits, inside: bool) -> None:
+    """Before an epoch goes on after an interrupt, check that the files that it has opened are the same.
+
+    Args:
+        limits: of the run.
+        inside: whether the epoch has given an element. Before that it starts again, with the files as they are.
+
+    Raises:
+        DataError: one has changed, as when it changes between two reads, or it cannot be looked at.
+    """
+    if limits.again and not inside:
+        limits.opened.clear()
+    elif limits.again:
+        opened = list(limits.opened.items())
+        for (path, (_, tag)), now in zip(opened, versions([path for path, _ in opened]), strict=True):
+            if isinstance(now, GpupipeError):
+                raise now
+            if now[1] != tag:
+                raise changed(path, tag, now[1])
+        limits.again = False
 
 
 def watch(iterator: Watched, run: Run, before: weakref.finalize[Any, Any] | None) -> weakref.finalize[Any, Any]:

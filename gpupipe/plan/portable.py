@@ -18,7 +18,7 @@ import re
 import sys
 import types
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from typing import Any, Generic, Protocol
 
 import numpy as np
@@ -62,7 +62,7 @@ class Portable:
 
     digest: bytes
     private: str | None
-    named: tuple[NamedFiles, ...]
+    named: tuple[NamedFiles, ...] = field(compare=False)
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ import pytest
 
 from gpupipe.errors import RecordError
 from gpupipe.extract.storage import retry
-from gpupipe.extract.storage.http_answers import FileVersion
+from gpupipe.extract.storage.files import changed
+from gpupipe.extract.storage.http_answers import FileVersion, _shown
 from gpupipe.extract.storage.remote import remote_storage
 from tests.reliability.faulty import Faulty
 
@@ -167,3 +168,22 @@ def test_a_tag_has_the_time_unless_the_etag_is_strong(folder: Path) -> None:
     ):
         with Faulty(folder, version=version).serving() as server:
             assert remote_storage(server.url("x")).size(server.url("x")) == (4000, tag)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "signature SECRETSIG1 has expired",
+        "Basic Ym9iOnBhJHN3MHJk",
+        "the user bob has pa$sw0rd or pa%24sw0rd",
+        "x" * 190 + " SECRETSIG1",
+        '"SECRETSIG1"',
+    ],
+)
+def test_what_a_server_says_of_what_it_was_asked_hides_the_secrets_of_that(said: str) -> None:
+    """A proxy may say again what it was asked, in whichever header."""
+    url = "https://bob:pa%24sw0rd@host/a.tfrecord?Signature=SECRETSIG1"
+    texts = [_shown(said, url), str(changed("https://host/a.tfrecord", said, "2", url))]
+
+    for text in texts:
+        assert not any(secret in text for secret in ("SECRETSIG", "Ym9iOnBhJHN3MHJk", "pa$sw0rd", "pa%24sw0rd")), text

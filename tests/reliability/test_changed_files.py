@@ -448,3 +448,56 @@ def test_a_record_that_was_overwritten_says_what_differs(tmp_path: Path) -> None
     assert len(good) + len(bad) == COUNT
     assert set(good) <= set(OLD)
     assert all(CHANGED in str(error) for error in bad)
+
+
+READ_ON: dict[str, Callable[[Dataset], Dataset]] = {
+    "plain": lambda ds: ds,
+    "shuffle": lambda ds: ds.shuffle(4, seed=1),
+    "cache": lambda ds: ds.cache().repeat(2),
+    "window": lambda ds: ds.window(3).flat_map(lambda w: w),
+    "by index": lambda ds: ds.shuffle(gp.ALL, seed=1),
+}
+NO_INDEX = ("lines", "by index")
+
+
+@pytest.mark.parametrize("size", ["the same size", "longer"])
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind in ("records", "lines") for name in READ_ON if (kind, name) != NO_INDEX]
+)
+def test_a_file_that_is_replaced_while_an_iterator_is_interrupted_is_not_mixed_in(
+    kind: str, name: str, size: str, tmp_path: Path
+) -> None:
+    path, strike = tmp_path / "a", [False]
+
+    def write(mark: bytes) -> None:
+        rows = [mark + b"%02d" % i for i in range(10)]
+        if kind == "records":
+            with gp.io.TFRecordWriter(tmp_path / "new") as writer:
+                for row in rows:
+                    writer.write(row)
+        else:
+            (tmp_path / "new").write_bytes(b"\n".join(rows))
+        os.replace(tmp_path / "new", path)
+
+    def struck(row: bytes) -> bytes:
+        if strike[0]:
+            strike[0] = False
+            raise KeyboardInterrupt
+        return row
+
+    for taken_before in (0, 3):
+        write(b"A")
+        source = gp.TFRecordDataset(path) if kind == "records" else gp.TextLineDataset(path)
+        items = iter(READ_ON[name](source).map(struck, traced=False))
+        rows = [bytes(next(items)) for _ in range(taken_before)]
+        strike[0] = True
+        with pytest.raises(KeyboardInterrupt):
+            next(items)
+        write(b"B" if size == "the same size" else b"BB")
+        if taken_before:
+            with pytest.raises(gp.DataError, match=CHANGED):
+                next(items)
+        rows += map(bytes, items)
+
+        assert {row[:1] for row in rows} == {b"A" if taken_before else b"B"}
+        assert len(rows) == taken_before or not taken_before

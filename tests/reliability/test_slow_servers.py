@@ -97,7 +97,7 @@ def test_sizes_of_listed_files_are_asked_for_side_by_side(server: Faulty, tmp_pa
         return made
 
     files = most(lambda: Dataset.list_files([server.url(name) for name in names], shuffle=False))
-    ds = files.interleave(gp.TFRecordDataset, cycle_length=4)
+    ds = files.interleave(gp.TFRecordDataset, cycle_length=4).with_options(gp.Options(compare_files="sizes"))
     with ds.iterator(epoch=0) as items:
         next(items)
         state = most(items.state_dict)

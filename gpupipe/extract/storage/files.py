@@ -21,7 +21,7 @@ from contextlib import suppress
 from time import perf_counter
 from typing import NamedTuple, Protocol
 
-from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError, shown_name
+from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError, shown_line
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.retry import again, asked
 from gpupipe.extract.storage.waiting import FILES, LIMITS, bounded
@@ -35,6 +35,10 @@ except ImportError:  # Windows
 __all__ = ["LOCAL", "REMEMBERED", "LocalStorage", "OpenFile", "Storage", "Version", "changed", "short", "translated"]
 
 REMEMBERED = 65_536  # tags kept of files whose descriptor is closed; bounded, since a folder may hold 10 M images
+
+
+SAID = 4000
+"""Characters of what a server says that are looked at for an error; 200 of them are shown."""
 
 
 class Version(NamedTuple):
@@ -434,9 +438,9 @@ _KINDS = (
 )
 
 
-def changed(name: str, expected: str, found: str) -> RecordError:
-    """Make the error for a file whose tag is no longer the expected one."""
-    was, now = (shown_name(tag[:200]) for tag in (expected, found))
+def changed(name: str, expected: str, found: str, url: str = "") -> RecordError:
+    """Make the error for a file whose tag is no longer the expected one; `url` is what was asked for it."""
+    was, now = (shown_line(tag[:SAID], url or name)[:200] for tag in (expected, found))
     limits = LIMITS.get()
     if limits is not None:
         limits.changed.add((name, expected))

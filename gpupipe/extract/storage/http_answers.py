@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urljoin
 
-from gpupipe.errors import RecordError, shown_name
-from gpupipe.extract.storage.files import changed
+from gpupipe.errors import RecordError, shown_line
+from gpupipe.extract.storage.files import SAID, changed
 
 from ...classes import dataclass
 
@@ -188,13 +188,13 @@ async def _range(
         if encoding != "identity":  # the ETag may be that of the compressed file
             found = replace(found, etag="")
         if found != version and version.differs(found):
-            raise changed(name, str(version), str(found))
+            raise changed(name, str(version), str(found), url)
         told(replace(found, size=size), encoding != "identity")
         if is_range:
             if encoding != "identity":
-                raise wrong(f"a range of what {_shown(encoding)} made of the file")
+                raise wrong(f"a range of what {_shown(encoding, url)} made of the file")
             if span is None or (int(span[1]), int(span[2])) != (offset, last):
-                raise wrong(_shown(place) or "no Content-Range")
+                raise wrong(_shown(place, url) or "no Content-Range")
             data, came = await _part(answer, 0, n, n)
         else:  # the whole file: where its length is said, no more of it is read than the range
             length = answer.content_length if encoding == "identity" else None
@@ -230,7 +230,7 @@ async def _answer(files: Any, url: str, name: str, headers: Mapping[str, str]) -
         return await session.get(files.encode_url(url), **given)
     except Exception as error:
         if any(kind.__name__ == "HttpProcessingError" for kind in type(error.__cause__).__mro__):
-            said = _shown(getattr(error, "message", ""))
+            said = _shown(getattr(error, "message", ""), url)
             raise unexpected(f"the answer of the server is no HTTP: {said}", name, None) from error
         raise
 
@@ -262,6 +262,6 @@ async def _part(answer: Any, start: int, n: int, most: int) -> tuple[bytes, int]
     return b"".join(pieces), came
 
 
-def _shown(text: str) -> str:
-    """What a server says, for messages."""
-    return shown_name(text[:200])
+def _shown(text: str, url: str) -> str:
+    """What a server says, for messages. It may say what it was asked."""
+    return shown_line(text[:SAID], url)[:200]

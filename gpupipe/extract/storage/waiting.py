@@ -117,6 +117,7 @@ class Limits:
         found: the bad elements of the run, which its steps add to from any of its threads.
         changed: files and tags of which an error has said in this epoch that they changed.
         opened: the size and tag of each file that the epoch has opened, when it did so; of up to `FILES` files.
+        again: whether the run goes on in an epoch whose files were not compared with those since an interrupt.
     """
 
     def __init__(self, seconds: float | None, stopped: threading.Event) -> None:
@@ -126,6 +127,7 @@ class Limits:
         self.found: Any = None
         self.changed: set[tuple[str, str]] = set()
         self.opened: dict[str, tuple[int, str]] = {}
+        self.again = False
         self.seconds = seconds
         self.stopped = stopped.is_set
         self._stop = stopped

@@ -149,14 +149,8 @@ class _Peeked(Running):
         self._mixed = at.run.any_order
         self._head = deque(head)  # what was given is not kept: the traceback of an error leads to the iterator
         self._count = len(head)
-        super().__init__(chain(self._given(errors), rest))
+        super().__init__(chain(_given(self._head, errors), rest))
         self._rest = rest
-
-    def _given(self, errors: PeekedErrors | None) -> Iterator[Element]:
-        while self._head:
-            if errors is not None and len(self._head) == 1:
-                errors.passed()
-            yield self._head.popleft()
 
     def snapshot(self) -> State:
         """The state of the rest; before it starts, how many of the peeked elements were given."""
@@ -175,3 +169,11 @@ class _Peeked(Running):
     def close(self) -> None:
         """Close the pass."""
         close(self._rest)
+
+
+def _given(head: deque[Element], errors: PeekedErrors | None) -> Iterator[Element]:
+    """The elements that were peeked at. Not a method, whose frame would hold the pass until the collector runs."""
+    while head:
+        if errors is not None and len(head) == 1:
+            errors.passed()
+        yield head.popleft()
