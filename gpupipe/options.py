@@ -193,9 +193,9 @@ class Options:
         compare_files: what states say of files, and `load_state_dict` compares. Names and their order always; "names"
             asks nothing of any file. "read", the default: the sizes of files that a step reads, each looked at once for
             a chain. Texts that no step reads (captions, paths for a function of yours) are names only, and so are
-            those that such a function or a server has, until gpupipe has read them in this epoch. "sizes": of every
-            text that may name a file. "contents": with digests of them, so that a file of the same name and size with
-            other contents is refused; each process reads all files once for that.
+            those that such a function or a server has, until gpupipe has read them in this epoch, in this process.
+            "sizes": of every text that may name a file. "contents": with digests of them, so that a file of the same
+            name and size with other contents is refused; each process reads all files once for that.
         signing_parameters: names of parameters that sign the URLs of this chain or let them expire, beside those of
             Amazon, Google, Azure and CloudFront and ``token``: ``("auth", "x-ours-*")``, in upper or lower case, ``*``
             for any end. A file whose URL differs in them alone is the same file for random numbers, states, caches and
