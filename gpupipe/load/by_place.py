@@ -13,7 +13,7 @@ from ..classes import dataclass
 from ..errors import StateError, shown_line
 from ..flow.state.snapshot import as_int, corrupt_state
 from ..plan.batches import Batch, PaddedBatch
-from ..plan.index import Select, Sliced, blocker
+from ..plan.index import Select, Sliced, blocker, has_batches
 from ..plan.node import Node
 from ..plan.order import Skip
 from ..plan.ranks import ByRank, OnRay, ranks_of, workers_of
@@ -69,7 +69,7 @@ class Engine:
         step: the `by_rank`, or else the `on_ray`, that starts at the place of a state; None if the loop makes the
             elements itself, or if a step behind them holds or drops elements.
         rows: elements of `step` in one of the chain.
-        counts: whether a position is a number of elements.
+        counts: whether a position is a number of elements that can be started at by index.
     """
 
     plan: Node
@@ -131,13 +131,14 @@ class Engine:
         return _started(plan, first * self.rows) if isinstance(self.step, OnRay) else Select(plan, Sliced(first))
 
 
-def engine_of(plan: Node) -> Engine:
-    """Find out who makes the elements of a chain."""
+def engine_of(plan: Node, on_error: str) -> Engine:
+    """Find out who makes the elements of a chain; batches that are filled with what follows are made in order."""
     ranks, workers = ranks_of(plan), workers_of(plan)
     name = " ".join(["by_rank"] * (ranks is not None) + ["on_ray"] * (workers is not None))
     step, rows, node = ranks or workers, 1, plan
     if step is None:
-        return Engine(plan, name, None, 1, not name and blocker(plan) is None)
+        filled = on_error == "skip" and has_batches(plan)
+        return Engine(plan, name, None, 1, not filled and blocker(plan) is None)
     while node is not step:
         if not node.facts.keeps_rows:
             return Engine(plan, name, None, 1, False)

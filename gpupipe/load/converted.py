@@ -7,8 +7,10 @@ from functools import partial
 from typing import Any
 
 from ..errors import PlanTypeError
+from ..optimize.lower.length import is_known, length
 from ..options import Settings
 from ..plan.node import Node
+from ..plan.order import never_ends
 from ..spec import Compound, DatasetSpec, map_structure
 from ..transform.array import to_host
 from .iterator import DatasetIterator
@@ -43,10 +45,18 @@ class ConvertedIterator(DatasetIterator):
         """Whether a state was loaded, and nothing was asked for since."""
         return self._run is None and self._loaded_at >= 0
 
-    @property
-    def given(self) -> int:
-        """Elements of its epoch that were given, also before a loaded state."""
-        return self._progress.in_epoch
+    def may_be_over(self) -> bool:
+        """Whether no element may follow a loaded state in its epoch: all have come, or it is unknown how many there are.
+
+        Raises:
+            LengthError: a file that has to be counted cannot be read to its end.
+        """
+        progress, rest = self._progress, self._plan
+        if never_ends(rest):
+            return False
+        known = self._settings.on_error != "skip" and is_known(rest)  # fewer come where bad ones are left out
+        given = progress.in_epoch + progress.raised - progress.first  # of the rest
+        return not known or given >= length(rest, self._settings)
 
     def leave_rest(self) -> None:
         """Start with the epoch after that of the loaded state, as if the state were of its end."""

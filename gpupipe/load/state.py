@@ -78,7 +78,7 @@ class StateHeader:
     def engine(self) -> Engine:
         """Who makes the elements."""
         if self._engine is None:
-            self._engine = engine_of(self.plan)
+            self._engine = engine_of(self.plan, self.settings.on_error)
         return self._engine
 
     @property

@@ -33,6 +33,7 @@ __all__ = [
     "Sliced",
     "asked_of",
     "blocker",
+    "has_batches",
     "length_of",
     "loses_batches",
     "redraws",
@@ -345,13 +346,20 @@ def blocker(root: Node) -> Node | None:
 
 
 def loses_batches(root: Node) -> Node | None:
-    """Find a step that chooses single batches by index: where bad elements are skipped, each takes its batch along."""
+    """Find a step that chooses batches by index: where bad elements are skipped, each takes its batch along."""
     for node in walk(root):
-        if isinstance(node, Select) and isinstance(node.order, Places | Asked | Sliced):
-            every = isinstance(node.order, Sliced) and node.order.step == 1
-            if not every and any(isinstance(below, Batch | PaddedBatch) for below in walk(node.source)):
-                return node
+        found = node if isinstance(node, Select) and has_batches(node.source) else node.made and loses_batches(node.made)
+        if found is not None:
+            return found
     return None
+
+
+def has_batches(root: Node) -> bool:
+    """Whether access by index to a chain makes batches of rows by their numbers."""
+    return any(
+        isinstance(node, Batch | PaddedBatch) or (node.made is not None and has_batches(node.made))
+        for node in walk(root, lambda node: node.facts.flattens)
+    )
 
 
 def _once(outer: Node) -> Node | None:

@@ -146,7 +146,8 @@ class Loader:
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next loop, as `Dataset.set_epoch`; also of one that nothing was taken from.
 
-        A loaded state of the last element of the epoch before is left: the next loop is this epoch as a whole.
+        A loaded state of the last element of the epoch before is left: the next loop is this epoch as a whole. So is any
+        state of that epoch where the number of elements is not known before they come.
 
         Raises:
             PlanError: the next loop continues another epoch, that of a loaded state.
@@ -157,7 +158,7 @@ class Loader:
             self._coming = False
             return
         coming = items.epoch
-        if coming is not None and epoch == coming + 1 and items.given == self.chain.cardinality():
+        if coming is not None and epoch == coming + 1 and items.may_be_over():
             items.leave_rest()
         elif epoch != coming:
             raise PlanError(f"set_epoch needs {coming}, the epoch that the loaded state continues, got {epoch!r}")

@@ -217,16 +217,54 @@ def test_a_shard_of_batches_with_bad_elements_is_that_of_the_whole_loop(on_error
     assert [plain(x) for x in whole.shard(3, 1)] == [plain(x) for x in whole][1::3]
 
 
-@pytest.mark.parametrize(
-    ("ds", "step"),
-    [(Range(40).batch(4)[1::2], r"\[1::2\]"), (Range(40).batch(4).prefetch(1).pick([2]), r"pick\(\[2\]\)")],
-    ids=["slice", "pick"],
-)
-def test_batches_by_number_are_refused_where_bad_elements_are_skipped(ds: gp.Dataset, step: str) -> None:
-    text = rf"^{step} at .*test_pick.py:\d+ needs on_error='raise' or 'replace', got 'skip'"
+BY_NUMBER: dict[str, tuple[Callable[[gp.Dataset], gp.Dataset], str]] = {
+    "a slice": (lambda ds: ds[:], r"\[0::1\]"),
+    "a slice from the end": (lambda ds: ds[-3:], r"\[7:10:1\]"),
+    "a slice with a step": (lambda ds: ds[1::2], r"\[1::2\]"),
+    "places": (lambda ds: ds.prefetch(1).pick([2]), r"pick\(\[2\]\)"),
+    "places that come": (lambda ds: ds.pick(iter([2])), r"pick\(list_iterator\)"),
+    "a full shuffle": (lambda ds: ds.shuffle(gp.ALL, seed=1), r"shuffle\(ALL, seed=1\)"),
+    "one of streams": (lambda ds: ds.shuffle(gp.ALL, seed=1, streams=2, window=4), r"shuffle\(ALL, seed=1, streams.*\)"),
+    "a split": (lambda ds: ds.split([0.5, 0.5], seed=1)[0], r"split\(\[0.5, 0.5\], seed=1\)\[0\]"),
+    "behind a cache": (lambda ds: ds.cache().shuffle(gp.ALL, seed=1), r"shuffle\(ALL, seed=1\)"),
+    "behind passes": (lambda ds: ds.repeat(2)[1:], r"\[1::1\]"),
+    "behind a join": (lambda ds: ds.concatenate(ds).take(9)[2:], r"\[2::1\]"),
+    "behind more batches": (lambda ds: ds.batch(2)[:], r"\[0::1\]"),
+    "before a step": (lambda ds: ds[2:].map(lambda x: x + 0).unbatch(), r"\[2::1\]"),
+    "batches that a function makes": (lambda ds: Range(2).flat_map(lambda _: ds)[:], r"\[0::1\]"),
+    "inside a function": (lambda ds: Range(2).flat_map(lambda _: ds[:]), r"\[0::1\]"),
+    "inside an interleave": (lambda ds: Range(2).interleave(lambda _: ds.shuffle(gp.ALL)), r"shuffle\(ALL, .*\)"),
+}
+
+
+@pytest.mark.parametrize("padded", [False, True], ids=["batch", "padded_batch"])
+@pytest.mark.parametrize("name", BY_NUMBER)
+def test_batches_by_number_are_refused_where_bad_elements_are_skipped(name: str, padded: bool) -> None:
+    choose, step = BY_NUMBER[name]
+    rows = Range(40).map(fails_where(lambda x: x % 5 == 3), traced=False)
+    ds = choose(rows.padded_batch(4) if padded else rows.batch(4))
+
+    text = rf"^{step} at .*test_pick.py:\d+ needs on_error='raise' or 'replace', got 'skip'.* skip\(n\) and take\(n\)"
     with pytest.raises(gp.PlanError, match=text):
         next(iter(ds.with_options(gp.Options(on_error="skip"))))
-    assert len(list(ds.with_options(gp.Options(on_error="replace")))) == len(ds)
+    assert list(ds.with_options(gp.Options(on_error="replace")))
+
+
+BEFORE: dict[str, Callable[[gp.Dataset], gp.Dataset]] = {
+    "a slice": lambda ds: ds[:].batch(4),
+    "a full shuffle": lambda ds: ds.shuffle(gp.ALL, seed=1).batch(4),
+    "the parts of a split": lambda ds: ds.split([0.5, 0.5])[0].batch(4).concatenate(ds.split([0.5, 0.5])[1].batch(4)),
+    "skip and take": lambda ds: ds.batch(4).skip(0).take(40),
+    "a buffer": lambda ds: ds.batch(4).cache().shuffle(100, seed=1),
+}
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_what_chooses_before_batch_or_reads_in_order_has_all_good_rows(name: str) -> None:
+    rows = Range(40).map(fails_where(lambda x: x % 5 == 3), traced=False)
+    ds = BEFORE[name](rows).with_options(gp.Options(on_error="skip"))
+
+    assert sorted(x for batch in ds for x in batch.tolist()) == [x for x in range(40) if x % 5 != 3]
 
 
 def test_a_bad_element_costs_the_shard_its_batch() -> None:

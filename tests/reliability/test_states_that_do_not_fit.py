@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from gpupipe import Dataset, Options, StateError
 from gpupipe.compat import make_initializable_iterator
 from gpupipe.errors import PlanTypeError
 from gpupipe.load.state import sealed
+from tests.behaviour.model import fails_where
 from tests.reliability.resume import through_json
 
 Range = Dataset.range
@@ -250,6 +252,43 @@ def test_states_of_shards_that_stopped_at_several_places_go_on_by_number(caplog:
             assert lists(items) == lists(ds.iterator(epoch=0))[2:]
     with ds.iterator(epoch=0) as items, pytest.raises(StateError, match="needs"):
         items.load_state_dict([], strict=False)
+
+
+def with_bad(batch: int = 2) -> Dataset:
+    return Range(30).map(fails_where(lambda x: x % 5 == 3), traced=False).batch(batch)
+
+
+FILLED: dict[str, Callable[[], Dataset]] = {
+    "a prefetch more": lambda: with_bad().prefetch(1),
+    "a map more": lambda: with_bad().map(lambda x: x + 0),
+    "rows that are padded": lambda: (
+        Range(30).map(fails_where(lambda x: x % 5 == 3), traced=False).padded_batch(2).prefetch(1)
+    ),
+    "behind a join": lambda: with_bad().concatenate(Range(0).batch(2)),
+    "from a cache": lambda: with_bad().cache(),
+    "of a function's datasets": lambda: Range(1).flat_map(lambda _: with_bad()),
+}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 6, 11, 12])
+@pytest.mark.parametrize("name", FILLED)
+def test_batches_that_are_filled_go_on_by_number_with_the_rows_that_follow(name: str, count: int) -> None:
+    skips = Options(on_error="skip")
+    with with_bad().with_options(skips).iterator(epoch=0) as items:
+        for _ in range(count):
+            next(items)
+        state, follow = through_json(items.state_dict()), lists(items)
+    now = FILLED[name]().with_options(skips)
+
+    with now.iterator(epoch=0) as items:
+        items.load_state_dict(state, strict=False)
+        some = lists(itertools.islice(items, 2))
+        again, rest = through_json(items.state_dict()), lists(items)
+
+    assert some + rest == follow
+    with now.iterator(epoch=0) as items:
+        items.load_state_dict(again)
+        assert lists(items) == rest
 
 
 def test_an_initializable_iterator_goes_on_by_number() -> None:

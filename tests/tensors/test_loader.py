@@ -6,7 +6,9 @@ import copy
 import json
 import pickle
 import sys
+from collections.abc import Callable
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -211,16 +213,80 @@ def test_a_copy_of_a_loader_goes_on_where_the_next_loop_would(copied: Any) -> No
     assert list(copied(again)) == list(again) == epoch(chain(), 1)[1:]
 
 
-def test_set_epoch_of_the_next_epoch_leaves_a_state_of_the_last_element() -> None:
-    items = loader(chain())
-    list(islice(items, 5))
+def in_rank(number: int) -> gp.Dataset:
+    return chain().by_rank(number, 2, remainder="pad", check=False)
+
+
+def bad(x: Any) -> Any:
+    if x % 5 == 3:
+        raise ValueError("bad")
+    return x
+
+
+def files(folder: Path) -> gp.Dataset:
+    if not folder.exists():
+        folder.mkdir()
+        for i in range(3):
+            with gp.io.TFRecordWriter(folder / f"{i}") as records:
+                for j in range(4 + i):
+                    records.write(b"%d-%d" % (i, j))
+    names = [str(folder / f"{i}") for i in range(3)]
+    return gp.Dataset.from_tensor_slices(names).flat_map(gp.TFRecordDataset).batch(2)
+
+
+ENDED: dict[str, tuple[Callable[[Path], gp.Dataset], Callable[[Path], gp.Dataset]]] = {
+    "a known length": (lambda _: chain(), lambda _: chain()),
+    "files that are counted": (lambda folder: files(folder / "files"), lambda folder: files(folder / "files")),
+    "an unknown length": (
+        lambda _: gp.Dataset.range(20).shuffle(20, seed=3).filter(lambda x: x % 3 > 0).batch(4),
+        lambda _: gp.Dataset.range(20).shuffle(20, seed=3).filter(lambda x: x % 3 > 0).batch(4),
+    ),
+    "ranks": (lambda _: in_rank(1), lambda _: in_rank(1)),
+    "from ranks to a loop": (lambda _: in_rank(1), lambda _: chain()),
+    "from a loop to ranks": (lambda _: chain(), lambda _: in_rank(0)),
+    "another number of shards": (
+        lambda _: gp.Dataset.range(24).shuffle(gp.ALL, seed=3).shard(2, 0).batch(3),
+        lambda _: gp.Dataset.range(24).shuffle(gp.ALL, seed=3).shard(4, 3).batch(3),
+    ),
+    "fewer batches": (
+        lambda _: chain(),
+        lambda _: gp.Dataset.range(12).shuffle(gp.ALL, seed=3).batch(4).with_options(gp.Options(strict_states=False)),
+    ),
+    "bad elements left out": (
+        lambda _: gp.Dataset.range(20).map(bad, traced=False).batch(4).with_options(gp.Options(on_error="skip")),
+        lambda _: gp.Dataset.range(20).map(bad, traced=False).batch(4).with_options(gp.Options(on_error="skip")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDED)
+def test_set_epoch_of_the_next_epoch_leaves_a_state_of_the_last_element(name: str, tmp_path: Path) -> None:
+    before, now = (make(tmp_path) for make in ENDED[name])
+    items = loader(before)
+    list(islice(items, len(epoch(before, 0))))
     state = items.state_dict()
 
-    again = loader(chain())
+    again = loader(now)
     again.load_state_dict(state)
     again.set_epoch(1)
 
-    assert [list(again), list(again)] == [epoch(chain(), 1), epoch(chain(), 2)]
+    assert [list(again), list(again)] == [epoch(now, 1), epoch(now, 2)]
+
+
+@pytest.mark.parametrize("name", ["a known length", "files that are counted", "ranks", "from ranks to a loop"])
+def test_set_epoch_of_the_next_epoch_is_refused_where_elements_of_the_state_s_follow(name: str, tmp_path: Path) -> None:
+    before, now = (make(tmp_path) for make in ENDED[name])
+    items = loader(before)
+    list(islice(items, len(epoch(before, 0)) - 1))
+    state = items.state_dict()
+
+    again = loader(now)
+    again.load_state_dict(state)
+    with pytest.raises(gp.PlanError, match="set_epoch needs 0, the epoch that the loaded state continues, got 1"):
+        again.set_epoch(1)
+    again.set_epoch(0)
+
+    assert list(again) == epoch(now, 0)[-1:]
 
 
 def test_a_state_is_one_text_that_an_iterator_takes_too() -> None:

@@ -161,7 +161,7 @@ def lower(
 
 
 def _refuse_skipping(root: Node) -> None:
-    """Refuse a choice of single batches where a bad element would take its whole batch along; and ranks.
+    """Refuse a choice of batches by number where a bad element would take its whole batch along; and ranks.
 
     Raises:
         PlanError: names the step.
@@ -176,7 +176,8 @@ def _refuse_skipping(root: Node) -> None:
     if step is not None:
         raise PlanError(
             f"{step.describe()} at {step.line} needs on_error='raise' or 'replace', got 'skip': a batch by its number "
-            "has only its own rows, so a bad one would take the whole batch along; choose before batch"
+            "has only its own rows, so a bad one would take the whole batch along; choose before batch, or go through "
+            "batches in order: skip(n) and take(n) fill them"
         )
 
 
