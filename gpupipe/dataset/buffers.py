@@ -62,7 +62,7 @@ class Buffers(Chain):
 
         Raises:
             PlanError: a buffer size below 1, `streams` without `ALL`, `ALL` after a step that cannot be indexed, or the
-                whole of an infinite dataset.
+                whole of an infinite dataset; or `ALL` behind `batch` under ``on_error="skip"``, when it starts.
         """
         seed = integer_or_none("shuffle", "seed", seed)
         every = Everything(seed, reshuffle_each_iteration is not False)

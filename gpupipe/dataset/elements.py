@@ -238,7 +238,8 @@ class Elements(Chain):
             seed: decides the parts.
 
         Raises:
-            PlanError: fractions that are negative or do not sum to 1, or a step that cannot be indexed.
+            PlanError: fractions that are negative or do not sum to 1, or a step that cannot be indexed; or
+                ``on_error="skip"`` behind `batch`, when it starts.
         """
         seed = any_integer("split", "seed", seed)
         if not isinstance(fractions, (Sequence, np.ndarray)) or isinstance(fractions, (str, bytes)):

@@ -108,6 +108,7 @@ class Running(Chain):
 
         Raises:
             TypeError: a step cannot be indexed; names the step.
+            PlanError: a slice of batches under ``on_error="skip"``, when it starts: write `skip` and `take`.
             IndexError: the index is out of range.
             DataError: the element is bad. A LengthError: a file cannot be read to its end, see `len`.
         """

@@ -46,7 +46,7 @@ class ConvertedIterator(DatasetIterator):
         return self._run is None and self._loaded_at >= 0
 
     def may_be_over(self) -> bool:
-        """Whether no element may follow a loaded state in its epoch: all have come, or it is unknown how many there are.
+        """Whether a loaded state may be at the end of its epoch: all elements have come, or their number is unknown.
 
         Raises:
             LengthError: a file that has to be counted cannot be read to its end.
@@ -54,7 +54,9 @@ class ConvertedIterator(DatasetIterator):
         progress, rest = self._progress, self._plan
         if never_ends(rest):
             return False
-        known = self._settings.on_error != "skip" and is_known(rest)  # fewer come where bad ones are left out
+        policy = self._settings.on_error
+        fewer = policy == "skip" or (policy == "raise" and progress.noted)  # rows that were bad are not in batches
+        known = is_known(rest) and not fewer
         given = progress.in_epoch + progress.raised - progress.first  # of the rest
         return not known or given >= length(rest, self._settings)
 

@@ -348,7 +348,9 @@ def blocker(root: Node) -> Node | None:
 def loses_batches(root: Node) -> Node | None:
     """Find a step that chooses batches by index: where bad elements are skipped, each takes its batch along."""
     for node in walk(root):
-        found = node if isinstance(node, Select) and has_batches(node.source) else node.made and loses_batches(node.made)
+        found = (
+            node if isinstance(node, Select) and has_batches(node.source) else node.made and loses_batches(node.made)
+        )
         if found is not None:
             return found
     return None

@@ -146,8 +146,8 @@ class Loader:
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next loop, as `Dataset.set_epoch`; also of one that nothing was taken from.
 
-        A loaded state of the last element of the epoch before is left: the next loop is this epoch as a whole. So is any
-        state of that epoch where the number of elements is not known before they come.
+        A loaded state of the last element of the epoch before is left: the next loop is this epoch as a whole. So is
+        any state of that epoch where the number of elements is not known before they come.
 
         Raises:
             PlanError: the next loop continues another epoch, that of a loaded state.

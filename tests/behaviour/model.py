@@ -32,7 +32,7 @@ def run(dataset: Iterable[Any]) -> list[Any]:
     return [plain(element) for element in dataset]
 
 
-def outcomes(dataset: gp.Dataset, most: int = 10_000) -> list[Any]:
+def outcomes(dataset: Iterable[Any], most: int = 10_000) -> list[Any]:
     """What each `next` does: a plain value, or the string "error" where it raised a data error."""
     items = iter(dataset)
     seen: list[Any] = []

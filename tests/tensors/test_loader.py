@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import pickle
@@ -17,6 +18,7 @@ import pytest
 import gpupipe as gp
 from gpupipe.load.converted import ConvertedIterator
 from gpupipe.tensors.loader import LOOK, Loader, Passes
+from tests.behaviour.model import outcomes
 
 
 def chain() -> gp.Dataset:
@@ -257,6 +259,20 @@ ENDED: dict[str, tuple[Callable[[Path], gp.Dataset], Callable[[Path], gp.Dataset
         lambda _: gp.Dataset.range(20).map(bad, traced=False).batch(4).with_options(gp.Options(on_error="skip")),
     ),
 }
+
+
+def test_set_epoch_of_the_next_epoch_leaves_a_state_of_the_last_element_behind_errors() -> None:
+    ds = gp.Dataset.range(20).map(bad, traced=False).batch(4)
+    items = loader(ds)
+    batches = iter(items)
+    for _ in range(4 + 4):  # as many batches as the good rows make, and an error for each other row
+        with contextlib.suppress(gp.DataError):
+            next(batches)
+    again = loader(ds)
+    again.load_state_dict(items.state_dict())
+    again.set_epoch(1)
+
+    assert outcomes(again) == outcomes(ds)
 
 
 @pytest.mark.parametrize("name", ENDED)
