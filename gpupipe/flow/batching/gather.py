@@ -7,7 +7,6 @@ a later element, "replace" takes the last good element in its place.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterator
 
 from ..element import Element
@@ -28,7 +27,7 @@ def gathered(make: Callable[[State], Running], at: Context, state: State) -> Run
 class Gathering(Running):
     """A step that gathers consecutive elements. Its state starts before the oldest element that it holds.
 
-    After a restore that element and all later ones are read again; errors passed on since then are skipped.
+    After a restore that element and all later ones are made again, as they were.
 
     Args:
         source: the input.
@@ -39,6 +38,7 @@ class Gathering(Running):
     Attributes:
         input: the input, with its checkpoints.
         elements: the items of the input, with `on_error` applied unless the step is aligned.
+        held: the elements that are held, oldest first, with their numbers in the input.
     """
 
     def __init__(self, source: Flow, at: Context, state: State, aligned: bool) -> None:
@@ -46,32 +46,24 @@ class Gathering(Running):
         self.source = self.input.inner
         aligned = aligned and at.run.settings.on_error != "replace"
         self.elements = map(keep, self.input.items) if aligned else at.run.policy().sifted(self.input.items)
-        self._errors: deque[int] = deque()  # their numbers in the input
+        self.held = self.input.again(self.elements)
         self.items = self.run(at)
-        if state is not None:
+        if state is not None and "errors" in state:  # of an earlier version: passed on since the oldest element
             fast_forward(self.items, int_part(state, "errors"), at)
 
     @abstractmethod
     def run(self, at: Context) -> Iterator[Element]:
         """Yield the elements of this step."""
 
-    @abstractmethod
     def oldest(self) -> int:
         """Return the number of the oldest element that is held, or of the next one if none is."""
-
-    def passed(self) -> None:
-        """Record that the last item taken is an error, which is passed on."""
-        self._errors.append(self.input.count - 1)
+        return self.held[0][1] if self.held else self.input.count
 
     def checkpoint(self) -> None:
         """Take a checkpoint of the input if one is due."""
-        oldest = self.oldest()
-        while self._errors and self._errors[0] < oldest:
-            self._errors.popleft()
         if self.input.due():
-            self.input.checkpoint(oldest)
+            self.input.checkpoint(self.oldest())
 
     def snapshot(self) -> State:
-        """The input's state before the oldest element that is held, and how many errors were passed on since."""
-        oldest = self.oldest()
-        return {"source": self.input.state(oldest), "errors": sum(number >= oldest for number in self._errors)}
+        """The input's state before the oldest element that is held."""
+        return {"source": self.input.state(self.oldest())}

@@ -72,13 +72,8 @@ class RebatchFlow:
 class _Rebatched(Gathering):
     def __init__(self, flow: RebatchFlow, at: Context, state: State) -> None:
         self._flow = flow
-        self._rows: list[Element] = []
-        self._start = 0  # number of the first of these rows
         self._number = 0 if state is None else int_part(state, "batches")
         super().__init__(flow.source, at, state, flow.aligned)
-
-    def oldest(self) -> int:
-        return self._start if self._rows else self.input.count
 
     def snapshot(self) -> State:
         """The state of a `Gathering`, and how many batches there were."""
@@ -90,19 +85,16 @@ class _Rebatched(Gathering):
             if at.run.stopped.on:
                 return
             if not is_element(element):
-                self.passed()
                 yield element
                 continue
-            if not self._rows:
-                self._start = self.input.count - 1
-            self._rows.append(element)
-            if len(self._rows) == sizes[self._number % len(sizes)]:
+            self.held.append((element, self.input.count - 1))
+            if len(self.held) == sizes[self._number % len(sizes)]:
                 yield self._cut()
                 self.checkpoint()
-        if self._rows and not self._flow.drop and not at.run.stopped.on:
+        if self.held and not self._flow.drop and not at.run.stopped.on:
             yield self._cut()
 
     def _cut(self) -> Element:
-        rows, self._rows = self._rows, []
+        rows, self.held = [row for row, _ in self.held], []
         self._number += 1
         return self._flow.batch(rows)

@@ -101,14 +101,10 @@ class WindowFlow:
 class _Windows(Gathering):
     def __init__(self, flow: WindowFlow, at: Context, state: State) -> None:
         self._flow = flow
-        self._held: list[tuple[Element, int]] = []
         # Input index of held[0] and of the next window, and how many windows there were.
         names = ("first", "start", "windows")
         self._first, self._start, self._number = (0 if state is None else int_part(state, name) for name in names)
         super().__init__(flow.source, at, state, flow.aligned)
-
-    def oldest(self) -> int:
-        return self._held[0][1] if self._held else self.input.count
 
     def snapshot(self) -> State:
         """The state of a `Gathering`, and which window is next."""
@@ -116,7 +112,7 @@ class _Windows(Gathering):
         return {**super().snapshot(), **window}
 
     def run(self, at: Context) -> Iterator[Element]:
-        flow, held = self._flow, self._held
+        flow, held = self._flow, self.held
         span = (flow.size - 1) * flow.stride + 1
         more = True
         while more or held:
@@ -126,7 +122,6 @@ class _Windows(Gathering):
                 if element is None:
                     more = False
                 elif not is_element(element):
-                    self.passed()
                     yield element
                 elif self._first < self._start and not held:  # between two windows
                     self._first += 1

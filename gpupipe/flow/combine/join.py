@@ -101,7 +101,7 @@ class _Zipped(Running):
         self.items = self._zipped()
 
     def _zipped(self) -> Iterator[Element]:
-        first, *others = [source.items for source in self._inputs]
+        first, *others = [chain((one for one, _ in source.again()), source.items) for source in self._inputs]
         try:
             for element in first:
                 value, stream, position = element

@@ -7,7 +7,7 @@ incomplete last round, "wrap" completes it with the first elements of the input.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from ...classes import dataclass
 from ...errors import StateError
@@ -65,28 +65,26 @@ class _Dropping(Running):
         self._input = CheckpointedInput(flow.source, at, part(state))
         self._index = flow.index
         self._index_in_round = 0 if state is None else int_part(state, "place")
-        self._errors = 0  # given while an element is held back
         self._held_at: int | None = None  # number of the element that is held back
         self.source = self._input.inner
         self.items = self._whole_rounds(flow.shards)
-        if state is not None:
+        if state is not None and "errors" in state:  # of an earlier version: passed on while an element is held back
             fast_forward(self.items, int_part(state, "errors"), at)
 
     def _whole_rounds(self, shards: int) -> Iterator[Element]:
         source, index, in_round = self._input, self._index, self._index_in_round
         held: Element | None = None
-        for element in source.items:
+        for element, number in chain(source.again(), source.pairs):
             if type(element[0]) is Raised:
                 self._index_in_round = in_round
-                self._errors += held is not None
                 yield element
                 continue
             if in_round == index:
-                held, self._held_at = element, source.count - 1
+                held, self._held_at = element, number
             in_round += 1
             if in_round < shards:
                 continue
-            in_round = self._index_in_round = self._errors = 0
+            in_round = self._index_in_round = 0
             self._held_at = None
             if source.due():
                 source.checkpoint(source.count)
@@ -97,8 +95,8 @@ class _Dropping(Running):
     def snapshot(self) -> State:
         """The state of the input and the index in the round, both before an element that is held back."""
         if self._held_at is None:
-            return {"source": self._input.state(), "place": self._index_in_round, "errors": 0}
-        return {"source": self._input.state(self._held_at), "place": self._index, "errors": self._errors}
+            return {"source": self._input.state(), "place": self._index_in_round}
+        return {"source": self._input.state(self._held_at), "place": self._index}
 
 
 class _Wrapping(Running):

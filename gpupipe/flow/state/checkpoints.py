@@ -16,7 +16,7 @@ from typing import Any
 from ...classes import dataclass
 from ...errors import StateError
 from ..bad.found import as_before
-from ..element import Element
+from ..element import Element, Raised
 from ..run import SILENT_REPLAY, Context, Flow
 from ..step import close
 from .buffer import held_elements, held_json, is_record
@@ -104,7 +104,7 @@ class CheckpointedInput:
         step: the step whose input it is, where it may find elements bad.
     """
 
-    __slots__ = ("_at", "_checkpoints", "_interval", "_numbers", "inner", "items", "pairs", "recovered")
+    __slots__ = ("_at", "_checkpoints", "_end", "_interval", "_numbers", "inner", "items", "pairs", "recovered")
 
     def __init__(
         self,
@@ -128,37 +128,59 @@ class CheckpointedInput:
         self._checkpoints: list[Point] = [(start, inner_state, number)]
         self._interval = Interval(start, always, every)
         self.recovered: list[tuple[Element, int]] = []
+        self._end = 0  # number of elements that were taken before the state
         if state is not None:
             try:
                 fast_forward(self.items, int_part(state, "skip"), at)
+                first = self.count
+                self._end = first + (int_part(state, "taken") if "taken" in state else 0)
                 if "held" in state:
-                    first = self.count
-                    end = first + int_part(state, "taken")
-                    self.recovered = held_elements(state["held"], lambda some: self.recover(some, end), first, at)
+                    self.recovered = held_elements(state["held"], self._recover, first, at)
             except BaseException:
                 close(self.inner)
                 raise
 
-    def recover(self, numbers: Sequence[int], end: int) -> dict[int, Element]:
-        """Take all elements up to number `end`, and return those with the given numbers."""
+    def _recover(self, numbers: Sequence[int]) -> dict[int, Element]:
+        """Take all elements that were taken before the state, and return those with the given numbers."""
         found: dict[int, Element] = {}
         for wanted in sorted(set(numbers)):
             fast_forward(self.items, wanted - self.count, self._at)
-            before = SILENT_REPLAY.get()
-            try:
-                SILENT_REPLAY.set(True)
-                element = next(self.items, None)
-            finally:
-                SILENT_REPLAY.set(before)
+            element = self._next_again(self.items)
             if element is None:
-                if self._at.run.stopped.on:
-                    return found
-                raise StateError(
-                    "load_state_dict needs the data that the state was taken over: the input has fewer elements"
-                )
+                return found
             found[wanted] = element
-        fast_forward(self.items, end - self.count, self._at)
+        fast_forward(self.items, self._end - self.count, self._at)
         return found
+
+    def again(self, items: Iterator[Element] | None = None) -> list[tuple[Element, int]]:
+        """Take the elements again that were taken before the state, and return them with their numbers.
+
+        Without errors that were passed on then, and so not of what a policy leaves out.
+
+        Args:
+            items: made of the elements of this input, by default these.
+        """
+        found = []
+        while self.count < self._end and (element := self._next_again(items or self.items)) is not None:
+            if type(element[0]) is not Raised:
+                found.append((element, self.count - 1))
+            elif element[0].error.lost:
+                self._at.run.need(element, "what follows")
+        return found
+
+    def _next_again(self, items: Iterator[Element]) -> Element | None:
+        """Make an element again that came before the state; None at the end, or if the run is stopped."""
+        before = SILENT_REPLAY.get()
+        try:
+            SILENT_REPLAY.set(True)
+            element = next(items, None)
+        finally:
+            SILENT_REPLAY.set(before)
+        if element is None and self.count < self._end and not self._at.run.stopped.on:
+            raise StateError(
+                "load_state_dict needs the data that the state was taken over: the input has fewer elements"
+            )
+        return element
 
     @property
     def count(self) -> int:
@@ -187,11 +209,14 @@ class CheckpointedInput:
         return len(self._checkpoints)
 
     def state(self, keep: int | None = None) -> State:
-        """The state after the first `keep` elements, by default after all that were taken."""
+        """The state after the first `keep` elements, by default after all that were taken.
+
+        A resume takes those between these and the position by `again`.
+        """
         now = self.count
-        if keep is None or keep == now:
-            return {"at": now, "input": self.inner.snapshot(), "skip": 0}
-        return self.back(keep)
+        keep = now if keep is None else keep
+        start = {"at": now, "input": self.inner.snapshot(), "skip": 0} if keep == now else self.back(keep)
+        return {**start, "taken": max(now, self._end) - keep}
 
     def back(self, keep: int) -> State:
         """The state after the first `keep` elements, from a checkpoint. Safe to call from any thread."""
