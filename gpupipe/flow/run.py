@@ -101,7 +101,7 @@ class Context:
         drawn = self.drawn and self.drawn.in_pass(index, count)
         if passes == self.passes and drawn is self.drawn:
             return self
-        return self._at(drawn, passes=passes, since=self.run.bad.found.count)
+        return self._at(drawn, passes=passes, since=self.run.found)
 
     def in_branch(self, first: int) -> Context:
         """The context of an input of a concatenation, after `first` other branches."""
@@ -145,7 +145,7 @@ class Context:
             return replace(first, drawn=self.drawn.inside(stream, position))
         key = mix64(stream.key, position)
         alike = key if stream.alike == stream.key else mix64(stream.alike, position)
-        since = self.run.bad.found.count
+        since = self.run.found
         return Context(self.run, self.epoch, key, alike, key, alike, 0, 0, 0, 0, self.params, None, since, self.scope)
 
     def with_param(self, columns: Any) -> Context:
@@ -276,6 +276,11 @@ class Run:
     def makes_again(self, stream: Stream) -> bool:
         """Whether this thread makes an element again that came before a state, an interrupt or the loss of a cache."""
         return SILENT_REPLAY.get() or self.bad.found.makes_again(stream.scope)
+
+    @property
+    def found(self) -> int:
+        """The number of the first bad element that a state needs which starts here."""
+        return self.bad.found.unmet() if SILENT_REPLAY.get() else self.bad.found.count
 
     @property
     def peeks(self) -> bool:

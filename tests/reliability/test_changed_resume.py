@@ -528,6 +528,29 @@ def test_a_state_of_a_resume_in_which_an_element_lacked_is_exact_or_refused(name
             assert got == rest, (count, more, healed)
 
 
+@pytest.mark.parametrize("below", ["batch", "repeat", "window"])
+def test_a_state_of_a_resume_knows_what_is_bad_behind_a_checkpoint_of_what_it_made_again(below: str) -> None:
+    make = Marked(set())
+    rows = {
+        "batch": lambda: R(600).map(make, traced=False).batch(4),
+        "repeat": lambda: R(60).map(make, traced=False).batch(4).repeat(10),
+        "window": lambda: R(600).map(make, traced=False).window(4).flat_map(lambda w: w.batch(4)),
+    }
+    chain = rows[below]().unbatch().window(90, 40).map(lambda w: next(iter(w)), traced=False).with_options(SKIP)
+    for count, more in product((2, 5, 8), (1, 2, 3)):
+        make.bad = {n for n in range(600) if n % 15 == 3}
+        with iter(chain) as items:
+            outcomes(items, count)
+            state = through_json(items.state_dict())
+        make.bad = set()
+        with resumed(chain, state) as items:
+            outcomes(items, more)
+            second = through_json(items.state_dict())
+            rest = numbers(items)
+
+        assert numbers(resumed(chain, second)) == rest, (count, more)
+
+
 def test_the_rest_of_a_file_stays_lost(tmp_path: Path) -> None:
     paths = [str(tmp_path / f"{i}.gz") for i in range(2)]
     for i, path in enumerate(paths):

@@ -144,6 +144,12 @@ class FoundBad:
             self._before = by_depth(self._needed(number))
             self._passes = Passes(self._passes.all())
 
+    def unmet(self) -> int:
+        """The number of the first bad element that has not come again since a position; `count` if all have."""
+        with self._lock:
+            waiting = (times for places in self._before.values() for times in places.values())
+            return min((one.number for one in chain.from_iterable(waiting)), default=self.count)
+
     def add(self, depth: int, stream: Stream, position: int, failure: Failure) -> None:
         """Keep an element that a step found bad."""
         at = place_of(stream, position)

@@ -92,7 +92,7 @@ class ResumableBatcher:
 
     def __init__(self, flow: Any, at: Context, state: State, make: Callable[[Iterator[Element]], AnyBatcher]) -> None:
         self._base = part(state, "base")
-        self._run, self._found = at.run, at.run.bad.found
+        self._run = at.run
         self._since = at.since if state is None else 0
         self.source = as_before(at, flow, flow.source.open(at, self._base), reported=True)
         self._bad: Bad = {} if state is None else errors_of(state["bad"])
@@ -137,7 +137,7 @@ class ResumableBatcher:
     def exact(self) -> Checkpoint:
         """Return the current position, with the input's current state as the base where possible."""
         if self._items and self.batcher.clean and not self.batcher.lags:
-            self._rebase(self.source.snapshot(), len(self._known.holes), self._found.count)
+            self._rebase(self.source.snapshot(), len(self._known.holes), self._run.found)
         return self.checkpoint()
 
     def next(self) -> Group | Element | None:
@@ -152,7 +152,7 @@ class ResumableBatcher:
             self._rebase(*self._before, 1)
         self._before = None
         if batcher.clean and self._interval.due(self._count):
-            point = self.source.snapshot(), len(self._known.holes), self._found.count
+            point = self.source.snapshot(), len(self._known.holes), self._run.found
             self._interval.taken(self._count, point[0])
             if batcher.lags:
                 self._before = point

@@ -194,7 +194,7 @@ class CheckpointedInput:
     def checkpoint(self, oldest: int) -> None:
         """Take a checkpoint. Elements before number `oldest` are not needed any more."""
         count, state = self.count, self.inner.snapshot()
-        self._checkpoints.append((count, state, self._at.run.bad.found.count))
+        self._checkpoints.append((count, state, self._at.run.found))
         self._interval.taken(count, state)
         self.discard_before(oldest)
 
