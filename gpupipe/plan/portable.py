@@ -397,14 +397,15 @@ def _is_plain(value: Any) -> bool:
 
 
 def _own(part: Any) -> dict[str, Any]:
-    """The attributes of an object."""
+    """The attributes of an object, but for those that its `set_epoch` writes: in each epoch they are others."""
     own = dict(vars(part)) if type(part).__dictoffset__ else {}
     for base in type(part).__mro__:
         slots = vars(base).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             if name not in _SKIPPED and hasattr(part, name):
                 own[name] = getattr(part, name)
-    return dict(sorted(own.items(), key=str))
+    written = getattr(getattr(type(part), "set_epoch", None), "__code__", None)
+    return {name: own[name] for name in sorted(own, key=str) if written is None or name not in written.co_names}
 
 
 def _attributes(part: Any) -> tuple[dict[str, Any], ...]:

@@ -9,7 +9,7 @@ import enum
 import functools
 import itertools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -287,3 +287,24 @@ def test_a_long_list_of_elements_is_compared_whole() -> None:
 
     assert [one.private for one in found] == [None, None, None]
     assert found[0] == found[1] != found[2]
+
+
+class Sampler:
+    """Gives other numbers in each epoch."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed, self.epoch = seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(np.random.default_rng([self.seed, self.epoch]).permutation(8).tolist())
+
+
+def test_the_epoch_of_a_sampler_is_no_change_of_it() -> None:
+    samplers = [Sampler(1), Sampler(1), Sampler(2)]
+    samplers[1].set_epoch(3)
+    digests = [portable(Dataset.range(8).pick(sampler).plan).digest for sampler in samplers]
+
+    assert digests[0] == digests[1] != digests[2]
