@@ -32,7 +32,16 @@ from gpupipe.flow.maps import read_payloads
 from gpupipe.load.iterator import DatasetIterator
 from gpupipe.load.state import sealed
 from tests.reliability.resume import through_json
-from tests.reliability.resume_programs import FAULTS, SOURCES, STEPS, damage_now, programs_with, write_files
+from tests.reliability.resume_programs import (
+    FAULTS,
+    SOURCES,
+    STEPS,
+    Program,
+    build,
+    damage_now,
+    programs_with,
+    write_files,
+)
 from tests.reliability.test_resume_programs import FILES, LONGEST, Case, Chain, cases, marked
 from tests.reliability.test_resume_programs import outcomes as with_texts
 from tests.selection import FULL, QUICK
@@ -297,6 +306,21 @@ def test_what_was_looked_at_for_its_type_stays_bad_until_it_is_given(policy: Any
     rest = numbers(items)
 
     assert numbers(resumed(chain(), state)) == rest
+
+
+@pytest.mark.parametrize("count", range(1, 4))
+@pytest.mark.parametrize("policy", ["always", "never", "sometimes"])
+def test_what_was_bad_while_it_was_looked_at_is_in_states_of_the_start(policy: str, count: int, tmp_path: Path) -> None:
+    """A key that failed before the pass was opened fails again, which is no change."""
+    steps = (("slice", -4, 14, 1), ("unique", 5), ("group", 1, 4, 3, (5, 2)), ("unbatch",))
+    chain = build(Program(("loaded", "parts"), steps), FILES[0], tmp_path, True)[0].with_options(SKIP)
+    with marked(policy, 117, small=True):
+        items = iter(chain)
+        for _ in range(count):
+            next(items)
+        state = through_json(items.state_dict())
+
+        assert numbers(resumed(chain, state)) == numbers(items)
 
 
 def test_a_batch_keeps_the_place_of_a_row_that_fails_now() -> None:

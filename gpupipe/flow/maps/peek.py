@@ -149,6 +149,7 @@ class _Peeked(Running):
         self._mixed = at.run.any_order
         self._head = deque(head)  # what was given is not kept: the traceback of an error leads to the iterator
         self._count = len(head)
+        self._bad = errors is not None and bool(errors.found)
         super().__init__(chain(_given(self._head, errors), rest))
         self._rest = rest
 
@@ -157,8 +158,8 @@ class _Peeked(Running):
         left = len(self._head)
         if not left:
             return self._rest.snapshot()
-        if left == self._count:
-            return None
+        if left == self._count:  # before the first element; what was bad by then was found before the pass was opened
+            return {"looked_at": 0, "bad": Since(0)} if self._bad else None
         if self._mixed:
             return Unsupported(
                 "state_dict needs elements in a fixed order until the first good one, got some in any order; call it "
