@@ -263,7 +263,9 @@ def timm_policy() -> Any:
 
 
 REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
-    "an unknown transform": (lambda v1, v2, mode: v2.RandomPhotometricDistort(), "RandomPhotometricDistort; call the"),
+    "an unknown transform": (
+        lambda v1, v2, mode: v2.UniformTemporalSubsample(2), "UniformTemporalSubsample; call the",
+    ),
     "no bits": (lambda v1, v2, mode: v1.RandomPosterize(0), r"equals RandomPosterize\(bits=0\) of an image that is no"),
     "a sign": (
         lambda v1, v2, mode: v2.Compose([v2.ToImage(), v2.RandomSolarize(-3)]), r"RandomSolarize\(threshold=-3\) of a",
