@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint
 from torch.distributed.checkpoint.stateful import Stateful
+from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 import gpupipe as gp
@@ -188,5 +189,5 @@ if __name__ == "__main__":
     given = drawing().as_torch()
     lists(given)
     found = {"pytorch": in_a_loop()}
-    torch.multiprocessing.spawn(work, (given, sys.argv[1]), nprocs=RANKS)
+    spawn(work, (given, sys.argv[1]), nprocs=RANKS)
     tell(RANKS, cells=found)
