@@ -460,3 +460,15 @@ def test_records_read_by_index_into_a_cache_are_bad_again_when_it_is_lost(bad: s
 
         assert rest
         assert numbers(resumed(chain(), state)) == rest, count
+
+
+def test_a_state_names_what_is_bad_in_a_full_cache_once_however_many_passes_there_are() -> None:
+    chain = R(6).map(Marked({1, 4}), traced=False).cache().repeat().with_options(SKIP)
+    items = iter(chain)
+    sizes = []
+    for _ in range(3):
+        for _ in range(40):
+            next(items)
+        sizes.append(len(items.state_dict()["caches"]))
+
+    assert sizes == [1, 1, 1]

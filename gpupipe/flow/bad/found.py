@@ -96,8 +96,8 @@ class FoundBad:
         self._scopes: dict[int, list[int]] = {}  # of the inputs of caches in each scope
         self._within: dict[int, dict[Place, None]] = {}  # what was found in each scope, and may have been dropped
         self._refilled: set[int] = set()  # scopes in which all that was bad is bad again, wherever the position is
-        self._full: Caches = {}  # what was bad when the caches were filled that last for all epochs
-        self._lost: Caches = {}  # of these, those of a loaded state that were not full since
+        self._full: dict[str, tuple[int, list[Any]]] = {}  # the same of each cache that is full in all epochs, by name
+        self._lost: Caches = {}  # those of a loaded state that were not full since
         self._lasting: set[int] = set()  # scopes of such caches
         self._passes = Passes()
         self._before: dict[int, Places] = {}
@@ -128,7 +128,7 @@ class FoundBad:
     def in_full_caches(self) -> list[Any]:
         """The bad elements in the inputs of caches that are full in all epochs, by scope, as JSON."""
         with self._lock:
-            return [[scope, bad] for scope, bad in {**self._lost, **self._full}.items() if bad]
+            return [[scope, bad] for scope, bad in {**self._lost, **dict(self._full.values())}.items() if bad]
 
     def _nested(self, scopes: Iterable[int]) -> list[int]:
         """Scopes, and those of the caches that are opened in them."""
@@ -269,8 +269,8 @@ class FoundBad:
         with self._lock:
             self._keep(bad or (), scope)
             self._lost.pop(scope, None)
-            if scope in self._lasting and bad is not None:
-                self._full[scope] = bad
+            if scope in self._lasting and bad is not None:  # where an epoch opens it first: it is full elsewhere
+                self._full.setdefault(cache[1], (scope, bad))
             self.exact = self.exact and bad is not None
             if bad is not None:
                 self._passes.note(cache, full_pass(bad))
